@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.cases.asked import UNNAMED, Asked
 from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
@@ -100,8 +100,10 @@ class Examiner:
         again: int = 0,
         erring: bool = False,
     ) -> None:
-        self.recording = recording
         profile = recording.profile
+        if again:  # each mount counts itself, so no two generations would ever meet
+            recording = replace(recording, tallies=profile.tallies)
+        self.recording = recording
         self.memo = OutcomeMemo(
             recording, sample_rate=sample_rate, mismatch=mismatch, on_mismatch=on_mismatch
         )

@@ -210,7 +210,7 @@ class Exploration:
         self._complete = False
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
-        self._cut_for: dict[tuple[tuple[tuple[int, bytes], ...], bytes], CrashState] = {}
+        self._cut_for: dict[tuple[object, ...], CrashState] = {}
         self.uncut = 0
         self.asked: list[Asked] = []
         self.unasked = 0
@@ -358,14 +358,15 @@ class Exploration:
             self.uncut += 1
 
     def _is_new(self, recovery: RecoveryLog, reads: Reads) -> bool:
-        """Whether it is to be cut: not if another one is that read the same but for bytes of files, and wrote
-        the same. Those bytes are judged in the visit to each; what a cut does to the rest is the same.
+        """Whether it is to be cut: not if another one is that read the same but for bytes of files, so that
+        it wrote the same, but for the time of day. Those bytes are judged in the visit to each; what a cut
+        does to the rest is the same.
         """
         if not self._separate:
             return True
         decided = recovery.decided_by(reads)
         seen = self._examiner.memo.block_hashes(recovery.of, decided)
-        key = (tuple(zip(decided, seen, strict=True)), recovery.written)
+        key = (tuple(zip(decided, seen, strict=True)), recovery.steps)
         self._cut_for.setdefault(key, recovery.of)
         return self._cut_for[key] == recovery.of
 

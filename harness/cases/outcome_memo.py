@@ -184,7 +184,7 @@ class OutcomeMemo:
     def _show(self, disk: Disk, target: Target) -> None:
         """The tree stays: all targets of a recording have one base."""
         if self._shown != target:
-            disk.open(target.base, target.log, target.order, keep_memo=True)
+            disk.open(target.base, target.log, target.order, keep_memo=True, tallies=target.tallies)
             self._shown = target
 
     def _end_disk(self) -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from harness.cases.recoveries import RecoveryLog
 from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, UsageError, WriteLogError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profiles import Profile, Tally
 from harness.guests.disk import Order
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.guests.session import Recorder, Target
@@ -66,7 +66,7 @@ class Recording:
     why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
     their submission; without it, states of the log's own order. `recoveries`: those that
     were noted, by the state that was recovered; it only grows. `calls`: what the workload's programs asked of
-    the kernel.
+    the kernel. `tallies`: what of contents does not tell states apart.
     """
 
     case: CaseId
@@ -82,6 +82,7 @@ class Recording:
     legal: LegalStates | None = None
     recoveries: dict[CrashState, RecoveryLog] = field(default_factory=dict)
     calls: ProgramCalls = NOT_NOTED
+    tallies: tuple[Tally, ...] = ()
 
     def with_events(self, events: str) -> Recording:
         """With what the text of its events says: times, or why there are none, and the program's calls.
@@ -149,7 +150,7 @@ class Recording:
     @property
     def target(self) -> Target:
         """What a session shows to recover states of this recording."""
-        target = target_of(self.profile, self.base, self.log)
+        target = replace(target_of(self.profile, self.base, self.log), tallies=self.tallies)
         if self.legal is None:
             return target
         return replace(target, order=Order(self.legal.order, self.legal.unit_sectors))

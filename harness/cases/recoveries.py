@@ -12,7 +12,6 @@ another order of the two shows it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,8 @@ from harness.writelog.times import TimedFlush, TimedWrite, Times
 class RecoveryLog:
     """The recovery of the state `of`. `target`: what a disk shows to have its states; the first `made_of`
     chunks of that are the state itself. `legal`: the states that a cut may leave, in which entries and chunks
-    are numbered from 0. `written`: a digest of all that it wrote and flushed, in order.
+    are numbered from 0. `steps`: where it wrote and when it
+    flushed, in order.
     """
 
     of: CrashState
@@ -40,7 +40,7 @@ class RecoveryLog:
     legal: LegalStates
     made_of: int
     state_entries: int
-    written: bytes
+    steps: tuple[tuple[int, int, EntryFlag], ...]
 
     @classmethod
     def of_log(cls, of: CrashState, shown: Target, log: Path, state_entries: int, unit: int) -> RecoveryLog:
@@ -55,7 +55,8 @@ class RecoveryLog:
         order = (*(e.index for e in state), *(state_entries + n for n in legal.order))
         made_of = sum(-(-(e.sector + e.sectors) // unit) - e.sector // unit for e in state)
         target = replace(shown, log=log, order=Order(order, unit))
-        return cls(of, target, legal, made_of, state_entries, _digest(whole, state_entries))
+        steps = tuple((e.sector, e.sectors, e.flags) for e in entries)
+        return cls(of, target, legal, made_of, state_entries, steps)
 
     @property
     def log(self) -> Path:
@@ -88,15 +89,6 @@ class RecoveryLog:
         """A state that a cut leaves, as the disk takes it. Raises UsageError for one that cannot be."""
         shown = self.legal.on_disk(cut)
         return CrashState(self.made_of + shown.prefix, tuple(self.made_of + n for n in shown.dropped))
-
-
-def _digest(log: WriteLog, first: int) -> bytes:
-    """Of the entries of a log from the first given on."""
-    if first == log.entry_count:
-        return b""
-    with log.path.open("rb") as file:
-        file.seek(log.entries[first].data_offset - log.unit_bytes)
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def times_of(entries: Sequence[LogEntry], *, through: bool = False) -> Times:

@@ -208,6 +208,20 @@ class InToolsImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs: tuple[str, ...]
 
 
+class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A structure on the disk, from byte `at` on, in which a file system counts. `fields`: offset in it and
+    length of what no mount and no fsck goes by: mounts, times, bytes written. `recounted`: of what a mount
+    finds out anew. `crc32c_at`: where the checksum of all before it stands, as the kernel's crc32c of ~0; of
+    a structure that it does not fit, nothing is left out of account.
+    """
+
+    at: int
+    size_bytes: int
+    fields: tuple[tuple[int, int], ...]
+    recounted: tuple[tuple[int, int], ...] = ()
+    crc32c_at: int | None = None
+
+
 class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     fstype: str
@@ -221,6 +235,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
     sectors: Sectors | None = None  # None: it is made for sectors of 512 bytes alone
     mounted_once: bool = False
+    tallies: tuple[Tally, ...] = ()
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
@@ -274,6 +289,7 @@ class Profile:
     look after it in Linux. `options`: that the kernel must have been built with, beside its driver. `steps`:
     programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
     with its root file system, and then remounted. `recovery`: where its recovery is in the kernel's source.
+    `tallies`: where it counts its mounts.
     """
 
     filesystem: str
@@ -302,6 +318,7 @@ class Profile:
     sectors: Sectors | None = None
     options: tuple[str, ...] = ()
     steps: tuple[Tool, ...] = ()
+    tallies: tuple[Tally, ...] = ()
 
     @property
     def first_options(self) -> str:
@@ -594,6 +611,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         mailing_list=shared.mailing_list,
         read_only_first=mode.read_only_first,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
+        tallies=shared.tallies,
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])

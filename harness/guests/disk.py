@@ -24,6 +24,7 @@ import msgspec
 
 from harness.errors import DiskError, EnvironmentLacks
 from harness.filesystems.disks import USUAL, DiskKind
+from harness.filesystems.profiles import Tally
 from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
@@ -214,12 +215,14 @@ class Disk:
         order: Order | None = None,
         *,
         keep_memo: bool = False,
+        tallies: Sequence[Tally] = (),
     ) -> wire.Opened:
         """Show `base` with nothing of `log` on it (@0). Forgets the guest's writes, images and outcomes.
 
         With an order, the states of the device are made of chunks instead of entries; see `Order`. With
         `keep_memo`, the outcomes that were remembered on this very base stay, whatever log they came from:
-        their numbers must mean the same for all logs that share a memo.
+        their numbers must mean the same for all logs that share a memo. `tallies`: what does not tell blocks
+        apart, to outcomes that are remembered and in `block_hashes`.
         """
         request = wire.Open(
             base=str(base.resolve()),
@@ -227,6 +230,10 @@ class Disk:
             order=list(order.entries) if order else None,
             unit_sectors=order.unit_sectors if order else BLOCK_SECTORS,
             keep_memo=keep_memo,
+            tallies=[
+                wire.Tally(t.at, t.size_bytes, list(t.fields), list(t.recounted), t.crc32c_at)
+                for t in tallies
+            ],
         )
         return self._ask(request, wire.Opened)
 

@@ -31,6 +31,7 @@ from harness.errors import (
     VersionsDiffer,
 )
 from harness.filesystems.disks import USUAL, DiskKind
+from harness.filesystems.profiles import Tally
 from harness.filesystems.stacks import Stacked
 from harness.guests import wire
 from harness.guests.boots import Boots
@@ -87,6 +88,7 @@ class Target:
     """What is shown on the disk, and how to mount it. `parts`: bytes at which further devices begin. `order`:
     in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
     mounted read-only, then remounted. `stacked`: the stack on the parts. `disk`: what kind of disk that is.
+    `tallies`: what of its contents does not tell blocks apart.
     """
 
     fstype: str
@@ -98,6 +100,7 @@ class Target:
     read_only_first: bool = False
     stacked: Stacked | None = None
     disk: DiskKind = USUAL
+    tallies: tuple[Tally, ...] = ()
 
     @property
     def mount(self) -> wire.MountSpec:
@@ -187,7 +190,7 @@ class Session:
         self._log_bytes = log_bytes
         self._disk: Disk | None = None
         self._guest: Guest | None = None
-        self._shown: tuple[Path, Path | None, Order | None] | None = None
+        self._shown: tuple[object, ...] | None = None
         self._size_bytes = 0
         self._kind = USUAL
         self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
@@ -285,12 +288,12 @@ class Session:
         if self._kind != target.disk:
             self.close()
             self._kind = target.disk
-        base, shown = target.base, (target.base, target.log, target.order)
+        base, shown = target.base, (target.base, target.log, target.order, target.tallies)
         if self._shown != shown:
             size = base.stat().st_size
             if self._guest and size != self._size_bytes:
                 self.close()
-            self.disk.open(base, target.log, target.order)
+            self.disk.open(base, target.log, target.order, tallies=target.tallies)
             self._shown, self._size_bytes = shown, size
         return self.disk
 

@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -405,12 +405,21 @@ AgentReply: TypeAlias = (
 # --- host to disk ----------------------------------------------------------------------------
 
 
+class Tally(_Part):
+    at: U64
+    bytes: U64
+    fields: list[tuple[U64, U64]]
+    recounted: list[tuple[U64, U64]]
+    crc32c_at: U64 | None
+
+
 class Open(_Message, tag="open"):
     base: str
     log: str | None
     order: Annotated[list[U64], _up_to("DROPPED")] | None
     unit_sectors: U64
     keep_memo: bool
+    tallies: list[Tally]
 
 
 class Switch(_Message, tag="switch"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from harness.cases.recoveries import RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
+from harness.filesystems.profiles import Tally
 from harness.guests.disk import Reads, find_binary
 from harness.guests.session import Target
 from harness.model import BLOCK_BYTES, CrashState, EntryFlag, LogEntry, Verdict
@@ -23,6 +25,7 @@ from harness.plan import Budget
 from harness.store import RunStore
 from harness.summary import CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import (
+    COUNTER,
     VALUE_COUNT,
     VALUES,
     VERDICTS,
@@ -250,6 +253,18 @@ def test_one_recovery_is_cut_for_all_that_differ_in_the_bytes_of_files_alone(ben
     assert case.info.coverage.visits > cut.recoveries
     plain = seen(bench)
     assert plain
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, counted: bool) -> None:
+    """Each mount counts itself, so all that it left was new to the next one, without end."""
+    if counted:
+        tally = Tally(at=COUNTER * BLOCK_BYTES, size_bytes=8, fields=((0, 1),))
+        bench.profile = replace(bench.profile, tallies=(tally,))
+    bench.run(Kernel(counts=True), "prefix", again=3, sample_rate=0.0)
+    (case,) = bench.store.cases()
+    assert (case.info.again[-1].coverage.visits == 0) == counted
+    assert case.info.again[0].coverage.exhaustive
 
 
 def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tmp_path: Path) -> None:

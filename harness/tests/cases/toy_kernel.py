@@ -60,6 +60,8 @@ BASE = bytes([ord(".")]) * BLOCK_BYTES
 FLAGS = (0, 1, 2)
 UNREAD, REPLAYED, SCRATCH = 4, 5, 6
 """Blocks: that no visit reads; that recovery writes; that is written to afterwards."""
+COUNTER = 8
+"""The block in which recoveries are counted."""
 NOBODY = 1 << 30
 """No process has this number: nobody can see whether a toy sleeps."""
 PANIC = "Kernel panic - not syncing: toy"
@@ -164,8 +166,8 @@ class Kernel:
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
     `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
     of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last.
-    `comes_up`: whether it boots. `refuses`: its tree has a file with the word that was
-    read, and programs exit with 1 where that is `at`.
+    `counts`: each recovery adds 1 to the first byte of block 8. `comes_up`: whether it boots. `refuses`: its
+    tree has a file with the word that was read, and programs exit with 1 where that is `at`.
     """
 
     kind: Kind = Kind.FINE
@@ -177,6 +179,7 @@ class Kernel:
     on_error: OnError = OnError.REPORTS
     checksums: bool = False
     has_file: bool = False
+    counts: bool = False
     comes_up: bool = True
     refuses: bool = False
     visits: list[str] = field(default_factory=list)
@@ -269,6 +272,10 @@ class ToyGuest:
         if kernel.refuses:
             file = {"kind": FileKind.FILE, "inode": 12, "links": 1, "size": 0, "digest": word}
             good.entries.append(msgspec.structs.replace(_directory(b"word", 0), **file))
+        if kernel.counts:
+            count = self._read(COUNTER)[0] + 1
+            self._write(COUNTER, bytes([count]) + BASE[1:])
+            self._disk.flush()
         if kernel.has_file:
             self._disk.identity()
             digest = hashlib.sha256(self._read(UNREAD)).hexdigest()

@@ -261,17 +261,24 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     (
         "open without a log",
         "DiskRequest",
-        wire.Open(base="/b", log=None, order=None, unit_sectors=8, keep_memo=False),
+        wire.Open(base="/b", log=None, order=None, unit_sectors=8, keep_memo=False, tallies=[]),
     ),
     (
         "open with a log",
         "DiskRequest",
-        wire.Open(base="/b", log="/l", order=None, unit_sectors=8, keep_memo=False),
+        wire.Open(base="/b", log="/l", order=None, unit_sectors=8, keep_memo=False, tallies=[]),
     ),
     (
         "open with an order",
         "DiskRequest",
-        wire.Open(base="/b", log="/l", order=[3, 0, 300], unit_sectors=1, keep_memo=True),
+        wire.Open(
+            base="/b",
+            log="/l",
+            order=[3, 0, 300],
+            unit_sectors=1,
+            keep_memo=True,
+            tallies=[wire.Tally(1024, 1024, [(44, 10)], [], 1020), wire.Tally(0, 8, [], [(0, 300)], None)],
+        ),
     ),
     *((f"switch {i}", "DiskRequest", wire.Switch(state=state)) for i, state in enumerate(_STATES)),
     ("image", "DiskRequest", wire.Image(path="/i" * 40)),

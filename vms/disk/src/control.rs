@@ -2,7 +2,7 @@
 
 use std::{os::unix::net::UnixStream, path::Path, sync::Condvar, time::Duration};
 
-use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError};
+use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError, Tally};
 
 use crate::{
     device::Device, error::DiskError, explore, hash, log::Order, vhost::Shared, Answer,
@@ -34,13 +34,14 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         order,
         unit_sectors,
         keep_memo,
+        tallies,
     } = request
     {
         let order = order.as_deref().map(|entries| Order {
             entries,
             unit_sectors,
         });
-        return open(shared, &base, log.as_deref(), order, keep_memo);
+        return open(shared, &base, log.as_deref(), order, keep_memo, &tallies);
     }
     if let DiskRequest::Completions {
         hold_us,
@@ -188,8 +189,10 @@ fn open(
     log: Option<&str>,
     order: Option<Order>,
     keep_memo: bool,
+    tallies: &[Tally],
 ) -> Answer<DiskReply> {
     let mut device = Device::open(Path::new(base), log.map(Path::new), order)?;
+    device.count(tallies)?;
     let (size_bytes, entries) = (device.view().size_bytes(), device.view().entries());
     let mut guard = shared.device();
     if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use powercut_protocol::{
-    limits, Effect, ExploredMoment, Fault, Moment, RequestKind, Requested, State, Stats,
+    limits, Effect, ExploredMoment, Fault, Moment, RequestKind, Requested, State, Stats, Tally,
 };
 
 use crate::{
@@ -62,6 +62,14 @@ impl Device {
             view,
             stats: Stats::default(),
         })
+    }
+
+    /// See [`View::count`].
+    ///
+    /// # Errors
+    /// If a structure is not in one block of the device.
+    pub fn count(&mut self, tallies: &[Tally]) -> Answer<()> {
+        self.view.count(tallies)
     }
 
     /// Go on with the files of another device, if it has the same base image, and with what it remembered, if that
@@ -190,7 +198,7 @@ impl Device {
             return Err(DiskError::NothingRead(outcome));
         }
         let (index, recipe) = (&self.view.index, &self.view.recipe);
-        let content = |block| index.content(recipe, block);
+        let content = |block| index.look(recipe, block);
         let changes = |block| index.slot(block).is_some();
         let reads = self.memo.relevant(self.reads.reads(), changes);
         Ok(self.memo.remember(&reads, content, outcome))
@@ -204,7 +212,7 @@ impl Device {
         let recipe = self.view.index.recipe(state)?;
         Ok(self
             .memo
-            .recall(|block| self.view.index.content(&recipe, block)))
+            .recall(|block| self.view.index.look(&recipe, block)))
     }
 
     /// The blocks that were read since the last switch, and those of them that were read for data alone.
@@ -245,7 +253,7 @@ impl Device {
         let reads = self
             .memo
             .relevant(&reads, |block| index.slot(block).is_some());
-        let content = |block| index.content(&recipe, block);
+        let content = |block| index.look(&recipe, block);
         Ok(self.memo.remember(&reads, content, outcome))
     }
 

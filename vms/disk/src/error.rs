@@ -45,6 +45,8 @@ pub enum DiskError {
     },
     #[error("block {block} lies behind the end: the device has {blocks} blocks of {BLOCK_SECTORS} sectors")]
     BehindEnd { block: u64, blocks: u64 },
+    #[error("what counts at byte {at} is not in one block of the device")]
+    Tally { at: u64 },
     #[error("outcome {0} cannot be remembered: nothing was read since the switch, so the guest looked at its own cache")]
     NothingRead(u64),
     #[error("nothing was read since the switch, so the guest looked at its own cache")]

@@ -225,9 +225,11 @@ impl Block {
             }
         }
         let kept_at = ways.at[&all_kept];
+        let number = index.block(slot);
+        let look = |way: &Way| index.alike(number, way.contents.hash());
         Ok(Block {
             chunks: chunks.to_vec(),
-            contents: ways.all.iter().map(|way| way.contents.hash()).collect(),
+            contents: ways.all.iter().map(look).collect(),
             lost: ways.all.iter().map(|way| ways.lost(way)).collect(),
             // every step keeps the order of the ways, and the first one has lost all
             defaults: [0, kept_at],
@@ -477,7 +479,7 @@ impl<'w, 's> Walk<'w, 's> {
         let volatile = self.moment.volatile.get(&number);
         let block = Rc::new(match (volatile, self.shared.index.slot(number)) {
             (Some(chunks), Some(slot)) => Block::folded(self.shared.index, kept, slot, chunks)?,
-            _ => Block::fixed(self.shared.index.content(kept, number)),
+            _ => Block::fixed(self.shared.index.look(kept, number)),
         });
         self.known.insert(number, Rc::clone(&block));
         Ok(block)

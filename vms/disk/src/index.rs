@@ -6,13 +6,17 @@
 //! logged sector: 4 % of the log. Blocks have such lists as well, so that the content hash of a block
 //! needs one search instead of eight.
 
+use std::collections::HashMap;
+
 use powercut_protocol::State;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::{
     error::DiskError,
     hash::contribution,
     log::{Entry, Log},
     recipe::Recipe,
+    tally::Tally,
     Answer, BlockMap, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
@@ -35,6 +39,8 @@ pub struct Index {
     /// The hash of the state of each prefix.
     prefix_hashes: Vec<u128>,
     blocks: BlockVersions,
+    /// For a block and the hash of its content, the hash of what counts as alike.
+    alike: HashMap<(u64, u128), u128>,
 }
 
 /// For every slot, the entries that change any sector of its block, and the block's hash after each.
@@ -68,9 +74,48 @@ impl Index {
             log,
             slots,
             starts,
+            alike: HashMap::new(),
         };
         index.fill(base);
         Ok(index)
+    }
+
+    /// From now on, contents that differ in what is counted alone are `alike`: of those that an entry writes whole,
+    /// and of the base.
+    pub fn count(&mut self, tallies: &[Tally], base: &[u8]) {
+        for tally in tallies {
+            let first = tally.block * BLOCK_SECTORS;
+            let sectors = first..first + BLOCK_SECTORS;
+            let from_base = sectors.clone().map(|sector| base_sector(base, sector));
+            let mut contents = vec![(0, from_base.collect::<Vec<_>>().concat())];
+            if let Some(slot) = self.slot(tally.block) {
+                let (versions, hashes) = self.block_versions(&self.whole(), slot);
+                for (number, hash) in versions.iter().zip(hashes) {
+                    let entry = &self.log.entries[*number as usize];
+                    if covers_block(entry, tally.block) {
+                        let written = sectors.clone().map(|sector| self.log.sector(entry, sector));
+                        contents.push((*hash, written.collect::<Vec<_>>().concat()));
+                    }
+                }
+            }
+            for (hash, mut content) in contents {
+                tally.blank(&mut content, true);
+                let alike = xxh3_128_with_seed(&content, tally.block);
+                self.alike.insert((tally.block, hash), alike);
+            }
+        }
+    }
+
+    /// Equal for contents of a block that count as alike; `hash`: of its content.
+    #[must_use]
+    pub fn alike(&self, block: u64, hash: u128) -> u128 {
+        *self.alike.get(&(block, hash)).unwrap_or(&hash)
+    }
+
+    /// As `alike`, of what a block holds in a state.
+    #[must_use]
+    pub fn look(&self, recipe: &Recipe, block: u64) -> u128 {
+        self.alike(block, self.content(recipe, block))
     }
 
     fn fill(&mut self, base: &[u8]) {

@@ -28,6 +28,7 @@ pub mod overlay;
 mod properties;
 pub mod recipe;
 pub mod relay;
+pub mod tally;
 pub mod vhost;
 pub mod view;
 pub mod window;

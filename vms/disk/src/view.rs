@@ -3,7 +3,7 @@
 use std::{fs::File, os::unix::fs::MetadataExt, path::Path};
 
 use memmap2::Mmap;
-use powercut_protocol::State;
+use powercut_protocol::{State, Tally as Told};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     log::{map_file, Log, Order},
     overlay::Overlay,
     recipe::Recipe,
+    tally::Tally,
     Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
@@ -33,6 +34,7 @@ pub struct View {
     pub index: Index,
     pub recipe: Recipe,
     pub overlay: Overlay,
+    tallies: Vec<Tally>,
 }
 
 impl View {
@@ -66,7 +68,24 @@ impl View {
             base_file,
             recipe: Recipe::default(),
             overlay: Overlay::default(),
+            tallies: Vec::new(),
         })
+    }
+
+    /// Contents of blocks that differ in what is counted alone are alike from now on; see [`Tally`].
+    ///
+    /// # Errors
+    /// If a structure is not in one block of the device.
+    pub fn count(&mut self, told: &[Told]) -> Answer<()> {
+        let tallies = told.iter().map(Tally::of).collect::<Answer<Vec<_>>>()?;
+        let held =
+            |tally: &Tally| self.holds(tally.block.saturating_mul(BLOCK_SECTORS), BLOCK_SECTORS);
+        if let Some(at) = tallies.iter().position(|tally| !held(tally)) {
+            return Err(DiskError::Tally { at: told[at].at });
+        }
+        self.index.count(&tallies, &self.base);
+        self.tallies = tallies;
+        Ok(())
     }
 
     /// Tells base images apart.
@@ -118,7 +137,7 @@ impl View {
         }
     }
 
-    /// xxh3-128 of each 4 KiB block as the guest sees it, little-endian, one after the other.
+    /// xxh3-128 of each 4 KiB block as the guest sees it, less what is counted, little-endian, one after the other.
     ///
     /// # Errors
     /// If a block is not wholly on the device.
@@ -134,6 +153,9 @@ impl View {
                 });
             }
             self.read(first, &mut content);
+            for tally in self.tallies.iter().filter(|tally| tally.block == block) {
+                tally.blank(&mut content, false);
+            }
             hashes.extend_from_slice(&xxh3_128(&content).to_le_bytes());
         }
         Ok(hashes)

@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -333,6 +333,19 @@ pub struct State {
     pub torn_sectors: Option<u64>,
 }
 
+/// A structure of a file system that counts mounts and the like, `bytes` long, on the device from byte `at` on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    pub at: u64,
+    pub bytes: u64,
+    /// Where it counts: offset in it, and length.
+    pub fields: Vec<(u64, u64)>,
+    /// What a mount counts anew: alike in a state that is recovered, not in what recovery left.
+    pub recounted: Vec<(u64, u64)>,
+    /// The place of the CRC-32C of all before it, if it has one.
+    pub crc32c_at: Option<u64>,
+}
+
 /// Which of a moment's volatile chunks landed: all if `kept`, else none, but for those in `except`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
@@ -438,6 +451,8 @@ pub enum DiskRequest {
         unit_sectors: u64,
         /// Keep what was remembered on this very base image, whatever log it was shown with; else forget all.
         keep_memo: bool,
+        /// To outcomes that are remembered, and in `BlockHashes`, blocks that differ in these alone are equal.
+        tallies: Vec<Tally>,
     },
     /// Show this state; drop what the guest wrote on the one before.
     Switch { state: State },

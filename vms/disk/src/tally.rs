@@ -1,0 +1,157 @@
+//! What a file system counts in a structure of its own at each mount: mounts, times, bytes written.
+//!
+//! Two contents of a block that differ in such fields alone count as alike to whoever remembers outcomes: no
+//! recovery looks at them. A structure with a checksum has them only if that fits; so a torn one is like no other.
+//! Only the memory of outcomes uses this. What is shown, hashed as a device, or imaged is exact.
+
+use std::ops::Range;
+
+use powercut_protocol::Tally as Told;
+
+use crate::{error::DiskError, Answer, BLOCK_BYTES};
+
+/// A structure that counts.
+#[derive(Clone)]
+pub struct Tally {
+    pub block: u64,
+    within: Range<usize>,
+    fields: Vec<Range<usize>>,
+    recounted: Vec<Range<usize>>,
+    checksum: Option<usize>,
+}
+
+const CHECKSUM_BYTES: usize = 4;
+
+impl Tally {
+    /// Check that all of it lies in one block.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn of(told: &Told) -> Answer<Self> {
+        let refused = || DiskError::Tally { at: told.at };
+        let block = told.at / BLOCK_BYTES as u64;
+        let start = (told.at % BLOCK_BYTES as u64) as usize;
+        let inside = |at: u64, bytes: u64| {
+            let end = at.checked_add(bytes).filter(|end| *end <= told.bytes);
+            end.map(|end| start + at as usize..start + end as usize)
+                .ok_or_else(refused)
+        };
+        if told.bytes > (BLOCK_BYTES - start) as u64 {
+            return Err(refused());
+        }
+        let ranges = |of: &[(u64, u64)]| {
+            let ranges = of.iter().map(|(at, bytes)| inside(*at, *bytes));
+            ranges.collect::<Answer<Vec<_>>>()
+        };
+        let checksum = told.crc32c_at.map(|at| inside(at, CHECKSUM_BYTES as u64));
+        Ok(Tally {
+            block,
+            within: inside(0, told.bytes)?,
+            fields: ranges(&told.fields)?,
+            recounted: ranges(&told.recounted)?,
+            checksum: checksum.transpose()?.map(|range| range.start),
+        })
+    }
+
+    /// Blank what it counts in this content of its block, unless its checksum does not fit. `recovers`: a mount is yet
+    /// to come, so that what it counts anew is blanked as well.
+    pub fn blank(&self, content: &mut [u8], recovers: bool) {
+        if let Some(at) = self.checksum {
+            let told = &content[at..at + CHECKSUM_BYTES];
+            if told != crc32c(&content[self.within.start..at]).to_le_bytes() {
+                return;
+            }
+            content[at..at + CHECKSUM_BYTES].fill(0);
+        }
+        let recounted = self.recounted.iter().filter(|_| recovers);
+        for field in self.fields.iter().chain(recounted) {
+            content[field.clone()].fill(0);
+        }
+    }
+}
+
+/// CRC-32C without a final inversion, as ext4 and jbd2 keep it.
+fn crc32c(data: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    data.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (POLYNOMIAL & (crc & 1).wrapping_neg())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally() -> Tally {
+        let told = Told {
+            at: 4096 + 100,
+            bytes: 40,
+            fields: vec![(4, 2), (10, 1)],
+            recounted: vec![(12, 1)],
+            crc32c_at: Some(36),
+        };
+        Tally::of(&told).unwrap()
+    }
+
+    fn holding(count: u8, other: u8) -> Vec<u8> {
+        let mut content = vec![0; BLOCK_BYTES];
+        (content[104], content[110], content[120]) = (count, count, other);
+        let sum = crc32c(&content[100..136]).to_le_bytes();
+        content[136..140].copy_from_slice(&sum);
+        content
+    }
+
+    fn blanked(mut content: Vec<u8>) -> Vec<u8> {
+        tally().blank(&mut content, false);
+        content
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_standard() {
+        assert_eq!(!crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn contents_that_differ_in_what_is_counted_are_alike_and_no_others() {
+        assert_eq!(tally().block, 1);
+        assert_eq!(blanked(holding(1, 0)), blanked(holding(2, 0)));
+        assert_ne!(blanked(holding(1, 0)), blanked(holding(1, 1)));
+    }
+
+    #[test]
+    fn what_is_counted_anew_is_blanked_where_a_mount_is_to_come() {
+        let (mut one, mut other) = (holding(1, 0), holding(1, 0));
+        other[112] = 9;
+        let sum = crc32c(&other[100..136]).to_le_bytes();
+        other[136..140].copy_from_slice(&sum);
+        assert_ne!(blanked(one.clone()), blanked(other.clone()));
+        tally().blank(&mut one, true);
+        tally().blank(&mut other, true);
+        assert_eq!(one, other);
+    }
+
+    #[test]
+    fn a_content_whose_checksum_does_not_fit_is_like_no_other() {
+        let mut torn = holding(1, 0);
+        torn[110] = 7;
+        assert_eq!(blanked(torn.clone()), torn);
+    }
+
+    #[test]
+    fn what_is_not_in_one_block_is_refused() {
+        for (at, bytes, field) in [(4000, 200, (0, 1)), (0, 8, (7, 2)), (0, 8, (u64::MAX, 2))] {
+            let fields = vec![field];
+            let crc32c_at = None;
+            assert!(Tally::of(&Told {
+                at,
+                bytes,
+                fields,
+                recounted: vec![],
+                crc32c_at
+            })
+            .is_err());
+        }
+    }
+}
