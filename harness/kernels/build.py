@@ -50,7 +50,8 @@ class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
     `image`: where the result is in the build folder. `headers`: files of /usr/include that it needs, each
     with its Debian package. `edits`: of a source package's tree, for speed alone; a user's own tree is built
-    as it is.
+    as it is. `hits`: what a kernel needs beside `addition` to note what it runs
+    (`harness.kernels.instrumented`).
     """
 
     arch: str
@@ -60,6 +61,7 @@ class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: tuple[tuple[str, str], ...] = ()
     edits: tuple[Edit, ...] = ()
     addition: Addition | None = None
+    hits: Addition | None = None
 
 
 class Built(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Kernels that tell which lines of chosen files they ran: of the same source and configuration as the kernel
 that judges, with a call where each basic block of those files begins (GCC's `-fsanitize-coverage=trace-pc`).
-The call sets a byte in a file of the host (vms/umlcoverage).
+The call sets a byte in a file of the host (`Flavour.hits`).
 
 They are variants of a kept tree, so one costs the compilation of these files and a link. In the cache:
 
@@ -24,18 +24,15 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import KernelError
+from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.resources import resource
-from harness.kernels.build import Built, Flavour, key_of
+from harness.kernels.build import Addition, Built, Flavour, key_of
 from harness.kernels.variants import KeptTree, strip_image
 
-FOLDER = "umlcoverage"
-_TO = "arch/um/powercut_hits"
-_NAMED_IN, _LINE = "arch/um/Kbuild", "obj-y += powercut_hits/"
 FLAGS = (
     "-fsanitize-coverage=trace-pc -g "
-    # UML calls by way of registers (arch/um/Makefile); a plain call says where it goes, and reaches all
+    # a plain call says where it goes; with the model `large`, calls go by way of registers
     "-mcmodel=small "
     # a function that the compiler copied into its caller would be reached where the caller was
     "-fno-inline-functions -fno-inline-small-functions -fno-inline-functions-called-once "
@@ -44,7 +41,7 @@ FLAGS = (
 _CALLED = "__sanitizer_cov_trace_pc"
 _CALL = 0xE8  # with a distance of 32 bits, from the instruction after it
 _CALL_BYTES = 5
-_SHIFT = 2  # vms/umlcoverage/hits.c
+_SHIFT = 2  # hits.c of `Flavour.hits`
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
@@ -72,7 +69,7 @@ def instrumented_kernel(
     for path in sorted(cache_dir("kernels", "instrumented").glob("*/built.json")):
         built = msgspec.json.decode(path.read_bytes(), type=Built)
         same = built.machine == machine and built.source_version == package_version
-        if same and built.key == _key(key_of(built, flavour), files):
+        if same and built.key == _key(key_of(built, flavour), flavour, files):
             return hold(path.parent / "image")
     return None
 
@@ -97,7 +94,7 @@ def instrument(tree: KeptTree, files: Sequence[str]) -> Path:
     """The image of this tree's kernel with points in these files, as far as its source has them; from the
     cache if it has been built before. Raises KernelError if it does not build, or has no point.
     """
-    key = _key(tree.built.key, files)
+    key = _key(tree.built.key, tree.flavour, files)
     final = cache_dir("kernels", "instrumented") / key[:24]
     if not (final / "built.json").exists():
         there = [name for name in files if (tree.path / "source" / name).is_file()]
@@ -106,21 +103,30 @@ def instrument(tree: KeptTree, files: Sequence[str]) -> Path:
     return hold(final / "image")
 
 
-def _key(of_kernel: str, files: Sequence[str]) -> str:
-    digest = hashlib.sha256(f"{of_kernel} {FLAGS} {_LINE} {' '.join(sorted(files))}".encode())
-    for path in _added():
+def _key(of_kernel: str, flavour: Flavour, files: Sequence[str]) -> str:
+    hits = _hits(flavour)
+    digest = hashlib.sha256(f"{of_kernel} {FLAGS} {hits.line} {' '.join(sorted(files))}".encode())
+    for path in _added(hits):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _added() -> list[Path]:
-    return sorted(resource("vms", FOLDER).iterdir())
+def _hits(flavour: Flavour) -> Addition:
+    """Raises UsageError for a flavour whose kernels cannot note what they run."""
+    if flavour.hits is None:
+        raise UsageError(f"kernels of ARCH={flavour.arch} do not note what they run", "name another machine")
+    return flavour.hits
+
+
+def _added(hits: Addition) -> list[Path]:
+    return sorted(resource("vms", hits.folder).iterdir())
 
 
 def _changes(tree: KeptTree, files: Sequence[str]) -> dict[str, str]:
     """The text of each file of the tree that changes: makefiles, and what is added."""
-    changed = {f"{_TO}/{path.name}": path.read_text() for path in _added()}
-    lines = {_NAMED_IN: [_LINE]}
+    hits = _hits(tree.flavour)
+    changed = {f"{hits.to}/{path.name}": path.read_text() for path in _added(hits)}
+    lines = {hits.named_in: [hits.line]}
     for name in files:
         path = Path(name)
         lines.setdefault(f"{path.parent}/Makefile", []).append(f"CFLAGS_{path.stem}.o += {FLAGS}")
@@ -173,7 +179,9 @@ def _bytes_at(image: Path, start: int, end: int) -> bytes:
         kind, _, at, address, _, length = struct.unpack_from("<IIQQQQ", data, offset + n * size)
         if kind == 1 and address <= start and end <= address + length:
             return data[at + start - address : at + end - address]
-    raise KernelError(f"{image} does not hold its text as one piece", "is it a UML kernel for x86-64?")
+    raise KernelError(
+        f"{image} does not hold its text as one piece", "is it a kernel for x86-64 that runs as a process?"
+    )
 
 
 def _calls(text: bytes, start: int, called: int) -> Iterator[int]:

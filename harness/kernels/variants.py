@@ -58,7 +58,7 @@ class KeptTree:
     def __init__(self, path: Path, flavour: Flavour, jobs: int) -> None:
         self.path = path
         self.built = msgspec.json.decode((path / "built.json").read_bytes(), type=Built)
-        self._flavour = flavour
+        self.flavour = flavour
         self._jobs = jobs
         self._restore()
 
@@ -104,8 +104,8 @@ class KeptTree:
         try:
             for name, text in texts.items():
                 self._replace(name, text)
-            make_again(self.path / "source", self.path / "out", self._flavour, self._jobs, log)
-            yield self.path / "out" / self._flavour.image
+            make_again(self.path / "source", self.path / "out", self.flavour, self._jobs, log)
+            yield self.path / "out" / self.flavour.image
         finally:
             self._restore()
 
