@@ -378,19 +378,21 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
         return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0]
     coverage = [c.info.coverage for c in cases if not c.was_not_run]
-    if not any(coverage):
+    uncovered = sum(cut.coverage.open for c in cases for cut in c.info.again)
+    if not any(coverage) and not uncovered:
         return f"{who} kept every promise at every one of {number(states)} crash states"
-    return f"{who} kept every promise in {covered_together(coverage, states)}"
+    return f"{who} kept every promise in {covered_together(coverage, states, uncovered)}"
 
 
-def covered_together(cases: Sequence[Coverage | None], states: int) -> str:
+def covered_together(cases: Sequence[Coverage | None], states: int, in_recoveries: int = 0) -> str:
     """What was covered in several cases, in words: how many crash states, then how much is left. None: the
-    states of the write log's own order, all of them.
+    states of the write log's own order, all of them. `in_recoveries`: choices left where recoveries were cut.
     """
-    if cases and all(c is not None and c.exhaustive for c in cases):
+    if cases and all(c is not None and c.exhaustive for c in cases) and not in_recoveries:
         return f"all {number(states)} legal crash states"
     legal = "legal " if any(c is not None and c.moments for c in cases) else ""
-    return f"{number(states)} {legal}crash states ({extent(cases)})"
+    cut = f", {plural(in_recoveries, 'choice')} unexplored in cut recoveries" if in_recoveries else ""
+    return f"{number(states)} {legal}crash states ({extent(cases)}{cut})"
 
 
 def extent(cases: Sequence[Coverage | None]) -> str:

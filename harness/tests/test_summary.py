@@ -18,7 +18,7 @@ from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, JudgedState, Step
+from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, CutAgain, JudgedState, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.symptoms import Symptom
 from harness.tests.oracles.cases import CLEAN, EACH, file, history, tree
@@ -321,6 +321,20 @@ def test_the_headline_counts_symptoms_not_files(tmp_path: Path) -> None:
     assert headline(three_ways).endswith(
         f"{CASE.configuration} broke promises (3 symptoms: durability, size)."
     )
+
+
+def test_the_headline_says_what_is_left_where_recoveries_were_cut(tmp_path: Path) -> None:
+    """It said "all legal crash states" while 603 choices in cut recoveries had not been looked at."""
+    whole = Coverage(moments=5, losses=None, open=0, visits=9)
+    summary = summary_of(tmp_path, {CASE: (DONE, [OK])})
+
+    def told(left: int) -> str:
+        cut = CutAgain(1, 3, 0, replace(whole, losses=None if not left else 1, open=left))
+        cases = tuple(replace(c, info=replace(c.info, coverage=whole, again=(cut,))) for c in summary.cases)
+        return headline(replace(summary, cases=cases))
+
+    assert "kept every promise in all " in told(0)
+    assert told(603).endswith(" legal crash states (complete, 603 choices unexplored in cut recoveries).")
 
 
 def test_a_symptom_that_no_finding_has_is_not_met(tmp_path: Path) -> None:
