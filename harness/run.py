@@ -28,7 +28,14 @@ from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.recovery_lines import RecoveryLines
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
-from harness.errors import ClusterGone, EnvironmentLacks, StoreError, UsageError
+from harness.errors import (
+    ClusterGone,
+    EnvironmentLacks,
+    PowercutError,
+    StoreError,
+    UsageError,
+    VersionsDiffer,
+)
 from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.disk import FOLDER_PREFIX
@@ -84,7 +91,7 @@ def execute(
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
         specs = specs.noting(store.layout.hits) if plan.coverage else specs
-        refused = _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
+        refused, lost = _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
         asked = replace(asked, lacking={**asked.lacking, **refused})
         able = asked.able
         if not able:
@@ -94,6 +101,7 @@ def execute(
         pin(store, pins_of(asked.kernel, specs, able, loaded))
         store.update_info(run_info(plan, store.info, asked.kernel, specs))
         _keep_modules(store)
+        asked = _undecided(store, asked, lost, on_done)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
         ran = RecoveryLines(specs.judge.kernel_image, able, store.layout) if plan.coverage else None
@@ -220,20 +228,41 @@ def _finish_bases(
     spec: GuestSpec,
     run: RunLayout,
     scratch: Path,
-) -> dict[str, str]:
+) -> tuple[dict[str, str], dict[str, str]]:
     """Finish the base images that need a guest, unless something was already recorded on them. Returns, by
-    name, why the steps of a mode's stack made none: this kernel may not have what they ask for.
+    name, why the steps of a mode's stack made none: this kernel may not have what they ask for. And why
+    another one was not finished, which says nothing of this host: a log that cannot be trusted, a guest that
+    was lost. Raises VersionsDiffer, which would cost every mode.
     """
-    refused = {}
+    refused, lost = {}, {}
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if (p.mounted_once or p.stacked) and p.name in bases and not recorded:
             with Session(spec, scratch / "first-mount", plan.log_bytes) as session:
                 try:
                     finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
+                except VersionsDiffer:
+                    raise
                 except EnvironmentLacks as e:
                     refused[p.name] = e.line
-    return refused
+                except PowercutError as e:
+                    lost[p.name] = e.line
+    return refused, lost
+
+
+def _undecided(
+    store: RunStore, asked: Asked, lost: Mapping[str, str], on_done: Callable[[CaseId], None]
+) -> Asked:
+    """Without the cases of modes whose base image was not finished: these are UNKNOWN, with the reason, and
+    cost no other mode anything.
+    """
+    for profile, workload in asked.cases:
+        if reason := lost.get(profile.name):
+            case = CaseId(profile.filesystem, profile.mode, workload.name)
+            store.add_case(CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary))
+            store.set_case_status(case, CaseStatus.UNKNOWN, f"its base image was not finished: {reason}")
+            on_done(case)
+    return replace(asked, cases=[(p, w) for p, w in asked.cases if p.name not in lost])
 
 
 @dataclass(frozen=True, slots=True)

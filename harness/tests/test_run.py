@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import tempfile
 from collections import namedtuple
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,14 +20,23 @@ from rich.console import Console
 
 from harness import run
 from harness.cases.listing import group_by_content
-from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
+from harness.errors import (
+    EnvironmentLacks,
+    ExitCode,
+    GuestLost,
+    PowercutError,
+    StoreError,
+    UsageError,
+    VersionsDiffer,
+    WriteLogError,
+)
 from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.disk import FOLDER_PREFIX
 from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
-from harness.model import CaseId, CrashState
+from harness.model import CaseId, CrashState, Workload
 from harness.plan import Plan
 from harness.run import create_run, execute, need_space, new_run
 from harness.store import RunStore
@@ -240,18 +250,74 @@ def test_a_mode_whose_stack_cannot_be_made_is_not_run_and_says_why(
     def refuse(_: object, profile: Profile, *__: Path) -> None:
         raise EnvironmentLacks(f"the steps that make {profile.name} failed: 221: no such policy")
 
-    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
-    monkeypatch.setattr(run, "missing_for", lambda *_: "")
-    monkeypatch.setattr(run, "make_base", lambda *_: tmp_path / "base")
-    monkeypatch.setattr(run, "make_specs", lambda *_: SimpleNamespace(recorder=None))
-    monkeypatch.setattr(run, "Session", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(run, "finish_base", refuse)
+    without_guests(monkeypatch, tmp_path, refuse)
     plan = Plan(configurations=["ext4/ordered@raid1"], workloads=["append-fsync"])
     with create_run(plan, tmp_path, "test") as store:
         summary = execute(plan, store, Lines(Console(quiet=True)))
     (case,) = summary.cases
     assert case.verdict is CaseVerdict.NOT_RUN
     assert case.reason == "the steps that make ext4/ordered@raid1 failed: 221: no such policy"
+
+
+def without_guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finish: Callable[..., None]) -> list[str]:
+    """Runs record nothing, and finish base images by `finish`. Returns the modes that they would record."""
+    recorded: list[str] = []
+
+    class Nothing:
+        def __init__(self, *_: object) -> None: ...
+
+        def work(self, _: object, cases: Sequence[tuple[Profile, Workload]], __: object) -> None:
+            recorded.extend(p.name for p, _w in cases)
+
+    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
+    monkeypatch.setattr(run, "missing_for", lambda *_: "")
+    monkeypatch.setattr(run, "make_base", lambda *_: tmp_path / "base")
+    monkeypatch.setattr(
+        run, "make_specs", lambda *_: SimpleNamespace(recorder=None, judge=None, description="no guest")
+    )
+    monkeypatch.setattr(run, "Session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(run, "finish_base", finish)
+    monkeypatch.setattr(run, "pins_of", lambda *_: {})
+    monkeypatch.setattr(run, "run_info", lambda plan, info, *_: info)
+    monkeypatch.setattr(run, "Casework", Nothing)
+    return recorded
+
+
+@pytest.mark.parametrize("error", [WriteLogError, GuestLost])
+def test_a_mode_whose_base_image_was_not_finished_is_unknown_and_costs_no_other(
+    error: type[PowercutError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that could not be trusted, of the mount before the first recording, ended the whole run."""
+
+    def lose(_: object, profile: Profile, *__: Path) -> None:
+        if profile.mode == "log-64k":
+            raise error("the log device ends 512 bytes before its last entry does")
+
+    recorded = without_guests(monkeypatch, tmp_path, lose)
+    no_stations: Any = SimpleNamespace(close=lambda: None)
+    done: list[CaseId] = []
+    modes = ["xfs/default", "xfs/log-64k", "ext4/ordered"]
+    plan = Plan(configurations=modes, workloads=["append-fsync", "overwrite"])
+    with create_run(plan, tmp_path, "test") as store:
+        summary = execute(plan, store, Lines(Console(quiet=True)), done.append, lambda *_: no_stations)
+    lost = [c for c in summary.cases if c.case.mode == "log-64k"]
+    assert [c.verdict for c in lost] == [CaseVerdict.UNKNOWN] * 2
+    assert all("ends 512 bytes before its last entry does" in c.reason for c in lost)
+    assert [c.case for c in lost] == done
+    assert recorded == ["xfs/default"] * 2 + ["ext4/ordered"] * 2
+    assert shell_code(summary) is ExitCode.UNDECIDED
+
+
+def test_a_part_of_another_version_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that was built of other sources made a mode that needs a guest first one that is not run."""
+
+    def differ(*_: object) -> None:
+        raise VersionsDiffer("the agent speaks protocol 9, this harness 10")
+
+    without_guests(monkeypatch, tmp_path, differ)
+    plan = Plan(configurations=["xfs/default"], workloads=["append-fsync"])
+    with create_run(plan, tmp_path, "test") as store, pytest.raises(VersionsDiffer):
+        execute(plan, store, Lines(Console(quiet=True)))
 
 
 def test_a_module_is_kept_with_the_run_as_it_was(tmp_path: Path) -> None:

@@ -287,6 +287,27 @@ def test_the_file_of_expected_failures() -> None:
     assert not one.matches(CaseId("ext4", "ordered", "x"), Symptom("durability", "NAME: missing"))
 
 
+@pytest.mark.parametrize(
+    ("mode", "known"),
+    [
+        ("external-journal", True),
+        ("external-journal@4k", True),
+        ("external-journal@512e", True),
+        ("external-journal@writethrough", False),
+        ("external-journal@raid1", False),
+        ("external-journal@raid1@4k", False),
+        ("ordered@4k", False),
+    ],
+)
+def test_what_is_known_of_a_mode_is_known_on_other_sectors(mode: str, known: bool) -> None:
+    """A line that named the mode left the same failures unexpected with sectors of 4096 bytes."""
+    text = 'ext4/external-journal [!c]* durability "NAME: lost"  # no flush\n'
+    (line,) = parse_expectations(text, "f")
+    assert line.matches(CaseId("ext4", mode, "append-fsync"), Symptom("durability", "NAME: lost")) is known
+    (named,) = parse_expectations("ext4/ordered@4k * fsck  # torn\n", "f")
+    assert named.applies_to(CaseId("ext4", mode, "x")) is (mode == "ordered@4k")
+
+
 def test_a_known_symptom_is_not_every_fault_of_its_oracle(tmp_path: Path) -> None:
     """`f2fs/posix * durability` was there for files that an fsync did not wait for, and covered any other
     loss: a new fault of that oracle was expected.

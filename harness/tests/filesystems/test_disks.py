@@ -69,6 +69,7 @@ def test_a_name_that_is_no_disk_names_the_nearest() -> None:
         ('summary = "a"\nlogical_bytes = 4096', "a physical sector holds whole logical ones"),
         ('summary = "a"\nphysical_bytes = 520', "sectors have 512 or 4096 bytes"),
         ('summary = "a"\nsectors = 1', "unknown field"),
+        ('summary = "a"', "begins with a digit if only sectors differ"),
     ],
 )
 def test_a_file_that_describes_no_disk_is_refused(
