@@ -7,7 +7,9 @@
 //! `arch/x86/kernel/fpu/regset.c`: EFAULT), so that UML panics before its first process runs. A set that is
 //! shorter than the host's state is completed with the process's current state. What UML does not know (AMX
 //! tiles, protection keys) therefore stays as it is, even across switches between its processes: nothing in
-//! the guest uses it. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL), and so do the
+//! the guest uses it. At each system call of a process, UML gets these registers and sets them again before the
+//! process goes on (`userspace`, `arch/um/os-Linux/skas/process.c`); the host allocates memory for each set
+//! (`xstateregs_set`). What a stopped process is known to have is not set again. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL), and so do the
 //! helpers that it clones for its devices and the children that it forks while it starts (PR_SET_PDEATHSIG).
 
 use std::cell::UnsafeCell;
@@ -16,8 +18,8 @@ use std::mem::transmute;
 use std::sync::OnceLock;
 
 use libc::{
-    dlsym, iovec, pid_t, PR_SET_PDEATHSIG, PTRACE_GETREGSET, PTRACE_O_EXITKILL, PTRACE_SETOPTIONS,
-    PTRACE_SETREGSET, RTLD_NEXT, SIGKILL,
+    dlsym, iovec, pid_t, PR_SET_PDEATHSIG, PTRACE_GETREGS, PTRACE_GETREGSET, PTRACE_O_EXITKILL,
+    PTRACE_SETOPTIONS, PTRACE_SETREGS, PTRACE_SETREGSET, RTLD_NEXT, SIGKILL,
 };
 
 /// NT_X86_XSTATE of elf.h.
@@ -27,11 +29,38 @@ const STATE_BYTES: usize = 32 << 10;
 
 type Ptrace = unsafe extern "C" fn(c_uint, pid_t, *mut c_void, *mut c_void) -> c_long;
 
-/// One buffer is enough: only UML's kernel traces, and it is one thread.
-struct Buffer(UnsafeCell<[u8; STATE_BYTES]>);
-// SAFETY: see above; a second tracing thread does not exist in UML up to 6.12 (no SMP).
-unsafe impl Sync for Buffer {}
-static STATE: Buffer = Buffer(UnsafeCell::new([0; STATE_BYTES]));
+/// What only the tracing thread uses.
+struct Tracers<T>(UnsafeCell<T>);
+// SAFETY: only UML's kernel traces, and it is one thread: there is no second one up to 6.12 (no SMP).
+unsafe impl<T> Sync for Tracers<T> {}
+static STATE: Tracers<[u8; STATE_BYTES]> = Tracers(UnsafeCell::new([0; STATE_BYTES]));
+static HELD: Tracers<Held> = Tracers(UnsafeCell::new(Held {
+    pid: 0,
+    length: 0,
+    state: [0; STATE_BYTES],
+}));
+
+/// The state that a stopped process is known to have: it was got, and the process has not run since.
+struct Held {
+    /// 0: of none.
+    pid: pid_t,
+    length: usize,
+    state: [u8; STATE_BYTES],
+}
+
+impl Held {
+    fn keep(&mut self, pid: pid_t, state: &[u8]) {
+        self.pid = 0;
+        if let Some(kept) = self.state.get_mut(..state.len()) {
+            kept.copy_from_slice(state);
+            (self.pid, self.length) = (pid, state.len());
+        }
+    }
+
+    fn is(&self, pid: pid_t, state: &[u8]) -> bool {
+        self.pid == pid && &self.state[..self.length] == state
+    }
+}
 
 fn real_ptrace() -> Ptrace {
     static REAL: OnceLock<Ptrace> = OnceLock::new();
@@ -63,31 +92,65 @@ pub unsafe extern "C" fn ptrace(
         // SAFETY: the options are a number passed in place of a pointer.
         return unsafe { real_ptrace()(request, pid, address, options) };
     }
-    if request != PTRACE_SETREGSET as c_uint || address as usize != XSTATE {
-        // SAFETY: passed on unchanged.
-        return unsafe { real_ptrace()(request, pid, address, data) };
+    // SAFETY: as `ptrace`; both take an iovec where they are for the extended state.
+    unsafe {
+        match request {
+            GET if address as usize == XSTATE => get_state(pid, address, data),
+            SET if address as usize == XSTATE => set_state(pid, address, data),
+            _ => {
+                if !LOOKS.contains(&request) {
+                    (*HELD.0.get()).pid = 0; // it may run
+                }
+                real_ptrace()(request, pid, address, data)
+            }
+        }
     }
-    // SAFETY: PTRACE_SETREGSET takes an iovec; the buffer is ours alone (see `Buffer`), and no more than
-    // its length is copied into it.
+}
+
+const GET: c_uint = PTRACE_GETREGSET as c_uint;
+const SET: c_uint = PTRACE_SETREGSET as c_uint;
+/// Requests after which a stopped process has the extended state that it had.
+const LOOKS: [c_uint; 2] = [PTRACE_GETREGS as c_uint, PTRACE_SETREGS as c_uint];
+
+unsafe fn get_state(pid: pid_t, address: *mut c_void, data: *mut c_void) -> c_long {
+    // SAFETY: the host sets the iovec's length to what it has filled.
+    unsafe {
+        let got = real_ptrace()(GET, pid, address, data);
+        if got == 0 {
+            (*HELD.0.get()).keep(pid, slice_of(&*data.cast::<iovec>()));
+        }
+        got
+    }
+}
+
+/// Completes a set that is shorter than the host's state. UML sets what it has just got at each system call of its
+/// processes: that is left out.
+unsafe fn set_state(pid: pid_t, address: *mut c_void, data: *mut c_void) -> c_long {
+    // SAFETY: the buffer is ours alone (see `Tracers`), and no more than its length is copied into it.
     unsafe {
         let given = &*data.cast::<iovec>();
+        let held = &mut *HELD.0.get();
+        if held.is(pid, slice_of(given)) {
+            return 0;
+        }
+        held.pid = 0;
         let state = STATE.0.get().cast::<u8>();
         let mut whole = iovec {
             iov_base: state.cast(),
             iov_len: STATE_BYTES,
         };
-        let got = real_ptrace()(
-            PTRACE_GETREGSET as c_uint,
-            pid,
-            address,
-            (&raw mut whole).cast(),
-        );
+        let got = real_ptrace()(GET, pid, address, (&raw mut whole).cast());
         if got != 0 || given.iov_len >= whole.iov_len {
-            return real_ptrace()(request, pid, address, data);
+            return real_ptrace()(SET, pid, address, data);
         }
         std::ptr::copy_nonoverlapping(given.iov_base.cast::<u8>(), state, given.iov_len);
-        real_ptrace()(request, pid, address, (&raw mut whole).cast())
+        real_ptrace()(SET, pid, address, (&raw mut whole).cast())
     }
+}
+
+unsafe fn slice_of(given: &iovec) -> &[u8] {
+    // SAFETY: an iovec that ptrace takes.
+    unsafe { std::slice::from_raw_parts(given.iov_base.cast(), given.iov_len) }
 }
 
 /// fork(2). UML forks while it starts, to learn what the host's ptrace can do (`check_ptrace`,
