@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.cases import contents
+from harness.cases.answers import Notes
 from harness.cases.pool import Pool, Station, pool_of
 from harness.cases.recording import Recording
 from harness.cases.remote import Observed, RemoteSession, StationProcess
@@ -79,7 +80,7 @@ class _Watched(RemoteSession):
         recording: Recording,
         state: CrashState,
         ask: Ask | None,
-        notes: list[tuple[object, bytes]],
+        notes: tuple[Notes, Notes],
         *,
         again: int,
         erring: bool,
@@ -97,7 +98,7 @@ class _Watched(RemoteSession):
             sample_rate=sample_rate,
             recalls=recalls,
         )
-        self.visits.seen[recording.case, state] = dataclasses.replace(observed, note=b"")
+        self.visits.seen[recording.case, state] = dataclasses.replace(observed, note=b"", answers=b"")
         return observed
 
 
@@ -112,7 +113,7 @@ class _Played(_Watched):
         recording: Recording,
         state: CrashState,
         ask: Ask | None,
-        notes: list[tuple[object, bytes]],
+        notes: tuple[Notes, Notes],
         *,
         again: int,
         erring: bool,

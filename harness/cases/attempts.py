@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cases.answers import Answers
 from harness.cases.asked import Aim, Asked
-from harness.cases.fsck_reads import FsckAnswers, FsckReads
+from harness.cases.block_answers import Hashes
+from harness.cases.fsck_reads import FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.repair import repaired
-from harness.cases.use_reads import UseAnswers, UseReads, is_worth_writing_to
+from harness.cases.use_reads import UseReads, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, PowercutError
 from harness.guests.disk import BLOCK_SECTORS, Reads
 from harness.guests.session import Ask, Session, Target
@@ -118,18 +120,23 @@ class Attempts:
     """
 
     def __init__(
-        self, recording: Recording, memo: OutcomeMemo, again: int = 0, *, erring: bool = False
+        self,
+        recording: Recording,
+        memo: OutcomeMemo,
+        again: int = 0,
+        *,
+        erring: bool = False,
+        answers: Answers | None = None,
     ) -> None:
         """`again`: how often recovery is to be cut; what it writes is noted so often. `erring`: the disk is
-        to err while a state is recovered; what that asks for is noted.
+        to err while a state is recovered; what that asks for is noted. `answers`: of cases of this mode.
         """
         self._recording = recording
         self._again = again
         self._aim = Aim(recording) if erring else None
         self._numbers = itertools.count()
         self._memo = memo
-        self._fsck = FsckAnswers()
-        self._use = UseAnswers()
+        self.answers = answers or Answers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
         self._ends_told: set[tuple[bool, str]] = set()
 
@@ -159,16 +166,16 @@ class Attempts:
     # --- what stations tell each other --------------------------------------------------------
 
     def note(self) -> bytes:
-        """What other stations may recall of what this one learned since it was asked last; empty: nothing."""
-        fsck, use, ends = self._fsck.told(), self._use.told(), self._known_ends - self._ends_told
+        """What other stations may use of what this one learned of this recording since it was asked last;
+        empty: nothing.
+        """
+        ends = self._known_ends - self._ends_told
         self._ends_told |= ends
-        return pickle.dumps((fsck, use, ends)) if fsck or use or ends else b""
+        return pickle.dumps(ends) if ends else b""
 
     def hear(self, note: bytes) -> None:
         """Learn what another station of this run noted."""
-        fsck, use, ends = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
-        self._fsck.hear(fsck)
-        self._use.hear(use)
+        ends = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
         self._known_ends |= ends
         self._ends_told |= ends
 
@@ -194,14 +201,15 @@ class Attempts:
         noted = len(state.again) < self._again
         recovery = session.recover(target, shown, ask, note=noted or self._aim is not None)
         _need_no_stall(recovery.outcome.kernel_log)
-        fsck = self._check(session, state, target)
+        hashes = self.answers.hashes(session.disk) if self._memo.recalls else Hashes(session.disk)
+        fsck = self._check(session, state, target, hashes)
         asked = self._asked(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_writing_to(outcome):
             tried = not could_not_try(outcome.mount_errno)
             return Visited(outcome, self._reads(session, fsck) if tried else None)
         try:
-            used = self._write(session, state, target)
+            used = self._write(session, state, target, hashes)
         except (GuestLost, DiskError) as e:
             raise _LostInUse(outcome, e) from e
         except PowercutError as e:
@@ -232,7 +240,8 @@ class Attempts:
             hits, healed = session.recover_healed(target, state)
             _need_no_stall(healed.kernel_log)
             if hits:
-                healed = dataclasses.replace(healed, fsck=self._check(session, state, target).result)
+                fsck = self._check(session, state, target, Hashes(session.disk))
+                healed = dataclasses.replace(healed, fsck=fsck.result)
                 return Visited(dataclasses.replace(recovery.outcome, healed=healed))
         return Visited(Unobserved(f"nothing was asked of the disk that the fault would befall: {fault.text}"))
 
@@ -260,9 +269,9 @@ class Attempts:
         session.disk.also_read((*fsck.blocks, *used))
         return session.disk.reads()
 
-    def _write(self, session: Session, state: CrashState, target: Target) -> UseReads:
+    def _write(self, session: Session, state: CrashState, target: Target, hashes: Hashes) -> UseReads:
         """Write to the recovered file system; not done if the answer for the same blocks is known."""
-        known = self._use.recall(session.disk) if self._memo.recalls else None
+        known = self.answers.use.recall(hashes) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
         profile = self._recording.profile
@@ -273,7 +282,7 @@ class Attempts:
         if known is not None:
             self._memo.compare_use(state, known.result, answer.result)
         if self._memo.recalls:
-            self._use.remember(session.disk, answer)
+            self.answers.use.remember(hashes, answer)
         return answer
 
     def _check_emptied(self, image: Path) -> tuple[FsckResult, tuple[int, ...] | None]:
@@ -281,18 +290,18 @@ class Attempts:
         answer = FsckReads.of(self._recording.profile, image)
         return answer.result, answer.blocks
 
-    def _check(self, session: Session, state: CrashState, target: Target) -> FsckReads:
+    def _check(self, session: Session, state: CrashState, target: Target, hashes: Hashes) -> FsckReads:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""
         if self._recording.profile.fsck is None:
             return FsckReads.of(self._recording.profile, session.image)
-        known = self._fsck.recall(session.disk) if self._memo.recalls else None
+        known = self.answers.fsck.recall(hashes) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
         answer = self._fsck_of(session, target)
         if known is not None:
             self._memo.compare_fsck(state, known.result, answer.result)
         if self._memo.recalls:
-            self._fsck.remember(session.disk, answer)
+            self.answers.fsck.remember(hashes, answer)
         return answer
 
     def _fsck_of(self, session: Session, target: Target) -> FsckReads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from harness.guests.disk import Disk
@@ -19,6 +19,21 @@ Told = tuple[tuple[int, ...], tuple[bytes, ...], AnswerT]
 """An answer, the blocks that were read for it, and the hashes of their contents."""
 
 
+class Hashes:
+    """Of blocks of what a disk shows, each asked for once: nothing is to write to it meanwhile."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._known: dict[int, bytes] = {}
+
+    def of(self, blocks: Iterable[int]) -> tuple[bytes, ...]:
+        """Their hashes, in the same order. Raises DiskError."""
+        blocks = tuple(blocks)
+        if unknown := [block for block in dict.fromkeys(blocks) if block not in self._known]:
+            self._known.update(zip(unknown, self._disk.block_hashes(unknown), strict=True))
+        return tuple(self._known[block] for block in blocks)
+
+
 class BlockAnswers(Generic[AnswerT]):
     """A cache of answers, by the contents of the blocks that were read for them. Thread-safe.
 
@@ -32,26 +47,30 @@ class BlockAnswers(Generic[AnswerT]):
         self._blocks: list[int] = []
         self._new: list[Told[AnswerT]] = []
 
-    def recall(self, disk: Disk) -> AnswerT | None:
-        """The answer for the state that the disk shows now, if it is known."""
+    @property
+    def blocks(self) -> Sequence[int]:
+        """All that were read for an answer."""
         with self._lock:
-            blocks, shapes = list(self._blocks), list(self._answers.items())
-        if not shapes:
-            return None
-        hashes = dict(zip(blocks, disk.block_hashes(blocks), strict=True))
+            return self._blocks
+
+    def recall(self, hashes: Hashes) -> AnswerT | None:
+        """The answer for what a disk shows now, if it is known."""
+        with self._lock:
+            blocks, shapes = self._blocks, list(self._answers.items())
+        hashes.of(blocks)  # in one message
         for read, answers in shapes:
-            found = answers.get(tuple(hashes[b] for b in read))
+            found = answers.get(hashes.of(read))
             if found is not None:
                 return found
         return None
 
-    def remember(self, disk: Disk, answer: AnswerT) -> None:
-        """Keep the answer for the state that the disk shows now, unless its reads are not known. One that
-        came without a read is not kept either: it would be the answer for every state.
+    def remember(self, hashes: Hashes, answer: AnswerT) -> None:
+        """Keep the answer for what a disk shows now, unless its reads are not known. One that came without a
+        read is not kept either: it would be the answer for every state.
         """
         if not answer.blocks:
             return
-        told = (answer.blocks, tuple(disk.block_hashes(answer.blocks)), answer)
+        told = (answer.blocks, hashes.of(answer.blocks), answer)
         self.hear([told])
         with self._lock:
             self._new.append(told)

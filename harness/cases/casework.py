@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.cases.answers import SharedNotes
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
 from harness.cases.erring import Erring
@@ -141,6 +142,7 @@ class Casework:
         self._recorded_files = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
+        self._answers = SharedNotes()
         self._contents = None if plan.again or plan.disk else KnownContents()
         self._unrecorded: deque[PlannedCase] = deque()
         self._open: dict[CaseId, _Work] = {}
@@ -323,7 +325,7 @@ class Casework:
         # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
         disturbed = bool(self._plan.again or self._plan.disk)
         every = (recording.legal is not None or disturbed) and not self._plan.memo
-        return Examiner(
+        examiner = Examiner(
             recording,
             memo=self._plan.memo or every,
             sample_rate=1.0 if every else self._plan.sample_rate,
@@ -333,6 +335,8 @@ class Casework:
             again=self._plan.again,
             erring=bool(self._plan.disk),
         )
+        examiner.share(self._answers)
+        return examiner
 
     def _not_recorded(self, pool: Pool, case: PlannedCase, status: CaseStatus, reason: str) -> None:
         self._progress.say(f"{case.id}: {reason}")

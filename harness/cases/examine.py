@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from harness.cases.answers import SharedNotes
 from harness.cases.asked import UNNAMED, Asked
 from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
 from harness.cases.checks import Checks
@@ -101,7 +102,9 @@ class Examiner:
         erring: bool = False,
     ) -> None:
         profile = recording.profile
-        if again:  # each mount counts itself, so no two generations would ever meet
+        # Each mount counts itself: no two generations would ever meet, nor what two recoveries left.
+        # Where every state is recovered anyway, contents are told apart exactly.
+        if again or (memo and sample_rate < 1.0):
             recording = replace(recording, tallies=profile.tallies)
         self.recording = recording
         self.memo = OutcomeMemo(
@@ -128,6 +131,10 @@ class Examiner:
     def close(self) -> None:
         """End what the memo runs. Whoever still visits a state starts it again."""
         self.memo.close()
+
+    def share(self, answers: SharedNotes) -> None:
+        """From now on, what stations learn of fsck and of writing is shared with other cases of this run."""
+        self._remote.share(answers)
 
     # --- outcomes -----------------------------------------------------------------------------
 

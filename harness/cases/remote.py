@@ -23,8 +23,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import harness
+from harness.cases.answers import Key, Notes, SharedNotes
 from harness.cases.attempts import ATTEMPTS, Unobserved, Visited, reason_of
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
@@ -89,7 +91,8 @@ class BootGuest:
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Observe a state; see `Attempts`. `recoveries`: that it needs. `checks`: the run has some to ask.
-    `recalls`: of the memo. `notes`: answers of other stations. Answered by Observed.
+    `recalls`: of the memo. `notes`, `answers`: of other stations, on this recording, and on all of this key.
+    Answered by Observed.
     """
 
     recording: Recording
@@ -101,16 +104,21 @@ class Attempt:
     checks: bool
     recalls: bool
     notes: tuple[bytes, ...]
+    key: Key
+    answers: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """`mismatch`: an answer was not the one that was known. `recalls`: of the memo. `note`: for others."""
+    """`mismatch`: an answer was not the one that was known. `recalls`: of the memo. `note`, `answers`: for
+    others.
+    """
 
     visited: Visited
     mismatch: bool
     recalls: bool
     note: bytes
+    answers: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,17 +269,14 @@ class StationProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._stream: Stream | None = None
         self._about: Recording | None = None
-        self._heard = 0
+        self._heard: WeakKeyDictionary[Notes, int] = WeakKeyDictionary()
 
-    def notes_for(self, recording: Recording, notes: Sequence[tuple[object, bytes]]) -> tuple[bytes, ...]:
-        """Of all answers of stations that were noted in this case, with who noted them, those that this
-        process has not heard.
-        """
-        if self._stream is None or recording is not self._about:
-            self._heard = 0
-        own, new = self._stream, notes[self._heard :]
-        self._heard += len(new)
-        return tuple(note for who, note in new if who is not own or own is None)
+    def notes_for(self, notes: Notes) -> tuple[bytes, ...]:
+        """Of all that stations noted for one another, what this process has not heard."""
+        if self._stream is None:
+            self._heard.clear()
+        new, self._heard[notes] = notes.since(self._heard.get(notes, 0), self._stream)
+        return new
 
     @property
     def identity(self) -> object:
@@ -436,16 +441,18 @@ class RemoteSession:
         recording: Recording,
         state: CrashState,
         ask: Ask | None,
-        notes: list[tuple[object, bytes]],
+        notes: tuple[Notes, Notes],
         *,
         again: int,
         erring: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:
-        """Attempts on a state of this recording. `notes`: of all stations that work on it, to which those of
-        this one are added. Raises StationLost, and what `ask` raises that is no PowercutError.
+        """Attempts on a state of this recording. `notes`: of all stations that work on it, and answers also
+        of those that work on others; those of this one are added. Raises StationLost, and what `ask` raises
+        that is no PowercutError.
         """
+        of_case, answers = notes
 
         def answer(stream: Stream, message: object) -> None:
             assert isinstance(message, AskChecks)  # noqa: S101 - see `Attempt`; tells mypy
@@ -462,12 +469,14 @@ class RemoteSession:
             state,
             ask is not None,
             recalls,
-            self._process.notes_for(recording, notes),
+            self._process.notes_for(of_case),
+            answers.key,
+            self._process.notes_for(answers),
         )
         observed = self._request(what, answer)
         assert isinstance(observed, Observed)  # noqa: S101 - see `Attempt`; tells mypy
-        if observed.note:
-            notes.append((self._process.identity, observed.note))
+        of_case.add(self._process.identity, observed.note)
+        answers.add(self._process.identity, observed.answers)
         return observed
 
     def _request(
@@ -499,11 +508,21 @@ class RemoteAttempts:
     """
 
     def __init__(
-        self, recording: Recording, memo: OutcomeMemo, again: int = 0, *, erring: bool = False
+        self,
+        recording: Recording,
+        memo: OutcomeMemo,
+        again: int = 0,
+        *,
+        erring: bool = False,
     ) -> None:
         """As `Attempts`."""
         self._recording, self._memo, self._again, self._erring = recording, memo, again, erring
-        self._notes: list[tuple[object, bytes]] = []  # of stations; it only grows
+        self._notes = Notes()
+        self._answers = SharedNotes().of(recording)
+
+    def share(self, answers: SharedNotes) -> None:
+        """Share what is learned of fsck and of writing with other recordings."""
+        self._answers = answers.of(self._recording)
 
     def observe(
         self, session: RemoteSession, state: CrashState, ask: Ask | None, stop: threading.Event
@@ -518,7 +537,7 @@ class RemoteAttempts:
                     self._recording,
                     state,
                     ask,
-                    self._notes,
+                    (self._notes, self._answers),
                     again=self._again,
                     erring=self._erring,
                     sample_rate=self._memo.sample_rate,
@@ -531,6 +550,7 @@ class RemoteAttempts:
                 session.close()
                 return Visited(Unobserved(reason_of(e)))
             if seen.mismatch:
+                self._answers.doubted = True
                 self._memo.give_up(state)
             elif not seen.recalls:
                 self._memo.turn_off()

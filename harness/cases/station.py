@@ -6,9 +6,11 @@ import os
 import socket
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NoReturn
 
+from harness.cases.answers import Answers, Key
 from harness.cases.attempts import Attempts, reason_of
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
@@ -35,6 +37,9 @@ from harness.guests.session import RunCheck as Run
 from harness.guests.session import Session
 from harness.model import CheckResult, Tree
 
+KEYS_MAX = 8
+"""Kinds of file systems whose answers a process keeps."""
+
 
 def serve(descriptor: int) -> None:
     """Answer requests until the run has gone, or wants no more of them."""
@@ -54,6 +59,7 @@ class _Served:
         self._recording: Recording | None = None
         self._memo: OutcomeMemo | None = None
         self._attempts: Attempts | None = None
+        self._answers: OrderedDict[Key, Answers] = OrderedDict()
         for helper in (self._beat, self._await_stop):
             threading.Thread(target=helper, daemon=True).start()
 
@@ -119,7 +125,10 @@ class _Served:
             self._memo = OutcomeMemo(
                 recording, sample_rate=asked.sample_rate, mismatch="", on_mismatch=lambda _: None
             )
-            self._attempts = Attempts(recording, self._memo, asked.again, erring=asked.erring)
+            answers = self._answers_of(asked.key)
+            self._attempts = Attempts(
+                recording, self._memo, asked.again, erring=asked.erring, answers=answers
+            )
         memo, attempts = self._memo, self._attempts
         if not asked.recalls:
             memo.turn_off()
@@ -127,8 +136,18 @@ class _Served:
             asked.recording.recoveries[recovery.of] = recovery
         for note in asked.notes:
             attempts.hear(note)
+        for note in asked.answers:
+            attempts.answers.hear(note)
         visited = attempts.observe(session, asked.state, self._ask if asked.checks else None, self._stop)
-        return Observed(visited, bool(memo.mismatch), memo.recalls, attempts.note())
+        return Observed(visited, bool(memo.mismatch), memo.recalls, attempts.note(), attempts.answers.note())
+
+    def _answers_of(self, key: Key) -> Answers:
+        """Of all recordings with this key; those of keys that were not asked for lately are forgotten."""
+        answers = self._answers.setdefault(key, Answers())
+        self._answers.move_to_end(key)
+        while len(self._answers) > KEYS_MAX:
+            self._answers.popitem(last=False)
+        return answers
 
     def _ask(self, tree: Tree, run: Run) -> tuple[CheckResult, ...]:
         """Have the run ask its checks; it may have some of them run in the guest."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import ATTEMPTS, Unobserved
+from harness.cases.block_answers import Hashes
 from harness.cases.checks import CheckAnswers
 from harness.cases.contents import KnownContent, KnownContents
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
@@ -1040,12 +1041,12 @@ class Image:
 def memo_of(*answers: tuple[Image, FsckReads]) -> FsckAnswers:
     memo = FsckAnswers()
     for image, answer in answers:
-        memo.remember(cast(Disk, cast(Any, image)), answer)
+        memo.remember(Hashes(cast(Disk, cast(Any, image))), answer)
     return memo
 
 
 def recalled(memo: FsckAnswers, image: Image) -> FsckReads | None:
-    return memo.recall(cast(Disk, cast(Any, image)))
+    return memo.recall(Hashes(cast(Disk, cast(Any, image))))
 
 
 DIRTY = FsckReads(FsckResult(FsckClass.DIRTY, 4, ""), (1, 3))
