@@ -253,3 +253,71 @@ pub unsafe extern "C" fn clone(
         real_clone()(begin, stack, flags, helper, parent_tid, tls, child_tid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held() -> Box<Held> {
+        Box::new(Held {
+            pid: 0,
+            length: 0,
+            state: [0; STATE_BYTES],
+        })
+    }
+
+    #[test]
+    fn only_the_same_state_of_the_same_process_is_left_out() {
+        let mut held = held();
+        held.keep(7, b"state");
+        assert!(held.is(7, b"state"));
+        assert!(!held.is(8, b"state"), "another process");
+        assert!(!held.is(7, b"stat"), "a part");
+        assert!(!held.is(7, b"states"), "more");
+        assert!(!held.is(7, b"State"));
+    }
+
+    #[test]
+    fn a_state_that_is_too_long_is_not_kept() {
+        let mut held = held();
+        held.keep(7, b"state");
+        let long = vec![0; STATE_BYTES + 1];
+        held.keep(7, &long);
+        assert!(!held.is(7, &long) && !held.is(7, b"state"));
+    }
+
+    /// A process that runs may change its registers: a set of the old ones would have been left out.
+    #[test]
+    fn a_process_that_was_let_run_is_set_anew() {
+        // SAFETY: the child only stops itself and exits; all pointers are to what ptrace(2) takes.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+                libc::raise(libc::SIGSTOP);
+                libc::raise(libc::SIGSTOP);
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            let none = std::ptr::null_mut::<c_void>();
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            let mut bytes = vec![0u8; STATE_BYTES];
+            let mut state = iovec {
+                iov_base: bytes.as_mut_ptr().cast(),
+                iov_len: STATE_BYTES,
+            };
+            let at = XSTATE as *mut c_void;
+            assert_eq!(ptrace(GET, child, at, (&raw mut state).cast()), 0);
+            let length = state.iov_len;
+            let known = || (*HELD.0.get()).is(child, &bytes[..length]);
+            assert!(known());
+            assert_eq!(ptrace(SET, child, at, (&raw mut state).cast()), 0);
+            assert!(known(), "what was left out changes nothing");
+            assert_eq!(ptrace(libc::PTRACE_CONT, child, none, none), 0);
+            assert!(!known());
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            ptrace(libc::PTRACE_CONT, child, none, none);
+            libc::waitpid(child, &raw mut status, 0);
+        }
+    }
+}
