@@ -178,6 +178,7 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
         read_only_first=profile.read_only_first,
         stacked=profile.stacked,
         disk=profile.disk,
+        first=profile.first.script if profile.first else "",
     )
 
 

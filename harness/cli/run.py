@@ -170,8 +170,9 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Cut recovery as well: mount, walk and unmount of each state that was visited, in all legal states, "
-    "N cuts deep at most. What is then recovered must be what an undisturbed recovery comes to. Default: 0.",
+    help="Cut recovery as well: mount, walk and unmount of each state that was visited, and the repair "
+    "before them in modes such as ext4/fsck-first, in all legal states, N cuts deep at most. What is then "
+    "recovered must be what an undisturbed recovery comes to. Default: 0.",
 )
 @click.option(
     "--disk",

@@ -26,7 +26,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
-from harness.filesystems.stacks import Stack, Stacked, contradiction, find_stack, stacks
+from harness.filesystems.stacks import MEMBER, Stack, Stacked, contradiction, find_stack, stacks
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
@@ -38,6 +38,7 @@ FILE_NAME = "filesystem.toml"
 COMPLAINTS = "complaints.toml"
 TOOL_TIMEOUT_S = 120
 IMAGE, SECOND = "{image}", "{second}"
+SHELL = "busybox:busybox-static"
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,6 +145,21 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if exit_code in self.dirty:
             return FsckResult(FsckClass.DIRTY, exit_code, output, self.complaint(output))
         return FsckResult(FsckClass.FAILED, exit_code, output)
+
+
+class First(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is done in the guest with a crashed disk before each mount: `steps`, a shell script of which no
+    command may fail, in which `{device}` stands for the disk. One whose steps fail counts as one that does
+    not mount. `programs`: of this host, with their packages, that come into the guest.
+    """
+
+    steps: str
+    programs: list[str] = []
+
+    @property
+    def script(self) -> str:
+        """The steps, in a guest."""
+        return self.steps.replace("{device}", MEMBER)
 
 
 class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -255,6 +271,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: list[Tool] = []  # run after mkfs, with their complete arguments
     stack: Stack | None = None  # of its own: devices among which the file system itself divides its data
     read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
+    first: First | None = None
     checksums: tuple[str, ...] | None = None  # None: as the file system has them
     second: Second | None = None
 
@@ -288,7 +305,8 @@ class Profile:
     base image holds what a first mount writes (`harness.cases.first_mount`). `mailing_list`: of those who
     look after it in Linux. `options`: that the kernel must have been built with, beside its driver. `steps`:
     programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
-    with its root file system, and then remounted. `recovery`: where its recovery is in the kernel's source.
+    with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
+    mounted. `recovery`: where its recovery is in the kernel's source.
     `tallies`: where it counts its mounts.
     """
 
@@ -319,6 +337,7 @@ class Profile:
     options: tuple[str, ...] = ()
     steps: tuple[Tool, ...] = ()
     tallies: tuple[Tally, ...] = ()
+    first: First | None = None
 
     @property
     def first_options(self) -> str:
@@ -348,6 +367,8 @@ class Profile:
             return "a second device"
         if self.stacked:
             return "devices of its own"
+        if self.first:
+            return "a disk on which something is done before it is mounted"
         writes = self.repair or (self.fsck and self.fsck.writes)
         return "programs of the host that write to its disk" if writes else ""
 
@@ -410,13 +431,16 @@ class Profile:
 
     @property
     def guest_programs(self) -> list[str]:
-        """The programs of this host that come into the guest, each with its package: on a stack, mkfs and
-        fsck are among them, since only the kernel knows where a stack keeps the file system's bytes.
+        """The programs of this host that come into the guest, each with its package: what is run there before
+        a mount; on a stack, mkfs and fsck, since only the kernel knows where a stack keeps the file system's
+        bytes.
         """
+        if self.first:
+            return [SHELL, *self.first.programs]
         if not self.stacked:
             return []
         of_filesystem = [f"{tool.program}:{tool.package}" for tool in (self.mkfs, self.fsck) if tool]
-        return ["busybox:busybox-static", *self.stacked.stack.programs, *of_filesystem]
+        return [SHELL, *self.stacked.stack.programs, *of_filesystem]
 
     def making_script(self) -> str:
         """What makes the stack and the file system on it, in the guest."""
@@ -581,6 +605,8 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         raise UsageError(f"{path}: {wrong}", "see vms/filesystems/ext4/external-journal.toml")
     if mode.disk and mode.disk not in disks():
         raise UsageError(f"{path}: no disk {mode.disk!r}", f"one of: {', '.join(disks())} (vms/disks)")
+    if mode.first and (mode.second or mode.stack or shared.repair):
+        raise UsageError(f"{path}: [first] is for one disk, which no program of the host repairs", _SEE_FIRST)
     second_mib = mode.second.size_mib if mode.second else 0
     made = Profile(
         filesystem=filesystem,
@@ -610,12 +636,16 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         mounted_once=shared.mounted_once,
         mailing_list=shared.mailing_list,
         read_only_first=mode.read_only_first,
+        first=mode.first,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
         tallies=shared.tallies,
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])
     return [*made.on_members(mode.stack)] if mode.stack else [made]
+
+
+_SEE_FIRST = "see vms/filesystems/ext4/fsck-first.toml"
 
 
 def _tracing(folder: Path, given: Tracepoints | str | None) -> Tracepoints | None:

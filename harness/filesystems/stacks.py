@@ -22,6 +22,8 @@ from harness.errors import UsageError
 from harness.host.resources import resource
 
 MEMBERS = "{members}"
+MEMBER = "/dev/member-0"
+"""The first disk, in the guest."""
 NOT_MADE, NOT_STARTED, NOT_STOPPED = 221, 222, 223
 """Exit codes of a script beside the disk, where steps failed; no mkfs or fsck has them."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")

@@ -32,7 +32,7 @@ from harness.errors import (
 )
 from harness.filesystems.disks import USUAL, DiskKind
 from harness.filesystems.profiles import Tally
-from harness.filesystems.stacks import Stacked
+from harness.filesystems.stacks import MEMBER, Stacked
 from harness.guests import wire
 from harness.guests.boots import Boots
 from harness.guests.disk import Disk, Order
@@ -88,7 +88,8 @@ class Target:
     """What is shown on the disk, and how to mount it. `parts`: bytes at which further devices begin. `order`:
     in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
     mounted read-only, then remounted. `stacked`: the stack on the parts. `disk`: what kind of disk that is.
-    `tallies`: what of its contents does not tell blocks apart.
+    `tallies`: what of its contents does not tell blocks apart. `first`: steps before each mount after a
+    crash, if there are any.
     """
 
     fstype: str
@@ -101,11 +102,12 @@ class Target:
     stacked: Stacked | None = None
     disk: DiskKind = USUAL
     tallies: tuple[Tally, ...] = ()
+    first: str = ""
 
     @property
     def mount(self) -> wire.MountSpec:
         """After a power cut."""
-        return self._mount(self.stacked.start if self.stacked else "")
+        return self._mount(self.stacked.start if self.stacked else self.first)
 
     @property
     def mount_whole(self) -> wire.MountSpec:
@@ -117,6 +119,8 @@ class Target:
         if self.stacked:
             of = self.stacked.stack
             stack = wire.StackSpec(device=of.device, start=start, stop=of.stop)
+        elif start:  # to the guest, a stack of one disk that is there already
+            stack = wire.StackSpec(device=MEMBER, start=start, stop="")
         return wire.MountSpec(self.fstype, self.mount_options, list(self.parts), self.read_only_first, stack)
 
 

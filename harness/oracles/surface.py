@@ -61,15 +61,17 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def assembles(case: Case) -> Iterator[Violation | Undecided]:
-    """The stack below the file system starts by the steps that its documentation names."""
+    """What comes before the mount succeeds: the stack below the file system starts by the steps that its
+    documentation names; a mode's own steps come to their end.
+    """
     said = case.outcome.not_started
     if said:
         last = said.strip().splitlines()[-1]
         yield Violation(
             "assembles",
-            "stack",
-            f"the stack does not start after the crash: {last}",
-            "a stack that starts",
+            "before the mount",
+            f"the steps before the mount fail after the crash: {last}",
+            "a disk, or a stack, that is ready to be mounted",
             said[:1000],
             f"start: {_without_numbers(last)}",
         )

@@ -166,6 +166,12 @@ def test_a_second_device_is_not_guessed_at(run: RunStore) -> None:
         script(profiles()["ext4/external-journal"], run.findings()[0], append_fsync())
 
 
+def test_what_is_done_before_the_mount_is_not_left_out(run: RunStore) -> None:
+    """A script without the repair would show something else, or nothing."""
+    with pytest.raises(UsageError, match="something is done before it is mounted"):
+        script(profiles()["ext4/fsck-first"], run.findings()[0], append_fsync())
+
+
 def test_a_bug_report_has_what_the_run_knows(run: RunStore, tmp_path: Path) -> None:
     finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
     cells = (StripCell("debian-7.3", CaseVerdict.FAIL, "found"),)
