@@ -27,7 +27,6 @@ use crate::{
     mounts::{self, MOUNT_POINT},
     operations,
     parts::Parts,
-    phases::Phases,
     processes, program, stack, usable,
     walk::Walker,
     watch::{self, Call},
@@ -187,7 +186,6 @@ impl Agent {
 
     /// Unmount everything and remove every target. What cannot be removed stays behind under its own name.
     pub fn release(&mut self) {
-        ack::end();
         match std::mem::replace(&mut self.mounted, Mounted::Nothing) {
             Mounted::Nothing => {}
             Mounted::Recovered => {
@@ -195,6 +193,7 @@ impl Agent {
                 let _ = self.stop_stack();
             }
             Mounted::Recording(mut recording) => {
+                ack::end();
                 recording.scene.close_all();
                 watch::during(Call::Unmount, mounts::unmount_device);
                 let _ = self.stop_stack();
@@ -431,29 +430,30 @@ impl Agent {
         clock_s: u64,
         keep_mounted: bool,
     ) -> Result<AgentReply, Failure> {
-        let phases = Phases::of(device);
+        self.walker.phases.follow(device);
         let device = match self.prepare(device, mount, clock_s)? {
             Ok(device) => device,
             Err(not_started) => return self.not_started(not_started),
         };
         let mut recovered = Recovered::default();
-        self.walker.phases = phases;
-        let clock = Instant::now();
+        let mut clock = Instant::now();
         // Without access times the walk writes nothing: what is on the disk afterwards comes from recovery.
         let mounted = watch::during(Call::Mount, || {
             mounts::mount_crashed(&device, mount, MountFlags::NOATIME)
         });
         match mounted {
             Ok(()) => {
-                recovered.mount_us = micros(clock);
+                recovered.mount_us = lap(&mut clock);
                 self.mounted = Mounted::Recovered;
                 self.inspect(&mut recovered)?;
+                recovered.walk_us = lap(&mut clock);
                 if !keep_mounted {
-                    recovered.unmount_errno = self.unmount_recovered(&mut recovered.unmount_us)?;
+                    recovered.unmount_errno = self.unmount_recovered()?;
+                    recovered.unmount_us = lap(&mut clock);
                 }
             }
             Err(errno) => {
-                recovered.mount_us = micros(clock);
+                recovered.mount_us = lap(&mut clock);
                 recovered.mount_errno = errno.raw_os_error();
                 self.stop_stack()?;
             }
@@ -608,19 +608,15 @@ impl Agent {
     }
 
     fn inspect(&mut self, recovered: &mut Recovered) -> Result<(), Failure> {
-        let clock = Instant::now();
         let walked = watch::during(Call::Files, || self.walker.walk(MOUNT_POINT))?;
         recovered.entries = walked.entries;
         recovered.walk_errors = walked.errors;
-        recovered.walk_us = micros(clock);
         Ok(())
     }
 
-    fn unmount_recovered(&mut self, unmount_us: &mut u64) -> Result<i32, Failure> {
-        let clock = Instant::now();
+    fn unmount_recovered(&mut self) -> Result<i32, Failure> {
         let errno = watch::during(Call::Unmount, mounts::unmount_device);
         self.mounted = Mounted::Nothing;
-        *unmount_us = micros(clock);
         self.stop_after(errno)?;
         Ok(errno)
     }
@@ -695,6 +691,8 @@ fn seconds_from_now(seconds: u32) -> Instant {
     Instant::now() + Duration::from_secs(seconds.into())
 }
 
-fn micros(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+/// The microseconds since the clock was read last. In UML, a look at the clock is a system call like others.
+fn lap(clock: &mut Instant) -> u64 {
+    let before = std::mem::replace(clock, Instant::now());
+    u64::try_from((*clock - before).as_micros()).unwrap_or(u64::MAX)
 }

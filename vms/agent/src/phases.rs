@@ -13,15 +13,18 @@ const SERIAL_BYTES: usize = 64;
 /// The marks of one disk. By default there is none, and nothing is told.
 #[derive(Default)]
 pub struct Phases {
+    device: String,
     serial: Option<File>,
 }
 
 impl Phases {
-    /// Of the disk at a path such as `/dev/vda`.
-    pub fn of(device: &str) -> Self {
-        let name = device.strip_prefix("/dev/");
-        Self {
-            serial: name.and_then(|name| File::open(format!("/sys/block/{name}/serial")).ok()),
+    /// From now on those of the disk at a path such as `/dev/vda`, which stays as long as the guest.
+    pub fn follow(&mut self, device: &str) {
+        if self.serial.is_none() || self.device != device {
+            let name = device.strip_prefix("/dev/");
+            self.serial =
+                name.and_then(|name| File::open(format!("/sys/block/{name}/serial")).ok());
+            device.clone_into(&mut self.device);
         }
     }
 

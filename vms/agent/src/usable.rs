@@ -20,6 +20,8 @@ use rustix::{
     io::{read, write, Errno},
 };
 
+use crate::files::close_all;
+
 /// Directories in which a file is made. All are removed.
 const DIRECTORIES_MAX: usize = 64;
 /// Files made after the removal: the first of them get the inodes and blocks that were freed first.
@@ -113,9 +115,11 @@ impl<'a> User<'a> {
         let Some(root) = self.open_root() else {
             return;
         };
+        let mut files = Vec::new();
         for (name, fill) in std::mem::take(&mut self.written) {
-            self.compare(&root, &name, fill, &mut path);
+            files.extend(self.compare(&root, &name, fill, &mut path));
         }
+        close_all(files);
         self.empty(&root, &mut path, 0);
         if self.left == 0 && self.finished && !self.names(&root, &mut path, 0).is_empty() {
             self.error(Call::Rmdir, &path, Errno::NOTEMPTY);
@@ -168,16 +172,21 @@ impl<'a> User<'a> {
         // (xfs_fs_statfs, xfs_inodegc_push), and it is done while syncfs waits for the disk.
         let _ = fstatvfs(root);
         self.check(Call::Syncfs, path, syncfs(root));
+        let mut files = Vec::new();
         for number in 0..AGAIN {
             if self.is_late() {
-                return;
+                break;
             }
             let name = CString::new(format!(".powercut-again-{number}")).expect("no NUL");
             let fill = FILL + number;
-            if let Some((_, true)) = self.make_file(root, &name, fill, path) {
-                self.written.push((name, fill));
+            if let Some((file, whole)) = self.make_file(root, &name, fill, path) {
+                files.push(file);
+                if whole {
+                    self.written.push((name, fill));
+                }
             }
         }
+        close_all(files);
     }
 
     /// Make a file and write a block. Returns it, and whether the whole block was written.
@@ -222,13 +231,17 @@ impl<'a> User<'a> {
         true
     }
 
-    /// Hold a file that was written before the last mount against what was written.
-    fn compare(&mut self, root: &OwnedFd, name: &CStr, fill: u8, path: &mut Vec<u8>) {
+    /// Hold a file that was written before the last mount against what was written. Returns it, if it can be opened.
+    fn compare(
+        &mut self,
+        root: &OwnedFd,
+        name: &CStr,
+        fill: u8,
+        path: &mut Vec<u8>,
+    ) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(root, name, flags, Mode::empty());
-        let Some(file) = self.check_at(Call::Openat, path, name, opened) else {
-            return;
-        };
+        let file = self.check_at(Call::Openat, path, name, opened)?;
         let (mut data, mut size) = ([0; FILE_BYTES + 1], 0);
         // A whole block and no byte more, although one was asked for: that is its end.
         while size < FILE_BYTES {
@@ -236,7 +249,7 @@ impl<'a> User<'a> {
             match self.check_at(Call::Read, path, name, count) {
                 Some(0) => break,
                 Some(count) => size += count,
-                None => return,
+                None => return Some(file),
             }
         }
         if size != FILE_BYTES {
@@ -244,6 +257,7 @@ impl<'a> User<'a> {
         } else if let Some(at) = data[..size].iter().position(|byte| *byte != fill) {
             self.differs(path, name, DifferenceKind::Data, at);
         }
+        Some(file)
     }
 
     /// Remove everything below this directory, the deepest first.

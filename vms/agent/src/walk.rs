@@ -29,6 +29,7 @@ use rustix::{
 use crate::{
     contents::{self, Extent, CHUNK_BYTES},
     failure::Failure,
+    files::close_all,
     phases::Phases,
     xattrs::{self, Subject},
 };
@@ -271,15 +272,18 @@ impl Walker {
             return;
         }
         self.phases.next();
-        for (file, at) in std::mem::take(&mut self.unread) {
+        let unread = std::mem::take(&mut self.unread);
+        for (file, at) in &unread {
+            let at = *at;
             if self.told_bytes <= self.told_limit_bytes {
                 let mut entry = std::mem::take(&mut self.walked.entries[at]);
-                self.contents(&file, &mut entry);
+                self.contents(file, &mut entry);
                 self.told_bytes += entry.runs.len() * RUN_BYTES;
                 self.walked.entries[at] = entry;
             }
         }
         self.phases.next();
+        close_all(unread.into_iter().map(|(file, _)| file));
     }
 
     /// Fill in the origin of a regular file's contents and, where all could be read, their digest.
