@@ -638,7 +638,8 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         read_only_first=mode.read_only_first,
         first=mode.first,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
-        tallies=shared.tallies,
+        # A program that looks at the disk first may look at these, and say so.
+        tallies=() if mode.first else shared.tallies,
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])

@@ -77,3 +77,12 @@ def test_a_mode_with_further_devices_and_steps_is_refused(
 def test_steps_with_an_unknown_word_are_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"steps": "true", "program": ["e2fsck"]}, module.First)
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_what_steps_may_look_at_tells_contents_apart(name: str) -> None:
+    """e2fsck reads the counts of mounts and of free blocks, and says if they are wrong: two states that
+    differed in these alone were one to the memo.
+    """
+    assert FIRST[name].tallies == ()
+    assert profiles()["ext4/ordered"].tallies
