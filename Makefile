@@ -78,7 +78,7 @@ planted: setup  ## planted faults that no prefix of the log shows: missed by pre
 			in-place-before-commit nilfs2-no-checksum | grep -E '^[a-z0-9-]+ +(found|missed)' || :; \
 	done
 
-CACHES = extjournal-no-fsdev-flush extjournal-tail-wrong-flush xfs-extlog-fsync-wrong-flush xfs-extlog-no-data-flush
+CACHES = extjournal-no-fsdev-flush extjournal-tail-wrong-flush thin-commit-no-flush xfs-extlog-fsync-wrong-flush xfs-extlog-no-data-flush
 
 caches: setup  ## planted faults of a second device: found with a cache for each device, missed with one for both
 	@set -e; .venv/bin/powercut faults --out reports/verify $(CACHES); \

@@ -21,7 +21,8 @@ class Fault(Listed, frozen=True, kw_only=True):
     `disk`: how the disk errs in recovery (`powercut run --disk`), `again`: how often recovery is cut
     (`--again`), where that shows it. `imitates`: the commit that fixed or made such a fault; empty if it is
     invented. `equivalent`: the proof that no crash breaks a promise that the unmodified kernel keeps. `gap`:
-    why Powercut is known to miss it.
+    why Powercut is known to miss it. `one_cache`: of a fault below which there are several devices, why it
+    shows as if these shared one cache, too; the others are missed then (`make caches`).
     """
 
     edits: tuple[Edit, ...]
@@ -31,6 +32,7 @@ class Fault(Listed, frozen=True, kw_only=True):
     imitates: str = ""
     equivalent: str = ""
     gap: str = ""
+    one_cache: str = ""
 
     @property
     def asked_workloads(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from harness.faults import catalogue
 from harness.faults.campaign import baseline_runs, chosen_faults
 from harness.faults.catalogue import Fault, faults, select_faults
 from harness.faults.results import FaultsPlan
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.workloads.load import select_workloads
 
 ALL = faults()
@@ -63,6 +64,16 @@ def test_a_wrong_file_is_named_with_what_is_wrong(
     monkeypatch.setattr(catalogue, "resource", lambda *_: tmp_path)
     with pytest.raises(UsageError, match=says):
         faults()
+
+
+def test_a_fault_of_several_devices_is_held_against_one_cache_or_says_why_it_shows_there_too() -> None:
+    """A list in the Makefile and prose said which faults are missed with one cache; one of them is not."""
+    (held,) = re.findall(r"^CACHES = (.+)$", Path("Makefile").read_text(), re.MULTILINE)
+    several = {
+        name for name, fault in ALL.items() if any(p.parts for p in select_profiles(list(fault.modes)))
+    }
+    assert {name for name in several if not ALL[name].one_cache} == set(held.split())
+    assert {name for name, fault in ALL.items() if fault.one_cache} <= several
 
 
 def test_all_are_meant_where_none_is_named() -> None:

@@ -129,6 +129,22 @@ def test_a_flush_of_any_device_is_one_of_all_where_they_share_a_cache() -> None:
     assert (two.choices.volatile, one.choices.volatile) == ((0,), ())
 
 
+def test_what_no_device_was_sent_is_missing_with_one_cache_as_with_two() -> None:
+    """Why `thin-overwrite-ignores-fua` shows with one cache, too: the write with FUA is durable and has been
+    acknowledged, and the mapping that leads to it is in memory until a commit, and so on no device.
+    """
+    made = Recorder(second=4)
+    data = made.write(0, fua=True)
+    made.mark("ack 0")
+    made.write(4)
+    made.complete(made.flush(1))
+    log = WriteLog(Path("log"), 512, tuple(made.entries), 0)
+    for times in (made.times, on_one_device(made.times)):
+        legal = LegalStates(log, times)
+        acked = next(m for m in legal.crash_times if m.position.acked)
+        assert ((0, data),) in [seen_of(legal, acked.at, lost) for lost in subsets(acked)]
+
+
 def test_data_that_waits_for_a_flush_on_each_device_waits_for_its_own() -> None:
     made = Recorder(second=4)
     made.write(0)
