@@ -187,6 +187,7 @@ def test_what_any_kernel_says_stands_in_one_file() -> None:
         "vms/filesystems/natural-faults.expected",
         "vms/filesystems/reordering.expected",
         "vms/filesystems/sectors.expected",
+        "vms/filesystems/recovery.expected",
         "workloads/applications.expected",
     ],
 )
