@@ -9,7 +9,8 @@ from pathlib import Path
 
 from harness.bench.figures import NotMeasured
 from harness.bench.work import make_workload, spaced
-from harness.cases.recording import Recording, make_base, record
+from harness.cases.recording import Recording, make_base
+from harness.cases.second_life import record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile, profiles
 from harness.guests.accel import choose_accel

@@ -57,7 +57,7 @@ def written(steps: Sequence[Step], timeline: Sequence[DrawnEntry]) -> Iterator[s
     known: set[int] = set()
     entries = {e.index: e for e in timeline}
     for step in steps:
-        if step.begin is None or step.ack is None:
+        if step.begin is None or step.ack is None or step.begin < 0:
             continue
         inside = [entries[i] for i in range(step.begin, step.ack) if i in entries]
         words = list(_order([e for e in inside if e.kind != "mark"], known))

@@ -40,9 +40,10 @@ from harness.cases.recording import (
     keep_taken,
     load_recording,
     make_base,
-    take,
 )
 from harness.cases.recoveries import keep
+from harness.cases.remote import AnySession
+from harness.cases.second_life import crash_of, take_lives
 from harness.cases.selection import in_turn
 from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
@@ -278,33 +279,35 @@ class Casework:
     def _recording(self, case: PlannedCase, taken: Taken | None) -> Recording:
         plan, run = self._plan, self._store.layout
         if taken is not None:
-            return keep_taken(taken, self._kept(taken.profile, case), self._scratch)
+            own = taken.profile is not case.profile or crash_of(case.workload.operations) is not None
+            return keep_taken(taken, self._kept(case, own=own), self._scratch)
         if plan.recordings and not is_kept(case.id, run):
             copy_recording(case.id, RunLayout(Path(plan.recordings)), run)
         return load_recording(
             case.id, case.profile, case.workload, run, self._scratch, plan.log_bytes, case.files
         )
 
-    def _kept(self, profile: Profile, case: PlannedCase) -> CaseLayout:
-        """Where a recording is kept. `profile`: of its image."""
+    def _kept(self, case: PlannedCase, *, own: bool) -> CaseLayout:
+        """Where a recording is kept. `own`: it has a base image of its own."""
         kept = self._store.layout.case(case.id)
-        return kept if profile is case.profile else replace(kept, base=kept.own_base)
+        return replace(kept, base=kept.own_base) if own else kept
 
-    def _take(self, recorder: Recorder, case: PlannedCase) -> Taken:
+    def _take(self, recorder: AnySession, case: PlannedCase) -> Taken:
         self._store.case_directory(case.id)
         profile = case.profile.sized(case.workload.image_mib)
-        base = self._bases[case.profile.name]
+        base, kept = self._bases[case.profile.name], self._kept(case, own=True)
         if profile is not case.profile:
-            base = self._own_base(recorder, profile, case.workload, self._kept(profile, case))
+            base = self._own_base(recorder, profile, case.workload, kept)
         operations = len(case.workload.operations)
         if operations >= LONG_OPERATIONS:
             self._progress.begin("operations", operations)
-        return take(
+        return take_lives(
             recorder,
             profile,
             case.workload,
             case.id,
             base,
+            kept,
             self._scratch,
             self._operations_done if operations >= LONG_OPERATIONS else lambda _: None,
         )

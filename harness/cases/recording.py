@@ -26,9 +26,11 @@ from harness.guests.session import Recorder, Target
 from harness.host.files import copy_atomically, file_hash, json_bytes, write_atomically
 from harness.host.packed import pack, unpack
 from harness.model import (
+    BEFORE_THE_LOG,
     Acknowledgement,
     CaseId,
     CrashState,
+    EarlierLife,
     EntryFlag,
     History,
     HistoryStep,
@@ -164,7 +166,8 @@ def by_times(recording: Recording, unit_sectors: int) -> tuple[Recording, str]:
         why = f"recorded without times ({recording.no_times}): only prefixes of the log were covered"
         return recording, why
     unit = max(unit_sectors, recording.profile.disk.physical_sectors)
-    return replace(recording, legal=LegalStates(recording.write_log, recording.times, unit)), ""
+    legal = LegalStates(recording.write_log, recording.times, unit, recording.history.given)
+    return replace(recording, legal=legal), ""
 
 
 def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
@@ -190,7 +193,7 @@ def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path
     Poison, so that a block which no one has written shows when it turns up in a file. A mkfs that is killed
     is tried again, MKFS_ATTEMPTS in all. Raises ToolKilled, EnvironmentLacks where mkfs refuses.
     """
-    image = scratch / _image_name(profile, of)
+    image = scratch / image_name(profile, of)
     if image.exists() or kept.exists():
         return unpack(kept, image, profile.size_bytes)
     part = image.with_suffix(".part")
@@ -210,14 +213,15 @@ def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path
     return image
 
 
-def _image_name(profile: Profile, of: str) -> str:
+def image_name(profile: Profile, of: str) -> str:
+    """Of a working copy of a base image; `of`: as in `make_base`."""
     return ".".join(filter(None, [f"{profile.filesystem}-{profile.mode}", of, "base", "img"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What a guest left of a workload that it carried out: `keep_taken` makes a recording of it. `log`: a
-    working copy, which ends with its last entry.
+    working copy, which ends with its last entry. `earlier`: what was done before it begins.
     """
 
     case: CaseId
@@ -227,19 +231,7 @@ class Taken:
     log: Path
     events: str
     console: bytes
-
-
-def record(
-    session: Recorder,
-    profile: Profile,
-    workload: Workload,
-    case: CaseId,
-    base: Path,
-    kept: CaseLayout,
-    scratch: Path,
-) -> Recording:
-    """Run the workload in the session's guest and keep its log and history as `kept`: see `take`."""
-    return keep_taken(take(session, profile, workload, case, base, scratch), kept, scratch)
+    earlier: EarlierLife | None = None
 
 
 def take(
@@ -250,15 +242,18 @@ def take(
     base: Path,
     scratch: Path,
     on_progress: Callable[[int], None] = lambda _: None,
+    earlier: EarlierLife | None = None,
 ) -> Taken:
-    """Run the workload in the session's guest. `on_progress` is told of operations that were done, of each
-    once, however many recordings it takes. The schedule is that of the case's name, whatever the workload's
-    is.
+    """Run the workload in the session's guest, but for what an earlier life did. `on_progress` is told of
+    operations that were done, of each once, however many recordings it takes. The schedule is that of the
+    case's name, whatever the workload's is.
 
     Raises WriteLogError where the log cannot be trusted; see also `Session.record`.
     """
     target = target_of(profile, base, None)
-    schedule = schedule_of(without_schedule(case.workload)[1], len(workload.operations))
+    given = earlier.operations if earlier else 0
+    operations = workload.operations[given:]
+    schedule = schedule_of(without_schedule(case.workload)[1], len(operations))
     done, told = 0, 0
 
     def advance(count: int) -> None:
@@ -271,7 +266,7 @@ def take(
     for attempt in range(1, ATTEMPTS + 1):
         try:
             done = 0
-            events = session.record(target, workload.operations, advance, schedule)
+            events = session.record(target, operations, advance, schedule, given)
             break
         except (LogDiffers, EventsDiffer):
             # Without a journal a page may change while it is being written; equal writes may be in flight
@@ -282,22 +277,26 @@ def take(
     with session.log.open("rb") as source, log.open("wb") as copy:
         _copy_exactly(source, copy, read_log(session.log).used_bytes)
     console = (session.directory / "console.txt").read_bytes()
-    return Taken(case, profile, workload, base, log, events, console)
+    return Taken(case, profile, workload, base, log, events, console, earlier)
 
 
 def keep_taken(taken: Taken, kept: CaseLayout, scratch: Path) -> Recording:
     """Keep what a guest left as `kept`, durably. Needs no guest. Raises WriteLogError where the log does not
     tell the workload's history.
     """
-    written = read_log(taken.log)
-    history = history_of(written.entries, taken.workload.operations)
+    made = recording_of(taken)
     pack(taken.log, kept.log)
     _keep_events(taken.events, kept.events, scratch / f"{taken.log.name}.events")
     write_atomically(kept.console, taken.console)
-    write_atomically(kept.history, json_bytes(history))  # last: it says that the rest is there
-    made = Recording(
-        taken.case, taken.profile, taken.workload, taken.base, taken.log, written, history, hashes_of(kept)
-    )
+    write_atomically(kept.history, json_bytes(made.history))  # last: it says that the rest is there
+    return replace(made, files=hashes_of(kept))
+
+
+def recording_of(taken: Taken) -> Recording:
+    """The recording, of which nothing is kept. Raises as `keep_taken`."""
+    written = read_log(taken.log)
+    history = history_of(written.entries, taken.workload.operations, taken.earlier)
+    made = Recording(taken.case, taken.profile, taken.workload, taken.base, taken.log, written, history)
     return made.with_events(taken.events)
 
 
@@ -340,7 +339,7 @@ def load_recording(
         files = hashes_of(kept)
         need_unchanged(kept, files, known)
         history = read_history(kept.history)
-        base = unpack(kept.base, scratch / _image_name(profile, own), profile.size_bytes)
+        base = unpack(kept.base, scratch / image_name(profile, own), profile.size_bytes)
         log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
         events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
     except OSError as e:
@@ -348,7 +347,8 @@ def load_recording(
             f"the recording of {case} in {kept.folder} cannot be read: {e}", "record the case again"
         ) from e
     written = read_log(log)
-    _need_history(kept.history, history, history_of(written.entries, workload.operations))
+    told = history_of(written.entries, workload.operations, history.earlier)
+    _need_history(kept.history, history, told)
     return Recording(case, profile, workload, base, log, written, history, files).with_events(events)
 
 
@@ -438,14 +438,18 @@ def is_kept(case: CaseId, run: RunLayout) -> bool:
     return run.case(case).history.exists()
 
 
-def history_of(entries: Sequence[LogEntry], operations: Sequence[Operation]) -> History:
-    """The history that the marks `begin N`, `ack N` and, from applications, `app TEXT` tell.
+def history_of(
+    entries: Sequence[LogEntry], operations: Sequence[Operation], earlier: EarlierLife | None = None
+) -> History:
+    """The history that the marks `begin N`, `ack N` and, from applications, `app TEXT` tell. The operations
+    of an earlier life have no marks.
 
     Raises WriteLogError where a mark is missing, doubled or out of order: positions would be wrong.
     """
     marks = [(e.index, e.mark) for e in entries if e.flags & EntryFlag.MARK]
     told = [(index, m) for index, text in marks if (m := re.fullmatch(r"(begin|ack) (\d+)", text))]
-    expected = [(word, number) for number in range(len(operations)) for word in ("begin", "ack")]
+    given = earlier.operations if earlier else 0
+    expected = [(word, number) for number in range(given, len(operations)) for word in ("begin", "ack")]
     found = [(m[1], int(m[2])) for _, m in told]
     if found != expected:
         first = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(found))
@@ -454,13 +458,14 @@ def history_of(entries: Sequence[LogEntry], operations: Sequence[Operation]) -> 
             f"the first difference at mark {first}",
             "the log is incomplete, or from another workload: record again",
         )
-    positions = [index for index, _ in told]
+    positions = [BEFORE_THE_LOG] * (2 * given) + [index for index, _ in told]
     return History(
         tuple(
             HistoryStep(i, op, begin=positions[2 * i], ack=positions[2 * i + 1])
             for i, op in enumerate(operations)
         ),
         _acknowledgements(marks),
+        earlier,
     )
 
 

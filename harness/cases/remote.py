@@ -70,6 +70,7 @@ class Record:
     target: Target
     operations: tuple[Operation, ...]
     schedule: Schedule
+    first: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +425,7 @@ class RemoteSession:
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = lambda _: None,
         schedule: Schedule = PLAIN,
+        first: int = 0,
     ) -> str:
         """See `Session`. Raises StationLost as well."""
 
@@ -431,7 +433,7 @@ class RemoteSession:
             assert isinstance(message, Advanced)  # noqa: S101 - see `Record`; tells mypy
             on_progress(message.count)
 
-        recorded = self._request(Record(target, tuple(operations), schedule), answer)
+        recorded = self._request(Record(target, tuple(operations), schedule, first), answer)
         assert isinstance(recorded, Recorded)  # noqa: S101 - see `Record`; tells mypy
         self.directory, self.log = recorded.directory, recorded.log
         return recorded.events

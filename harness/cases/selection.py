@@ -36,7 +36,7 @@ def _at_persistence(history: History) -> set[int]:
     places = set()
     for step in history.steps:
         if step.operation.persists:
-            places |= {mark + 1 for mark in (step.begin, step.ack) if mark is not None}
+            places |= {mark + 1 for mark in (step.begin, step.ack) if mark is not None and mark >= 0}
     return places
 
 

@@ -101,9 +101,9 @@ class _Served:
             session.boots.give_up(request.hopeless)
         try:
             match request.what:
-                case Record(target, operations, schedule):
+                case Record(target, operations, schedule, first):
                     events = session.record(
-                        target, operations, lambda n: self._stream.send(Advanced(n)), schedule
+                        target, operations, lambda n: self._stream.send(Advanced(n)), schedule, first
                     )
                     return Recorded(events, session.log, session.directory)
                 case BootGuest(target):

@@ -28,12 +28,13 @@ _BASE_BYTES_MAX = 16 << 30
 @dataclass(frozen=True, slots=True)
 class Texts:
     """`names`: of each write. `operations`: those of the history beside the log, if there is one. `devices`:
-    those of the log.
+    those of the log. `earlier`: what was done before it begins.
     """
 
     names: Mapping[int, Sequence[BlockName]] = field(default_factory=dict)
     operations: Sequence[Operation] = ()
     devices: Devices = ONE_DEVICE
+    earlier: str = ""
 
     def line(self, entry: LogEntry) -> str:
         """`begin 7  fsync f`, `sector 328 + 8  inode table of group 0 ...`; of two devices, with which it is:
@@ -74,9 +75,12 @@ def texts_of(file: Path, log: WriteLog, contents: Path, order: Iterable[int]) ->
     history. `contents`: the plain log. Raises StoreError for an image that is damaged.
     """
     operations: Sequence[Operation] = ()
+    earlier = ""
     layout = CaseLayout(file.parent.parent / "base.img.zst", file.parent)
     if (history := layout.history).is_file() and not history.is_symlink():
-        operations = [step.operation for step in read_history(history).steps]
+        told = read_history(history)
+        operations = [step.operation for step in told.steps]
+        earlier = told.earlier.text if told.earlier else ""
     base = next((b for b in (layout.own_base, layout.base) if b.is_file() and not b.is_symlink()), None)
     with OwnedFolder("powercut-log-") as folder:
         image = folder.path / "base"
@@ -90,7 +94,7 @@ def texts_of(file: Path, log: WriteLog, contents: Path, order: Iterable[int]) ->
             paths=written_paths(operations),
             order=order,
         )
-    return Texts(names, operations, log.devices)
+    return Texts(names, operations, log.devices, earlier)
 
 
 def _second_bytes(mode: str) -> int:

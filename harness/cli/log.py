@@ -163,6 +163,8 @@ def _say_rows(among: Iterable[LogEntry | ProgramCall], times: dict[int, str], te
 def _say_lines(
     among: Iterable[LogEntry | ProgramCall], times: dict[int, str], texts: Texts, not_noted: int
 ) -> None:
+    if texts.earlier:
+        console.say(one_line(f"before this log: {texts.earlier}"))
     console.say(_line("entry", "flags", "submitted..completed" if times else "", "what"))
     for at in among:
         if isinstance(at, ProgramCall):

@@ -325,6 +325,8 @@ def _promised(facts: Facts) -> str:
         return "at any time, whatever had returned"
     step = facts.history.steps[facts.promise]
     begin, ack = facts.mark(f"begin {facts.promise}"), facts.promised_at
+    if facts.history.earlier and facts.promise < facts.history.given:
+        return f"by what an earlier life left: {facts.history.earlier.text}"
     return (
         f"by `{step.operation}`, operation {facts.promise}: begun at event {begin} (entry {step.begin}), "
         f"returned at event {ack} (entry {step.ack})"

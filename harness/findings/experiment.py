@@ -12,7 +12,8 @@ from harness.cases.examine import Examiner, JudgedGroup
 from harness.cases.exploration import Exploration, legal_times, listed
 from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
-from harness.cases.recording import by_times, make_base, record
+from harness.cases.recording import by_times, make_base
+from harness.cases.second_life import record
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs
 from harness.guests.session import Session

@@ -161,6 +161,7 @@ class Recorder(Protocol):
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = ...,
         schedule: Schedule = ...,
+        first: int = ...,
     ) -> str:
         """See `Session.record`."""
 
@@ -382,9 +383,11 @@ class Session:
         operations: Sequence[Operation],
         on_progress: Callable[[int], None] = lambda _: None,
         schedule: Schedule = PLAIN,
+        first: int = 0,
     ) -> str:
         """Run `operations` on a fresh disk through dm-log-writes; the log is then `self.log`.
-        `schedule`: how the disk completes writes and time passes meanwhile. Returns the text of its events
+        `schedule`: how the disk completes writes and time passes meanwhile. `first`: the number of the first
+        of them. Returns the text of its events
         (`harness.writelog.events`).
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
@@ -411,7 +414,7 @@ class Session:
             guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
             _set_timers(guest, schedule.timers)
             try:
-                self._run(guest, operations, on_progress, schedule)
+                self._run(guest, operations, on_progress, schedule, first)
             except NotSupported as e:
                 lacks = e  # nothing is wrong with the guest
             _set_timers(guest, schedule.timers and USUAL_TIMERS)
@@ -450,6 +453,7 @@ class Session:
         operations: Sequence[Operation],
         on_progress: Callable[[int], None],
         schedule: Schedule = PLAIN,
+        number: int = 0,
     ) -> None:
         self.outputs.clear()
         pauses = dict(schedule.pauses)
@@ -459,14 +463,14 @@ class Session:
             self._go_on()
             batch = operations[first:end]
             request = wire.RunOperations(
-                first_index=first,
+                first_index=number + first,
                 operations=[to_wire(op) for op in batch],
                 deadline_s=RUN_TIMEOUT_S,
             )
             programs = sum(op.kind is OperationKind.RUN for op in batch)
             timeout_s = OPERATIONS_TIMEOUT_S + programs * RUN_TIMEOUT_S
             done = guest.request(request, wire.OperationsDone, timeout_s)
-            check_results(done.results, first, batch)
+            check_results(done.results, number + first, batch)
             self.outputs += [result.output.decode(errors="replace") for result in done.results]
             on_progress(len(batch))
 

@@ -5,7 +5,14 @@ Names end in their unit (`size_bytes`, `timeout_s`). Everything is frozen, so th
 
 from harness.model.cases import CaseId, CrashPoint
 from harness.model.disk_faults import DISK_PROFILES, DiskFault, FaultKind, RequestKind
-from harness.model.history import Acknowledgement, History, HistoryStep, Position
+from harness.model.history import (
+    BEFORE_THE_LOG,
+    Acknowledgement,
+    EarlierLife,
+    History,
+    HistoryStep,
+    Position,
+)
 from harness.model.judgement import Judgement, Verdict, Violation
 from harness.model.log import CrashState, EntryFlag, LogEntry, Part, Persisted
 from harness.model.operations import Check, Operation, OperationFlag, OperationKind, Workload
@@ -29,6 +36,7 @@ from harness.model.schedules import HoldOrder, Schedule
 from harness.model.units import BLOCK_BYTES, SECTOR_BYTES
 
 __all__ = [
+    "BEFORE_THE_LOG",
     "BLOCK_BYTES",
     "DISK_PROFILES",
     "SECTOR_BYTES",
@@ -43,6 +51,7 @@ __all__ = [
     "Difference",
     "DifferenceKind",
     "DiskFault",
+    "EarlierLife",
     "EntryFlag",
     "Extent",
     "ExtentKind",

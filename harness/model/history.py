@@ -13,7 +13,8 @@ from harness.model.operations import Operation
 class HistoryStep:
     """An operation with the places of its marks in the log.
 
-    `begin`, `ack`: index of the log entry that is the mark; None where the log ends before it.
+    `begin`, `ack`: index of the log entry that is the mark; None where the log ends before it, BEFORE_THE_LOG
+    of an earlier life.
     """
 
     index: int
@@ -35,13 +36,41 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierLife:
+    """What came before a log that begins with a crash state: the first `operations` steps, the last of which
+    is the crash. Recovery came to what the first `kept` of them had left. `state`: the crash state's name.
+    """
+
+    operations: int
+    kept: int
+    state: str
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        done = self.operations - 1
+        came = "all of them" if self.kept == done else f"the first {self.kept}"
+        return f"operations 0 to {done - 1} in an earlier life, cut at {self.state}; recovery came to {came}"
+
+
+BEFORE_THE_LOG = -1
+"""The place of the marks of an earlier life."""
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """The operations done to an empty file system, and what applications acknowledged meanwhile, both in the
-    order of their marks.
+    order of their marks. `earlier`: those that were done before the log begins.
     """
 
     steps: tuple[HistoryStep, ...]
     acknowledgements: tuple[Acknowledgement, ...] = ()
+    earlier: EarlierLife | None = None
+
+    @property
+    def given(self) -> int:
+        """How many steps were done before the log begins."""
+        return self.earlier.operations if self.earlier else 0
 
     def position(self, prefix: int) -> Position:
         """The position in the history of a crash after the first `prefix` log entries."""

@@ -40,6 +40,7 @@ class OperationKind(enum.StrEnum):
     SYNC = "sync"
     DROP_CACHES = "drop-caches"
     REMOUNT = "remount"
+    CRASH = "crash"
     RUN = "run"
 
 
@@ -62,6 +63,7 @@ PERSISTS = frozenset(
         OperationKind.FDATASYNC,
         OperationKind.SYNC,
         OperationKind.REMOUNT,
+        OperationKind.CRASH,
         OperationKind.RUN,
     }
 )
@@ -101,6 +103,7 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.SYNC: (),
     OperationKind.DROP_CACHES: (),
     OperationKind.REMOUNT: (),
+    OperationKind.CRASH: ("state",),
 }
 """The words after an operation's kind; one that ends in "*" takes the rest as flags. RUN stands in no list.
 """
@@ -118,13 +121,14 @@ class Operation:
     user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
     of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE. `argv`: the program of
-    RUN.
+    RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`), or a number that chooses one.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
     directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
     SYNC_FILE_RANGE writes the range's dirty pages and waits for them; with `async`, it only starts that.
     DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes. REMOUNT unmounts the
-    file system and mounts it again.
+    file system and mounts it again. CRASH: the power fails, and the file system is mounted again, so that it
+    recovers; at most one in a workload. See `harness.cases.second_life`.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
 
@@ -163,7 +167,7 @@ class Operation:
             case "value":
                 return self.value.decode("utf-8", "backslashreplace")
             case _:
-                return str(getattr(self, name))
+                return str(self.argv[0] if name == "state" else getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,6 +349,12 @@ def _remount(m: Inodes, i: int, op: Operation) -> None:
     sync(m, i)
 
 
+def _crash(m: Inodes, i: int, op: Operation) -> None:
+    """What recovery came to is known (`History.earlier`), so it is as if all of that had been synced."""
+    m.handles.clear()
+    sync(m, i)
+
+
 def _write_back(m: Inodes, i: int, op: Operation) -> None:
     """[doc] sync_file_range(2): "none of these operations writes out the file's metadata", and there is no
     flush. Dirty pages may be written at any time anyway.
@@ -395,6 +401,7 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.SYNC: _sync,
     OperationKind.DROP_CACHES: _nothing,
     OperationKind.REMOUNT: _remount,
+    OperationKind.CRASH: _crash,
     OperationKind.RUN: _run,
 }
 
@@ -418,10 +425,11 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
     """
     operations = tuple(s.operation for s in history.steps if s.begin is not None)
     opaque = any(op.kind is OperationKind.RUN for op in operations)
+    lost = range(history.earlier.kept, history.given - 1) if history.earlier else ()
     m = Inodes(contract)
     for i, op in enumerate(operations):
         try:
-            if not opaque:
+            if not opaque and i not in lost:
                 _APPLY[op.kind](m, i, op)
                 if contract.persists == "operations" and op.kind in OF_NAMES:
                     m.persistence.append(PersistencePoint(i, i + 1))
@@ -445,6 +453,9 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
 
 def need_possible(operations: Sequence[Operation]) -> None:
     """Raises UsageError for the first operation that cannot succeed after those before it, in any mode."""
+    crashes = [i for i, op in enumerate(operations) if op.kind is OperationKind.CRASH]
+    if crashes and (len(crashes) > 1 or crashes[0] in (0, len(operations) - 1)):
+        raise UsageError("the power fails once at most, between two operations", "correct the workload")
     replay(_ANY, History(tuple(HistoryStep(i, op, i, i) for i, op in enumerate(operations))))
 
 

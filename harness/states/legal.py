@@ -109,11 +109,15 @@ class LegalStates:
     """The legal crash states of one recording.
 
     `unit_sectors`: what a disk writes as a whole, 8 (a block of 4 KiB) or 1. Chunks are numbered in the
-    order of submission: that is the order in which `powercut-disk` applies them (`order`).
+    order of submission: that is the order in which `powercut-disk` applies them (`order`). `given`: how many
+    operations were done before the log begins.
     """
 
-    def __init__(self, log: WriteLog, times: Times, unit_sectors: int = BLOCK_SECTORS) -> None:
+    def __init__(
+        self, log: WriteLog, times: Times, unit_sectors: int = BLOCK_SECTORS, given: int = 0
+    ) -> None:
         self.unit_sectors = unit_sectors
+        self._given = given
         self._times = times
         self._entries = log.entry_count
         self.chunks: list[Chunk] = []
@@ -243,7 +247,7 @@ class LegalStates:
         begun, acked, app_acks = (
             bisect.bisect_left(self._made[word], at) for word in ("begin", "ack", "app")
         )
-        return Position(begun=begun, acked=acked, app_acks=app_acks)
+        return Position(begun=self._given + begun, acked=self._given + acked, app_acks=app_acks)
 
     @functools.cached_property
     def _made(self) -> dict[str, list[int]]:

@@ -18,6 +18,7 @@ from harness.model import (
     CrashState,
     EntryFlag,
     History,
+    HistoryStep,
     Judgement,
     LogEntry,
     Verdict,
@@ -420,8 +421,17 @@ def finding_order(finding: Finding) -> tuple[object, ...]:
 
 
 def steps_of(history: History) -> tuple[Step, ...]:
-    """The history in its stored form."""
-    return tuple(Step(s.index, valid_text(str(s.operation)), s.begin, s.ack) for s in history.steps)
+    """The history in its stored form. What an earlier life did says so, and what of it was lost."""
+
+    def text(step: HistoryStep) -> str:
+        life = history.earlier
+        if life is None or step.index >= life.operations:
+            return str(step.operation)
+        if step.index == life.operations - 1:
+            return f"{step.operation}: {life.state}"
+        return f"{step.operation} (first life{', lost' if step.index >= life.kept else ''})"
+
+    return tuple(Step(s.index, valid_text(text(s)), s.begin, s.ack) for s in history.steps)
 
 
 def calls_drawn(

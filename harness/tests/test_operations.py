@@ -55,6 +55,7 @@ EXAMPLES = {
     OperationKind.SYNC: ["sync"],
     OperationKind.DROP_CACHES: ["drop-caches"],
     OperationKind.REMOUNT: ["remount"],
+    OperationKind.CRASH: ["crash 7", "crash @417", "crash @t34-2,5.1"],
     OperationKind.RUN: [],
 }
 """Examples of each kind, one after the other; RUN stands in no operation list."""
@@ -63,6 +64,7 @@ NO_SHELL_LINE = {
     OperationKind.OPEN_TMPFILE,
     OperationKind.CLOSE,
     OperationKind.REMOUNT,
+    OperationKind.CRASH,
     OperationKind.RUN,
 }
 """`findings.shell` says that these are written by hand."""

@@ -21,7 +21,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.files import json_bytes
 from harness.host.resources import resource
-from harness.model import Check, Operation, OperationKind, Workload
+from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.model.schedules import under_schedule, without_schedule
 from harness.oracles.replay import need_possible
@@ -143,6 +143,8 @@ def parse_operation(text: str) -> Operation:
     if len(words) < len(plain) or (rest and plain == list(names)):
         raise UsageError(f"operation {text!r}: {kind} takes {' '.join(names) or 'nothing'}")
     fields: dict[str, object] = {n: _convert(text, kind, n, w) for n, w in zip(plain, words, strict=False)}
+    if "state" in fields:
+        fields["argv"] = (fields.pop("state"),)
     if "handle" in fields:
         fields["path" if kind is OperationKind.CLOSE else "target"] = fields.pop("handle")
     if kind is OperationKind.CHOWN:
@@ -155,6 +157,8 @@ def parse_operation(text: str) -> Operation:
 def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
     if name == "value":
         return word.encode()
+    if name == "state":
+        return _state(text, word)
     if name in ("offset", "length", "user", "group"):
         return _number(text, kind, name, word)
     if name == "target" and kind is OperationKind.SYMLINK:
@@ -172,6 +176,18 @@ def _handle(text: str, kind: OperationKind, name: str, word: str) -> str:
     if name != "handle" and (name != "path" or kind not in BY_HANDLE):
         known = ", ".join(sorted(BY_HANDLE))
         raise UsageError(f"operation {text!r}: {name} cannot be a handle", f"these take one: {known}")
+    return word
+
+
+def _state(text: str, word: str) -> str:
+    if re.fullmatch(r"\d+", word, re.ASCII):
+        return word
+    try:
+        state = CrashState.parse(word)
+    except ValueError as e:
+        raise UsageError(f"operation {text!r}: {e}", "or a number, which chooses one") from e
+    if state != state.first:
+        raise UsageError(f"operation {text!r}: {word} is more than one power cut", "name its first: @t34-2")
     return word
 
 

@@ -234,7 +234,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
             return FakeExaminer(recording, script, given["mismatch"], given["on_mismatch"])
 
         monkeypatch.setattr("harness.cases.exploration.WINDOW", chunk)
-        monkeypatch.setattr("harness.cases.casework.take", fake_record(script))
+        monkeypatch.setattr("harness.cases.casework.take_lives", fake_record(script))
         monkeypatch.setattr("harness.cases.casework.keep_taken", lambda made, *_: made)
         monkeypatch.setattr("harness.cases.casework.Examiner", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]

@@ -24,8 +24,8 @@ from harness.cases.recording import (
     is_kept,
     load_recording,
     make_base,
-    record,
 )
+from harness.cases.second_life import record
 from harness.errors import (
     EnvironmentLacks,
     EventsDiffer,

@@ -116,12 +116,21 @@ def test_data_of_an_append_goes_to_the_end(tmp_path: Path) -> None:
 def test_an_operation_of_every_kind_becomes_a_line_that_a_shell_understands() -> None:
     operations = [parse_operation(text) for text in EVERY_KIND]
     k = OperationKind
-    assert {op.kind for op in operations} == set(k) - {k.RUN, k.OPEN, k.OPEN_TMPFILE, k.CLOSE, k.REMOUNT}
+    assert {op.kind for op in operations} == set(k) - {
+        k.RUN,
+        k.OPEN,
+        k.OPEN_TMPFILE,
+        k.CLOSE,
+        k.REMOUNT,
+        k.CRASH,
+    }
     lines = [shell_line(op, i) for i, op in enumerate(operations)]
     subprocess.run(["sh", "-n", "-c", "\n".join(lines)], check=True)
 
 
-@pytest.mark.parametrize("text", ["open f @h", "open-tmpfile . @h", "append @h 1", "close @h", "remount"])
+@pytest.mark.parametrize(
+    "text", ["open f @h", "open-tmpfile . @h", "append @h 1", "close @h", "remount", "crash 1"]
+)
 def test_what_a_shell_cannot_do_becomes_no_script(text: str) -> None:
     with pytest.raises(UsageError, match=f"`{text}` is no line of a shell script"):
         shell_line(parse_operation(text), 0)

@@ -126,7 +126,7 @@ _MADE = {
     K.MKFIFO: "fifo",
     K.MKNOD: "char",
 }
-_OF_EVERYTHING = (K.RUN, K.SYNC, K.DROP_CACHES, K.REMOUNT)
+_OF_EVERYTHING = (K.RUN, K.CRASH, K.SYNC, K.DROP_CACHES, K.REMOUNT)
 
 
 class Writer:
@@ -162,7 +162,7 @@ class Writer:
     def try_one(self, kind: K) -> Operation | None:
         random = self.random
         if kind in _OF_EVERYTHING:
-            possible = kind is not K.RUN and not (kind is K.REMOUNT and self.handles)
+            possible = kind not in (K.RUN, K.CRASH) and not (kind is K.REMOUNT and self.handles)
             return Operation(kind) if possible and random.random() < 0.3 else None
         if kind in (K.OPEN, K.OPEN_TMPFILE, K.CLOSE):
             return self.of_handles(kind)

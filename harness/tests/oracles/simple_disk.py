@@ -590,6 +590,7 @@ _METHOD = {
     K.DROP_CACHES: "nothing",
     K.OPEN_TMPFILE: "nameless",
     K.REMOUNT: "sync",
+    K.CRASH: "sync",
 }
 
 

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 from harness.cases.examine import Examiner
-from harness.cases.recording import Recording, make_base, record
+from harness.cases.recording import Recording, make_base
+from harness.cases.second_life import record
 from harness.filesystems.profiles import profiles
 from harness.guests import wire
 from harness.guests.disk import Disk, Order, Reads

@@ -48,6 +48,8 @@ def operations(draw: st.DrawFn) -> Operation:
     kind = draw(st.sampled_from([k for k in K if k is not K.RUN]))
     if kind in ALONE:
         return Operation(kind)
+    if kind is K.CRASH:
+        return Operation(kind, argv=(draw(st.from_regex(r"[0-9]{1,4}|@t?[1-9][0-9]{0,3}", fullmatch=True)),))
     if kind is K.CLOSE:
         return Operation(kind, draw(HANDLES))
     path = draw(NAMES | HANDLES if kind in BY_HANDLE else NAMES)
