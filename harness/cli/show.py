@@ -133,6 +133,11 @@ def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Ex
             f"{finding.crash_point}: the disk erred, and no write was lost",
             "powercut repro shows it",
         )
+    if finding.state.again:
+        raise UsageError(
+            f"{finding.crash_point}: the writes lost there are those of a recovery, not of the workload",
+            "powercut repro shows it",
+        )
     with (
         repro_context(store, finding.crash_point, named, accel) as shown,
         Explainer(shown, store.plan().unit_sectors, _telling(finding)) as explainer,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from harness.cli import show
-from harness.errors import ExitCode
+from harness.errors import ExitCode, UsageError
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
@@ -18,6 +19,7 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
+from harness.trust import Named
 from harness.workloads.load import contents_hash, pin_name, select_workloads
 from harness.workloads.start import make_workload
 
@@ -81,6 +83,14 @@ def test_every_crash_point_of_a_finding_can_be_named(tmp_path: Path) -> None:
     done = powercut("show", f"{finding.case}@1", "--from", store.path)
     assert done.exit_code == ExitCode.USAGE
     assert f"no finding is shown at {finding.case}@1" in done.output
+
+
+def test_a_finding_in_a_recovery_that_was_cut_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    """ "does not show it again", said show, after a guest, of what repro shows every time."""
+    with demo_run(tmp_path) as store:
+        finding = replace(explained(store), state=CrashState.parse("@40@t3"))
+        with pytest.raises(UsageError, match="those of a recovery"):
+            show._find_out(store, finding, Named(), "auto")
 
 
 def test_the_command_is_of_this_run_directory_and_not_of_a_link_that_moves(
