@@ -185,16 +185,18 @@ class Machine(Protocol):
         """Run a shell in the guest on this terminal; returns the exit code. Raises UsageError if the machine
         has no console.
         """
-        self.need_console()
-        raise NotImplementedError
+        raise self._no_console()
 
     def need_console(self) -> None:
         """Raises UsageError if the machine has none."""
         if type(self).shell is Machine.shell:
-            raise UsageError(
-                f"{self.profile.title} gives no console to type in",
-                "name a kernel that another machine boots: --kernel debian-6.12",
-            )
+            raise self._no_console()
+
+    def _no_console(self) -> UsageError:
+        return UsageError(
+            f"{self.profile.title} gives no console to type in",
+            "name a kernel that another machine boots: --kernel debian-6.12",
+        )
 
     @abstractmethod
     def preview(self, boot: Boot) -> str:
