@@ -503,7 +503,8 @@ def _scratch(store: RunStore) -> Iterator[Path]:
 def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
     """Raises EnvironmentLacks if the run would fill the host's disk."""
     largest = max(p.size_bytes for p in profiles)
-    need = sum(p.size_bytes for p in profiles) * 2 + jobs * 3 * largest + (256 << 20)
+    # For each station: the log that it makes, the image that it checks, and two recordings that it works on.
+    need = sum(p.size_bytes for p in profiles) * 2 + jobs * 4 * largest + (256 << 20)
     free = shutil.disk_usage(path).free
     if free < need:
         raise EnvironmentLacks(

@@ -46,6 +46,8 @@ class KnownContents:
         self._entries_max = ENTRIES_MAX if entries_max is None else entries_max
         self._entries = 0
         self._known: OrderedDict[tuple[object, ...], KnownContent] = OrderedDict()
+        self._doubted: set[str] = set()
+        """Modes in which something did not repeat itself: their cases share nothing more."""
         self._lock = threading.Lock()
 
     def visit(
@@ -55,6 +57,8 @@ class KnownContents:
         all the same, as with the memo, and compared. The workload's checks look at more than the content.
         """
         state, recording, memo = group.states[0], examiner.recording, examiner.memo
+        if memo.mismatch:
+            self._doubted.add(recording.profile.name)
         if not group.content_hash or not memo.recalls or recording.workload.checks:
             return examiner.visit(session, group.states, stop)
         known = self.of(recording, group.content_hash)
@@ -66,6 +70,8 @@ class KnownContents:
         if isinstance(seen.outcome, Outcome):
             if known is not None:
                 memo.compare(state, known.outcome, seen.outcome)
+                if memo.mismatch:
+                    self._doubted.add(recording.profile.name)
             if seen.reads is not None:
                 self.put(recording, group.content_hash, KnownContent(seen.outcome, seen.reads))
         return seen
@@ -75,6 +81,8 @@ class KnownContents:
         written over the same image.
         """
         key = _key(recording, content_hash)
+        if recording.profile.name in self._doubted:
+            return None
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)

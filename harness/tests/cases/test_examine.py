@@ -1471,6 +1471,18 @@ def test_a_share_of_what_another_case_had_is_visited_and_compared(recording: Rec
     assert "not deterministic" in examiner.memo.mismatch
 
 
+def test_contents_are_shared_no_more_once_one_was_not_repeated(recording: Recording) -> None:
+    """Cases that came later went on to rely on what was known to come out differently."""
+    contents = KnownContents()
+    visited(recording, contents, GOOD)
+    visited(recording, contents, OTHER, prefix=3, rate=1.0)
+    assert visited(recording, contents, GOOD, prefix=5)[2] == [5]
+    (journal,) = select_profiles(["ext4/journal"])
+    another = dataclasses.replace(recording, profile=journal)
+    visited(another, contents, GOOD)
+    assert visited(another, contents, GOOD, prefix=3)[2] == [], "of another mode"
+
+
 def test_a_guest_that_was_lost_is_not_what_another_case_knows(recording: Recording) -> None:
     contents = KnownContents()
     visited(recording, contents, cast(Any, GuestLost("gone")))
