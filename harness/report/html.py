@@ -7,7 +7,7 @@ everything: paths, kernel messages and workload names are untrusted text.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -22,6 +22,8 @@ from harness.report.explanation import LABELS, Explanation, read_explanation, sh
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, commands, explain, reproduce, shrink
 from harness.report.pages import begun, sentence, template
+from harness.report.recovery_code import headline as recovery_headline
+from harness.report.recovery_code import unreached_by_file
 from harness.report.shrunk import shrunk_file
 from harness.report.sides import MARK_WORDS, byte_rows, side_words
 from harness.report.strip import Strip, read_strip
@@ -29,6 +31,7 @@ from harness.report.timeline import Timeline, draw
 from harness.report.trend import Past, trends
 from harness.store import RunStore
 from harness.store.records import CaseRecord, Evidence, Finding, Step
+from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code, worst
 
 _SHOWN_LINES = 60  # of a kernel log or fsck output; findings/<id>/ has the full text
@@ -127,6 +130,17 @@ class LeftOutView:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryView:
+    """Which recovery code the run's crash states ran: `headline`, and by file the functions that none did.
+    `command` shows every line.
+    """
+
+    headline: str
+    command: str
+    unreached: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """Cases of one verdict. `folded`: shown as one line with their number."""
 
@@ -178,6 +192,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: bool = 
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
         left_out=_left_out(cases),
+        recovery=_recovery(store),
         erring=erring_views([c.info for c in summary.cases], source),
         outcomes=OUTCOMES,
         facts=_facts(summary),
@@ -353,6 +368,15 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
         [(view.summary, view.anchor, text) for _, view, text in some[:_OPEN_ROWS]],
         len(some[_OPEN_ROWS:]),
     )
+
+
+def _recovery(store: RunStore) -> RecoveryView | None:
+    """None for a run without `--coverage`."""
+    code = read_recovery_code(store.layout)
+    if code is None:
+        return None
+    command = shlex.join(["powercut", "coverage", words.shown_path(store.path)])
+    return RecoveryView(recovery_headline(code), command, unreached_by_file(code))
 
 
 _GROUP_TITLES = {

@@ -28,8 +28,8 @@ def page_of(code: RecoveryCode, subject: str, command: str, figures: Sequence[st
                 "Functions of recovery that no crash state reached",
                 about="What a run never executed is what it says nothing about.",
                 lines=tuple(
-                    Line(", ".join(f"`{function}`" for of, function in unreached if of == file), subject=file)
-                    for file in dict.fromkeys(file for file, _ in unreached)
+                    Line(", ".join(f"`{function}`" for function in functions), subject=file)
+                    for file, functions in unreached_by_file(code).items()
                 ),
             ),
             *(Section(file, tables=(_functions(code, file),), in_text=False) for file in code.files),
@@ -57,6 +57,14 @@ def headline(code: RecoveryCode) -> str:
     lines = f"{number(code.reached)} of {plural(len(code.lines), 'line')} of recovery ran"
     functions = sum(len(code.functions(file)) for file in code.files)
     return f"{lines}; {number(len(code.unreached))} of {plural(functions, 'function')} were not reached"
+
+
+def unreached_by_file(code: RecoveryCode) -> dict[str, list[str]]:
+    """The functions that no crash state reached, by their file."""
+    found: dict[str, list[str]] = {}
+    for file, function in code.unreached:
+        found.setdefault(file, []).append(function)
+    return found
 
 
 def in_words(code: RecoveryCode) -> str:

@@ -19,6 +19,7 @@ from harness.report.html import _headline, report_html
 from harness.report.pages import begun, sentence
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Coverage, Evidence, JudgedState
+from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
@@ -385,3 +386,28 @@ def test_the_legend_has_each_colour_of_the_timeline(drawn: str, key: str) -> Non
 def test_an_application_is_called_as_its_user_wrote_it(text: str, workload: str, shown: str) -> None:
     """A page said "My-db: each line is synced"."""
     assert begun(text, workload) == shown
+
+
+def test_the_page_names_the_recovery_code_that_no_state_reached(demo: RunStore, tmp_path: Path) -> None:
+    """Only the page of `powercut coverage` did; to readers of the run's page, green was an answer to all."""
+    lines = (
+        CodeLine("fs/jbd2/recovery.c", "do_one_pass", 500, "ext4-ordered/create-many"),
+        CodeLine("fs/ext4/orphan.c", "ext4_orphan_cleanup", 400),
+        CodeLine("fs/ext4/orphan.c", "ext4_orphan_file_empty", 650),
+    )
+    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
+    assert kept is not None
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.add_case(replace(kept.info, distinct=1, generated=1))
+        store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
+        store.set_case_status(kept.case, CaseStatus.DONE)
+        store.finish(FINISHED)
+        without = Page(report_html(summarise(store), store, SOURCE)).text
+        write_recovery_code(RecoveryCode("linux", lines), store.layout)
+        text = Page(report_html(summarise(store), store, SOURCE)).text
+    assert "of recovery" not in without
+    _, _, not_checked = text.partition("What was not checked")
+    assert "1 of 3 lines of recovery ran; 2 of 3 functions were not reached" in not_checked
+    for word in ("ext4_orphan_cleanup", "ext4_orphan_file_empty", "fs/ext4/orphan.c", "powercut coverage"):
+        assert word in not_checked
+    assert "do_one_pass" not in not_checked
