@@ -25,7 +25,15 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.faults.campaign import FaultSeries, asked_of, baseline_runs, chosen_faults, create, load_plan
+from harness.faults.campaign import (
+    FaultSeries,
+    asked_of,
+    baseline_runs,
+    chosen_faults,
+    create,
+    elsewhere,
+    load_plan,
+)
 from harness.faults.catalogue import Fault
 from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests.machine import buildable, profile_of
@@ -54,6 +62,13 @@ from harness.trust import need_named_workloads
     callback=listed,
     metavar="NAME,...",
     help="Workloads, as for powercut run. Default: those that each fault's file names, or all.",
+)
+@click.option(
+    "--beside",
+    type=RunDirectory(exists=True),
+    metavar="RUN",
+    help="Another campaign of planted faults, such as one with each fault's own workloads: what became of "
+    "each fault there is a column of the table.",
 )
 @click.option("--list", "want_list", is_flag=True, help="List the faults; run nothing.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be run; run nothing.")
@@ -95,6 +110,7 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     powercut faults commit-no-fua                    one of them
     powercut faults -c ext4 -w quick                 all of ext4's, under the workloads of `quick`
     powercut faults                                  all of them
+    powercut faults -w all,more --beside reports/runs/DATE-faults    and what do general sets find?
     powercut faults --resume reports/runs/DATE-faults
 
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
@@ -139,6 +155,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
         fault_models=asked_states(states),
         budget=asked_budget(budget),
         jobs=given["jobs"],
+        beside=elsewhere(given["beside"]) if given["beside"] else None,
         argv=sys.argv[1:],
     )
 

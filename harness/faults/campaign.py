@@ -22,12 +22,14 @@ from harness.faults.results import (
     BASELINE,
     Campaign,
     Detection,
+    Elsewhere,
     FaultsPlan,
     Row,
     Trial,
     Trials,
     joined,
     row_of,
+    score_of,
 )
 from harness.filesystems.profiles import select_profiles
 from harness.host.resources import resource
@@ -100,6 +102,32 @@ def create(plan: FaultsPlan, out: Path) -> Path:
 def load_plan(path: Path) -> FaultsPlan:
     """The plan of a directory. Raises as `read_plan`."""
     return read_plan(path, FaultsPlan, "campaign of planted faults", "faults")
+
+
+def elsewhere(path: Path) -> Elsewhere:
+    """What the campaign in a directory came to, by its results. Raises StoreError if they cannot be read."""
+    file = path / FaultSeries.results
+    try:
+        known = msgspec.json.decode(file.read_bytes(), type=_Results)
+    except (OSError, msgspec.MsgspecError) as e:
+        raise StoreError(
+            f"{file} cannot be read: {e}", "name the directory of a campaign of planted faults"
+        ) from e
+    answers = {
+        row.fault.name: (row.status, row.detections[0].case if row.detections else "") for row in known.rows
+    }
+    return Elsewhere(tuple(known.plan.workloads), score_of(known.rows), answers)
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    workloads: list[str]
+
+
+class _Results(msgspec.Struct, frozen=True):
+    """Of `faults.json`, what `elsewhere` takes."""
+
+    plan: _Asked
+    rows: list[Row]
 
 
 def need_places(chosen: Sequence[Fault], kernels: Kernels) -> None:

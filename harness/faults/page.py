@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.faults.results import Campaign, Detection, Row, Status, score_of
+from harness.faults.results import Campaign, Detection, Elsewhere, Row, Score, Status, score_of
 from harness.report.lines import source_of
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.pages import sentence
 from harness.report.words import asked_states, number, plural, seconds, shown_path
 from harness.store.directory import read_info, read_plan
 
@@ -47,6 +48,7 @@ def page_of(campaign: Campaign) -> Page:
         figures=(
             asked_states(campaign.plan.fault_models, campaign.plan.budget),
             baseline_words(campaign),
+            *_beside_words(campaign.plan.beside),
             _when(campaign),
         ),
         notice="Interrupted: the faults not tried are listed as such." * campaign.interrupted,
@@ -54,7 +56,7 @@ def page_of(campaign: Campaign) -> Page:
             Section(
                 "Faults",
                 _ABOUT,
-                tables=(_table(rows),),
+                tables=(_table(rows, campaign.plan.beside),),
             ),
             Section("Not found, or against what their files say", lines=tuple(map(_why, open_rows))),
             Section(
@@ -97,13 +99,15 @@ def _for_programs(campaign: Campaign) -> dict[str, object]:
     }
 
 
-def _table(rows: Sequence[Row]) -> PageTable:
+def _table(rows: Sequence[Row], beside: Elsewhere | None) -> PageTable:
+    more = (f"under {beside.asked}",) if beside else ()
     return PageTable(
-        ("fault", "result", "found by", "oracles", "states", "took"),
+        ("fault", "result", *more, "found by", "oracles", "states", "took"),
         tuple(
             (
                 row.fault.name,
                 Cell(str(row.status), _CLASSES[row.status]),
+                *([_answer(beside, row.fault.name)] if beside else []),
                 _by(row),
                 ", ".join(row.oracles),
                 _states(row),
@@ -111,8 +115,17 @@ def _table(rows: Sequence[Row]) -> PageTable:
             )
             for row in rows
         ),
-        figures=4,
+        figures=4 + len(more),
     )
+
+
+def _answer(beside: Elsewhere, name: str) -> Cell:
+    status, by = beside.answers.get(name, (Status.NOT_TRIED, ""))
+    return Cell(str(status), _CLASSES[status], detail=by)
+
+
+def _beside_words(beside: Elsewhere | None) -> list[str]:
+    return [f"under {beside.asked}: {score_words(beside.score)}"] if beside else []
 
 
 def _why(row: Row) -> Line:
@@ -140,7 +153,11 @@ def _details(campaign: Campaign, rows: Sequence[Row]) -> Iterator[Finding]:
 
 def headline(campaign: Campaign) -> str:
     """`Found 30 of 38 planted faults (79 %): 6 missed, 2 undecided.` Equivalent ones do not count."""
-    score = score_of(campaign.rows)
+    return f"{sentence(score_words(score_of(campaign.rows)))}."
+
+
+def score_words(score: Score) -> str:
+    """The same, inside a sentence."""
     rest = [
         f"{count} {word}"
         for count, word in (
@@ -152,7 +169,7 @@ def headline(campaign: Campaign) -> str:
         if count
     ]
     more = f": {', '.join(rest)}" if rest else ""
-    return f"Found {score.found} of {plural(score.possible, 'planted fault')} ({score.percent:.0f} %){more}."
+    return f"found {score.found} of {plural(score.possible, 'planted fault')} ({score.percent:.0f} %){more}"
 
 
 def _by(row: Row) -> str:

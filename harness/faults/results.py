@@ -109,9 +109,39 @@ class Row(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(s.oracle for s in self.detections))
 
 
+class Score(msgspec.Struct, frozen=True):
+    """How many faults were found, of those that can be."""
+
+    found: int
+    possible: int
+    missed: int
+    undecided: int
+    equivalent: int
+    not_tried: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.found / self.possible if self.possible else 0
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """What another campaign came to, to stand beside this one's. `workloads`: empty: those of each fault.
+    `answers`: by the fault's name, what became of it, and the case that found it.
+    """
+
+    workloads: tuple[str, ...]
+    score: Score
+    answers: dict[str, tuple[Status, str]]
+
+    @property
+    def asked(self) -> str:
+        """Its workloads, in words."""
+        return ",".join(self.workloads) or "its own workloads"
+
+
 class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a campaign. `names`, `modes`: see `select_faults`. `workloads`: empty: those of each
-    fault. `started`: set when the run directory is made.
+    fault. `started`: set when the run directory is made. `beside`: another campaign's answers.
     """
 
     names: list[str] = []
@@ -123,6 +153,7 @@ class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     budget: Budget = Budget()
     jobs: int = 1
     started: datetime | None = None
+    beside: Elsewhere | None = None
     argv: list[str] = []
 
 
@@ -139,21 +170,6 @@ class Campaign:
     path: Path = Path()
     finished: str = ""
     interrupted: bool = False
-
-
-class Score(msgspec.Struct, frozen=True):
-    """How many faults were found, of those that can be."""
-
-    found: int
-    possible: int
-    missed: int
-    undecided: int
-    equivalent: int
-    not_tried: int
-
-    @property
-    def percent(self) -> float:
-        return 100 * self.found / self.possible if self.possible else 0
 
 
 def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:

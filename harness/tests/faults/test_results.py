@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from harness.errors import StoreError
+from harness.faults.campaign import elsewhere
 from harness.faults.catalogue import Fault
-from harness.faults.results import Detection, Status, Trial, joined, row_of, score_of
+from harness.faults.page import page_of
+from harness.faults.results import (
+    Campaign,
+    Detection,
+    Elsewhere,
+    FaultsPlan,
+    Score,
+    Status,
+    Trial,
+    joined,
+    row_of,
+    score_of,
+)
 from harness.kernels.edits import Edit
 
 FAULT = Fault(
@@ -140,3 +156,34 @@ def test_the_runs_of_the_baseline_count_together() -> None:
         [Trial(item="baseline-1", key="a", cases=(CASE,)), Trial(item="baseline-2", key="b", cases=(OTHER,))],
     )
     assert both.cases == (CASE, OTHER)
+
+
+def test_what_another_campaign_found_is_a_column_of_its_own() -> None:
+    """A score with workloads that were written for the faults stood alone."""
+    chosen = Elsewhere((), Score(1, 2, 1, 0, 0, 0), {"no-flush": (Status.FOUND, CASE)})
+    plan = FaultsPlan(machine="uml", workloads=["all", "more"], beside=chosen)
+    other = msgspec.structs.replace(FAULT, name="no-wait")
+    rows = tuple(row_of(fault, trial(), BASELINE) for fault in (FAULT, other))
+    page = page_of(Campaign(plan, "linux", BASELINE, rows))
+    text = page.text()
+    assert "Found 0 of 2 planted faults (0 %): 2 missed." in text
+    assert "under its own workloads: found 1 of 2 planted faults (50 %): 1 missed" in text
+    told = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.startswith("no-")}
+    assert told["no-flush"][:2] == ["missed", "found"]
+    assert told["no-wait"][:3] == ["missed", "not", "tried"]
+
+
+def test_another_campaign_is_read_from_its_results(tmp_path: Path) -> None:
+    page = page_of(
+        Campaign(FaultsPlan(machine="uml"), "linux", BASELINE, (row_of(FAULT, trial(seen()), BASELINE),))
+    )
+    (tmp_path / "faults.json").write_text(page.json())
+    read = elsewhere(tmp_path)
+    assert (read.asked, read.score.found, read.answers) == (
+        "its own workloads",
+        1,
+        {"no-flush": (Status.FOUND, CASE)},
+    )
+    (tmp_path / "faults.json").write_text("{}")
+    with pytest.raises(StoreError, match="cannot be read"):
+        elsewhere(tmp_path)
