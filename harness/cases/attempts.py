@@ -5,8 +5,8 @@ attempt that succeeds counts.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pickle
+import secrets
 import threading
 import traceback
 from collections.abc import Sequence
@@ -134,7 +134,6 @@ class Attempts:
         self._recording = recording
         self._again = again
         self._aim = Aim(recording) if erring else None
-        self._numbers = itertools.count()
         self._memo = memo
         self.answers = answers or Answers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
@@ -248,8 +247,8 @@ class Attempts:
     def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:
         """What the recovery of `state` wrote; None if that is more than a disk keeps."""
         recording = self._recording
-        number = f"{session.directory.name}-{next(self._numbers)}"
-        log = recording.log.with_name(f"{recording.log.name}.again-{number}")
+        # never a name given before: a station, or another in its place, may come back to this case
+        log = recording.log.with_name(f"{recording.log.name}.again-{secrets.token_hex(8)}")
         told = session.disk.log_writes(log)
         if not told.complete:
             log.unlink()

@@ -10,11 +10,14 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases.attempts import Attempts
 from harness.cases.recoveries import RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import Tally
@@ -326,3 +329,25 @@ def test_what_is_durable_after_a_flush_was_complete_before_it() -> None:
     times = times_of(entries)
     assert [(w.entry, w.submitted, w.completed) for w in times.writes] == [(0, 0, 1), (2, 4, 5)]
     assert [(f.submitted, f.completed) for f in times.flushes] == [(2, 3)]
+
+
+def test_what_a_recovery_wrote_is_never_written_over(tmp_path: Path) -> None:
+    """A station that came back to a case, or that took a lost one's place, began its numbers anew: with
+    `--again 2` and several cases, the second generation was cut in logs of other recoveries.
+    """
+    named: list[Path] = []
+
+    def log_writes(path: Path) -> SimpleNamespace:
+        path.touch(exist_ok=False)
+        named.append(path)
+        return SimpleNamespace(complete=len(named) < 0)
+
+    recording = cast(Any, SimpleNamespace(log=tmp_path / "log", profile=None))
+    session = cast(
+        Any, SimpleNamespace(directory=tmp_path / "judge-0", disk=SimpleNamespace(log_writes=log_writes))
+    )
+    for _ in range(2):
+        attempts = object.__new__(Attempts)
+        attempts._recording = recording
+        attempts._recovery_of(session, CrashState(3), cast(Any, None))
+    assert len(set(named)) == 2
