@@ -15,7 +15,8 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import Unobserved
-from harness.cases.casework import Casework, EnoughDone
+from harness.cases.casework import Casework, EnoughDone, _Work
+from harness.cases.erring import Erring
 from harness.cases.examine import Observation
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
@@ -794,3 +795,54 @@ def test_a_time_that_is_up_leaves_what_makes_something_durable(store: RunStore, 
     run(Script(entries=40), budget=Budget(seconds=0.0), chunk=3)
     assert set(verdicts(store)) == {"@1", "@2"}
     assert status(store) == (CaseStatus.DONE, "")
+
+
+# --- a memo that is found wrong while findings are confirmed -----------------------------------
+
+
+class Ended:
+    """An exploration at its end; `reopens`: the memo had answered something of it."""
+
+    def __init__(self, *, reopens: bool = False) -> None:
+        self.reopens = reopens
+
+    def reopen(self) -> bool:
+        return self.reopens
+
+
+def after_confirming(earlier: Sequence[Ended], last: object) -> object:
+    """What is worked on once the last finding was confirmed; None: the case is finished."""
+    gone_on: list[object] = []
+    casework = object.__new__(Casework)
+    casework._progress = cast(Any, SimpleNamespace(advance=lambda *_: None))
+    work = cast(Any, _Work)(
+        ledger=None, examiner=None, exploration=last, confirming=1, earlier=list(earlier), explored=True
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(casework, "_add_station", lambda _, work: gone_on.append(work.exploration))
+        patch.setattr(casework, "_finish", lambda *_: gone_on.append(None))
+        casework._confirmed(cast(Any, SimpleNamespace(stop=threading.Event())), work, {})
+    (on,) = gone_on
+    assert work.explored is (on is None)
+    return on
+
+
+def test_every_generation_is_visited_again_that_a_wrong_memo_had_answered() -> None:
+    """The memo is one for all generations. Only the last one was asked: what the memo had answered of the
+    first stayed as it was.
+    """
+    first, second, last = Ended(reopens=True), Ended(), Ended()
+    assert after_confirming([first, second], last) is first
+    first.reopens, second.reopens = False, True
+    assert after_confirming([first, second], last) is second
+    second.reopens, last.reopens = False, True
+    assert after_confirming([first, second], last) is last
+    assert after_confirming([first, second], Ended()) is None
+
+
+def test_so_are_those_before_a_disk_that_erred() -> None:
+    generation, erring = Ended(reopens=True), object.__new__(Erring)
+    erring.before = cast(Any, [Ended(), generation])
+    assert after_confirming([], erring) is generation
+    generation.reopens = False
+    assert after_confirming([], erring) is None
