@@ -476,9 +476,8 @@ class Casework:
         if exploration in work.earlier or depth >= self._plan.again:
             return self._err(pool, work, exploration)
         if not exploration.recoveries:
-            if exploration.uncut:
-                nothing = Coverage(0, None, 0, 0)
-                work.ledger.put_again(CutAgain(depth + 1, 0, exploration.uncut, nothing))
+            nothing = Coverage(0, None, 0, 0)
+            work.ledger.put_again(CutAgain(depth + 1, 0, exploration.uncut, nothing))
             return self._err(pool, work, exploration)
         work.earlier.append(exploration)
         self._begin(pool, work, cut_again(exploration.recoveries), self._plan.budget)

@@ -443,16 +443,20 @@ def covered(coverage: Coverage) -> str:
 
 def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
     """How far recoveries were cut again in several cases, in a line; empty where that was not asked for."""
-    cuts = [cut for case in cases for cut in case.again]
-    if not cuts:
+    generations = [case.again for case in cases if case.again]
+    cuts = [cut for of_case in generations for cut in of_case]
+    if not any(cut.recoveries or cut.uncut for cut in cuts):
         return ""
+    ended = all(not of_case[-1].recoveries for of_case in generations)
+    whole = ended and all(cut.coverage.exhaustive and not cut.uncut for cut in cuts)
     times = sum(cut.coverage.moments for cut in cuts)
     visits = sum(cut.coverage.visits for cut in cuts)
     left = sum(cut.coverage.open for cut in cuts)
     uncut = sum(cut.uncut for cut in cuts)
     return ", ".join(
         [
-            f"cut again, {max(cut.depth for cut in cuts)} deep: "
+            f"cut again{' to the end' if whole else ''}, "
+            f"{max((cut.depth for cut in cuts if cut.recoveries), default=0)} deep: "
             f"{plural(sum(cut.recoveries for cut in cuts), 'recovery', 'recoveries')}",
             f"{plural(times, 'crash time')} in them",
             f"{plural(visits, 'visit')} to what none before had read",

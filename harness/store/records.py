@@ -184,7 +184,8 @@ class Coverage:
 class CutAgain:
     """How far recoveries were cut. `depth`: 1 for those of crash states, 2 for those of what a cut in these
     had left, and so on. `recoveries`: that were cut; `uncut`: that could not be, since nobody saw them to
-    their end, or since they wrote more than a disk keeps. `coverage`: its crash times are those at which they
+    their end, or since they wrote more than a disk keeps. Where there were none of either, the generation
+    before came to nothing new: deeper there is nothing. `coverage`: its crash times are those at which they
     were cut, its visits came to states that differ from all before in what is read.
     """
 

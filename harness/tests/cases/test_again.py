@@ -25,6 +25,7 @@ from harness.guests.disk import Reads, find_binary
 from harness.guests.session import Target
 from harness.model import BLOCK_BYTES, CrashState, EntryFlag, LogEntry, Verdict
 from harness.plan import Budget
+from harness.report.words import recoveries_cut
 from harness.store import RunStore
 from harness.summary import CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import (
@@ -268,6 +269,11 @@ def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, coun
     (case,) = bench.store.cases()
     assert (case.info.again[-1].coverage.visits == 0) == counted
     assert case.info.again[0].coverage.exhaustive
+    assert (case.info.again[-1].recoveries == 0) == counted
+    said = recoveries_cut([case.info])
+    assert said.startswith("cut again to the end, " if counted else "cut again, 3 deep: ")
+    left = replace(case.info, again=tuple(replace(cut, uncut=1) for cut in case.info.again))
+    assert "to the end" not in recoveries_cut([left])
 
 
 def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tmp_path: Path) -> None:
