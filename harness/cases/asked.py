@@ -92,7 +92,7 @@ class Aim:
                     for stays in (False, True):
                         yield Target(DiskFault(FaultKind.EIO_WRITE, one.sector, nth, stays), where)
                     yield Target(DiskFault(FaultKind.LOST_WRITE, one.sector, nth), where)
-                    if (to := _other_place(one, requests)) is not None:
+                    if (to := other_place(one, requests)) is not None:
                         yield Target(DiskFault(FaultKind.STRAY_WRITE, one.sector, nth, to=to), where)
                 case RequestKind.READ:
                     yield from self._of_read(one, read, writes)
@@ -120,7 +120,7 @@ class Aim:
         return class_of(names[0]) if names else UNNAMED
 
 
-def _other_place(one: wire.Requested, requests: Sequence[wire.Requested]) -> int | None:
+def other_place(one: wire.Requested, requests: Sequence[wire.Requested]) -> int | None:
     """Where another write of the same length was going, the next one that comes later if there is one."""
     at = next(n for n, other in enumerate(requests) if other is one)
     others = (*requests[at + 1 :], *requests[:at])

@@ -7,6 +7,9 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -14,12 +17,13 @@ from hypothesis import strategies as st
 
 from harness.blocks.fields import BlockName
 from harness.blocks.fields import Kind as BlockKind
-from harness.cases.asked import Asked, Target, class_of
+from harness.cases.asked import Asked, Target, class_of, other_place
 from harness.cases.attempts import Unobserved
-from harness.cases.erring import PER_CELL, lined_up
-from harness.cases.examine import Examiner
+from harness.cases.erring import PER_CELL, Erring, lined_up
+from harness.cases.examine import Examiner, Observation
+from harness.guests import wire
 from harness.guests.disk import find_binary
-from harness.model import DISK_PROFILES, CrashState, DiskFault, FaultKind, Verdict
+from harness.model import DISK_PROFILES, CrashState, DiskFault, FaultKind, Judgement, RequestKind, Verdict
 from harness.oracles.honesty import Seen
 from harness.plan import Budget
 from harness.report.erring import disk_erred, erring_views
@@ -27,7 +31,7 @@ from harness.report.html import report_html
 from harness.store import RunStore
 from harness.store.records import DiskErred, How, state_order
 from harness.summary import summarise
-from harness.tests.cases.toy_kernel import Bench, Kernel, OnError, toy_worker
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, toy_worker
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
 
@@ -81,6 +85,20 @@ def test_an_error_that_is_swallowed_while_the_journal_is_emptied_has_destroyed_m
     assert worst.oracle == "honesty"
     assert worst.state.fault is not None
     assert worst.state.fault.sector == 7 * 8
+
+
+@pytest.mark.parametrize("kind", [Kind.UNREADABLE, Kind.COMPLAINS])
+def test_what_fails_without_a_fault_is_not_disturbed(bench: Bench, kind: Kind) -> None:
+    """A fault would have been blamed for what was wrong already."""
+    bench.run(Kernel(kind, journal=True), "prefix", disk=("errors",))
+    verdicts = {v.state: v.verdict for v in bench.store.iter_verdicts(bench.case)}
+    failed = {state for state, verdict in verdicts.items() if verdict is Verdict.FAIL}
+    disturbed = {state.sound for state in verdicts if state.fault is not None}
+    assert failed
+    assert disturbed
+    assert not failed & disturbed
+    assert not any(state.fault for state in failed)
+    assert erred(bench).left_out == len(failed)
 
 
 def test_a_kernel_that_dies_of_an_error_fails(bench: Bench) -> None:
@@ -137,6 +155,20 @@ def test_a_stray_write_lands_where_another_one_was_going(bench: Bench) -> None:
     assert {f.kind for f in faults} == {FaultKind.STRAY_WRITE}
     assert {f.sector for f in faults} >= {0, 7 * 8}
     assert all(f.to in (0, 5 * 8, 7 * 8) and f.to != f.sector for f in faults)
+
+
+def test_a_stray_write_lands_where_one_of_its_own_length_was_going_the_next_one_first() -> None:
+    """All writes of the toy have one length: a write of a page that landed on half of another is no rule."""
+    read, write = RequestKind.READ, RequestKind.WRITE
+    asked_for = [
+        wire.Requested(write, 0, 8),
+        wire.Requested(write, 80, 16),
+        wire.Requested(write, 8, 8),
+        wire.Requested(read, 16, 16),
+        wire.Requested(write, 8, 8),
+        wire.Requested(write, 24, 8),
+    ]
+    assert [other_place(one, asked_for) for one in asked_for if one.kind is write] == [8, None, 24, 24, 0]
 
 
 def test_what_is_aimed_at_and_never_asked_for_is_unknown(bench: Bench) -> None:
@@ -231,6 +263,27 @@ def test_the_recovery_that_did_most_is_first_and_every_kind_of_block_has_its_tur
     assert usual == 1 + PER_CELL
     assert {t.of for t in trials[:usual]} == {busy.of}
     assert len(trials) == 8
+
+
+def test_a_trial_that_did_not_reach_the_store_is_not_counted_as_tried() -> None:
+    """The report would have had one more fault that came to nothing than verdicts."""
+
+    def full(_: object) -> None:
+        raise OSError("no space left")
+
+    examiner = SimpleNamespace(
+        visit=lambda *_: Observation(Unobserved("lost")),
+        judge=lambda *_: Judgement(unknown=("lost",)),
+        undisturbed=lambda _: None,
+    )
+    before = SimpleNamespace(asked=[asked(1, 1, (8,))], unasked=0)
+    erring = Erring(
+        cast("Any", examiner), [cast("Any", before)], ["errors"], list(FaultKind), Budget(), Event(), full
+    )
+    with pytest.raises(OSError, match="no space left"):
+        erring.work(cast("Any", None))
+    with pytest.raises(RuntimeError, match="1 faults were tried, 0 of them reported"):
+        erring.erred()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import Call, CallError, FileKind, FsckClass, FsckResult, Outcome, TreeEntry
+from harness.model import (
+    Call,
+    CallError,
+    DiskFault,
+    FaultKind,
+    FileKind,
+    FsckClass,
+    FsckResult,
+    Judgement,
+    Outcome,
+    Position,
+    TreeEntry,
+    Verdict,
+)
+from harness.oracles import ORACLES, Judge
+from harness.oracles.case import Injury
 from harness.oracles.honesty import Seen, seen
+from harness.tests.oracles.cases import ORDERED, history
 
 ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8)
 FILE = TreeEntry("f", FileKind.FILE, 12, 0o644, 1, 0, 0, 100, 8, digest="a")
@@ -68,3 +84,34 @@ def test_a_call_that_fails_only_now_is_a_report() -> None:
     assert on_erring(replace(OTHER, walk_errors=(failed,))) is Seen.REPORTED
     before = replace(WHOLE, walk_errors=(failed,))
     assert seen(before, replace(OTHER, walk_errors=(failed,), healed=before))[0] is Seen.SILENT
+
+
+def test_what_the_kernel_says_at_every_recovery_is_no_report() -> None:
+    """Such a line would have excused whatever a fault did silently."""
+    line = "EXT4-fs warning (device vda): checktime reached, running e2fsck is recommended"
+    before = saying(WHOLE, line)
+    assert seen(before, replace(saying(OTHER, line), healed=before))[0] is Seen.SILENT
+    assert seen(WHOLE, replace(saying(OTHER, line), healed=WHOLE))[0] is Seen.REPORTED
+
+
+def judged(outcome: Outcome) -> Judgement:
+    judge = Judge(ORDERED, history([]), error_patterns=(), oracles={"honesty": ORACLES["honesty"]})
+    injury = Injury(DiskFault(FaultKind.EIO_WRITE, 8), "inode table", checked=True)
+    return judge.judge(Position(0, 0, 0), outcome, WHOLE, injury)
+
+
+def test_what_nobody_could_look_at_is_unknown() -> None:
+    """A mount without memory, or an fsck that gave up, says nothing of the disk."""
+    refused = replace(WHOLE, mount_errno=errno.ENOMEM)
+    gave_up = replace(WHOLE, fsck=FsckResult(FsckClass.FAILED, 3, "internal error"))
+    for outcome, why in (
+        (replace(refused, healed=WHOLE), "could not be tried"),
+        (replace(WHOLE, healed=refused), "could not be tried"),
+        (replace(WHOLE, healed=gave_up), "fsck failed: internal error"),
+        (WHOLE, "nobody saw"),
+    ):
+        found = judged(outcome)
+        assert found.verdict is Verdict.UNKNOWN, outcome
+        assert why in found.unknown[0]
+    assert judged(replace(WHOLE, healed=WHOLE)).verdict is Verdict.PASS
+    assert judged(replace(OTHER, healed=OTHER)).verdict is Verdict.FAIL
