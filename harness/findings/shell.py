@@ -82,6 +82,9 @@ def _attribute(op: Operation, _: str) -> str:
     return f"setfattr -n {_quoted(op.name)} -v {value} {_quoted(op.path)}"
 
 
+_WAKE = "v=/proc/sys/vm/dirty_writeback_centisecs; echo $(($(cat $v) ^ 1)) >$v"
+"""Another value wakes the kernel's writeback."""
+
 _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.CREATE: _on_path(": >"),
     OperationKind.TMPFILE: _nameless,
@@ -108,5 +111,7 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.FDATASYNC: _on_path("sync -d"),
     OperationKind.SYNC_FILE_RANGE: _written_back,
     OperationKind.SYNC: lambda op, _: "sync",
+    OperationKind.BEGIN_SYNC: lambda op, _: "sync &",
+    OperationKind.WRITE_BACK: lambda op, _: _WAKE,
     OperationKind.DROP_CACHES: lambda op, _: "echo 3 >/proc/sys/vm/drop_caches",
 }

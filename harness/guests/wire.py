@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.

@@ -38,6 +38,8 @@ class OperationKind(enum.StrEnum):
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
     SYNC = "sync"
+    BEGIN_SYNC = "begin-sync"
+    WRITE_BACK = "write-back"
     DROP_CACHES = "drop-caches"
     REMOUNT = "remount"
     CRASH = "crash"
@@ -101,6 +103,8 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.FDATASYNC: ("path",),
     OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
     OperationKind.SYNC: (),
+    OperationKind.BEGIN_SYNC: (),
+    OperationKind.WRITE_BACK: (),
     OperationKind.DROP_CACHES: (),
     OperationKind.REMOUNT: (),
     OperationKind.CRASH: ("state",),
@@ -126,6 +130,8 @@ class Operation:
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
     directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
     SYNC_FILE_RANGE writes the range's dirty pages and waits for them; with `async`, it only starts that.
+    BEGIN_SYNC has another thread do sync(2), and does not wait for it; WRITE_BACK wakes the kernel's own
+    threads that write what is dirty, as its timers do, and does not wait for them.
     DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes. REMOUNT unmounts the
     file system and mounts it again. CRASH: the power fails, and the file system is mounted again, so that it
     recovers; at most one in a workload. See `harness.cases.second_life`.

@@ -56,6 +56,7 @@ class Call(enum.StrEnum):
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
+    WRITE_BACK = "write-back"
     DROP_CACHES = "drop-caches"
     UNMOUNT = "unmount"
     MOUNT = "mount"

@@ -363,7 +363,9 @@ def _write_back(m: Inodes, i: int, op: Operation) -> None:
 
 
 def _nothing(m: Inodes, i: int, op: Operation) -> None:
-    """What is clean can be evicted at any time anyway."""
+    """What is clean can be evicted, and what is dirty written, at any time anyway. When a sync(2) of another
+    thread returns is not known.
+    """
 
 
 def _run(m: Inodes, i: int, op: Operation) -> None:
@@ -399,6 +401,8 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.FDATASYNC: _fsync,
     OperationKind.SYNC_FILE_RANGE: _write_back,
     OperationKind.SYNC: _sync,
+    OperationKind.BEGIN_SYNC: _nothing,
+    OperationKind.WRITE_BACK: _nothing,
     OperationKind.DROP_CACHES: _nothing,
     OperationKind.REMOUNT: _remount,
     OperationKind.CRASH: _crash,

@@ -24,7 +24,7 @@ from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import is_generated
 from harness.workloads.load import select_workloads
 
-GENERAL_SETS = ("quick", "all", "more", "oldtree", *GENERATED_SETS)
+GENERAL_SETS = ("quick", "all", "more", "oldtree", "beside", *GENERATED_SETS)
 """Sets that were not written for a bug of somebody else's; `fstests` was."""
 
 

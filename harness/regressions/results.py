@@ -13,7 +13,7 @@ from harness.faults.results import Detection, Trial
 from harness.plan import Budget
 from harness.regressions.catalogue import Bug
 
-DEFAULT_SETS = ("all", "more", "oldtree", "ace1")
+DEFAULT_SETS = ("all", "more", "oldtree", "beside", "ace1")
 
 
 class Outcome(enum.StrEnum):

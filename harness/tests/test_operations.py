@@ -53,6 +53,8 @@ EXAMPLES = {
     OperationKind.FDATASYNC: ["fdatasync f"],
     OperationKind.SYNC_FILE_RANGE: ["sync-file-range f 0 4096"],
     OperationKind.SYNC: ["sync"],
+    OperationKind.BEGIN_SYNC: ["begin-sync"],
+    OperationKind.WRITE_BACK: ["write-back"],
     OperationKind.DROP_CACHES: ["drop-caches"],
     OperationKind.REMOUNT: ["remount"],
     OperationKind.CRASH: ["crash 7", "crash @417", "crash @t34-2,5.1"],

@@ -65,6 +65,8 @@ fdatasync f
 fsync .
 sync
 drop-caches
+begin-sync
+write-back
 """.strip().splitlines()
 
 

@@ -587,6 +587,8 @@ _METHOD = {
     K.FDATASYNC: "fsync",
     K.MMAP_WRITE: "mmap",
     K.SYNC_FILE_RANGE: "writeback",
+    K.BEGIN_SYNC: "nothing",
+    K.WRITE_BACK: "nothing",
     K.DROP_CACHES: "nothing",
     K.OPEN_TMPFILE: "nameless",
     K.REMOUNT: "sync",

@@ -127,7 +127,10 @@ def test_special_files_are_linked_and_removed_but_have_no_contents() -> None:
             need_possible([parse_operation("mkfifo p"), parse_operation(op)])
 
 
-@pytest.mark.parametrize("op", ["sync-file-range f 0 4096", "sync-file-range f 0 4096 async", "drop-caches"])
+@pytest.mark.parametrize(
+    "op",
+    ["sync-file-range f 0 4096", "sync-file-range f 0 4096 async", "drop-caches", "begin-sync", "write-back"],
+)
 def test_what_promises_nothing_promises_nothing(op: str) -> None:
     operations = ["create f", "append f 4096", op]
     assert judged(operations, tree()).verdict is PASS

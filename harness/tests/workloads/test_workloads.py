@@ -40,7 +40,7 @@ TARGETS = {
     **dict.fromkeys((K.LINK, K.SYMLINK, K.RENAME, K.EXCHANGE, K.CLONE), NAMES),
 }
 LENGTHS = {K.CHMOD: st.integers(0, 0o7777), **dict.fromkeys((K.APPEND, K.TRUNCATE, K.TMPFILE), SIZES)}
-ALONE = (K.SYNC, K.DROP_CACHES, K.REMOUNT)
+ALONE = (K.SYNC, K.BEGIN_SYNC, K.WRITE_BACK, K.DROP_CACHES, K.REMOUNT)
 
 
 @st.composite
@@ -212,6 +212,18 @@ def test_too_many_repetitions_are_refused(tmp_path: Path) -> None:
     path.write_text('summary = "x"\noperations = [{ repeat = 1000000000000, operations = ["sync"] }]\n')
     with pytest.raises(UsageError, match="65535 operations"):
         load_workload(str(path))
+
+
+@pytest.mark.parametrize("name", workload_sets()["beside"])
+def test_in_beside_what_is_synced_is_being_written_already(name: str) -> None:
+    """Two bugs of F2FS take an fsync that meets a checkpoint; one thread alone shows neither."""
+    workload = load_workload(name)
+    beside = [i for i, op in enumerate(workload.operations) if op.kind in (K.BEGIN_SYNC, K.WRITE_BACK)]
+    assert beside
+    for i in beside:
+        after = itertools.islice(workload.operations, i + 1, i + 4)
+        assert any(op.kind in (K.FSYNC, K.FDATASYNC) for op in after), workload.operations[i + 1]
+    assert not any(workload.operations[i].persists for i in beside)
 
 
 @pytest.mark.parametrize("name", workload_sets()["oldtree"])

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr,
+    thread::JoinHandle,
     time::Instant,
 };
 
@@ -36,10 +37,18 @@ const DIRECT_BYTES: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
 /// The permissions of new files.
 const FILE_MODE: u32 = 0o644;
+/// Another value than before, but zero, wakes the threads that write what is dirty, and they write all of it,
+/// whatever its age (`dirty_writeback_centisecs_handler` in mm/page-writeback.c).
+const WRITEBACK_INTERVAL: &str = "/proc/sys/vm/dirty_writeback_centisecs";
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Pages, then names and inodes (Documentation/admin-guide/sysctl/vm.rst). An inode that still has pages in
 /// the cache is not on the list of those that can be evicted (`mapping_shrinkable`).
 const PAGES_AND_INODES: &str = "3";
+
+/// What a thread needs that makes one system call.
+const SYNC_STACK_BYTES: usize = 64 << 10;
+/// A thread that was just woken is begun at the first or second.
+const TURNS: u32 = 4;
 
 /// A call that failed.
 type Failed = (Call, Errno);
@@ -51,6 +60,8 @@ pub struct Scene {
     mount: MountSpec,
     /// By their names, which begin with `@`.
     handles: BTreeMap<String, OwnedFd>,
+    /// Threads that `begin-sync` began.
+    syncs: Vec<JoinHandle<()>>,
     /// Whether the calls of programs are noted among the events of a recording.
     calls_noted: bool,
 }
@@ -62,12 +73,21 @@ impl Scene {
             mount,
             calls_noted,
             handles: BTreeMap::new(),
+            syncs: Vec::new(),
         }
     }
 
-    /// Close what is still open: the file system can be unmounted.
+    /// Close what is still open, and await what is still being synced: the file system can be unmounted.
     pub fn close_all(&mut self) {
         self.handles.clear();
+        self.await_syncs();
+    }
+
+    fn await_syncs(&mut self) {
+        for sync in self.syncs.drain(..) {
+            // It has no way to fail.
+            let _ = sync.join();
+        }
     }
 
     /// The path in the guest of an operation's path: below the mount point, which it cannot leave, or of a
@@ -100,7 +120,8 @@ impl Scene {
     }
 
     /// Unmount and mount again. With anything open it fails with EBUSY, as it would for a user.
-    fn remount(&self) -> Result<(), Failed> {
+    fn remount(&mut self) -> Result<(), Failed> {
+        self.await_syncs();
         unmount(MOUNT_POINT, UnmountFlags::empty()).map_err(of(Call::Unmount))?;
         mounts::mount_device(&self.device, &self.mount, MountFlags::empty())
             .map_err(of(Call::Mount))
@@ -232,11 +253,38 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
             fs::sync();
             Ok(())
         }
+        Kind::BeginSync => {
+            let thread = std::thread::Builder::new().stack_size(SYNC_STACK_BYTES);
+            let begun = thread.spawn(fs::sync).map_err(|e| errno_of(&e));
+            scene.syncs.push(begun.map_err(of(Call::Spawn))?);
+            give_way();
+            Ok(())
+        }
+        Kind::WriteBack => write_back().map_err(|e| (Call::WriteBack, errno_of(&e))),
         Kind::DropCaches => std::fs::write(DROP_CACHES, PAGES_AND_INODES)
             .map_err(|e| (Call::DropCaches, errno_of(&e))),
         Kind::Remount => scene.remount(),
         // Programs run before, with a deadline.
         Kind::Run => Err((Call::Request, Errno::INVAL)),
+    }
+}
+
+/// Wake the kernel's own writeback, and let it begin.
+fn write_back() -> std::io::Result<()> {
+    let now: u32 = std::fs::read_to_string(WRITEBACK_INTERVAL)?
+        .trim()
+        .parse()
+        .map_err(std::io::Error::other)?;
+    // 0 would turn it off; a pair of an even number and the next odd one never has it, from 2 on.
+    std::fs::write(WRITEBACK_INTERVAL, (now.max(2) ^ 1).to_string())?;
+    give_way();
+    Ok(())
+}
+
+/// Let threads that can run have a turn.
+fn give_way() {
+    for _ in 0..TURNS {
+        std::thread::yield_now();
     }
 }
 
@@ -555,6 +603,22 @@ mod tests {
             let refused = perform_call(&mut Scene::default(), &op(kind, flag), 0);
             assert_eq!(refused, Err((Call::Request, Errno::INVAL)), "{kind:?}");
         }
+    }
+
+    /// An unmount beside a sync(2) that is under way would wait for it all the same, but its marks would say
+    /// that nothing was.
+    #[test]
+    fn what_is_synced_beside_is_awaited() {
+        let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let ends = done.clone();
+        let mut scene = Scene::default();
+        scene.syncs.push(std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        }));
+        scene.close_all();
+        assert!(done.load(std::sync::atomic::Ordering::Relaxed));
+        assert!(scene.syncs.is_empty());
     }
 
     /// The host used to take any EIO for a program with a non-zero exit code.

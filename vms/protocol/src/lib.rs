@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

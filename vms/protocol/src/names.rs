@@ -51,6 +51,8 @@ words! {
         SyncFileRange,
         #[default]
         Sync,
+        BeginSync,
+        WriteBack,
         DropCaches,
         Remount,
         Run,
@@ -170,6 +172,7 @@ words! {
         Fsync,
         Fdatasync,
         SyncFileRange,
+        WriteBack,
         DropCaches,
         Unmount,
         Mount,

@@ -2,7 +2,10 @@
 
 from harness.model import OperationKind as K
 
-NOT_GENERATED = {K.MKFIFO, K.MKNOD, K.OPEN_TMPFILE, K.CLONE, K.CRASH, K.RUN}
+NOT_GENERATED = {
+    *(K.MKFIFO, K.MKNOD, K.OPEN_TMPFILE, K.CLONE, K.CRASH, K.RUN),
+    *(K.BEGIN_SYNC, K.WRITE_BACK),
+}
 """What only lists of operations have. A name of a generated workload means the same for ever."""
 ONLY_BY_CHANCE = {K.EXCHANGE, K.SYNC_FILE_RANGE, K.DROP_CACHES, K.OPEN, K.CLOSE, K.REMOUNT, K.CHOWN, K.CHMOD}
 """What sequences do not have."""
