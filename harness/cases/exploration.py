@@ -360,9 +360,10 @@ class Exploration:
     def _is_new(self, recovery: RecoveryLog, reads: Reads) -> bool:
         """Whether it is to be cut: not if another one is that read the same but for bytes of files, so that
         it wrote the same, but for the time of day. Those bytes are judged in the visit to each; what a cut
-        does to the rest is the same.
+        does to the rest is the same. Not so where recovery decides which blocks a file has: then a cut may
+        show bytes where the visit did not, or where nothing was promised of them.
         """
-        if not self._separate:
+        if not self._separate or self._examiner.recording.profile.remaps:
             return True
         decided = recovery.decided_by(reads)
         seen = self._examiner.memo.block_hashes(recovery.of, decided)

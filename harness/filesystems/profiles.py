@@ -252,6 +252,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sectors: Sectors | None = None  # None: it is made for sectors of 512 bytes alone
     mounted_once: bool = False
     tallies: tuple[Tally, ...] = ()
+    remaps: bool = False  # recovery decides which blocks a file has
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
@@ -306,8 +307,8 @@ class Profile:
     look after it in Linux. `options`: that the kernel must have been built with, beside its driver. `steps`:
     programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
     with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
-    mounted. `recovery`: where its recovery is in the kernel's source.
-    `tallies`: where it counts its mounts.
+    mounted. `recovery`: where its recovery is in the kernel's source. `tallies`: where it counts its mounts.
+    `remaps`: recovery decides which blocks a file has.
     """
 
     filesystem: str
@@ -337,6 +338,7 @@ class Profile:
     options: tuple[str, ...] = ()
     steps: tuple[Tool, ...] = ()
     tallies: tuple[Tally, ...] = ()
+    remaps: bool = False
     first: First | None = None
 
     @property
@@ -640,6 +642,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
         # A program that looks at the disk first may look at these, and say so.
         tallies=() if mode.first else shared.tallies,
+        remaps=shared.remaps,
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])
