@@ -33,6 +33,7 @@ from harness.faults.results import (
 )
 from harness.filesystems.profiles import select_profiles
 from harness.host.resources import resource
+from harness.host.trees import need_plain
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
 from harness.plan import Plan
@@ -105,7 +106,10 @@ def load_plan(path: Path) -> FaultsPlan:
 
 
 def elsewhere(path: Path) -> Elsewhere:
-    """What the campaign in a directory came to, by its results. Raises StoreError if they cannot be read."""
+    """What the campaign in a directory came to, by its results. Raises StoreError if they cannot be read, or
+    for a directory that holds more than files and folders.
+    """
+    need_plain(path)
     file = path / FaultSeries.results
     try:
         known = msgspec.json.decode(file.read_bytes(), type=_Results)

@@ -190,6 +190,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("matrix", "resume"): Attack("matrix --resume DIR", a_study, (KERNEL, WORKLOAD), "--kernels"),
     ("campaign", "resume"): Attack("campaign --resume DIR", a_campaign, (KERNEL, MODULES, MODULE)),
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
+    ("faults", "beside"): Attack("faults -n --beside DIR", some_faults),
     ("regressions", "resume"): Attack("regressions --resume DIR", some_regressions),
     ("measure", "resume"): Attack("measure --resume DIR", a_measurement, (KERNEL, MODULES)),
     ("measure", "beside"): Attack("measure bonnie --beside DIR", a_measurement),
