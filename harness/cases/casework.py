@@ -109,10 +109,15 @@ class Limits:
         if self._plan.max_failures is not None:
             self._failures += any(f.expectation is None for f in store.findings_of(case))
 
+    @property
+    def enough_failed(self) -> bool:
+        """Whether as many cases have failed as the plan allows."""
+        return self._plan.max_failures is not None and self._failures >= self._plan.max_failures
+
     def need_more(self) -> None:
         """Raises EnoughDone."""
         plan = self._plan
-        if plan.max_failures is not None and self._failures >= plan.max_failures:
+        if self.enough_failed:
             cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
             raise EnoughDone(f"{cases} failed, and no more were asked for")
         if self._deadline is not None and time.monotonic() >= self._deadline:
@@ -168,7 +173,7 @@ class Casework:
         try:
             while self._waiting:
                 self._carry_on(pool)
-                if self._waiting:
+                if self._waiting or self._unrecorded:
                     self._limits.need_more()
         finally:
             for work in self._open.values():
@@ -225,7 +230,7 @@ class Casework:
     # --- record: the workload's log -------------------------------------------------------------
 
     def _next_recording(self, pool: Pool) -> None:
-        if self._unrecorded:
+        if self._unrecorded and not self._limits.enough_failed:
             case = self._unrecorded.popleft()
             self._submit(pool, lambda station: self._record(pool, station, case))
 
