@@ -12,7 +12,15 @@ import msgspec
 
 from harness.errors import ExitCode
 from harness.host.packed import pack
-from harness.model import EntryFlag, History, HistoryStep, Operation, OperationKind
+from harness.model import (
+    BEFORE_THE_LOG,
+    EarlierLife,
+    EntryFlag,
+    History,
+    HistoryStep,
+    Operation,
+    OperationKind,
+)
 from harness.oracles.pattern import fill
 from harness.tests.cli.runner import powercut
 from harness.writelog import Flush, MarkText, Step, Write, write_log
@@ -190,6 +198,31 @@ def test_log_ls_names_operations_and_what_they_wrote(tmp_path: Path) -> None:
     assert rows[0]["operation"] == "append f 4096"
     assert rows[1]["blocks"][0]["writer"] == 0
     assert rows[1]["blocks"][0]["offset"] == 4096
+
+
+def test_log_ls_says_what_was_done_before_the_log_begins(tmp_path: Path) -> None:
+    """Of a second life: its operations keep their numbers, and the base image is what the first life left."""
+    log = _run(tmp_path)
+    write_log(tmp_path / "log", [MarkText("begin 3"), MarkText("ack 3")])
+    pack(tmp_path / "log", log)
+    (log.parent / "events.zst").unlink()
+    first = [Operation(OperationKind.CREATE, name) for name in ("f", "g")]
+    crash = Operation(OperationKind.CRASH, argv=("1",))
+    history = History(
+        (
+            *(HistoryStep(n, op, BEFORE_THE_LOG, BEFORE_THE_LOG) for n, op in enumerate([*first, crash])),
+            HistoryStep(3, Operation(OperationKind.CREATE, "h"), 0, 1),
+        ),
+        earlier=EarlierLife(3, 1, "@t7="),
+    )
+    (log.parent / "history.json").write_bytes(msgspec.json.encode(history))
+    lines = powercut("log", "ls", log).output.splitlines()
+    assert lines[0] == (
+        "before this log: operations 0 to 1 in an earlier life, cut at @t7=; recovery came to the first 1"
+    )
+    assert [line.split()[-4:] for line in lines[2:]] == [
+        [word, "3", "create", "h"] for word in ("begin", "ack")
+    ]
 
 
 def test_log_ls_has_the_form_of_blkparse(tmp_path: Path) -> None:

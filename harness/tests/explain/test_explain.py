@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.errors import GuestError, UsageError
-from harness.explain.explain import Explainer, _missing_of, _written, ladder
+from harness.explain.explain import Explainer, _missing_of, _promised, _written, ladder
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import program_of
-from harness.model import CaseId, CrashState, History, HistoryStep, Operation, OperationKind, Violation
+from harness.model import (
+    CaseId,
+    CrashState,
+    EarlierLife,
+    History,
+    HistoryStep,
+    Operation,
+    OperationKind,
+    Violation,
+)
 from harness.report.explanation import Explanation, Fate, Rung, mail_text
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.states.legal import LegalStates
@@ -763,6 +772,20 @@ def test_where_the_times_do_not_tell_nothing_is_said() -> None:
     made.complete(second)
     made.mark("ack 0")
     assert told(facts_of(made, {first: DATA, second: DATA}, (first,), None)) is None
+
+
+def test_a_promise_of_an_earlier_life_has_no_events() -> None:
+    """Its marks are in no log: it is told by the life, and the second life's by its own marks."""
+    made = Recorder()
+    made.mark("begin 1")
+    made.complete(made.submit(1))
+    made.mark("ack 1")
+    made.complete(made.flush())
+    facts = facts_of(made, {}, (), 0)
+    lived = replace(facts, history=replace(facts.history, earlier=EarlierLife(1, 1, "@t7=")))
+    assert _promised(lived) == (f"by what an earlier life left: {EarlierLife(1, 1, '@t7=').text}")
+    own = _promised(replace(lived, promise=1))
+    assert own.startswith("by `fsync f`, operation 1: begun at event 0 (entry 0), returned at event 3 ")
 
 
 # --- ladder and text ------------------------------------------------------------------------------
