@@ -262,6 +262,8 @@ class Attempts:
         """
         if not self._memo.recalls or used is None:
             return None
+        if fsck.gave_none:
+            return None  # killed: no state can rely on this one, but others are traced as before
         if fsck.blocks is None:
             self._memo.turn_off()  # what this fsck reads cannot be known
             return None

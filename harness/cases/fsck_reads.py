@@ -21,6 +21,8 @@ from harness.host.fork_server import TRACE_OUT, ForkServers
 from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, FsckClass, FsckResult
 
+FSCK_ATTEMPTS = 2
+"""Runs of an fsck that is killed, or does not end: a host without memory kills one that is sound."""
 _COMPLETE = "complete"
 
 
@@ -35,9 +37,29 @@ class FsckReads:
 
     @classmethod
     def of(cls, profile: Profile, image: Path, servers: ForkServers | None = None) -> FsckReads:
-        """Run the profile's fsck on an image file. `servers`: of this thread, for a program that bears it."""
+        """Run the profile's fsck on an image file. `servers`: of this thread, for a program that bears it.
+
+        One that does not come to its end is run again, FSCK_ATTEMPTS in all, each with a trace of its own:
+        what is left of the one before may still write to that.
+        """
         if profile.fsck is None:
             return cls(profile.check_filesystem(image), ())
+        for _ in range(FSCK_ATTEMPTS):
+            answer = cls._once(profile, image, servers)
+            if not answer.gave_none:
+                break
+        return answer
+
+    @property
+    def gave_none(self) -> bool:
+        """There is no answer, and what was read for it is not known: a signal ended the program, or nothing
+        did.
+        """
+        return self.blocks is None and self.result.classified is FsckClass.FAILED
+
+    @classmethod
+    def _once(cls, profile: Profile, image: Path, servers: ForkServers | None) -> FsckReads:
+        assert profile.fsck  # noqa: S101 - whoever asks has looked
         if profile.fsck.writes:
             image = Path(shutil.copyfile(image, image.with_suffix(".copy")))
         with memory_file("reads") as trace:

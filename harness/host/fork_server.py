@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -133,7 +134,7 @@ class ForkServers:
         self, line: Sequence[str], environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[bytes]:
         """As `start_anew`, for a program that writes a trace of its reads to the file that TRACE_OUT names:
-        in a fork of its server, or anew where it has none.
+        in a fork of its server, or anew where it has none. A run whose server is killed is killed with it.
         """
         kept = {name: value for name, value in environment.items() if name != TRACE_OUT}
         key = (tuple(line), frozenset(kept.items()))
@@ -149,8 +150,7 @@ class ForkServers:
             server.close()
             if not isinstance(e, NoServerError):
                 raise
-        os.truncate(environment[TRACE_OUT], 0)  # of a run that ended with its server
-        return start_anew(line, environment, timeout_s)
+            return subprocess.CompletedProcess(line, -signal.SIGKILL, b"")
 
     def _start(self, line: Sequence[str], environment: Mapping[str, str]) -> ForkServer | None:
         try:

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
-from harness.cases.fsck_reads import FsckReads
+from harness.cases.fsck_reads import FSCK_ATTEMPTS, FsckReads
 from harness.filesystems.profiles import Profile
 from harness.filesystems.second import file_for
 from harness.model import FsckClass, FsckResult
 
 CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
+KILLED = FsckResult(FsckClass.FAILED, -1, "killed by signal 9")
 Check = Callable[..., FsckResult]
 
 
@@ -79,3 +81,33 @@ def test_a_second_device_is_traced_behind_the_first(image: Path) -> None:
 
 def test_where_there_is_no_fsck_nothing_is_read(image: Path) -> None:
     assert FsckReads.of(profile(lambda checked: CLEAN, fsck=False), image) == FsckReads(CLEAN, ())
+
+
+def test_an_fsck_that_is_killed_is_run_again_with_a_trace_of_its_own(image: Path) -> None:
+    """What is left of the first may still write to its trace; both in one told of no block."""
+    traces = []
+
+    def check(checked: Path, environment: Mapping[str, str]) -> FsckResult:
+        traces.append(environment["POWERCUT_TRACE_OUT"])
+        assert not Path(traces[-1]).read_text()
+        if len(traces) == 1:
+            Path(traces[-1]).write_text("0 4096\n")
+            return KILLED
+        Path(traces[-1]).write_text("8192 1\ncomplete\n")
+        return CLEAN
+
+    assert FsckReads.of(profile(check), image) == FsckReads(CLEAN, (2,))
+    assert len(traces) == FSCK_ATTEMPTS
+
+
+def test_an_fsck_that_is_killed_each_time_gives_no_answer(image: Path) -> None:
+    check = Mock(return_value=KILLED)
+    told = FsckReads.of(profile(check), image)
+    assert (told, check.call_count) == (FsckReads(KILLED, None), FSCK_ATTEMPTS)
+    assert told.gave_none
+
+
+def test_one_that_answers_but_cannot_be_traced_is_run_once(image: Path) -> None:
+    check = Mock(return_value=CLEAN)
+    told = FsckReads.of(profile(check), image)
+    assert (told.blocks, told.gave_none, check.call_count) == (None, False, 1)
