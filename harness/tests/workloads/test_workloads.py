@@ -216,13 +216,15 @@ def test_too_many_repetitions_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", workload_sets()["beside"])
 def test_in_beside_what_is_synced_is_being_written_already(name: str) -> None:
-    """Two bugs of F2FS take an fsync that meets a checkpoint; one thread alone shows neither."""
+    """Two bugs of F2FS take an fsync that meets a checkpoint; one thread alone shows neither. Dropping caches
+    only takes time.
+    """
     workload = load_workload(name)
     beside = [i for i, op in enumerate(workload.operations) if op.kind in (K.BEGIN_SYNC, K.WRITE_BACK)]
     assert beside
     for i in beside:
-        after = itertools.islice(workload.operations, i + 1, i + 4)
-        assert any(op.kind in (K.FSYNC, K.FDATASYNC) for op in after), workload.operations[i + 1]
+        after = [op for op in workload.operations[i + 1 :] if op.kind is not K.DROP_CACHES]
+        assert any(op.kind in (K.FSYNC, K.FDATASYNC) for op in after[:3]), workload.operations[i + 1]
     assert not any(workload.operations[i].persists for i in beside)
 
 
