@@ -46,7 +46,8 @@ class CaseSummary:
     def undecided(self) -> str:
         """Why this case is undecided, in words; empty if it is decided or was left out."""
         counts = self.counts
-        done = f"{counts.contents:,} of {counts.distinct:,} distinct states"
+        known = f" of {counts.distinct:,}" if counts.distinct > counts.contents else ""  # more may come
+        done = f"{counts.contents:,}{known} distinct states"
         unfinished = {
             CaseStatus.PLANNED: "the run ended before it was started",
             CaseStatus.RECORDED: f"the run ended after {done}",

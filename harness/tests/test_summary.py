@@ -147,6 +147,16 @@ def test_what_a_stopped_case_has_done_is_no_more_than_all(tmp_path: Path) -> Non
         assert summarise(store).cases[0].undecided == "the run ended after 15 of 16 distinct states"
 
 
+def test_of_a_stopped_case_whose_recoveries_are_cut_nobody_knows_how_many_there_are(tmp_path: Path) -> None:
+    """`the run ended after 1,555 of 883 distinct states`: states are only counted once they are known of."""
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.add_case(CaseInfo(CASE, generated=8, distinct=8))
+        store.put_judgements(CASE, [JudgedState(CrashState(i), str(i), OK) for i in range(15)])
+        store.set_case_status(CASE, CaseStatus.RECORDED)
+        store.finish(datetime(2026, 1, 2, tzinfo=UTC))
+        assert summarise(store).cases[0].undecided == "the run ended after 15 distinct states"
+
+
 def test_a_finding_counts_even_when_the_run_was_stopped(tmp_path: Path) -> None:
     assert exit_code(summary_of(tmp_path, {CASE: (DONE, [BAD])}, finished=False)) is ExitCode.INCONSISTENT
 
