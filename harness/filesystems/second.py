@@ -7,9 +7,11 @@ host get two files.
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -37,14 +39,38 @@ def file_for(image: Path) -> Path:
 
 
 def cut(image: Path, offset: int) -> Path:
-    """Copy the image from `offset` on into a file of its own. The image stays as it is."""
+    """Copy the image from `offset` on into a file of its own, holes as holes: it is cut for every fsck, and
+    most of a journal is empty. The image stays as it is.
+    """
     second = file_for(image)
     with image.open("rb") as source, second.open("wb") as target:
-        left = os.fstat(source.fileno()).st_size - offset
-        while left:
-            done = os.sendfile(target.fileno(), source.fileno(), offset, left)
-            offset, left = offset + done, left - done
+        target.truncate(os.fstat(source.fileno()).st_size - offset)
+        for begin, end in _data(source.fileno(), offset):
+            target.seek(begin - offset)
+            _copy(source, target, begin, end - begin)
     return second
+
+
+def _copy(source: BinaryIO, target: BinaryIO, at: int, count: int) -> None:
+    """`count` bytes from `at` on, to where the target stands."""
+    while count:
+        done = os.sendfile(target.fileno(), source.fileno(), at, count)
+        at, count = at + done, count - done
+
+
+def _data(file: int, at: int) -> Iterator[tuple[int, int]]:
+    """Where a file has data from `at` on, each stretch as begin and end. One whose file system knows no holes
+    is all data (lseek(2)).
+    """
+    while True:
+        try:
+            begin = os.lseek(file, at, os.SEEK_DATA)
+        except OSError as e:
+            if e.errno != errno.ENXIO:
+                raise
+            return
+        at = os.lseek(file, begin, os.SEEK_HOLE)
+        yield begin, at
 
 
 def join(image: Path, second: Path, front_bytes: int, tail_bytes: int) -> None:
@@ -57,9 +83,7 @@ def join(image: Path, second: Path, front_bytes: int, tail_bytes: int) -> None:
             raise EnvironmentLacks(f"mkfs made {path.name} {found} bytes long; the device has {expected}")
     with image.open("r+b") as target, second.open("rb") as source:
         target.seek(front_bytes)
-        left = tail_bytes
-        while left:
-            left -= os.sendfile(target.fileno(), source.fileno(), tail_bytes - left, left)
+        _copy(source, target, 0, tail_bytes)
     second.unlink()
 
 

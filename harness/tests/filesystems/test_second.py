@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
 from pathlib import Path
@@ -37,6 +38,29 @@ def test_what_is_cut_out_joins_to_the_same(
     join(image, second, len(front), len(tail))
     assert image.read_bytes() == front + tail
     assert not second.exists()
+
+
+HOLE_BYTES = 1 << 20
+
+
+@given(
+    begin=st.integers(0, 3 * BLOCK_BYTES),
+    holes=st.lists(st.booleans(), min_size=1, max_size=4),
+    data=st.binary(min_size=1, max_size=9000),
+)
+def test_holes_are_cut_out_as_holes(
+    tmp_path_factory: pytest.TempPathFactory, begin: int, holes: list[bool], data: bytes
+) -> None:
+    image = tmp_path_factory.mktemp("second") / "disk.img"
+    with image.open("wb") as file:
+        file.write(b"front".ljust(begin, b"f"))
+        for hole in holes:
+            file.write(data)
+            file.seek(HOLE_BYTES if hole else 0, os.SEEK_CUR)
+        file.truncate()
+    second = cut(image, begin)
+    assert second.read_bytes() == image.read_bytes()[begin:]
+    assert second.stat().st_blocks * 512 < HOLE_BYTES
 
 
 @pytest.mark.parametrize("name", ["disk.img", "disk.second"])
