@@ -516,7 +516,7 @@ def state_words(state: CrashState, device: DeviceOf = no_device) -> str:
         return f"{state_words(state.sound, device)}; while that is recovered, {state.fault.text}"
     persisted = state.persisted
     if persisted is None:
-        return _prefix_words(state)
+        return _prefix_words(state, device)
     parts = [_part_words(part, device) for part in persisted.parts]
     named = enumerated(parts)
     if persisted.only:
@@ -529,21 +529,26 @@ def state_words(state: CrashState, device: DeviceOf = no_device) -> str:
     return f"the power fails before entry {state.prefix} of the write log completes; {fate}"
 
 
-def _prefix_words(state: CrashState) -> str:
+def _prefix_words(state: CrashState, device: DeviceOf) -> str:
     if not state.prefix:
         return "no entry of the write log is on the platter"
     first = "the first entry" if state.prefix == 1 else f"the first {number(state.prefix)} entries"
     text = f"{first} of the write log {'is' if state.prefix == 1 else 'are'} on the platter"
     if state.dropped:
-        text += f", without {enumerated([f'entry {number(d)}' for d in state.dropped])}"
+        text += f", without {enumerated([_entry_words(d, device) for d in state.dropped])}"
     if state.torn_sectors is not None:
-        text += f"; of the last one, only its first {plural(state.torn_sectors, 'sector')}"
+        of = device(state.prefix - 1)
+        text += f"; of the last one{of and f' ({of})'}, only its first {plural(state.torn_sectors, 'sector')}"
     return text
 
 
+def _entry_words(entry: int, device: DeviceOf) -> str:
+    of = device(entry)
+    return f"entry {number(entry)}{of and f' ({of})'}"
+
+
 def _part_words(part: Part, device: DeviceOf) -> str:
-    of = device(part.entry)
-    entry = f"entry {part.entry} ({of})" if of else f"entry {part.entry}"
+    entry = _entry_words(part.entry, device)
     if part.block is not None:
         return f"block {part.block} of {entry}"
     return entry if part.sector is None else f"sector {part.sector} of {entry}"

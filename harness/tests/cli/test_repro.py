@@ -22,7 +22,7 @@ from harness.findings.repro import (
 )
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
-from harness.model import CaseId, CrashPoint, CrashState, Judgement, Outcome
+from harness.model import CaseId, CrashPoint, CrashState, EntryFlag, Judgement, LogEntry, Outcome
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import KernelInfo
@@ -119,6 +119,18 @@ def test_a_module_that_was_rebuilt_is_named_with_what_to_do(
         f"  {module} was rebuilt since the run; the build that recorded it:",
         "  --module FILE.ko",
     ]
+
+
+def test_what_is_lost_of_several_devices_names_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entries = (
+        LogEntry(0, 0, 0, EntryFlag.MARK, 0, "devices 254,2+0 254,3+1024"),
+        LogEntry(1, 1032, 8, EntryFlag(0), 0),
+    )
+    point = CrashPoint(CaseId("ext4", "external-journal", "append-fsync"), CrashState.parse("@t2-1"))
+    seen = replace(reproduction(), point=point, entries=entries)
+    assert told(monkeypatch, tmp_path, seen)[1].endswith("; entry 1 (second device) is lost")
 
 
 def test_what_the_guest_said_stays_on_its_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

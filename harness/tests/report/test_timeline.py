@@ -132,6 +132,21 @@ def test_epochs_end_with_their_flush() -> None:
     assert drawing.description.startswith("Write log: 7 entries; flushes divide them into 2 parts. ")
 
 
+def test_of_several_devices_each_write_and_flush_says_which_one_it_is_of() -> None:
+    devices = DrawnEntry(0, "mark", 0, 0, "devices 254,2+0 254,3+1024")
+    entries = [
+        devices,
+        DrawnEntry(1, "write", 8, 8),
+        DrawnEntry(2, "write", 1032, 8),
+        DrawnEntry(3, "flush", 1024, 0),
+    ]
+    drawing = draw(entries, [], [], [])
+    assert drawing is not None
+    titles = [shape.title for shape in drawing.writes]
+    assert [title.rpartition(", ")[2] for title in titles] == ["first device", "second device"]
+    assert [shape.title for shape in drawing.flushes] == ["entry 3: flush (second device)"]
+
+
 def test_operations_span_their_marks_and_say_so() -> None:
     steps = [Step(0, "write a 0 4096", 0, 3), Step(1, "fsync a", 4, None), Step(2, "unlink a", None, None)]
     drawing = draw(writes(10), steps, [], [])

@@ -123,6 +123,10 @@ def test_what_is_lost_names_its_device() -> None:
     words = state_words(CrashState.parse("@t3-1,2"), device_of(entries))
     assert words == told + "entry 2 (second device) are lost"
     assert "device" not in state_words(CrashState.parse("@t3-1,2"), device_of(entries[1:]))
+    without = state_words(CrashState.parse("@3-1"), device_of(entries))
+    assert without.endswith("on the platter, without entry 1 (first device)")
+    torn = state_words(CrashState.parse("@3/t4"), device_of(entries))
+    assert torn.endswith("; of the last one (second device), only its first 4 sectors")
 
 
 def test_a_log_from_elsewhere_with_devices_that_cannot_be_is_told_without_them() -> None:

@@ -16,8 +16,8 @@ use crate::{
     files, mounts,
 };
 
-/// The name by which mount options call the second part.
-const SECOND: &str = "/dev/second";
+/// The second part of a disk that is no stack: the device of a journal or log.
+pub const SECOND: &str = "/dev/second";
 /// Begins the names by which the steps of a stack call its members, from `/dev/member-0`.
 const MEMBER: &str = "/dev/member-";
 

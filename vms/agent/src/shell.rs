@@ -10,7 +10,7 @@ use crate::{
     dm::DeviceMapper,
     files,
     mounts::MOUNT_POINT,
-    parts::Parts,
+    parts::{Parts, SECOND},
     processes,
 };
 
@@ -89,8 +89,13 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
     }
     let mount = words.join(" ");
     let (intro, start) = if settings.stack.is_empty() {
+        let second = if settings.parts.is_empty() {
+            String::new()
+        } else {
+            format!(" Its second device is {SECOND}.")
+        };
         (
-            format!("The disk after the power cut is {device} ({state})."),
+            format!("The disk after the power cut is {device} ({state}).{second}"),
             String::new(),
         )
     } else {
@@ -147,6 +152,21 @@ mod tests {
         let text = banner(&settings, "/dev/md0", true, &[]);
         assert!(text.contains("/dev/member-0 to /dev/member-2"));
         assert!(text.contains("    sh -e /start-stack\n    mount -t ext4 /dev/md0 /mnt\n"));
+    }
+
+    #[test]
+    fn a_second_device_is_named() {
+        let mut settings = Settings {
+            mount: "ext4:journal_path=/dev/second".to_owned(),
+            ..Settings::default()
+        };
+        let text = banner(&settings, "/dev/vda", true, &[]);
+        assert!(!text.contains("second device"));
+        settings.parts = vec![1 << 20];
+        let text = banner(&settings, "/dev/mapper/part-0", true, &[]);
+        assert!(
+            text.contains("/dev/mapper/part-0 (not mounted). Its second device is /dev/second.")
+        );
     }
 
     #[test]
