@@ -11,6 +11,9 @@ from harness.guests import wire
 from harness.guests.outcomes import call_error
 from harness.model import Operation, OperationFlag, OperationKind
 
+LACKS = 77
+"""Exit code of a program that cannot do its work here, as in automake's tests and meson's."""
+
 
 def to_wire(op: Operation) -> wire.Operation:
     """The message for an operation."""
@@ -31,7 +34,8 @@ def check_results(
     results: Sequence[wire.OperationResult], first: int, operations: Sequence[Operation]
 ) -> None:
     """Raise unless all `operations`, numbered from `first`, have succeeded: NotSupported if the file system
-    does not support one, GuestError if one failed, GuestLost if the results belong to others.
+    does not support one, or lacks what a program needs, GuestError if one failed, GuestLost if the results
+    belong to others.
     """
     expected = range(first, first + len(operations))[: len(results)]
     if [r.index for r in results] != list(expected):
@@ -41,6 +45,9 @@ def check_results(
             raise NotSupported(f"this file system does not support `{operation}`")
         if result.error is not None and _has_no_room(result.error.errno, operation):
             raise NotSupported(f"this file system has no room for so many attributes: `{operation}`")
+        if result.exit_code == LACKS:
+            said = result.output.decode(errors="replace").strip() or "it does not say what"
+            raise NotSupported(f"this file system lacks what the program needs: {said}")
         if why := _failure(result):
             raise GuestError(
                 f"operation {result.index} ({operation}) failed while recording: {why}",

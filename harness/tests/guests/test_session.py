@@ -397,6 +397,12 @@ def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult
         ),
         (
             "run",
+            wire.OperationResult(0, None, 77, b"no atomic writes here\n"),
+            NotSupported,
+            "lacks what the program needs: no atomic writes here$",
+        ),
+        (
+            "run",
             failed(Call.DEADLINE, errno.ETIMEDOUT, b"begun\n"),
             GuestError,
             "timed out: begun",
