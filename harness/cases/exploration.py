@@ -194,6 +194,9 @@ class Exploration:
         # A block of data alone decides nothing but the judgement of its own bytes, unless the journal holds
         # data, or a check of the workload reads several of them.
         self._separate = contract.data != "journal" and not checks
+        # Nor does it matter then which other block is lost, where nothing joins them: a stack may.
+        profile = examiner.recording.profile
+        self._together = self._separate and profile.plain_data and not profile.stacked
         self._begun = time.monotonic()
         self._changed = threading.Condition()
         self._pass = 0
@@ -431,6 +434,7 @@ class Exploration:
             window[0].target,
             losses=self._pass,
             separate_data=self._separate,
+            data_together=self._together,
             wanted_max=max(1, room),
         )
         for one, explored in zip(window, answers, strict=True):

@@ -124,6 +124,7 @@ class OutcomeMemo:
         *,
         losses: int,
         separate_data: bool,
+        data_together: bool,
         wanted_max: int,
     ) -> list[Explored]:
         """As `Disk.explore`; states are named as the disk takes them. `target`: what it shows for them, if
@@ -131,7 +132,11 @@ class OutcomeMemo:
         """
         return self._ask(
             lambda disk: disk.explore(
-                crash_times, losses=losses, separate_data=separate_data, wanted_max=wanted_max
+                crash_times,
+                losses=losses,
+                separate_data=separate_data,
+                data_together=data_together,
+                wanted_max=wanted_max,
             ),
             target,
         )

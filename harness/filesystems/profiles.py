@@ -253,6 +253,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mounted_once: bool = False
     tallies: tuple[Tally, ...] = ()
     remaps: bool = False  # recovery decides which blocks a file has
+    plain_data: bool = False  # neither checksums nor compression join blocks of data
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
@@ -308,7 +309,8 @@ class Profile:
     programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
     with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
     mounted. `recovery`: where its recovery is in the kernel's source. `tallies`: where it counts its mounts.
-    `remaps`: recovery decides which blocks a file has.
+    `remaps`: recovery decides which blocks a file has. `plain_data`: neither checksums nor compression join
+    blocks of data, nor does any structure that is read with them.
     """
 
     filesystem: str
@@ -339,6 +341,7 @@ class Profile:
     steps: tuple[Tool, ...] = ()
     tallies: tuple[Tally, ...] = ()
     remaps: bool = False
+    plain_data: bool = False
     first: First | None = None
 
     @property
@@ -643,6 +646,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         # A program that looks at the disk first may look at these, and say so.
         tallies=() if mode.first else shared.tallies,
         remaps=shared.remaps,
+        plain_data=shared.plain_data,
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])

@@ -307,6 +307,7 @@ class Disk:
         *,
         losses: int,
         separate_data: bool = False,
+        data_together: bool = False,
         wanted_max: int = EXPLORED_MAX,
         leaves_max: int = EXPLORED_MAX,
     ) -> list[Explored]:
@@ -322,13 +323,15 @@ class Disk:
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
-        are not combined; see `KnownOutcome.data`. Raises DiskError for choices that do not fit the log, or,
-        if it is the first crash time's, a block of too many contents (more than 65,536).
+        are not combined; see `KnownOutcome.data`. `data_together`: nor is each of them lost or kept alone,
+        but all of them are, whatever else is. Raises DiskError for choices that do not fit the log, or, if it
+        is the first crash time's, a block of too many contents (more than 65,536).
         """
         request = wire.Explore(
             moments=[_choices(m) for m in crash_times],
             losses=losses,
             separate_data=separate_data,
+            data_together=data_together,
             wanted_max=wanted_max,
             leaves_max=leaves_max,
         )

@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -509,6 +509,7 @@ class Explore(_Message, tag="explore"):
     moments: Annotated[list[Moment], _up_to("STATES")]
     losses: U64
     separate_data: bool
+    data_together: bool
     wanted_max: U64
     leaves_max: U64
 

@@ -61,7 +61,8 @@ class Busy(RemoteSession):
 class Guest:
     """A recovery that reads blocks in an order that depends on what it read, and nothing else. It stands for
     memo and examiner at once, and its disk is the memo's. `lost`: visits, counted from 1, at which the guest
-    is lost. `data`, `checks`: what the mode promises of data, and the workload's own checks.
+    is lost. `data`, `checks`: what the mode promises of data, and the workload's own checks. `plain`,
+    `stacked`: as the profile's.
     """
 
     legal: LegalStates
@@ -70,6 +71,8 @@ class Guest:
     seed: int
     lost: frozenset[int] = frozenset()
     data: str = "ordered"
+    plain: bool = False
+    stacked: bool = False
     checks: tuple[Check, ...] = ()
     recalls: bool = True
     mismatch: str = ""
@@ -79,7 +82,8 @@ class Guest:
 
     @property
     def recording(self) -> Any:
-        profile = SimpleNamespace(contract=SimpleNamespace(data=self.data))
+        contract = SimpleNamespace(data=self.data)
+        profile = SimpleNamespace(contract=contract, plain_data=self.plain, stacked=self.stacked)
         workload = SimpleNamespace(checks=self.checks)
         return SimpleNamespace(legal=self.legal, target=self.target, profile=profile, workload=workload)
 
@@ -430,12 +434,30 @@ class Reader(Guest):
 
 
 @pytest.mark.parametrize(
-    ("data", "checks", "different"),
-    [("journal", (), 64), ("ordered", (Check(0, ("check",), ("*",)),), 64), ("ordered", (), 14)],
-    ids=["recovery replays data", "a check reads data", "each block is judged alone"],
+    ("plain", "stacked", "data", "checks", "different"),
+    [
+        (True, False, "journal", (), 64),
+        (True, False, "ordered", (Check(0, ("check",), ("*",)),), 64),
+        (False, False, "ordered", (), 14),
+        (True, True, "ordered", (), 14),
+        (True, False, "ordered", (), 2),
+    ],
+    ids=[
+        "recovery replays data",
+        "a check reads data",
+        "each block is judged alone",
+        "a stack may join blocks",
+        "nothing joins blocks",
+    ],
 )
 def test_every_combination_of_data_is_looked_at_where_something_reads_several_of_its_blocks(
-    disk: Disk, tmp_path: Path, data: str, checks: tuple[Check, ...], different: int
+    disk: Disk,
+    tmp_path: Path,
+    plain: bool,
+    stacked: bool,
+    data: str,
+    checks: tuple[Check, ...],
+    different: int,
 ) -> None:
     """An application with six blocks got "every legal state", while `repro` of one failed its check."""
     made = Recorder()
@@ -443,7 +465,7 @@ def test_every_combination_of_data_is_looked_at_where_something_reads_several_of
         made.write(block)
     made.complete(made.flush())
     begun = begin(made, disk, 1, tmp_path)
-    guest = Reader(begun.legal, begun.target, disk, 1, data=data, checks=checks)
+    guest = Reader(begun.legal, begun.target, disk, 1, data=data, checks=checks, plain=plain, stacked=stacked)
     coverage, seen = explore(guest)
     assert len(outcomes(seen)) == different
     assert coverage.exhaustive

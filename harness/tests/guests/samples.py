@@ -344,6 +344,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             ],
             losses=2,
             separate_data=True,
+            data_together=False,
             wanted_max=16,
             leaves_max=50_000,
         ),

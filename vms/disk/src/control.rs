@@ -167,6 +167,7 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
             moments,
             losses,
             separate_data,
+            data_together,
             wanted_max,
             leaves_max,
         } => Ok(DiskReply::Explored {
@@ -175,6 +176,7 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
                 &explore::Bounds {
                     losses,
                     separate_data,
+                    data_together,
                     wanted_max,
                     leaves_max,
                 },

@@ -11,7 +11,8 @@
 //! memory is bounded by the blocks on one path and by the limits on the answer.
 //!
 //! *Data blocks* (see `Explore`): a path may follow a default in all of them. Which one is chosen at the first
-//! data block whose content differs between the two; from there on the other one counts as out of reach.
+//! data block whose content differs between the two; from there on the path follows the other one no more, which
+//! counts as out of reach unless both are followed in turn (`data_together`).
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -30,9 +31,6 @@ const CONTENTS_MAX: usize = 1 << 16;
 const WAYS_MAX: usize = 1 << 22;
 /// Chunks that an answer may name in all.
 const NAMED_MAX: usize = 1 << 20;
-/// Deviations from a default that is out of reach.
-const OUT_OF_REACH: u64 = u64::MAX;
-
 /// The two defaults, as indices.
 const LOST: usize = 0;
 const KEPT: usize = 1;
@@ -42,6 +40,7 @@ const KEPT: usize = 1;
 pub struct Bounds {
     pub losses: u64,
     pub separate_data: bool,
+    pub data_together: bool,
     pub wanted_max: u64,
     pub leaves_max: u64,
 }
@@ -352,35 +351,74 @@ struct Frame {
     /// Where the tree tests it.
     place: Place,
     data: bool,
-    /// Deviations from each default on the path before this block.
-    deviations: [u64; 2],
+    /// On the path before this block.
+    deviations: Deviations,
     /// The content to choose next; the one before it is that of the current path.
     next: usize,
 }
 
 impl Frame {
-    /// Deviations from each default with `content` chosen here.
-    fn deviations_with(&self, content: usize) -> [u64; 2] {
+    /// With `content` chosen here.
+    fn deviations_with(&self, content: usize) -> Deviations {
         let mut deviations = self.deviations;
-        for (default, count) in deviations.iter_mut().enumerate() {
-            if content != self.block.defaults[default] {
-                *count = if self.data {
-                    OUT_OF_REACH
-                } else {
-                    count.saturating_add(1)
-                };
+        for default in [LOST, KEPT] {
+            if content == self.block.defaults[default] {
+                continue;
+            }
+            if self.data {
+                deviations.follows[default] = false;
+            } else {
+                deviations.counts[default] += 1;
             }
         }
         deviations
     }
 }
 
-/// The default that a path deviates from less often; the one that keeps everything if both are equal.
-fn nearer(deviations: [u64; 2]) -> usize {
-    if deviations[KEPT] <= deviations[LOST] {
-        KEPT
-    } else {
-        LOST
+/// How a path deviates from the two defaults.
+#[derive(Clone, Copy)]
+struct Deviations {
+    /// From each, but in data blocks.
+    counts: [u64; 2],
+    /// Whether it has the contents of this one in all data blocks.
+    follows: [bool; 2],
+    /// Whether one default may be followed in data while another one is nearer.
+    together: bool,
+}
+
+impl Deviations {
+    fn none(bounds: &Bounds) -> Self {
+        Deviations {
+            counts: [0, 0],
+            follows: [true, true],
+            together: bounds.data_together,
+        }
+    }
+
+    /// Whether the path follows any default in its data blocks.
+    fn in_reach(self) -> bool {
+        self.follows[LOST] || self.follows[KEPT]
+    }
+
+    /// The default that the path follows in its data blocks; if it follows both, the one that it deviates from less
+    /// often; the one that keeps everything if that is equal, too.
+    fn nearer(self) -> usize {
+        let [lost, kept] = self.follows;
+        if kept && (!lost || self.counts[KEPT] <= self.counts[LOST]) {
+            KEPT
+        } else {
+            LOST
+        }
+    }
+
+    /// What counts against the bound.
+    fn least(self) -> u64 {
+        let [lost, kept] = self.counts;
+        if self.together {
+            lost.min(kept)
+        } else {
+            self.counts[self.nearer()]
+        }
     }
 }
 
@@ -409,7 +447,8 @@ impl<'w, 's> Walk<'w, 's> {
 
     /// Depth first, with `frames` as the stack.
     fn run(mut self) -> Answer<ExploredMoment> {
-        self.descend(self.shared.memo.root(), [0, 0])?;
+        let none = Deviations::none(self.shared.bounds);
+        self.descend(self.shared.memo.root(), none)?;
         while !self.shared.has_enough_wanted() {
             let Some(frame) = self.frames.last_mut() else {
                 break;
@@ -421,12 +460,11 @@ impl<'w, 's> Walk<'w, 's> {
             }
             frame.next += 1;
             let deviations = frame.deviations_with(content);
-            let nearest = deviations[nearer(deviations)];
-            if nearest == OUT_OF_REACH {
+            if !deviations.in_reach() {
                 continue; // a data block of neither default: a state of its own
             }
             let (place, hash) = (frame.place, frame.block.contents[content]);
-            if nearest > self.shared.bounds.losses || self.shared.has_enough_leaves() {
+            if deviations.least() > self.shared.bounds.losses || self.shared.has_enough_leaves() {
                 self.explored.cut += 1;
                 continue;
             }
@@ -440,7 +478,7 @@ impl<'w, 's> Walk<'w, 's> {
     }
 
     /// Go on from `place` to the next block with several contents, or to the end.
-    fn descend(&mut self, mut place: Place, deviations: [u64; 2]) -> Answer<()> {
+    fn descend(&mut self, mut place: Place, deviations: Deviations) -> Answer<()> {
         loop {
             let read = match self.shared.memo.at(place) {
                 Found::Nothing => return self.want(place, 0, deviations, None),
@@ -496,7 +534,7 @@ impl<'w, 's> Walk<'w, 's> {
         &mut self,
         place: Place,
         content: u128,
-        deviations: [u64; 2],
+        deviations: Deviations,
         other: Option<(usize, usize)>,
     ) -> Answer<()> {
         if self.shared.has_enough_wanted() {
@@ -509,20 +547,20 @@ impl<'w, 's> Walk<'w, 's> {
             return Ok(());
         }
         self.shared.ends.insert((place, content), number);
-        let choice = self.choice(nearer(deviations), other)?;
+        let choice = self.choice(deviations.nearer(), other)?;
         self.explored.wanted.push(choice);
         self.shared.wanted += 1;
         Ok(())
     }
 
     /// The path ends in an outcome.
-    fn reach(&mut self, place: Place, outcome: u64, deviations: [u64; 2]) -> Answer<()> {
-        let default = nearer(deviations);
+    fn reach(&mut self, place: Place, outcome: u64, deviations: Deviations) -> Answer<()> {
+        let default = deviations.nearer();
         match self.leaf_at.get(&place) {
             Some(known) => {
                 // found before as a state with another content of a data block
                 let leaf = &mut self.explored.leaves[*known];
-                (leaf.data, leaf.losses) = (false, deviations[default]);
+                (leaf.data, leaf.losses) = (false, deviations.least());
             }
             None if self.shared.has_enough_leaves() => self.explored.cut += 1,
             None => {
@@ -533,7 +571,7 @@ impl<'w, 's> Walk<'w, 's> {
                     outcome,
                     choice,
                     data: false,
-                    losses: deviations[default],
+                    losses: deviations.least(),
                 });
             }
         }
@@ -546,12 +584,16 @@ impl<'w, 's> Walk<'w, 's> {
     }
 
     /// The states that differ from the current path in the data block of one frame.
-    fn change_data(&mut self, at: usize, deviations: [u64; 2]) -> Answer<()> {
-        let default = nearer(deviations);
+    fn change_data(&mut self, at: usize, deviations: Deviations) -> Answer<()> {
+        let default = deviations.nearer();
         let chosen = self.frames[at].next - 1;
+        let followed = self.shared.bounds.data_together;
         for content in 0..self.frames[at].block.contents.len() {
             if content == chosen || self.shared.has_enough_wanted() {
                 continue;
+            }
+            if followed && self.frames[at].block.defaults.contains(&content) {
+                continue; // the path that follows the other default has it
             }
             let (place, found) = self.walk_with(at, content, default)?;
             match found {
@@ -565,7 +607,7 @@ impl<'w, 's> Walk<'w, 's> {
                         outcome,
                         choice,
                         data: true,
-                        losses: deviations[default],
+                        losses: deviations.least(),
                     });
                 }
                 Err(hash) => self.want(place, hash, deviations, Some((at, content)))?,

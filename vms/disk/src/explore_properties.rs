@@ -29,6 +29,7 @@ struct Request {
     volatile: Vec<u64>,
     losses: u64,
     separate_data: bool,
+    data_together: bool,
     wanted_max: u64,
     leaves_max: u64,
 }
@@ -49,6 +50,7 @@ impl Request {
         Bounds {
             losses: self.losses,
             separate_data: self.separate_data,
+            data_together: self.data_together,
             wanted_max: self.wanted_max,
             leaves_max: self.leaves_max,
         }
@@ -252,21 +254,27 @@ fn looks(made: &mut Made, moment: &Request, kind: u64) -> Vec<Look> {
 }
 
 /// How often a state deviates from each default in the blocks that were read; None: it follows that default not
-/// in all its data blocks.
-fn deviations(look: &Look, defaults: [&Look; 2], separate_data: bool) -> [Option<u64>; 2] {
-    defaults.map(|default| {
+/// in all its data blocks, nor, where it may, the other one.
+fn deviations(look: &Look, defaults: [&Look; 2], moment: &Request) -> [Option<u64>; 2] {
+    let follows = defaults.map(|default| follows_in_data(look, default));
+    let either = moment.data_together && follows.contains(&true);
+    [0, 1].map(|at| {
+        let default = defaults[at];
+        if moment.separate_data && !follows[at] && !either {
+            return None;
+        }
         let differs = |block: &u64| look.contents.get(block) != default.contents.get(block);
         let mut count = 0;
         for (block, _, data) in &look.trace {
-            if differs(block) {
-                if *data && separate_data {
-                    return None;
-                }
-                count += 1;
-            }
+            count += u64::from(differs(block) && !(*data && moment.separate_data));
         }
         Some(count)
     })
+}
+
+fn follows_in_data(look: &Look, default: &Look) -> bool {
+    let mut data = look.trace.iter().filter(|(_, _, data)| *data);
+    data.all(|(block, _, _)| look.contents.get(block) == default.contents.get(block))
 }
 
 /// The traces that a request asks for: on main paths with the deviations of each, and with one data block changed.
@@ -275,7 +283,7 @@ fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet
     let by_contents: HashMap<_, _> = looks.iter().map(|l| (&l.contents, l)).collect();
     let (mut main, mut changed, mut cut) = (BTreeMap::new(), BTreeSet::new(), false);
     for look in looks {
-        let counts = deviations(look, defaults, moment.separate_data);
+        let counts = deviations(look, defaults, moment);
         let Some(least) = counts.iter().flatten().min() else {
             continue;
         };
@@ -284,7 +292,14 @@ fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet
             continue;
         }
         main.insert(look.trace.clone(), *least);
-        let nearer = defaults[usize::from(counts[1] == Some(*least))];
+        let follows = defaults.map(|default| follows_in_data(look, default));
+        let nearer = match (moment.data_together, follows) {
+            (true, [true, false]) => defaults[0],
+            (true, [false, true]) => defaults[1],
+            _ => defaults[usize::from(counts[1] == Some(*least))],
+        };
+        let in_defaults =
+            |block: &u64, content: &u128| defaults.iter().any(|d| d.contents[block] == *content);
         let read: BTreeSet<u64> = look.trace.iter().map(|(block, _, _)| *block).collect();
         let unread = look.contents.iter().filter(|(b, _)| !read.contains(b));
         if !moment.separate_data || unread.into_iter().any(|(b, c)| nearer.contents[b] != *c) {
@@ -292,6 +307,15 @@ fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet
         }
         for (block, _, _) in look.trace.iter().filter(|(_, _, data)| *data) {
             for other in looks {
+                let of_a_default = || {
+                    other
+                        .contents
+                        .get(block)
+                        .is_some_and(|c| in_defaults(block, c))
+                };
+                if moment.data_together && of_a_default() {
+                    continue;
+                }
                 let mut contents = look.contents.clone();
                 if let Some(content) = contents.get_mut(block) {
                     *content = other.contents[block];
@@ -349,7 +373,8 @@ fn exploration_finds_what_a_look_at_every_state_finds() {
     for kind in 0..400 {
         let mut made = made(&mut random);
         let mut moment = made.moment(&mut random);
-        moment.separate_data = kind % 2 == 0;
+        moment.separate_data = kind % 3 != 0;
+        moment.data_together = kind % 3 == 2;
         let looks = looks(&mut made, &moment, kind);
         let digests_of: HashMap<_, _> = looks.iter().map(|l| (l.trace.clone(), l.digest)).collect();
         let mut digests = Vec::new();

@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -531,13 +531,15 @@ pub enum DiskRequest {
     ///
     /// With `separate_data`, blocks that visits read only in the walk's data phase are not combined: a path
     /// follows one default in all of them, and each of their other contents is a state of its own, which
-    /// differs from that path in this block alone.
+    /// differs from that path in this block alone. With `data_together`, paths follow each default in turn in all of
+    /// them, whatever they chose before, so that only contents of neither default are states of their own.
     ///
     /// `wanted_max` and `leaves_max` are for all moments together.
     Explore {
         moments: Vec<Moment>,
         losses: u64,
         separate_data: bool,
+        data_together: bool,
         wanted_max: u64,
         leaves_max: u64,
     },
