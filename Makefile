@@ -84,7 +84,7 @@ caches: setup  ## planted faults of a second device: found with a cache for each
 	@set -e; .venv/bin/powercut faults --out reports/verify $(CACHES); \
 	last=$$(ls -d reports/verify/runs/*-faults | tail -n 1); \
 	for fault in $(CACHES); do \
-		echo "$$fault, one cache:"; .venv/bin/python -m harness.tests.reference --one-cache $$last/trials/$$fault; \
+		echo "$$fault, one cache:"; .venv/bin/python -m harness.tests.reference --one-cache $$last/trials/$$fault/latest; \
 	done
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
