@@ -21,8 +21,6 @@ from harness.host.fork_server import TRACE_OUT, ForkServers
 from harness.host.resources import built_part
 from harness.model import BLOCK_BYTES, FsckClass, FsckResult
 
-FSCK_ATTEMPTS = 2
-"""Runs of an fsck that is killed, or does not end: a host without memory kills one that is sound."""
 _COMPLETE = "complete"
 
 
@@ -39,16 +37,14 @@ class FsckReads:
     def of(cls, profile: Profile, image: Path, servers: ForkServers | None = None) -> FsckReads:
         """Run the profile's fsck on an image file. `servers`: of this thread, for a program that bears it.
 
-        One that does not come to its end is run again, FSCK_ATTEMPTS in all, each with a trace of its own:
-        what is left of the one before may still write to that.
+        One that does not come to its end is run once more: a host without memory kills one that is sound.
+        That run is started anew, in case it was the server that it cannot bear, and has a trace of its own:
+        what is left of the first may still write to that.
         """
         if profile.fsck is None:
             return cls(profile.check_filesystem(image), ())
-        for _ in range(FSCK_ATTEMPTS):
-            answer = cls._once(profile, image, servers)
-            if not answer.gave_none:
-                break
-        return answer
+        answer = cls._once(profile, image, servers)
+        return cls._once(profile, image, None) if answer.gave_none else answer
 
     @property
     def gave_none(self) -> bool:

@@ -10,9 +10,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from harness.cases.fsck_reads import FSCK_ATTEMPTS, FsckReads
+from harness.cases.fsck_reads import FsckReads
 from harness.filesystems.profiles import Profile
 from harness.filesystems.second import file_for
+from harness.host.fork_server import ForkServers
 from harness.model import FsckClass, FsckResult
 
 CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
@@ -97,13 +98,13 @@ def test_an_fsck_that_is_killed_is_run_again_with_a_trace_of_its_own(image: Path
         return CLEAN
 
     assert FsckReads.of(profile(check), image) == FsckReads(CLEAN, (2,))
-    assert len(traces) == FSCK_ATTEMPTS
+    assert len(traces) == 2
 
 
 def test_an_fsck_that_is_killed_each_time_gives_no_answer(image: Path) -> None:
     check = Mock(return_value=KILLED)
     told = FsckReads.of(profile(check), image)
-    assert (told, check.call_count) == (FsckReads(KILLED, None), FSCK_ATTEMPTS)
+    assert (told, check.call_count) == (FsckReads(KILLED, None), 2)
     assert told.gave_none
 
 
@@ -111,3 +112,18 @@ def test_one_that_answers_but_cannot_be_traced_is_run_once(image: Path) -> None:
     check = Mock(return_value=CLEAN)
     told = FsckReads.of(profile(check), image)
     assert (told.blocks, told.gave_none, check.call_count) == (None, False, 1)
+
+
+def test_a_program_that_dies_of_being_served_is_started_anew(image: Path) -> None:
+    """Each of its states was UNKNOWN."""
+    served = []
+
+    def check(checked: Path, environment: Mapping[str, str], *start: object) -> FsckResult:
+        served.append(bool(start))
+        return KILLED if start else CLEAN
+
+    servers = cast(ForkServers, SimpleNamespace(run=None))
+    made = profile(check)
+    made.fsck.forks = True  # type: ignore[union-attr, misc]  # a namespace, which stands for a tool
+    assert FsckReads.of(made, image, servers).result == CLEAN
+    assert served == [True, False]
