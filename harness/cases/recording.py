@@ -61,14 +61,24 @@ log device that is full, is an error at once.
 """
 
 
+class Recoveries(dict[CrashState, RecoveryLog]):
+    """Recoveries that were noted, by the state that was recovered. It only grows, in any thread.
+
+    Sent to another process it is empty: an attempt brings those that it needs, and one thread may note
+    another one while the next thread sends.
+    """
+
+    def __reduce__(self) -> tuple[type[Recoveries], tuple[()]]:
+        return Recoveries, ()
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What a case is judged on. `base` and `log` are uncompressed working copies; `files`: SHA-256 of the
     files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
     why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
-    their submission; without it, states of the log's own order. `recoveries`: those that
-    were noted, by the state that was recovered; it only grows. `calls`: what the workload's programs asked of
-    the kernel. `tallies`: what of contents does not tell states apart.
+    their submission; without it, states of the log's own order. `calls`: what the workload's programs asked
+    of the kernel. `tallies`: what of contents does not tell states apart.
     """
 
     case: CaseId
@@ -82,7 +92,7 @@ class Recording:
     times: Times | None = None
     no_times: str = ""
     legal: LegalStates | None = None
-    recoveries: dict[CrashState, RecoveryLog] = field(default_factory=dict)
+    recoveries: Recoveries = field(default_factory=Recoveries)
     calls: ProgramCalls = NOT_NOTED
     tallies: tuple[Tally, ...] = ()
 

@@ -70,6 +70,13 @@ from harness.trust import need_named_workloads
     help="Another campaign of planted faults, such as one with each fault's own workloads: what became of "
     "each fault there is a column of the table.",
 )
+@click.option(
+    "-x",
+    "--first",
+    is_flag=True,
+    help="End a fault's run with the first case that finds it: many workloads in little time, but it is not "
+    "known how many of them find it.",
+)
 @click.option("--list", "want_list", is_flag=True, help="List the faults; run nothing.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be run; run nothing.")
 @with_options(states_options("exhaustive", "300"))
@@ -110,7 +117,7 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     powercut faults commit-no-fua                    one of them
     powercut faults -c ext4 -w quick                 all of ext4's, under the workloads of `quick`
     powercut faults                                  all of them
-    powercut faults -w all,more --beside reports/runs/DATE-faults    and what do general sets find?
+    powercut faults -w all,more -x --beside reports/runs/DATE-faults    and what do general sets find?
     powercut faults --resume reports/runs/DATE-faults
 
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
@@ -155,6 +162,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
         fault_models=asked_states(states),
         budget=asked_budget(budget),
         jobs=given["jobs"],
+        first=given["first"],
         beside=elsewhere(given["beside"]) if given["beside"] else None,
         argv=sys.argv[1:],
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from harness.faults.results import (
     Row,
     Trial,
     Trials,
+    counts,
     joined,
     row_of,
     score_of,
@@ -36,20 +37,23 @@ from harness.host.resources import resource
 from harness.host.trees import need_plain
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
+from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
 from harness.series.journal import Known
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
-from harness.store.records import CaseStatus
+from harness.store.records import CaseStatus, Finding
 from harness.summary import CaseSummary, Summary
 from harness.workloads.load import select_workloads
 
 
 def known_failures() -> list[Expectation]:
-    """What unmodified kernels are known to lose, in the order of the log and in any other."""
-    names = ("natural-faults.expected", "reordering.expected")
+    """What unmodified kernels are known to lose: in the order of the log, in any other, and where recovery is
+    cut.
+    """
+    names = ("natural-faults.expected", "reordering.expected", "recovery.expected")
     return [e for name in names for e in read_expectations(resource("vms", "filesystems", name))]
 
 
@@ -191,11 +195,21 @@ class FaultSeries(Series[Trial]):
         self._build_s: dict[str, float] = {}
         baseline = enumerate(baseline_runs(self._chosen), 1)
         self._baseline = [self._item(f"{BASELINE}-{n}", (), asked) for n, asked in baseline]
-        self._trials = {f.name: self._item(f.name, f.edits, asked_of(f)) for f in self._chosen}
+        self._trials = {f.name: self._trial_of(f) for f in self._chosen}
         super().__init__(path, plan.argv, known_failures())
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._baseline, *self._trials.values()]
+
+    def _trial_of(self, fault: Fault) -> Item:
+        item = self._item(fault.name, fault.edits, asked_of(fault))
+        return replace(item, enough=self._found_by) if self.plan.first else item
+
+    def _found_by(self, store: RunStore, case: CaseId) -> str:
+        """Why no further case is needed after this one; empty if it does not find the fault."""
+        seen = (detection_of(f, 0) for f in store.findings_of(case))
+        baseline = self._joined_baseline
+        return f"{case} finds the fault" if any(counts(s, baseline) for s in seen) else ""
 
     def _item(self, name: str, edits: Sequence[Edit], asked: Asked) -> Item:
         again = [f"again {asked.again}"] if asked.again else []
@@ -273,13 +287,17 @@ class FaultSeries(Series[Trial]):
 
 
 def trial_of(item: str, summary: Summary) -> Trial:
-    """What to keep of a run: the cases that were decided, what was found in any, and why others were not."""
-    decided = [c for c in summary.cases if not c.was_not_run and not c.undecided]
+    """What to keep of a run: the cases that were decided, what was found in any, and why others were not. Of
+    a run that one case was enough for, nothing is kept of those that it ended before.
+    """
+    unfinished = (CaseStatus.PLANNED, CaseStatus.RECORDED) if summary.info.stopped else ()
+    cases = [c for c in summary.cases if c.status not in unfinished]
+    decided = [c for c in cases if not c.was_not_run and not c.undecided]
     return Trial(
         item=item,
         cases=tuple(str(c.case) for c in decided),
-        detections=tuple(_detections(summary)),
-        undecided={str(c.case): _reason(c) for c in summary.cases if c.undecided or c.lacks},
+        detections=tuple(detection_of(f, c.counts.checked) for c in cases for f in c.findings),
+        undecided={str(c.case): _reason(c) for c in cases if c.undecided or c.lacks},
         states=summary.checked,
     )
 
@@ -312,20 +330,19 @@ def _reason(case: CaseSummary) -> str:
     return "; ".join(line.strip() for line in reason.splitlines())
 
 
-def _detections(summary: Summary) -> Iterator[Detection]:
-    for case in summary.cases:
-        for f in case.findings:
-            yield Detection(
-                id=f.id,
-                case=str(case.case),
-                oracle=f.oracle,
-                states=f.states,
-                of=case.counts.checked,
-                summary=f.summary,
-                example=str(f.crash_point),
-                known=f.expectation.reason if f.expectation else "",
-                symptom=f.symptom.what,
-            )
+def detection_of(finding: Finding, states: int) -> Detection:
+    """What to keep of a finding in a case of so many states."""
+    return Detection(
+        id=finding.id,
+        case=str(finding.case),
+        oracle=finding.oracle,
+        states=finding.states,
+        of=states,
+        summary=finding.summary,
+        example=str(finding.crash_point),
+        known=finding.expectation.reason if finding.expectation else "",
+        symptom=finding.symptom.what,
+    )
 
 
 def _baseline_words(trial: Trial) -> str:

@@ -49,6 +49,7 @@ def page_of(campaign: Campaign) -> Page:
             asked_states(campaign.plan.fault_models, campaign.plan.budget),
             baseline_words(campaign),
             *_beside_words(campaign.plan.beside),
+            *["each fault's run ended with the first case that found it"] * campaign.plan.first,
             _when(campaign),
         ),
         notice="Interrupted: the faults not tried are listed as such." * campaign.interrupted,

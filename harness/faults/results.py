@@ -141,7 +141,8 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a campaign. `names`, `modes`: see `select_faults`. `workloads`: empty: those of each
-    fault. `started`: set when the run directory is made. `beside`: another campaign's answers.
+    fault. `first`: a fault's run ends with the first case that finds it. `started`: set when the run
+    directory is made. `beside`: another campaign's answers.
     """
 
     names: list[str] = []
@@ -152,6 +153,7 @@ class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fault_models: tuple[str, ...] = ("prefix",)
     budget: Budget = Budget()
     jobs: int = 1
+    first: bool = False
     started: datetime | None = None
     beside: Elsewhere | None = None
     argv: list[str] = []
@@ -184,7 +186,7 @@ def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:
     if trial is None:
         return Row(fault, Status.NOT_TRIED)
     counted = sorted(
-        (s for s in trial.detections if _counts(s, baseline)), key=lambda s: (s.of, s.case, -s.states)
+        (s for s in trial.detections if counts(s, baseline)), key=lambda s: (s.of, s.case, -s.states)
     )
     status, why = (Status.FOUND, "") if counted else _not_found(fault, trial, baseline)
     return Row(
@@ -200,7 +202,8 @@ def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:
     )
 
 
-def _counts(seen: Detection, baseline: Trial) -> bool:
+def counts(seen: Detection, baseline: Trial) -> bool:
+    """Whether what a fault's kernel shows is credited to the fault; see `row_of`."""
     if seen.case not in baseline.cases:
         return False
     alike = [s for s in baseline.detections if (s.case, s.oracle) == (seen.case, seen.oracle)]

@@ -29,10 +29,12 @@ from typing import ClassVar, Generic, TypeVar
 import msgspec
 
 from harness import __version__
+from harness.cases.casework import EnoughDone
 from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
 from harness.host.progress import Progress, Quiet
+from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
@@ -44,7 +46,8 @@ from harness.store.layout import LOCK, PLAN, RUN, latest, need_plain_run
 from harness.store.lock import locked
 from harness.summary import Summary
 
-Execute = Callable[[Plan, RunStore, Progress], Summary]
+OnDone = Callable[[CaseId], None]
+Execute = Callable[[Plan, RunStore, Progress, OnDone], Summary]
 PlanT = TypeVar("PlanT", bound=msgspec.Struct)
 _TICK_S = 5.0
 
@@ -53,12 +56,14 @@ _TICK_S = 5.0
 class Item:
     """A run of a series. `plan`: of that run; one that takes work is made when its turn comes, and a
     PowercutError is why nothing comes of the item. `key`: what is asked besides; answers that were kept under
-    another key are not its own.
+    another key are not its own. `enough`: asked after each case that has come to its end; once it says why no
+    more are needed, the run ends there, and the item is decided.
     """
 
     name: str
     plan: Plan | Callable[[], Plan]
     key: str = ""
+    enough: Callable[[RunStore, CaseId], str] = lambda store, case: ""
 
 
 class Series(ABC, Generic[DoneT]):
@@ -331,11 +336,18 @@ class Work(Generic[DoneT]):
     def _executed(self, item: Item, plan: Plan, store: RunStore) -> DoneT:
         shown: Progress = Quiet(self.tick) if self._series.quiet else _OfItem(item.name, self)
         left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60
-        summary = self._run(msgspec.structs.replace(plan, minutes=left), store, shown)
+        enough: list[str] = []
+
+        def ended(case: CaseId) -> None:
+            if why := item.enough(store, case):
+                enough.append(why)
+                raise EnoughDone(why)
+
+        summary = self._run(msgspec.structs.replace(plan, minutes=left), store, shown, ended)
         self._stopped = bool(summary.info.stopped)
         done = self._series.keep(item, store, summary)
         run = str(store.path.relative_to(self._series.path)) if self._series.keeps_run(done) else ""
-        return msgspec.structs.replace(done, run=run, interrupted=summary.interrupted)
+        return msgspec.structs.replace(done, run=run, interrupted=summary.interrupted and not enough)
 
 
 def _opened(run: Path) -> RunStore:

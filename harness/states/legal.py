@@ -134,6 +134,10 @@ class LegalStates:
         self._devices = 1 + max((w.device for w in times.writes), default=0)
         self._overlaps = overlaps(self.chunks, {w.entry: w for w in times.writes}, unit_sectors)
 
+    def __getstate__(self) -> dict[str, object]:
+        """A copy: another thread may compute a property while this one pickles."""
+        return dict(vars(self))
+
     @property
     def order(self) -> tuple[int, ...]:
         """The entries that change the device, in the order of submission."""

@@ -115,6 +115,10 @@ class WriteLog:
     used_bytes: int
     """Length of the log itself; on a log device, the rest of the file can be cut off."""
 
+    def __getstate__(self) -> dict[str, object]:
+        """A copy: another thread may compute a property while this one pickles."""
+        return dict(vars(self))
+
     @property
     def entry_count(self) -> int:
         return len(self.entries)

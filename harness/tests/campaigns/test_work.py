@@ -22,6 +22,7 @@ from harness.model import CaseId
 from harness.plan import Budget, Plan
 from harness.series import work as engine
 from harness.series.journal import End, Journal
+from harness.series.work import OnDone
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
@@ -185,7 +186,7 @@ def test_the_time_is_kept_while_a_case_is_at_work(tmp_path: Path, monkeypatch: p
     class Slow(ToyRuns):
         kept = False
 
-        def __call__(self, plan: Plan, store: RunStore, progress: Progress) -> Summary:
+        def __call__(self, plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
             progress.advance("states", 1)
             self.kept = (path / "seconds").is_file()
             raise KeyboardInterrupt
@@ -300,8 +301,8 @@ def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) 
 class RunsThatNote(ToyRuns):
     """The second case of the first batch runs a line of recovery, as the third does again."""
 
-    def __call__(self, plan: Plan, store: RunStore, progress: Progress) -> Summary:
-        summary = super().__call__(plan, store, progress)
+    def __call__(self, plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        summary = super().__call__(plan, store, progress, on_done)
         second = str(summary.cases[1].case)
         lines = (CodeLine("fs/a.c", "replay", 7, second), CodeLine("fs/a.c", "undo", 9))
         write_recovery_code(RecoveryCode("linux 1", lines), store.layout)

@@ -16,7 +16,7 @@ from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.series.journal import End, Journal, Line
-from harness.series.work import carry_out
+from harness.series.work import OnDone, carry_out
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, JudgedState, Step
 from harness.summary import Summary, summarise
@@ -57,7 +57,7 @@ class ToyRuns:
         self.planted, self.batches, self.kill_at = planted, batches, kill_at
         self.cases: list[str] = []
 
-    def __call__(self, plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def __call__(self, plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         if int(store.path.parent.parent.name) > self.batches:
             raise KeyboardInterrupt
         known = {c.case for c in store.cases() if c.status is CaseStatus.DONE}

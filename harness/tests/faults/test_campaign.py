@@ -172,6 +172,39 @@ def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(
     assert exit_code(campaign) is ExitCode.INCONSISTENT
 
 
+@pytest.mark.parametrize(("first", "found"), [(False, 2), (True, 1)])
+def test_a_run_ends_with_the_first_case_that_finds_the_fault(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch, first: bool, found: int
+) -> None:
+    """One that finds nothing is run to its end, or it was not missed. What is decided is not run again."""
+    plant(monkeypatch, fault("forgetful"), fault("harmless"))
+    (tmp_path / "more.toml").write_text(WORKLOAD)
+    workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
+    plan = FaultsPlan(machine="toy", workloads=workloads, first=first, argv=["faults"])
+    path = create(plan, tmp_path / "reports")
+    campaign = gone_on(path, kernels)
+    assert [r.status for r in campaign.rows] == [Status.FOUND, Status.MISSED]
+    assert len(campaign.rows[0].workloads) == found
+    done = FaultSeries(load_plan(path), path, kernels).known.done
+    assert [len(done[name].cases) for name in ("baseline-1", "forgetful", "harmless")] == [2, found, 2]
+    assert ("ended with the first case" in page_of(campaign).text()) is first
+    gone_on(path, kernels)
+    assert kernels.variants == ["forgetful", "harmless"]
+
+
+def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, fault("forgetful"))
+    monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
+    (tmp_path / "more.toml").write_text(WORKLOAD)
+    workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
+    path = create(FaultsPlan(machine="toy", workloads=workloads, first=True, argv=["faults"]), tmp_path)
+    assert [r.status for r in gone_on(path, kernels).rows] == [Status.MISSED]
+    done = FaultSeries(load_plan(path), path, kernels).known.done["forgetful"]
+    assert (len(done.cases), len(done.detections)) == (2, 2)
+
+
 def test_a_kernel_that_dies_or_does_not_build_is_undecided(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:

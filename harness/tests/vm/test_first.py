@@ -11,7 +11,7 @@ import pytest
 
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
-from harness.cases.recording import Recording
+from harness.cases.recording import Recording, Recoveries
 from harness.filesystems.profiles import First, profiles
 from harness.guests.session import Session
 from harness.model import CrashState, Outcome, Persisted, Verdict
@@ -45,7 +45,7 @@ def cut_everywhere(
     """What the recovery of a state comes to, what the cuts at each entry violate, and how many flushes it
     made.
     """
-    examiner = Examiner(replace(recording, recoveries={}), again=1)
+    examiner = Examiner(replace(recording, recoveries=Recoveries()), again=1)
     stop = threading.Event()
     whole = examiner.visit(session, [of], stop)
     assert isinstance(whole.outcome, Outcome), whole.outcome
