@@ -17,7 +17,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
-from harness.host.cache import cache_dir, scratch_folder
+from harness.host.cache import cache_dir, hold, scratch_folder
 from harness.host.locks import exclusive
 from harness.host.processes import run_group
 from harness.host.resources import resource
@@ -136,6 +136,10 @@ def build(
             if built.key == key:
                 say(f"built already: {image}")
                 return image, built
+        if made := _of_kept_tree(key):
+            folder, built = made
+            say(f"built already, with its tree: {folder}")
+            return _keep(folder / "image", folder / "out/.config", Path(scratch), built), built
         say(f"building for {machine} with {jobs} jobs; what make prints goes to {log}")
         log.unlink(missing_ok=True)
         out = Path(scratch) / "out"
@@ -143,7 +147,7 @@ def build(
         make_kernel(tree, out, flavour, jobs, log)
         release = (out / "include/config/kernel.release").read_text().strip()
         built = Built(machine, source, version, release, key)
-        return _keep(out, flavour, built), built
+        return _keep(out / flavour.image, out / ".config", Path(scratch), built), built
 
 
 def need_tools(flavour: Flavour) -> None:
@@ -155,13 +159,22 @@ def need_tools(flavour: Flavour) -> None:
         raise EnvironmentLacks(f"building a kernel needs {packages}", f"run: apt-get install {packages}")
 
 
-def _keep(out: Path, flavour: Flavour, built: Built) -> Path:
-    """Move the build into the cache, atomically. Returns the image."""
+def _of_kept_tree(key: str) -> tuple[Path, Built] | None:
+    """The kept tree (`harness.kernels.variants`) whose unmodified kernel has this key, and what that is."""
+    for file in sorted(cache_dir("kernels", "trees").glob("*/built.json")):
+        built = msgspec.json.decode(file.read_bytes(), type=Built)
+        if built.key == key:
+            return hold(file.parent), built
+    return None
+
+
+def _keep(image: Path, config: Path, scratch: Path, built: Built) -> Path:
+    """Copy the build into the cache, atomically. Returns the image."""
     final = cache_dir("kernels") / f"built-{built.machine}-{built.release}-{built.key[:12]}"
-    part = out.parent / "keep"
+    part = scratch / "keep"
     part.mkdir()
-    shutil.copy2(out / flavour.image, part / "image")
-    shutil.copy2(out / ".config", part / "config")
+    shutil.copy2(image, part / "image")
+    shutil.copy2(config, part / "config")
     (part / "built.json").write_bytes(msgspec.json.encode(built))
     shutil.rmtree(final, ignore_errors=True)
     part.rename(final)

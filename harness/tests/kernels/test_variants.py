@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from harness.errors import KernelError, UsageError
+from harness.kernels import build as build_module
 from harness.kernels import variants
-from harness.kernels.build import Built, Flavour, key_for, make_again
+from harness.kernels.build import Built, Flavour, build, key_for, make_again
 from harness.kernels.edits import Edit
 from harness.kernels.variants import KeptTree, kept_tree
 
@@ -34,7 +35,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    monkeypatch.setattr(variants, "cache_dir", cache_dir)
+    for module in (variants, build_module):
+        monkeypatch.setattr(module, "cache_dir", cache_dir)
     return tmp_path / "cache"
 
 
@@ -106,6 +108,30 @@ def test_another_source_or_another_edit_has_another_key(tree: Path) -> None:
 def test_a_tree_that_is_there_is_taken_without_a_download(tree: Path) -> None:
     with kept_tree("linux-source-1", "toy", FLAVOUR, 1, pytest.fail) as kept:
         assert kept.built == BUILT
+
+
+def test_a_kernel_to_judge_with_is_not_built_a_second_time(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree's unmodified kernel is the same one, whatever a variant left in its build folder."""
+    (tree / "image").write_text("unmodified")
+    (tree / "out" / "linux").write_text("of a variant")
+    (tree / "out" / ".config").write_text("CONFIG_FS=y\n")
+    source = contextlib.nullcontext(
+        (tmp_path, BUILT.source_version, f"{BUILT.source} {BUILT.source_version}")
+    )
+    monkeypatch.setattr(build_module, "source_tree", lambda *_: source)
+    monkeypatch.setattr(build_module, "need_tools", lambda flavour: None)
+    monkeypatch.setattr(build_module, "make_kernel", lambda *_: pytest.fail("built again"))
+    said: list[str] = []
+    for told in ("built already, with its tree", "built already: "):
+        image, built = build(BUILT.source, "toy", FLAVOUR, 1, tmp_path / "log", said.append)
+        assert (image.read_text(), built) == ("unmodified", BUILT)
+        assert (image.parent / "config").read_text() == "CONFIG_FS=y\n"
+        assert said[-1].startswith(told)
+    newer = msgspec.structs.replace(FLAVOUR, edits=(edit("3"),))
+    with pytest.raises(pytest.fail.Exception, match="built again"):
+        build(BUILT.source, "toy", newer, 1, tmp_path / "log", said.append)
 
 
 def test_the_first_use_unpacks_and_builds_what_later_ones_take(

@@ -21,6 +21,7 @@ from harness.guests.uml import has_driver
 from harness.host.progress import Lines
 from harness.kernels.build import build
 from harness.kernels.find import find_kernel
+from harness.kernels.variants import kept_tree
 from harness.plan import Plan
 from harness.run import create_run, execute
 from harness.store import RunStore
@@ -56,8 +57,11 @@ def uml_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flavour = profile_of("uml").build
     assert flavour is not None
     log = tmp_path_factory.mktemp("kernel") / "build.log"
+    how = ("linux-source-6.12", "uml", flavour, os.cpu_count() or 1)
     with needed():
-        image, _ = build("linux-source-6.12", "uml", flavour, os.cpu_count() or 1, log, print)
+        with kept_tree(*how, print):
+            pass  # the kernels of other tests are built from it, and this one is its own
+        image, _ = build(*how, log, print)
     return image
 
 
