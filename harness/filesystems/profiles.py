@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -591,9 +591,17 @@ FileT = TypeVar("FileT")
 
 def _decode(path: Path, kind: type[FileT]) -> FileT:
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=kind)
+        return cast("FileT", _decoded(path.read_bytes(), kind))
     except (OSError, msgspec.MsgspecError) as e:
         raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
+
+
+@functools.lru_cache(maxsize=1024)
+def _decoded(text: bytes, kind: type[object]) -> object:
+    """Nobody changes what it returns. A catalogue asks for all modes for each of its files, and to parse them
+    takes most of that time.
+    """
+    return msgspec.toml.decode(text, type=kind)
 
 
 def _without(tool: Tool, left_out: Sequence[str]) -> Tool:

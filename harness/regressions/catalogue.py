@@ -71,7 +71,8 @@ def _check(bug: Bug) -> None:
         raise UsageError(
             f"no disk errs in the way {min(unknown_ways)}", f"there are: {', '.join(DISK_PROFILES)}"
         )
-    select_workloads(bug.own)
+    if bug.own:
+        select_workloads(bug.own)
 
 
 def select_bugs(names: Sequence[str], modes: Sequence[str]) -> list[Bug]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import profiles, select_profiles
+from harness.filesystems.profiles import Profile, profiles, select_profiles
 from harness.oracles import ORACLES
 
 
@@ -36,10 +36,11 @@ def load_all(folder: Path, kind: type[L], check: Callable[[L], None]) -> dict[st
     Raises UsageError, with the file, for that, for one that does not parse, and for an unknown mode or
     oracle.
     """
-    return {path.stem: _load(path, kind, check) for path in sorted(folder.glob("*.toml"))}
+    modes = profiles()
+    return {path.stem: _load(path, kind, check, modes) for path in sorted(folder.glob("*.toml"))}
 
 
-def _load(path: Path, kind: type[L], check: Callable[[L], None]) -> L:
+def _load(path: Path, kind: type[L], check: Callable[[L], None], every_mode: Mapping[str, Profile]) -> L:
     neighbours = f"compare it with its neighbours in {path.parent}"
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=kind)
@@ -47,10 +48,11 @@ def _load(path: Path, kind: type[L], check: Callable[[L], None]) -> L:
         raise UsageError(f"{path}: {e}", neighbours) from e
     try:
         modes = [name.partition("@")[0] for name in found.modes]
-        for what, names, known in (("mode", modes, profiles()), ("oracle", found.oracles, ORACLES)):
+        for what, names, known in (("mode", modes, every_mode), ("oracle", found.oracles, ORACLES)):
             if unknown := [name for name in names if name not in known]:
                 raise UsageError(f"there is no {what} {unknown[0]!r}", f"one of: {', '.join(known)}")
-        select_profiles([name for name in found.modes if "@" in name])
+        if on_others := [name for name in found.modes if "@" in name]:
+            select_profiles(on_others)
         check(found)
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step or neighbours) from e

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,7 @@ from harness.regressions.page import headline, page_of
 from harness.regressions.recall import RecallSeries, create, load_plan
 from harness.regressions.results import Outcome, Recall, RegressionsPlan
 from harness.series import work
-from harness.series.work import carry_out
+from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import Summary, summarise
@@ -31,7 +30,6 @@ from harness.tests.said import Said
 CASE = CaseId("ext4", "journal_checksum", "append-fsync")
 LOST = Judgement((Violation("durability", "f", "f is gone", "f", "nothing", "f is gone"),))
 PLAN = RegressionsPlan(workloads=("quick",), argv=["regressions", "-w", "quick"])
-Execute = Callable[[Plan, RunStore, Progress], Summary]
 
 
 def bug(name: str, before: str = "debian-6.12.113", after: str = "debian-6.12.115", needs: str = "") -> Bug:
@@ -70,7 +68,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def finished(kernels: list[str], expected: str = "") -> Execute:
     """In place of `harness.run.execute`."""
 
-    def execute(plan: Plan, store: RunStore, _: Progress) -> Summary:
+    def execute(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
         kernels.append(plan.kernel)
         if plan.kernel == "debian-6.1.0-54":
             raise EnvironmentLacks("the archive does not have it", "name another")
@@ -123,9 +121,9 @@ def test_a_bug_that_takes_a_disk_that_errs_has_runs_of_its_own(
     asked: list[tuple[str, tuple[str, ...]]] = []
     real = finished(ran)
 
-    def execute(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def execute(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         asked.append((plan.kernel or "", plan.disk))
-        return real(plan, store, progress)
+        return real(plan, store, progress, on_done)
 
     monkeypatch.setattr(work, "execute", execute)
     done = carried(create(PLAN, tmp_path))
@@ -162,12 +160,12 @@ def test_a_stopped_series_goes_on_and_calls_nothing_missed_that_was_not_run(
     path = create(PLAN, tmp_path)
     complete = finished(ran)
 
-    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         if plan.kernel == "debian-6.12.115":
             ran.append(plan.kernel)
             store.finish(interrupted=True)
             return summarise(store)
-        return complete(plan, store, progress)
+        return complete(plan, store, progress, on_done)
 
     monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)

@@ -21,7 +21,7 @@ from harness.releases.results import Study, StudyPlan
 from harness.releases.study import StudySeries, create, every_kernel, load_plan
 from harness.report.page import Page
 from harness.series import work
-from harness.series.work import carry_out
+from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
 from harness.store.records import SCHEMA as RUN_SCHEMA
 from harness.store.records import CaseInfo, CaseStatus
@@ -29,7 +29,6 @@ from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
 
 QUIET = Lines(Console(quiet=True))
-Execute = Callable[[Plan, RunStore, Progress], Summary]
 BROKEN = next(iter(JUDGES))
 KEPT = "ext4-journal/append-fsync"
 PLAN = StudyPlan(
@@ -52,7 +51,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def finished(kernels: list[str]) -> Execute:
     """In place of `harness.run.execute`."""
 
-    def execute(plan: Plan, store: RunStore, _: Progress) -> Summary:
+    def execute(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
         kernels.append(plan.kernel)
         if plan.kernel == "debian-6.12":
             raise KernelError("the archive does not have it", "name another")
@@ -106,9 +105,9 @@ def test_an_interrupted_run_is_gone_on_with(
     path = create(PLAN, tmp_path, "matrix")
     complete = finished(ran)
 
-    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         if plan.kernel != "debian-7.3":
-            return complete(plan, store, progress)
+            return complete(plan, store, progress, on_done)
         add_case(store, CaseId.parse(BROKEN), "")
         store.add_case(CaseInfo(CaseId.parse(KEPT)))
         store.finish(interrupted=True)
@@ -122,9 +121,9 @@ def test_an_interrupted_run_is_gone_on_with(
     assert [a.verdict for a in first.kernels[2].answers] == [CaseVerdict.FAIL, CaseVerdict.UNKNOWN]
     assert first.kernels[2].answers[1].reason == "the run ended before it was started"
 
-    def complete_again(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def complete_again(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         if plan.kernel != "debian-7.3":
-            return complete(plan, store, progress)
+            return complete(plan, store, progress, on_done)
         add_case(store, CaseId.parse(KEPT), "")
         store.finish(interrupted=False)
         return summarise(store)
@@ -146,13 +145,13 @@ def test_what_was_left_undecided_is_tried_again(
     complete = finished(ran)
     lost = CaseId.parse(KEPT)
 
-    def partly(plan: Plan, store: RunStore, progress: Progress) -> Summary:
-        complete(plan, store, progress)
+    def partly(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        complete(plan, store, progress, on_done)
         if plan.kernel == "debian-7.3":
             store.set_case_status(lost, CaseStatus.UNKNOWN, "guest lost")
         return summarise(store)
 
-    def rest(plan: Plan, store: RunStore, _: Progress) -> Summary:
+    def rest(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
         ran.append(plan.kernel)
         if plan.kernel == "debian-6.12":
             raise KernelError("the archive does not have it", "name another")
@@ -179,12 +178,12 @@ def test_a_study_of_another_installation_is_gone_on_with(
     path = create(PLAN, tmp_path, "matrix")
     complete = finished(ran)
 
-    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         if plan.kernel == "debian-7.3":
             add_case(store, CaseId.parse(BROKEN), "")
             store.finish(interrupted=True)
             return summarise(store)
-        return complete(plan, store, progress)
+        return complete(plan, store, progress, on_done)
 
     monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)
@@ -193,10 +192,10 @@ def test_a_study_of_another_installation_is_gone_on_with(
     with RunStore.open(old) as store:
         store.set_expectations([Expectation("*", "*", "*", "known", "known.txt:1")])
 
-    def upgraded(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def upgraded(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         if (store.path / "of the old installation").exists():
             raise RunChanged("begun with other parts: fsck 1 then, 2 now", "start a new run")
-        return complete(plan, store, progress)
+        return complete(plan, store, progress, on_done)
 
     monkeypatch.setattr(work, "execute", upgraded)
     if version:
@@ -221,8 +220,8 @@ def test_what_a_kernel_had_answered_stays_where_its_run_cannot_be_gone_on_with(
     path = create(PLAN, tmp_path, "matrix")
     complete = finished(ran)
 
-    def stopped(plan: Plan, store: RunStore, progress: Progress) -> Summary:
-        summary = complete(plan, store, progress)
+    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        summary = complete(plan, store, progress, on_done)
         if plan.kernel == "debian-7.3":
             store.finish(interrupted=True)
             return summarise(store)
@@ -231,7 +230,7 @@ def test_what_a_kernel_had_answered_stays_where_its_run_cannot_be_gone_on_with(
     monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)
 
-    def lacking(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def lacking(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         raise EnvironmentLacks("nothing can be run any more: no mkfs.ext4", "restore what is missing")
 
     monkeypatch.setattr(work, "execute", lacking)
@@ -250,11 +249,11 @@ def test_progress_says_which_kernel_it_is_of(
     out = io.StringIO()
     complete = finished(ran)
 
-    def telling(plan: Plan, store: RunStore, progress: Progress) -> Summary:
+    def telling(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
         progress.say("2 at once")
         progress.begin("recorded", 4)
         progress.advance("recorded", 3)
-        return complete(plan, store, progress)
+        return complete(plan, store, progress, on_done)
 
     monkeypatch.setattr(work, "execute", telling)
     path = create(PLAN, tmp_path, "matrix")
