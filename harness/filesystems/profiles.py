@@ -591,7 +591,7 @@ FileT = TypeVar("FileT")
 
 def _decode(path: Path, kind: type[FileT]) -> FileT:
     try:
-        return cast("FileT", _decoded(path.read_bytes(), kind))
+        return cast("FileT", _decoded(path.read_bytes(), kind))  # type: ignore[arg-type]  # a class is hashable
     except (OSError, msgspec.MsgspecError) as e:
         raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
 
