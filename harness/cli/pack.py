@@ -84,7 +84,7 @@ def _left_out(files: Sequence[str], run: Path) -> Iterator[str]:
 def _case(text: str, store: RunStore) -> CaseId:
     """The case named, perhaps by one of its crash points. Raises UsageError if the run does not have it."""
     try:
-        case = CaseId.parse(text.partition("@")[0])
+        case = CaseId.named_in(text)
     except ValueError as e:
         raise UsageError(str(e), "the report names the cases") from e
     if store.case(case) is None:

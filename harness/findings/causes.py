@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from harness.model import CaseId
 from harness.symptoms import Symptom
 
 SAME_WORKLOAD = "same workload"
@@ -58,7 +59,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def case(self) -> str:
         """The name of the case."""
-        return self.point.partition("@")[0]
+        return str(CaseId.named_in(self.point))
 
     @property
     def filesystem(self) -> str:

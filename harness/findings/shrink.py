@@ -49,7 +49,7 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
     if (by_id := next((f for f in store.findings() if f.id == text), None)) is not None:
         return by_id
     try:
-        case = CaseId.parse(text.partition("@")[0])
+        case = CaseId.named_in(text)
     except ValueError as e:
         raise UsageError(*not_a_point(text, store, str(e))) from e
     known = store.case(case)

@@ -50,6 +50,12 @@ class CaseId:
             raise ValueError(f"case {text!r} is not of the form ext4-ordered/append-fsync")
         return cls(m[1], m[2], m[3])
 
+    @classmethod
+    def named_in(cls, text: str) -> CaseId:
+        """The case that `text` names, itself or by one of its crash points. Raises ValueError as `parse`."""
+        folder, slash, rest = text.partition("/")  # a mode on a stack or another disk has an @, too
+        return cls.parse(folder + slash + rest.partition("@")[0])
+
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
@@ -64,9 +70,7 @@ class CrashPoint:
     @classmethod
     def parse(cls, text: str) -> CrashPoint:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
-        folder, slash, rest = text.partition("/")  # a mode on a stack has an @, too
-        workload, at, state = rest.partition("@")
-        case = f"{folder}{slash}{workload}"
+        _, at, state = text.partition("/")[2].partition("@")
         if not at:
             raise ValueError(f"crash point {text!r} is not of the form ext4-ordered/append-fsync@417")
-        return cls(CaseId.parse(case), CrashState.parse(at + state))
+        return cls(CaseId.named_in(text), CrashState.parse(at + state))

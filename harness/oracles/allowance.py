@@ -18,6 +18,8 @@ Rules, each with its evidence ([code] is Linux 6.12 fs/ext4; more in vms/filesys
     ext4_issue_zeroout.
  3. Zeroing part of a block is a write to the page, which may arrive early; in ordered mode it arrives
     with the commit at the latest. [code] __ext4_block_zero_page_range: ext4_jbd2_inode_add_write
+    `zeroed-edges-lag`: not where a hole is punched or a range zeroed; where a file is cut off it does.
+    [code] Linux 7.3 ext4_zero_partial_blocks, ext4_block_zero_eof
  4. What no write has covered reads as zeros; so does a write's new block as long as its extent is
     unwritten (`zeros_in_new_blocks`). [code] ext4_map_blocks orders only blocks that are new and not
     unwritten; ext4_should_dioread_nolock. Without `zeros_in_new_blocks`, a committed write's new blocks
@@ -244,8 +246,10 @@ def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) 
         parts = [(event.start, low), (high, event.end)]
     else:
         parts = [(event.start, event.end)]
+    cut_off = event.end == ENDLESS
+    ordered = contract.data == "ordered" and (cut_off or "zeroed-edges-lag" not in contract.rules)
     for start, end in parts:
-        if committed and contract.data == "ordered":
+        if committed and ordered:
             cells.put(start, end, frozenset({ZERO}))
         else:
             cells.add(start, end, ZERO)

@@ -115,6 +115,7 @@ CHOICES: Mapping[str, Sequence[object]] = {
 RULES: Mapping[str, str] = {
     "overwrites-commit": "a write into blocks that were there changes the inode too",
     "extension-zeroes": "what a committed truncate or fallocate adds to a file reads as zeros",
+    "zeroed-edges-lag": "what punching or zeroing part of a block writes may reach the disk after its commit",
     "data-at-end": "a size that a write set follows that write's data in the file's last block",
     "allocations-stay": "blocks that fallocate allocated are durable once the file was synced",
     "only-sync": "nothing but sync is judged, and that only as long as nothing has begun since",

@@ -15,6 +15,7 @@ from harness.findings.causes import (
     by_cause,
     contains,
 )
+from harness.model import CaseId
 from harness.symptoms import Symptom, symptom_of
 
 MISSING = Symptom("durability", "NAME: missing")
@@ -47,6 +48,12 @@ def test_a_symptom_has_neither_names_nor_numbers() -> None:
     assert symptom_of("atomicity", "A/foo, A/foo2: links", paths).what == "NAME, NAME: links"
     assert symptom_of("fsck", "fsck: A problem, inode N", ("problem",)).what == "fsck: A NAME, inode N"
     assert symptom_of("fsck", "fsck: Inode N ref count", ()).what == "fsck: Inode N ref count"
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered", "xfs/default@writethrough", "ext4/ordered@raid1-0"])
+def test_a_member_names_its_case_on_any_disk_and_stack(mode: str) -> None:
+    """A campaign on another kind of disk ended with its first cause: the case was cut at the disk's @."""
+    assert CaseId.parse(member(NAMELESS, mode=mode).case).configuration == mode
 
 
 def test_two_causes_that_look_alike_stay_apart() -> None:

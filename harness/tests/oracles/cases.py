@@ -58,6 +58,7 @@ SYNCED = variant(
     namespace="synced", persists="inode", data="writeback", stale_allowed=True, replace_is_safe=False
 )
 CONTRACTS = {
+    "zeroed-edges-lag": variant(rules=["zeroed-edges-lag"]),
     "ordered": ORDERED,
     "nodelalloc": NODELALLOC,
     "journal": JOURNAL,

@@ -433,8 +433,8 @@ class SimpleDisk:
     def page(self, inode: int, page: int) -> bytearray:
         return self.pages.setdefault((inode, page), bytearray(PAGE))
 
-    def zero_part(self, inode: int, start: int, end: int) -> None:
-        """Zero bytes of one page, in the cache and in the journal."""
+    def zero_part(self, inode: int, start: int, end: int, *, edge: bool = False) -> None:
+        """Zero bytes of one page, in the cache and in the journal; `edge`: of a hole or a zeroed range."""
         page = start // PAGE
         node = self.meta.inodes[inode]
         self.page(inode, page)[start % PAGE : start % PAGE + end - start] = bytes(end - start)
@@ -444,7 +444,8 @@ class SimpleDisk:
             node.blocks[page].data = bytes(self.page(inode, page))
         else:
             self.dirty.add((inode, page))
-            self.order(inode, page)
+            if not edge or "zeroed-edges-lag" not in self.contract.rules:
+                self.order(inode, page)
 
     def do_truncate(self, index: int, op: Operation) -> Iterator[None]:
         inode, size = self.find(op.path), op.length
@@ -502,7 +503,7 @@ class SimpleDisk:
         low, high = -(-start // PAGE) * PAGE, end // PAGE * PAGE
         for a, b in [(start, end)] if low > high else [(start, low), (high, end)]:
             if a < b:
-                self.zero_part(inode, a, b)
+                self.zero_part(inode, a, b, edge=True)
 
     def punch(self, inode: int, start: int, end: int) -> Iterator[None]:
         self.finish(inode)

@@ -245,6 +245,42 @@ def test_an_acknowledged_hole_that_holds_old_data() -> None:
     assert oracles(of_f(operations, written(1, 0, 8192))) == {"durability"}
 
 
+LAGGING = profiles()["ext4/ordered"].contract
+ORDERED_EDGES = replace(LAGGING, rules=("allocations-stay",))
+
+
+@pytest.mark.parametrize("call", ["fallocate f 104 4096 punch-hole", "fallocate f 104 4096 zero-range"])
+def test_zeros_in_part_of_a_block_may_come_after_the_commit(call: str) -> None:
+    """Linux 7.1 orders them with no commit any more: every campaign on 7.3 told it as a loss."""
+    operations = ["create f", "append f 8192", "sync", call, "create g", "fsync g"]
+    old = tree(file("f", written(1, 0, 8192)), file("g"))
+    assert judged(operations, old, LAGGING).verdict is PASS
+    assert oracles(judged(operations, old, ORDERED_EDGES)) == {"contents"}
+    half = tree(file("f", written(1, 0, 104), zeros(104, 3992), written(1, 4096, 4096)), file("g"))
+    assert judged(operations, half, LAGGING).verdict is PASS
+    synced = [*operations, "fsync f"]
+    for back in (old, half):
+        assert oracles(judged(synced, back, LAGGING)) == {"durability"}
+    whole = ["create f", "append f 8192", "sync", call.replace("104", "0"), "create g", "fsync g"]
+    assert oracles(judged(whole, old, LAGGING)) == {"contents"}
+
+
+def test_what_a_truncate_cut_off_inside_a_block_does_not_come_back() -> None:
+    operations = [
+        "create f",
+        "append f 4096",
+        "sync",
+        "truncate f 104",
+        "truncate f 208",
+        "create g",
+        "fsync g",
+    ]
+    cut = tree(file("f", written(1, 0, 104), zeros(104, 104)), file("g"))
+    assert judged(operations, cut, LAGGING).verdict is PASS
+    back = tree(file("f", written(1, 0, 208)), file("g"))
+    assert oracles(judged(operations, back, LAGGING)) != set()
+
+
 # --- appends: size and new blocks ---
 
 

@@ -13,7 +13,7 @@ from harness.tests.oracles.cases import CONTRACTS, ORDERED
 
 def table_of(contract: Contract) -> dict[str, object]:
     """As it stands in a mode's file."""
-    return {name: getattr(contract, name) for name in CHOICES}
+    return {**{name: getattr(contract, name) for name in CHOICES}, "rules": list(contract.rules)}
 
 
 @pytest.mark.parametrize("contract", CONTRACTS.values(), ids=list(CONTRACTS))
