@@ -178,8 +178,8 @@ class _Subject:
                 for start, end, origins in allowed.cells(extent.start, extent.end):
                     if not _fits(extent, start, end, origins) and (start < limit or self._never_here(extent)):
                         yield self._fault(extent, start, end, origins)
-            if extent.kind is ExtentKind.ZERO and max(low, extent.start) < min(high, extent.end):
-                yield self._empty_end(max(low, extent.start), min(high, extent.end))
+            if extent.kind is ExtentKind.ZERO:
+                yield from self._empty_end(extent, max(low, extent.start), min(high, extent.end), allowed)
 
     def _never_here(self, extent: Extent) -> bool:
         if extent.kind is ExtentKind.WRITTEN:
@@ -233,12 +233,14 @@ class _Subject:
         signature = f"{path}: blocks freed{self.timeline.of_all(self.point)}"
         return Violation("durability", path, what, promised, f"{found} bytes", signature)
 
-    def _empty_end(self, start: int, end: int) -> Violation:
-        path = self.entry.path
-        found = f"zeros at the end of the file, whose size {end} only comes with the data of a write"
-        return _at_bytes(
-            "contents", path, start, end, found, f"{path}: zeros at the end", "data of that write"
-        )
+    def _empty_end(self, extent: Extent, start: int, end: int, allowed: Allowance) -> Iterator[Violation]:
+        """The zeros of this part, unless they are a write's: the last two bytes of its words are zeros."""
+        path, size = self.entry.path, self.entry.size
+        cells = allowed.cells(start, end)
+        if any(not _fits(extent, low, high, origins - {ZERO}) for low, high, origins in cells):
+            found = f"zeros at the end of the file, whose size {size} only comes with the data of a write"
+            what, expected = f"{path}: zeros at the end", "data of that write"
+            yield _at_bytes("contents", path, start, end, found, what, expected)
 
     def _first_point(self, size: int, durable: int) -> int:
         """The first persistence point that promised more than this size; else the last one."""

@@ -658,6 +658,14 @@ def test_the_end_of_a_file_that_a_write_made_longer_holds_data() -> None:
     assert of_f(GROWN, start, zeros(4096, 10000), contract=WRITEBACK).verdict is PASS
 
 
+@pytest.mark.parametrize(("start", "missing"), [(9974, False), (9973, True), (9968, True)])
+def test_a_write_at_the_end_may_begin_with_zeros_of_its_own(start: int, missing: bool) -> None:
+    """The last two bytes of a word are zeros: an append that begins there was called zeros at the end."""
+    operations = ["create f", f"truncate f {start}", "sync", "append f 314", "create g", "fsync g"]
+    back = of_f(operations, zeros(0, 9976), written(3, 9976, start + 314 - 9976), contract=LED)
+    assert oracles(back) == ({"contents"} if missing else set())
+
+
 @pytest.mark.parametrize("more", ["truncate f 20000", "fallocate f 0 14096 zero-range", "truncate f 9000"])
 def test_zeros_at_the_end_may_have_other_reasons(more: str) -> None:
     operations = [*GROWN[:4], more, *GROWN[4:]]
