@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.campaigns.generators import next_batch
+from harness.campaigns.generators import GENERATORS, next_batch
 from harness.campaigns.journal import (
     Alike,
     Batch,
@@ -63,8 +63,12 @@ def create(plan: CampaignPlan, out: Path, name: str) -> Path:
 
 
 def load_plan(path: Path) -> CampaignPlan:
-    """The plan of a campaign. Raises as `read_plan`."""
-    return read_plan(path, CampaignPlan, "campaign", "campaign")
+    """The plan of a campaign. Raises as `read_plan`; StoreError as well for generators that there are not."""
+    plan = read_plan(path, CampaignPlan, "campaign", "campaign")
+    if unknown := [g for g in plan.generators if g not in GENERATORS]:
+        what = f"{path} holds no campaign that can be read: no generator is called {unknown[0]!r}"
+        raise StoreError(what, f"one of: {', '.join(GENERATORS)}")
+    return plan
 
 
 class CampaignSeries(Series[Batch]):

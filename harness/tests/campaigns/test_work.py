@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from harness.campaigns.journal import Batch, Begun, CampaignPlan, Ledger
 from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
-from harness.errors import EnvironmentLacks, ExitCode, GuestLost, UsageError
+from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError, UsageError
 from harness.host.progress import Progress
 from harness.model import CaseId
 from harness.plan import Budget, Plan
@@ -366,6 +367,15 @@ def test_names_in_findings_cannot_change_the_page(tmp_path: Path) -> None:
 def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no campaign"):
         load_plan(tmp_path)
+
+
+def test_a_plan_with_generators_that_there_are_not_is_refused(tmp_path: Path) -> None:
+    """A plan from elsewhere that named one ended in a KeyError when its page was made."""
+    path = begun(tmp_path, plan_of("random", batch=16))
+    changed = json.loads((path / "plan.json").read_text()) | {"generators": ["random", "."]}
+    (path / "plan.json").write_text(json.dumps(changed))
+    with pytest.raises(StoreError, match=r"no generator is called '\.'.*\n.*one of: ace2, random, grown"):
+        load_plan(path)
 
 
 def test_a_kill_is_no_interruption(tmp_path: Path) -> None:
