@@ -22,7 +22,7 @@ from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
 from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
-from harness.cases.recoveries import RecoveryLog
+from harness.cases.recoveries import CutOnce, Promised, RecoveryLog
 from harness.cases.remote import AnySession, RemoteAttempts, RemoteSession
 from harness.guests.disk import Reads
 from harness.guests.session import Ask
@@ -86,7 +86,7 @@ class Examiner:
     the run; it turns the memo off. `on_mismatch`: stores a new mismatch; it is called in the thread in which
     the mismatch is found, before any result that depends on it is returned. `oracles`: judge by these alone,
     by name; by all if there are none. `again`: how often recovery is to be cut. `erring`: the disk is to err
-    while states are recovered.
+    while states are recovered. `cuts`: which recoveries are cut, in all explorations of this recording.
     """
 
     def __init__(
@@ -114,8 +114,10 @@ class Examiner:
             self.memo.turn_off()
         self._attempts = Attempts(recording, self.memo, again, erring=erring)
         self._remote = RemoteAttempts(recording, self.memo, again, erring=erring)
+        self._again = again
         self._undisturbed: dict[CrashState, int] = {}
         self._asked: dict[CrashState, Asked] = {}
+        self.cuts = CutOnce(self._promised)
         self._checks = Checks(recording)
         self._judge = Judge(
             profile.contract,
@@ -221,6 +223,15 @@ class Examiner:
             self._checked[key] = self.memo.keep(trusted)
         number = self._checked[key]
         return Observation(self.memo.outcome(number), recalled=True, number=number)
+
+    def _promised(self, state: CrashState) -> Promised | None:
+        """What had been promised when the power failed; None if the recovery of this state is not to be cut
+        any more.
+        """
+        if len(state.again) >= self._again:
+            return None
+        position = self.recording.position(state)
+        return Promised(self._judge.epoch(position), position.begun)
 
     def adopt(self, recovery: RecoveryLog, observation: Observation) -> None:
         """From now on, states of this recovery may be looked at, and are held against what it came to."""

@@ -31,7 +31,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.cases.asked import Asked
 from harness.cases.attempts import Unobserved
@@ -213,7 +213,6 @@ class Exploration:
         self._complete = False
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
-        self._cut_for: dict[tuple[object, ...], CrashState] = {}
         self.uncut = 0
         self.asked: list[Asked] = []
         self.unasked = 0
@@ -334,7 +333,7 @@ class Exploration:
             self._visits_reported += 1
         if number is not None:
             time_.outcomes.add(number)
-        self._keep_recovery(result.observation)
+        self._keep_recovery(visit.group, result.observation, number)
         self._keep_asked(result)
 
     def _keep_asked(self, result: JudgedGroup) -> None:
@@ -348,31 +347,32 @@ class Exploration:
         else:
             self.unasked += 1
 
-    def _keep_recovery(self, observation: Observation) -> None:
+    def _keep_recovery(self, group: Group, observation: Observation, number: int | None) -> None:
         """Keep what recovery wrote, unless nobody may rely on what the visit showed. What did not come back
-        whole fails already, and is not cut.
+        whole fails already, and is not cut. `number`: as the memo knows the state.
         """
         recovery, reads = observation.recovery, observation.reads
         if recovery is not None and reads is not None:
-            self._examiner.adopt(recovery, observation)
-            if recovery.legal.order and self._is_new(recovery, reads):
-                self.recoveries.append(recovery)
+            same = [replace(recovery, of=state) for state in group.states]
+            for one in same:
+                self._examiner.adopt(one, observation)
+            if recovery.legal.order:
+                kind = self._examiner.cuts.kind(self._alike(recovery, reads, number), number)
+                self.recoveries += [r for r in same if self._examiner.cuts.is_held_by(kind, r.of)]
         elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
             self.uncut += 1
 
-    def _is_new(self, recovery: RecoveryLog, reads: Reads) -> bool:
-        """Whether it is to be cut: not if another one is that read the same but for bytes of files, so that
-        it wrote the same, but for the time of day. Those bytes are judged in the visit to each; what a cut
-        does to the rest is the same. Not so where recovery decides which blocks a file has: then a cut may
-        show bytes where the visit did not, or where nothing was promised of them.
+    def _alike(self, recovery: RecoveryLog, reads: Reads, number: int | None) -> object:
+        """Equal for recoveries that read the same but for bytes of files, so that they wrote the same, but
+        for the time of day. Those bytes are judged in the visit to each; what a cut does to the rest is the
+        same. Not so where recovery decides which blocks a file has: then a cut may show bytes where the visit
+        did not, or where nothing was promised of them.
         """
         if not self._separate or self._examiner.recording.profile.remaps:
-            return True
+            return recovery.of if number is None else number
         decided = recovery.decided_by(reads)
         seen = self._examiner.memo.block_hashes(recovery.of, decided)
-        key = (tuple(zip(decided, seen, strict=True)), recovery.steps)
-        self._cut_for.setdefault(key, recovery.of)
-        return self._cut_for[key] == recovery.of
+        return (tuple(zip(decided, seen, strict=True)), recovery.steps)
 
     # --- planning -----------------------------------------------------------------------------
 
@@ -496,15 +496,20 @@ class Exploration:
         recalled: list[JudgedGroup] = []
         for one in found:
             group = one.time.group or Group(contents[id(one)], one.states)
-            if one.observation is None and len(self._batch) >= visits_max:
-                later.add(id(one.time))
-                one.time.outcomes.discard(one.number)
-            elif one.observation is None:
-                self._batch.append(_Visit(one.time, group, one.number))
-            else:
+            number, cuts, known = one.number, self._examiner.cuts, one.observation
+            if known is not None and number is not None and not cuts.are_cut(number, group.states):
+                known = None
+            if known is not None:
                 one.time.reported = True
                 self._recalled.append(one)
-                recalled.append(judge_group(self._examiner, group, one.observation))
+                recalled.append(judge_group(self._examiner, group, known))
+            elif len(self._batch) < visits_max:
+                self._batch.append(_Visit(one.time, group, number))
+                if number is not None:
+                    cuts.hold(number, group.states)
+            else:
+                later.add(id(one.time))
+                one.time.outcomes.discard(number)
         if recalled:
             self._report(recalled)
         return later

@@ -12,7 +12,7 @@ another order of the two shows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,6 +89,68 @@ class RecoveryLog:
         """A state that a cut leaves, as the disk takes it. Raises UsageError for one that cannot be."""
         shown = self.legal.on_disk(cut)
         return CrashState(self.made_of + shown.prefix, tuple(self.made_of + n for n in shown.dropped))
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What had been promised when the power failed: more than at any other position of its `epoch` at which
+    as many operations or more had `begun` (`harness.oracles.Judge.epoch`).
+    """
+
+    epoch: tuple[int, ...]
+    begun: int
+
+
+class CutOnce:
+    """Which recoveries are cut. Where two crash states are the same in what decides their recovery, a cut
+    does the same to both. But a promise may have been made between the two, so a recovery of each kind is cut
+    once for all that is promised, in the first state for which it is: its holder.
+    """
+
+    def __init__(self, promised: Callable[[CrashState], Promised | None]) -> None:
+        """`promised`: at a state; None where its recovery is not to be cut."""
+        self._promised = promised
+        self._kinds: dict[object, int] = {}
+        self._of: dict[int, int] = {}
+        self._holders: dict[tuple[int, tuple[int, ...]], tuple[int, CrashState]] = {}
+
+    def kind(self, alike: object, number: int | None) -> int:
+        """Of a recovery that wrote something: the same for those that are `alike`. `number`: of the outcome
+        under which the memo knows the state, if it does.
+        """
+        kind = self._kinds.setdefault(alike, len(self._kinds))
+        if number is not None:
+            self._of.setdefault(number, kind)
+        return kind
+
+    def are_cut(self, number: int, states: Iterable[CrashState]) -> bool:
+        """Whether a visit to these states, of which the memo knows the outcome's number, shows nothing new if
+        it is cut.
+        """
+        kind = self._of.get(number)
+        return kind is None or all(self._is_held(kind, state) for state in states)
+
+    def hold(self, number: int, states: Iterable[CrashState]) -> None:
+        """These states, of which the memo knows the outcome's number, are going to be visited."""
+        if (kind := self._of.get(number)) is not None:
+            for state in states:
+                self.is_held_by(kind, state)
+
+    def is_held_by(self, kind: int, state: CrashState) -> bool:
+        """Whether this state holds a recovery of this kind: it does from now on, unless another one does."""
+        promised = self._promised(state)
+        if promised is None or self._is_held(kind, state):
+            return False
+        self._holders[kind, promised.epoch] = (promised.begun, state)
+        return True
+
+    def _is_held(self, kind: int, state: CrashState) -> bool:
+        """Whether another state holds it for all that is promised at this one."""
+        promised = self._promised(state)
+        if promised is None:
+            return True
+        begun, holder = self._holders.get((kind, promised.epoch), (promised.begun + 1, state))
+        return begun <= promised.begun and holder != state
 
 
 def times_of(entries: Sequence[LogEntry], *, through: bool = False) -> Times:

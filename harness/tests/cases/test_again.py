@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cases.attempts import Attempts
-from harness.cases.recoveries import RecoveryLog, times_of
+from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import Tally
 from harness.guests.disk import Reads, find_binary
 from harness.guests.session import Target
-from harness.model import BLOCK_BYTES, CrashState, EntryFlag, LogEntry, Verdict
+from harness.model import BLOCK_BYTES, CrashState, EntryFlag, LogEntry, Verdict, Workload
 from harness.plan import Budget
 from harness.report.words import recoveries_cut
 from harness.store import RunStore
@@ -42,6 +42,7 @@ from harness.tests.cases.toy_kernel import (
 )
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
+from harness.workloads.load import parse_operation
 from harness.writelog import Flush, Step, Write, write_log
 
 STABLE = [kind for kind in Kind if kind is not Kind.WAVERS and "IN_USE" not in kind.name]
@@ -265,6 +266,38 @@ def test_one_recovery_is_cut_for_all_that_differ_in_the_bytes_of_files_alone(
     assert plain
 
 
+@pytest.mark.parametrize("has_file", [False, True])
+@pytest.mark.parametrize("states", ["prefix", "exhaustive"])
+def test_a_recovery_is_cut_anew_where_more_is_promised(bench: Bench, states: str, has_file: bool) -> None:
+    """What a cut loses was judged where the recovery had first been seen: before fsync had returned. On F2FS
+    a file was missing that was durable by then.
+    """
+    asked = (*["create file"] * has_file, "create kept", "fsync kept")
+    bench.workload = Workload("w", "", tuple(map(parse_operation, asked)))
+    kernel = Kernel(program=ADDS, loses=True, has_file=has_file)
+    bench.run(kernel, states, again=1, oracles=("durability",))
+    (finding,) = summarise(bench.store).cases[0].findings
+    assert finding.oracle == "durability"
+    assert finding.state.again
+    assert bench.recording(states).position(finding.state).acked == len(asked)
+
+
+def test_a_recovery_is_held_by_the_first_state_for_all_that_is_promised() -> None:
+    early, late, acknowledged = (CrashState(n) for n in (3, 4, 5))
+    promised = {early: Promised((1,), 1), late: Promised((1,), 2), acknowledged: Promised((2,), 2)}
+    cuts = CutOnce(promised.get)
+    number, kind = 7, cuts.kind("alike", 7)
+    assert cuts.is_held_by(kind, late)
+    assert cuts.is_held_by(kind, late), "it goes on holding it"
+    assert not cuts.are_cut(number, [early]), "less had begun there, so less explains what is missing"
+    cuts.hold(number, [early])
+    assert cuts.are_cut(number, [late])
+    assert not cuts.is_held_by(kind, late)
+    assert not cuts.are_cut(number, [late, acknowledged])
+    assert cuts.are_cut(8, [acknowledged]), "it wrote nothing, or nobody visited it"
+    assert cuts.are_cut(number, [CrashState(6)]), "not to be cut any more"
+
+
 @pytest.mark.parametrize("counted", [False, True])
 def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, counted: bool) -> None:
     """Each mount counts itself, so all that it left was new to the next one, without end."""
@@ -314,7 +347,7 @@ def test_what_a_killed_run_left_is_begun_anew(bench: Bench) -> None:
     bench.run(Kernel(program=ADDS), "prefix", stop_at=3, again=1)
     bench.run(Kernel(program=ADDS), "prefix", again=1)
     (case,) = bench.store.cases()
-    assert case.info.again[0].recoveries == 4
+    assert case.info.again[0].recoveries == 8
     assert summarise(bench.store).cases[0].verdict is CaseVerdict.FAIL
 
 

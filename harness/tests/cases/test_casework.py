@@ -20,6 +20,7 @@ from harness.cases.erring import Erring
 from harness.cases.examine import Observation
 from harness.cases.pool import Pool, Station
 from harness.cases.recording import Recording
+from harness.cases.recoveries import CutOnce
 from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
@@ -137,6 +138,7 @@ class FakeExaminer:
     ) -> None:
         self.recording, self.script, self.on_mismatch = recording, script, on_mismatch
         self.memo = FakeMemo(script, mismatch)
+        self.cuts = CutOnce(lambda _: None)
 
     def close(self) -> None:
         self.memo.close()

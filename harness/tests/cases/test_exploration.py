@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import JudgedGroup, Observation
 from harness.cases.exploration import DRAWN, PAIRS, Exploration, Report, legal_times
+from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
 from harness.guests.disk import Disk, Explored, Order, Reads
 from harness.guests.session import Target
@@ -79,6 +80,7 @@ class Guest:
     outcomes: list[Outcome] = field(default_factory=list)
     visits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    cuts: CutOnce = field(default_factory=lambda: CutOnce(lambda _: None))
 
     @property
     def recording(self) -> Any:

@@ -167,7 +167,8 @@ class Kernel:
     `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
     of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last.
     `counts`: each recovery adds 1 to the first byte of block 8. `comes_up`: whether it boots. `refuses`: its
-    tree has a file with the word that was read, and programs exit with 1 where that is `at`.
+    tree has a file with the word that was read, and programs exit with 1 where that is `at`. `loses`: its
+    tree has a file, `kept`, unless block 7 holds 1.
     """
 
     kind: Kind = Kind.FINE
@@ -182,6 +183,7 @@ class Kernel:
     counts: bool = False
     comes_up: bool = True
     refuses: bool = False
+    loses: bool = False
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -270,8 +272,7 @@ class ToyGuest:
             return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN, entries=[])
         good.entries[0] = msgspec.structs.replace(good.entries[0], links=self._run_program())
         if kernel.refuses:
-            file = {"kind": FileKind.FILE, "inode": 12, "links": 1, "size": 0, "digest": word}
-            good.entries.append(msgspec.structs.replace(_directory(b"word", 0), **file))
+            good.entries.append(_file(b"word", 12, word))
         if kernel.counts:
             count = self._read(COUNTER)[0] + 1
             self._write(COUNTER, bytes([count]) + BASE[1:])
@@ -279,8 +280,9 @@ class ToyGuest:
         if kernel.has_file:
             self._disk.identity()
             digest = hashlib.sha256(self._read(UNREAD)).hexdigest()
-            file = {"kind": FileKind.FILE, "inode": 13, "links": 1, "size": 0, "digest": digest}
-            good.entries.append(msgspec.structs.replace(_directory(b"file", 0), **file))
+            good.entries.append(_file(b"file", 13, digest))
+        if kernel.loses and value_of(self._read(7)) != 1:
+            good.entries.append(_file(b"kept", 14))
         self._write(REPLAYED, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
@@ -390,6 +392,11 @@ def _directory(path: bytes, blocks: int) -> wire.TreeEntry:
         runs=[],
         digest="",
     )
+
+
+def _file(path: bytes, inode: int, digest: str = "") -> wire.TreeEntry:
+    file = {"kind": FileKind.FILE, "inode": inode, "mode": 0o644, "links": 1, "size": 0, "digest": digest}
+    return msgspec.structs.replace(_directory(path, 0), **file)
 
 
 class Tape:
