@@ -13,8 +13,8 @@ and said: see `Coverage`.
 
 A crash time may have more states than can ever be visited: XFS at unmount has some 20 blocks in flight, and
 recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome, and
-all of DRAWN states that are drawn at random have it as well, the crash time counts as *sampled, no difference
-found*, and is left.
+all that are drawn at random have it as well, the crash time counts as *sampled, no difference found*, and is
+left: see `Sampling`.
 
 A cut in a recovery is a crash time like any other. What the visits of one exploration wrote while they
 recovered (`recoveries`) gives the crash times of the next one (`cut_again`), over the same memo: so a state
@@ -54,13 +54,27 @@ answers the next ones.
 """
 PAIRS = 2
 """The depth up to which every state of a sampled crash time is covered."""
-TOO_MANY = 600
-"""Branches left at that depth from which on states are drawn: 14 blocks of two contents, 16,384 states."""
-DRAWN = 1024
-"""States drawn, each chunk lost or kept with equal chance. An outcome that takes certain contents of six
-blocks of two contents escapes all of them with a chance of 1 in 10 million, one that takes eight with 2 %.
-"""
 WAIT_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Where states are drawn. `too_many`: branches left at depth PAIRS from which on they are. `drawn`: how
+    many, each chunk lost or kept with equal chance.
+    """
+
+    too_many: int
+    drawn: int
+
+
+OF_RECORDING = Sampling(600, 1024)
+"""From 14 blocks of two contents on, 16,384 states. An outcome that takes certain contents of six blocks of
+two contents escapes with a chance of 1 in 10 million, one that takes eight with 2 %.
+"""
+OF_RECOVERY = Sampling(200, 256)
+"""From 10 blocks on, 1,024 states; four escape with a chance of 1 in 10 million, six with 2 %. A case has
+hundreds of recoveries, and those that are alike read and write the same blocks.
+"""
 
 Report = Callable[[Sequence[JudgedGroup]], None]
 """Takes states that were observed and judged; called in a station's thread, one at a time."""
@@ -74,8 +88,8 @@ class TimeCoverage:
 
     Below: how far it is known. `unexplored`: branches that were not followed in the last pass. `blind`:
     states that were visited and told nothing of others, so that what lies behind them is not known.
-    `sampled`: see the module. `outcomes`: what was reported of it, by number. `visited`: its states that
-    were.
+    `drawn`: states that were, if it counts as sampled. `outcomes`: what was reported of it, by number.
+    `visited`: its states that were.
     """
 
     ask: Choices | CrashState
@@ -85,7 +99,7 @@ class TimeCoverage:
     recovery: RecoveryLog | None = None
     unexplored: int = 1
     blind: int = 0
-    sampled: bool = False
+    drawn: int = 0
     reported: bool = False
     outcomes: set[int] = field(default_factory=set)
     visited: set[CrashState] = field(default_factory=set)
@@ -94,6 +108,11 @@ class TimeCoverage:
     def target(self) -> Target | None:
         """What a disk shows for its states, if not the recording."""
         return self.recovery.target if self.recovery else None
+
+    @property
+    def sampling(self) -> Sampling:
+        """Where its states are drawn."""
+        return OF_RECOVERY if self.recovery else OF_RECORDING
 
 
 def listed(groups: Iterable[Group], begins: int = 0) -> list[TimeCoverage]:
@@ -535,7 +554,7 @@ class Exploration:
             return
         for one, drawn in self._drawn:
             if self._no_difference(one, drawn):
-                one.sampled, one.unexplored = True, 0
+                one.drawn, one.unexplored = len(drawn), 0
         self._drawn = []
         self._pass += 1
         unfinished = [t for t in self._times if t.begins >= self._pass or t.unexplored]
@@ -548,7 +567,7 @@ class Exploration:
         """Whether a crash time has more states than can be visited, and all that was observed of it came back
         the same.
         """
-        if one.unexplored <= TOO_MANY or one.blind or not one.outcomes:
+        if one.unexplored <= one.sampling.too_many or one.blind or not one.outcomes:
             return False
         first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
         return all(self._examiner.memo.same(first, other) for other in others)
@@ -559,7 +578,7 @@ class Exploration:
         assert not isinstance(one.ask, CrashState)  # noqa: S101 - it has choices; tells mypy
         choices, chance = one.ask, random.Random(one.crash_time.entry)  # noqa: S311  # no secret
         drawn = []
-        for _ in range(DRAWN):
+        for _ in range(one.sampling.drawn):
             lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
             state = CrashState(choices.prefix, tuple(sorted((*choices.absent, *lost))))
             drawn.append(_Found(one, self._names(one, state), state))
@@ -633,13 +652,14 @@ class Exploration:
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
             return self._of_defaults(len(self._plain))
-        sampled, ambiguous = sum(t.sampled for t in self._times), self._ambiguous
+        sampled, ambiguous = sum(t.drawn > 0 for t in self._times), self._ambiguous
         losses = None if self._complete and not ambiguous else self._pass - 1
         if sampled:
             losses = PAIRS if losses is None else min(losses, PAIRS)
         left = sum(t.unexplored + t.blind for t in self._times) + ambiguous
         why = "; ".join(filter(None, [self._why, _AMBIGUOUS.format(ambiguous) if ambiguous else ""]))
-        return Coverage(len(self._times), losses, left, self._visits, why, sampled, sampled * DRAWN)
+        drawn = sum(t.drawn for t in self._times)
+        return Coverage(len(self._times), losses, left, self._visits, why, sampled, drawn)
 
     @property
     def _ambiguous(self) -> int:

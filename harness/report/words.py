@@ -378,21 +378,30 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
         return f"none of {of} modes kept every promise"
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0]
     coverage = [c.info.coverage for c in cases if not c.was_not_run]
-    uncovered = sum(cut.coverage.open for c in cases for cut in c.info.again)
-    if not any(coverage) and not uncovered:
+    cuts = [cut.coverage for c in cases for cut in c.info.again]
+    if not any(coverage) and not any(cut.open or cut.alike for cut in cuts):
         return f"{who} kept every promise at every one of {number(states)} crash states"
-    return f"{who} kept every promise in {covered_together(coverage, states, uncovered)}"
+    return f"{who} kept every promise in {covered_together(coverage, states, cuts)}"
 
 
-def covered_together(cases: Sequence[Coverage | None], states: int, in_recoveries: int = 0) -> str:
+def covered_together(cases: Sequence[Coverage | None], states: int, cuts: Sequence[Coverage] = ()) -> str:
     """What was covered in several cases, in words: how many crash states, then how much is left. None: the
-    states of the write log's own order, all of them. `in_recoveries`: choices left where recoveries were cut.
+    states of the write log's own order, all of them. `cuts`: how far recoveries were cut.
     """
-    if cases and all(c is not None and c.exhaustive for c in cases) and not in_recoveries:
+    whole = bool(cases) and all(c is not None and c.exhaustive for c in cases)
+    if whole and not any(c.open or c.alike for c in cuts):
         return f"all {number(states)} legal crash states"
     legal = "legal " if any(c is not None and c.moments for c in cases) else ""
-    cut = f", {plural(in_recoveries, 'choice')} unexplored in cut recoveries" if in_recoveries else ""
-    return f"{number(states)} {legal}crash states ({extent(cases)}{cut})"
+    left, drawn = sum(c.open for c in cuts), sum(c.drawn for c in cuts)
+    of_cuts = [
+        f", {what} in cut recoveries"
+        for what, count in (
+            (f"{plural(left, 'choice')} unexplored", left),
+            (f"{number(drawn)} states sampled without a difference", drawn),
+        )
+        if count
+    ]
+    return f"{number(states)} {legal}crash states ({extent(cases)}{''.join(of_cuts)})"
 
 
 def extent(cases: Sequence[Coverage | None]) -> str:
@@ -453,6 +462,8 @@ def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
     visits = sum(cut.coverage.visits for cut in cuts)
     left = sum(cut.coverage.open for cut in cuts)
     uncut = sum(cut.uncut for cut in cuts)
+    sampled = sum(cut.coverage.alike for cut in cuts)
+    drawn = number(sum(cut.coverage.drawn for cut in cuts))
     return ", ".join(
         [
             f"cut again{' to the end' if whole else ''}, "
@@ -460,7 +471,8 @@ def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
             f"{plural(sum(cut.recoveries for cut in cuts), 'recovery', 'recoveries')}",
             f"{plural(times, 'crash time')} in them",
             f"{plural(visits, 'visit')} to what none before had read",
-            f"{plural(left, 'choice')} unexplored" if left else "every legal state",
+            *([f"{plural(left, 'choice')} unexplored"] if left else [] if sampled else ["every legal state"]),
+            *([f"{drawn} states sampled without a difference at {number(sampled)}"] if sampled else []),
             *([f"{plural(uncut, 'recovery', 'recoveries')} not cut"] if uncut else []),
         ]
     )

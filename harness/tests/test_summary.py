@@ -16,7 +16,7 @@ from harness.oracles import Judge
 from harness.report.junit import junit_xml
 from harness.report.results import results
 from harness.report.text import summary_text
-from harness.report.words import headline
+from harness.report.words import headline, recoveries_cut
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, CutAgain, JudgedState, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code, shell_code, summarise, worst
@@ -366,6 +366,19 @@ def test_the_headline_says_what_is_left_where_recoveries_were_cut(tmp_path: Path
 
     assert "kept every promise in all " in told(0)
     assert told(603).endswith(" legal crash states (complete, 603 choices unexplored in cut recoveries).")
+
+
+def test_the_headline_says_where_states_of_cut_recoveries_were_sampled(tmp_path: Path) -> None:
+    """It said "all legal crash states", and the line below "every legal state"."""
+    whole = Coverage(moments=5, losses=None, open=0, visits=9)
+    cut = CutAgain(1, 3, 0, replace(whole, losses=2, alike=2, drawn=512))
+    summary = summary_of(tmp_path, {CASE: (DONE, [OK])})
+    cases = tuple(replace(c, info=replace(c.info, coverage=whole, again=(cut,))) for c in summary.cases)
+    assert headline(replace(summary, cases=cases)).endswith(
+        " legal crash states (complete, 512 states sampled without a difference in cut recoveries)."
+    )
+    said = recoveries_cut(c.info for c in cases)
+    assert said.endswith(" none before had read, 512 states sampled without a difference at 2")
 
 
 def test_a_symptom_that_no_finding_has_is_not_met(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases import exploration
 from harness.cases.attempts import Attempts
+from harness.cases.exploration import Sampling
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import Tally
@@ -313,6 +315,35 @@ def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, coun
     assert said.startswith("cut again to the end, " if counted else "cut again, 3 deep: ")
     left = replace(case.info, again=tuple(replace(cut, uncut=1) for cut in case.info.again))
     assert "to the end" not in recoveries_cut([left])
+
+
+SAMPLED = Sampling(too_many=20, drawn=200)
+
+
+def test_a_cut_with_too_many_states_is_sampled_and_not_called_exhaustive(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XFS replays dozens of blocks without a flush: 730,388 choices of one workload were left after 20
+    minutes.
+    """
+    monkeypatch.setattr(exploration, "OF_RECOVERY", SAMPLED)
+    bench.run(Kernel(rewrites=True), "prefix", again=1)
+    (cut,) = bench.store.cases()[0].info.again
+    assert cut.coverage.alike
+    assert cut.coverage.drawn == SAMPLED.drawn * cut.coverage.alike
+    assert (cut.coverage.open, cut.coverage.losses) == (0, exploration.PAIRS)
+    assert "every legal state" not in recoveries_cut([bench.store.cases()[0].info])
+    assert summarise(bench.store).cases[0].verdict is CaseVerdict.PASS
+
+
+def test_and_what_takes_six_blocks_is_drawn_and_explored_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exploration, "OF_RECOVERY", SAMPLED)
+    bench.run(Kernel(rewrites=True, breaks=True), "prefix", again=1)
+    case = summarise(bench.store).cases[0]
+    assert "confluence" in {f.oracle for f in case.findings}
+    assert case.info.again[0].coverage.drawn < SAMPLED.drawn * case.info.again[0].recoveries
 
 
 def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ UNREAD, REPLAYED, SCRATCH = 4, 5, 6
 """Blocks: that no visit reads; that recovery writes; that is written to afterwards."""
 COUNTER = 8
 """The block in which recoveries are counted."""
+REWRITTEN = (3, 9, 10, 11, 12, 13, 14, 15)
+"""Blocks that a recovery reads and then writes, without a flush: 256 states of a cut."""
 NOBODY = 1 << 30
 """No process has this number: nobody can see whether a toy sleeps."""
 PANIC = "Kernel panic - not syncing: toy"
@@ -168,7 +170,9 @@ class Kernel:
     of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last.
     `counts`: each recovery adds 1 to the first byte of block 8. `comes_up`: whether it boots. `refuses`: its
     tree has a file with the word that was read, and programs exit with 1 where that is `at`. `loses`: its
-    tree has a file, `kept`, unless block 7 holds 1.
+    tree has a file, `kept`, unless block 7 holds 1. `rewrites`: recovery reads and writes REWRITTEN.
+    `breaks`: its tree has a file, `broken`, if it found the first three of these as they were, and the next
+    three written.
     """
 
     kind: Kind = Kind.FINE
@@ -184,6 +188,8 @@ class Kernel:
     comes_up: bool = True
     refuses: bool = False
     loses: bool = False
+    rewrites: bool = False
+    breaks: bool = False
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -283,6 +289,8 @@ class ToyGuest:
             good.entries.append(_file(b"file", 13, digest))
         if kernel.loses and value_of(self._read(7)) != 1:
             good.entries.append(_file(b"kept", 14))
+        if kernel.rewrites and self._rewrite() == [False] * 3 + [True] * 3 and kernel.breaks:
+            good.entries.append(_file(b"broken", 15))
         self._write(REPLAYED, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
@@ -306,6 +314,13 @@ class ToyGuest:
                 value = (value_of(self._read(step.of)) + step.more) % VALUE_COUNT
                 self._disk.write(step.to * SECTORS, holding(value))
         return told([value_of(self._read(block)) for block in VALUES]) if program else 2
+
+    def _rewrite(self) -> list[bool]:
+        """Returns of the first six whether they were written before."""
+        before = [self._read(block) != BASE for block in REWRITTEN]
+        for block in REWRITTEN:
+            self._write(block, b"w" * BLOCK_BYTES)
+        return before[:6]
 
     def _replay(self) -> int:
         if waiting := value_of(self._read(0)):
