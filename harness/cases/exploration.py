@@ -12,9 +12,9 @@ budget does not apply to is covered in pass 0: less would be no answer. What the
 and said: see `Coverage`.
 
 A crash time may have more states than can ever be visited: XFS at unmount has some 20 blocks in flight, and
-recovery reads each of them for its log sequence number. If all its states up to depth 2 have one outcome, and
-all that are drawn at random have it as well, the crash time counts as *sampled, no difference found*, and is
-left: see `Sampling`.
+recovery reads each of them for its log sequence number. If all its states up to some depth have one outcome,
+and all that are drawn at random have it as well, the crash time counts as *sampled, no difference found*, and
+is left: see `Sampling`.
 
 A cut in a recovery is a crash time like any other. What the visits of one exploration wrote while they
 recovered (`recoveries`) gives the crash times of the next one (`cut_again`), over the same memo: so a state
@@ -52,28 +52,27 @@ WINDOW = 32
 """Crash times that the memo is asked about at once. Enough for many stations; what the first ones tell
 answers the next ones.
 """
-PAIRS = 2
-"""The depth up to which every state of a sampled crash time is covered."""
 WAIT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Where states are drawn. `too_many`: branches left at depth PAIRS from which on they are. `drawn`: how
-    many, each chunk lost or kept with equal chance.
+    """Where states are drawn. `depth`: up to which every state is covered. `too_many`: branches left there
+    from which on they are drawn. `drawn`: how many, each chunk lost or kept with equal chance.
     """
 
+    depth: int
     too_many: int
     drawn: int
 
 
-OF_RECORDING = Sampling(600, 1024)
+OF_RECORDING = Sampling(depth=2, too_many=600, drawn=1024)
 """From 14 blocks of two contents on, 16,384 states. An outcome that takes certain contents of six blocks of
 two contents escapes with a chance of 1 in 10 million, one that takes eight with 2 %.
 """
-OF_RECOVERY = Sampling(200, 256)
-"""From 10 blocks on, 1,024 states; four escape with a chance of 1 in 10 million, six with 2 %. A case has
-hundreds of recoveries, and those that are alike read and write the same blocks.
+OF_RECOVERY = Sampling(depth=1, too_many=180, drawn=64)
+"""From 14 blocks of two contents on, or five of six. Two blocks escape with a chance of 1 in 100 million,
+four with 2 %; but a case has hundreds of recoveries that replay one log.
 """
 
 Report = Callable[[Sequence[JudgedGroup]], None]
@@ -544,11 +543,7 @@ class Exploration:
     # --- passes, and what is drawn ------------------------------------------------------------
 
     def _next_pass(self) -> None:
-        if (
-            self._pass == PAIRS
-            and not self._drawn
-            and (too_many := [t for t in self._times if self._is_large(t)])
-        ):
+        if not self._drawn and (too_many := [t for t in self._times if self._is_large(t)]):
             self._drawn = [(one, self._draw(one)) for one in too_many]
             self._left = [t for _, drawn in self._drawn for t in drawn]
             return
@@ -567,7 +562,10 @@ class Exploration:
         """Whether a crash time has more states than can be visited, and all that was observed of it came back
         the same.
         """
-        if one.unexplored <= one.sampling.too_many or one.blind or not one.outcomes:
+        sampling = one.sampling
+        if self._pass != sampling.depth or one.unexplored <= sampling.too_many:
+            return False
+        if one.blind or not one.outcomes:
             return False
         first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
         return all(self._examiner.memo.same(first, other) for other in others)
@@ -652,14 +650,15 @@ class Exploration:
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
             return self._of_defaults(len(self._plain))
-        sampled, ambiguous = sum(t.drawn > 0 for t in self._times), self._ambiguous
+        sampled, ambiguous = [t for t in self._times if t.drawn], self._ambiguous
         losses = None if self._complete and not ambiguous else self._pass - 1
         if sampled:
-            losses = PAIRS if losses is None else min(losses, PAIRS)
+            depth = min(t.sampling.depth for t in sampled)
+            losses = depth if losses is None else min(losses, depth)
         left = sum(t.unexplored + t.blind for t in self._times) + ambiguous
         why = "; ".join(filter(None, [self._why, _AMBIGUOUS.format(ambiguous) if ambiguous else ""]))
-        drawn = sum(t.drawn for t in self._times)
-        return Coverage(len(self._times), losses, left, self._visits, why, sampled, drawn)
+        drawn = sum(t.drawn for t in sampled)
+        return Coverage(len(self._times), losses, left, self._visits, why, len(sampled), drawn)
 
     @property
     def _ambiguous(self) -> int:

@@ -225,17 +225,30 @@ class InToolsImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A structure on the disk, from byte `at` on, in which a file system counts. `fields`: offset in it and
-    length of what no mount and no fsck goes by: mounts, times, bytes written. `recounted`: of what a mount
-    finds out anew. `crc32c_at`: where the checksum of all before it stands, as the kernel's crc32c of ~0; of
-    a structure that it does not fit, nothing is left out of account.
+    """A structure on the disk, from byte `at` on, in which a file system counts; or, where it is `marked` (in
+    hexadecimal), in each sector that begins so and has zeros at `zeros`. `fields`: offset in it and length of
+    what no mount and no fsck goes by: mounts, times, bytes written. `recounted`: of what a mount finds out
+    anew. `crc32c_at`: where the checksum of all before it stands, as the kernel's crc32c of ~0; of a
+    structure that it does not fit, nothing is left out of account.
     """
 
-    at: int
     size_bytes: int
     fields: tuple[tuple[int, int], ...]
+    at: int = 0
+    marked: str = ""
+    zeros: tuple[tuple[int, int], ...] = ()
     recounted: tuple[tuple[int, int], ...] = ()
     crc32c_at: int | None = None
+
+    @property
+    def mark(self) -> bytes:
+        """What it begins with; empty for one that is in one place. Raises UsageError."""
+        try:
+            return bytes.fromhex(self.marked)
+        except ValueError as e:
+            raise UsageError(
+                f"tallies.marked: {self.marked!r} is not hexadecimal", "see vms/filesystems/xfs"
+            ) from e
 
 
 class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -231,7 +231,9 @@ class Disk:
             unit_sectors=order.unit_sectors if order else BLOCK_SECTORS,
             keep_memo=keep_memo,
             tallies=[
-                wire.Tally(t.at, t.size_bytes, list(t.fields), list(t.recounted), t.crc32c_at)
+                wire.Tally(
+                    t.mark, t.at, t.size_bytes, list(t.zeros), list(t.fields), list(t.recounted), t.crc32c_at
+                )
                 for t in tallies
             ],
         )

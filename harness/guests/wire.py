@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -406,8 +406,10 @@ AgentReply: TypeAlias = (
 
 
 class Tally(_Part):
+    marked: bytes
     at: U64
     bytes: U64
+    zeros: list[tuple[U64, U64]]
     fields: list[tuple[U64, U64]]
     recounted: list[tuple[U64, U64]]
     crc32c_at: U64 | None

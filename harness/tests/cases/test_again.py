@@ -31,6 +31,7 @@ from harness.report.words import recoveries_cut
 from harness.store import RunStore
 from harness.summary import CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import (
+    BASE,
     COUNTER,
     VALUE_COUNT,
     VALUES,
@@ -300,12 +301,21 @@ def test_a_recovery_is_held_by_the_first_state_for_all_that_is_promised() -> Non
     assert cuts.are_cut(number, [CrashState(6)]), "not to be cut any more"
 
 
-@pytest.mark.parametrize("counted", [False, True])
-def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, counted: bool) -> None:
+COUNTED = {
+    "nowhere": (),
+    "in one place": (Tally(at=COUNTER * BLOCK_BYTES, size_bytes=8, fields=((1, 1),)),),
+    "wherever it is marked": (Tally(marked=BASE[:1].hex(), size_bytes=8, fields=((1, 1),)),),
+    "where it is marked, but for what is none": (
+        Tally(marked=BASE[:1].hex(), size_bytes=8, fields=((1, 1),), zeros=((2, 1),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("where", COUNTED)
+def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, where: str) -> None:
     """Each mount counts itself, so all that it left was new to the next one, without end."""
-    if counted:
-        tally = Tally(at=COUNTER * BLOCK_BYTES, size_bytes=8, fields=((0, 1),))
-        bench.profile = replace(bench.profile, tallies=(tally,))
+    counted = where in ("in one place", "wherever it is marked")
+    bench.profile = replace(bench.profile, tallies=COUNTED[where])
     bench.run(Kernel(counts=True), "prefix", again=3, sample_rate=0.0)
     (case,) = bench.store.cases()
     assert (case.info.again[-1].coverage.visits == 0) == counted
@@ -317,7 +327,7 @@ def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, coun
     assert "to the end" not in recoveries_cut([left])
 
 
-SAMPLED = Sampling(too_many=20, drawn=200)
+SAMPLED = Sampling(depth=2, too_many=20, drawn=200)
 
 
 def test_a_cut_with_too_many_states_is_sampled_and_not_called_exhaustive(
@@ -331,7 +341,7 @@ def test_a_cut_with_too_many_states_is_sampled_and_not_called_exhaustive(
     (cut,) = bench.store.cases()[0].info.again
     assert cut.coverage.alike
     assert cut.coverage.drawn == SAMPLED.drawn * cut.coverage.alike
-    assert (cut.coverage.open, cut.coverage.losses) == (0, exploration.PAIRS)
+    assert (cut.coverage.open, cut.coverage.losses) == (0, SAMPLED.depth)
     assert "every legal state" not in recoveries_cut([bench.store.cases()[0].info])
     assert summarise(bench.store).cases[0].verdict is CaseVerdict.PASS
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import JudgedGroup, Observation
-from harness.cases.exploration import OF_RECORDING, PAIRS, Exploration, Report, legal_times
+from harness.cases.exploration import OF_RECORDING, Exploration, Report, legal_times
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
 from harness.guests.disk import Disk, Explored, Order, Reads
@@ -316,7 +316,7 @@ def test_a_stop_before_the_defaults_is_told(disk: Disk, tmp_path: Path) -> None:
 
 WIDE = 14
 """Blocks in flight at the only crash time of a wide recording: 16,384 states."""
-DRAWN = OF_RECORDING.drawn
+PAIRS, DRAWN = OF_RECORDING.depth, OF_RECORDING.drawn
 UP_TO_PAIRS = 2 * (1 + 14 + 14 * 13 // 2)
 
 

@@ -168,7 +168,7 @@ class Kernel:
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
     `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
     of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last.
-    `counts`: each recovery adds 1 to the first byte of block 8. `comes_up`: whether it boots. `refuses`: its
+    `counts`: each recovery adds 1 to the second byte of block 8. `comes_up`: whether it boots. `refuses`: its
     tree has a file with the word that was read, and programs exit with 1 where that is `at`. `loses`: its
     tree has a file, `kept`, unless block 7 holds 1. `rewrites`: recovery reads and writes REWRITTEN.
     `breaks`: its tree has a file, `broken`, if it found the first three of these as they were, and the next
@@ -280,8 +280,8 @@ class ToyGuest:
         if kernel.refuses:
             good.entries.append(_file(b"word", 12, word))
         if kernel.counts:
-            count = self._read(COUNTER)[0] + 1
-            self._write(COUNTER, bytes([count]) + BASE[1:])
+            count = self._read(COUNTER)[1] + 1
+            self._write(COUNTER, BASE[:1] + bytes([count]) + BASE[2:])
             self._disk.flush()
         if kernel.has_file:
             self._disk.identity()

@@ -279,7 +279,10 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             order=[3, 0, 300],
             unit_sectors=1,
             keep_memo=True,
-            tallies=[wire.Tally(1024, 1024, [(44, 10)], [], 1020), wire.Tally(0, 8, [], [(0, 300)], None)],
+            tallies=[
+                wire.Tally(b"", 1024, 1024, [], [(44, 10)], [], 1020),
+                wire.Tally(b"\xfe\xed", 0, 512, [(12, 4)], [], [(0, 300)], None),
+            ],
         ),
     ),
     *((f"switch {i}", "DiskRequest", wire.Switch(state=state)) for i, state in enumerate(_STATES)),

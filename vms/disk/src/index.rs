@@ -83,27 +83,47 @@ impl Index {
     /// From now on, contents that differ in what is counted alone are `alike`: of those that an entry writes whole,
     /// and of the base.
     pub fn count(&mut self, tallies: &[Tally], base: &[u8]) {
-        for tally in tallies {
-            let first = tally.block * BLOCK_SECTORS;
-            let sectors = first..first + BLOCK_SECTORS;
-            let from_base = sectors.clone().map(|sector| base_sector(base, sector));
-            let mut contents = vec![(0, from_base.collect::<Vec<_>>().concat())];
-            if let Some(slot) = self.slot(tally.block) {
-                let (versions, hashes) = self.block_versions(&self.whole(), slot);
-                for (number, hash) in versions.iter().zip(hashes) {
-                    let entry = &self.log.entries[*number as usize];
-                    if covers_block(entry, tally.block) {
-                        let written = sectors.clone().map(|sector| self.log.sector(entry, sector));
-                        contents.push((*hash, written.collect::<Vec<_>>().concat()));
-                    }
-                }
-            }
-            for (hash, mut content) in contents {
-                tally.blank(&mut content, true);
-                let alike = xxh3_128_with_seed(&content, tally.block);
-                self.alike.insert((tally.block, hash), alike);
+        let (placed, marked): (Vec<_>, Vec<_>) = tallies
+            .iter()
+            .cloned()
+            .partition(|tally| tally.block().is_some());
+        for tally in placed {
+            let block = tally.block().unwrap_or_default();
+            self.count_in(block, &[tally], base);
+        }
+        if !marked.is_empty() {
+            for block in self.blocks.numbers.clone() {
+                self.count_in(block, &marked, base);
             }
         }
+    }
+
+    fn count_in(&mut self, block: u64, tallies: &[Tally], base: &[u8]) {
+        for (hash, mut content) in self.whole_contents(block, base) {
+            let blanked = tallies.iter().map(|tally| tally.blank(&mut content, true));
+            if blanked.fold(false, |any, one| any | one) {
+                let alike = xxh3_128_with_seed(&content, block);
+                self.alike.insert((block, hash), alike);
+            }
+        }
+    }
+
+    /// Contents of a block, each with its hash: what the base holds, and what an entry writes whole.
+    fn whole_contents(&self, block: u64, base: &[u8]) -> Vec<(u128, Vec<u8>)> {
+        let sectors = block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
+        let from_base = sectors.clone().map(|sector| base_sector(base, sector));
+        let mut contents = vec![(0, from_base.collect::<Vec<_>>().concat())];
+        if let Some(slot) = self.slot(block) {
+            let (versions, hashes) = self.block_versions(&self.whole(), slot);
+            for (number, hash) in versions.iter().zip(hashes) {
+                let entry = &self.log.entries[*number as usize];
+                if covers_block(entry, block) {
+                    let written = sectors.clone().map(|sector| self.log.sector(entry, sector));
+                    contents.push((*hash, written.collect::<Vec<_>>().concat()));
+                }
+            }
+        }
+        contents
     }
 
     /// Equal for contents of a block that count as alike; `hash`: of its content.

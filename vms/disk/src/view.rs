@@ -78,8 +78,10 @@ impl View {
     /// If a structure is not in one block of the device.
     pub fn count(&mut self, told: &[Told]) -> Answer<()> {
         let tallies = told.iter().map(Tally::of).collect::<Answer<Vec<_>>>()?;
-        let held =
-            |tally: &Tally| self.holds(tally.block.saturating_mul(BLOCK_SECTORS), BLOCK_SECTORS);
+        let held = |tally: &Tally| {
+            let first = tally.block().unwrap_or_default();
+            self.holds(first.saturating_mul(BLOCK_SECTORS), BLOCK_SECTORS)
+        };
         if let Some(at) = tallies.iter().position(|tally| !held(tally)) {
             return Err(DiskError::Tally { at: told[at].at });
         }
@@ -153,7 +155,8 @@ impl View {
                 });
             }
             self.read(first, &mut content);
-            for tally in self.tallies.iter().filter(|tally| tally.block == block) {
+            let here = |tally: &&Tally| tally.block().is_none_or(|of| of == block);
+            for tally in self.tallies.iter().filter(here) {
                 tally.blank(&mut content, false);
             }
             hashes.extend_from_slice(&xxh3_128(&content).to_le_bytes());

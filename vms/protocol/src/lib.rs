@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -333,11 +333,17 @@ pub struct State {
     pub torn_sectors: Option<u64>,
 }
 
-/// A structure of a file system that counts mounts and the like, `bytes` long, on the device from byte `at` on.
+/// A structure of a file system that counts mounts and the like, `bytes` long: on the device from byte `at` on, or
+/// wherever a sector is `marked`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
+    /// What it begins with; empty for one that is in one place.
+    #[serde(with = "serde_bytes")]
+    pub marked: Vec<u8>,
     pub at: u64,
     pub bytes: u64,
+    /// What of it has to be zeros, or it is none: offset, and length.
+    pub zeros: Vec<(u64, u64)>,
     /// Where it counts: offset in it, and length.
     pub fields: Vec<(u64, u64)>,
     /// What a mount counts anew: alike in a state that is recovered, not in what recovery left.
