@@ -67,6 +67,14 @@ def _exchanged(op: Operation, _: str) -> str:
     return f"perl -e '{call}' {_quoted(op.path)} {_quoted(op.target)}"
 
 
+def _ranges_exchanged(op: Operation, _: str) -> str:
+    """xfs_io has it since 6.10 only. The number is XFS_IOC_EXCHANGE_RANGE; flag 1 is TO_EOF, 2 is DSYNC."""
+    flags = 3 if OperationFlag.DSYNC in op.flags else 1
+    files = 'open($a, "+<", $ARGV[0]); open($b, "+<", $ARGV[1])'
+    call = f'exit(!ioctl($b, 0x40285881, pack("lLQQQQ", fileno($a), 0, 0, 0, 0, {flags})))'
+    return f"perl -e '{files}; {call}' {_quoted(op.path)} {_quoted(op.target)}"
+
+
 def _allocated(op: Operation, _: str) -> str:
     options = {
         OperationFlag.KEEP_SIZE: "-n",
@@ -107,6 +115,7 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.CHMOD: lambda op, _: f"chmod {op.length:o} {_quoted(op.path)}",
     OperationKind.CHOWN: lambda op, _: f"chown {op.offset}:{op.length} {_quoted(op.path)}",
     OperationKind.CLONE: lambda op, _: f"xfs_io -c 'reflink {op.path}' {_quoted(op.target)}",
+    OperationKind.EXCHANGE_RANGE: _ranges_exchanged,
     OperationKind.FSYNC: _on_path("sync"),
     OperationKind.FDATASYNC: _on_path("sync -d"),
     OperationKind.SYNC_FILE_RANGE: _written_back,

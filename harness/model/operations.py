@@ -34,6 +34,7 @@ class OperationKind(enum.StrEnum):
     CHMOD = "chmod"
     CHOWN = "chown"
     CLONE = "clone"
+    EXCHANGE_RANGE = "exchange-range"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
@@ -99,6 +100,7 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.CHMOD: ("path", "length"),
     OperationKind.CHOWN: ("path", "user", "group"),
     OperationKind.CLONE: ("path", "target"),
+    OperationKind.EXCHANGE_RANGE: ("path", "target", "flags*"),
     OperationKind.FSYNC: ("path",),
     OperationKind.FDATASYNC: ("path",),
     OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
@@ -121,10 +123,12 @@ class Operation:
     name of EXCHANGE, and the contents of a SYMLINK. A `path` that begins with `@` is a handle: what OPEN of a
     file or directory, or OPEN_TMPFILE in a directory, holds open as `target` until CLOSE, whatever becomes of
     its name. CLONE makes the file `target` share the contents of `path` (FICLONE).
+    EXCHANGE_RANGE exchanges the whole contents of two files, and with them their sizes
+    (XFS_IOC_EXCHANGE_RANGE to the end of both).
     `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD. `offset` and `length` of CHOWN are
     user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
-    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE. `argv`: the program of
+    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE. `argv`: the program of
     RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`), or a number that chooses one.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the

@@ -53,6 +53,7 @@ class Call(enum.StrEnum):
     CHMOD = "chmod"
     CHOWN = "chown"
     FICLONE = "ficlone"
+    EXCHANGE_RANGE = "exchange-range"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"

@@ -51,6 +51,12 @@ Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
 10. A clone takes the source's blocks over, which were written before: metadata, in several transactions, each
     with a part of the range and the size so far. [code] generic_remap_file_range_prep;
     xfs_reflink_remap_extent; btrfs_clone
+
+11. An exchange of contents writes those of both files first, and waits. Then mappings and sizes change in a chain
+    of transactions, which recovery completes once the first is in the log: all of it, or nothing, in both
+    files. [doc] ioctl_xfs_exchange_range(2); [code] xfs_exchange_range_prep, xfs_exchmaps_recover_work
+    Where nothing of it is in the log, what was written later to one of the files, in place, is in the other
+    one. [code] xfs_map_blocks goes by the mappings in memory, and waits for no log
 """
 
 from __future__ import annotations
@@ -167,6 +173,10 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
             _zero(contract, cells, event, committed)
         elif event.kind is EventKind.CLONE:
             _clone(cells, event, committed)
+        elif event.kind is EventKind.EXCHANGE and committed:
+            cells.hold(event.start, event.end, event.content)
+        elif event.kind is EventKind.STRAY and _is_lost(file, k, cut):
+            cells.add(event.start, event.end, event.content[0][2])
         elif event.kind is EventKind.FLUSH and k < cut.returned:
             cells.hold(event.start, event.end, file.content(k))
     return Allowance(
@@ -178,9 +188,15 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
     )
 
 
+def _is_lost(file: FileHistory, k: int, cut: Cut) -> bool:
+    """Whether the log lacks an exchange before event k."""
+    later = file.events[max(cut.committed, cut.durable) : k]
+    return any(e.kind is EventKind.EXCHANGE for e in later)
+
+
 def _growths(events: Sequence[FileEvent]) -> Iterator[FileEvent]:
     """The writes that made the file longer, if nothing else may have set its size or removed data."""
-    if not any(e.kind in (EventKind.ZERO, EventKind.SIZE, EventKind.CLONE) for e in events):
+    if not any(e.kind in (EventKind.ZERO, EventKind.SIZE) or e.takes_over for e in events):
         yield from (e for e in events if e.kind is EventKind.WRITE and e.size_after > e.size_before)
 
 
@@ -195,7 +211,7 @@ def allocated(contract: Contract, file: FileHistory, cut: Cut) -> int:
         if event.kind is EventKind.RESERVE and k < cut.durable:
             low, high = whole_blocks(event.start, event.end)
             blocks.update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
-        elif event.kind in (EventKind.ZERO, EventKind.RELEASE, EventKind.CLONE):
+        elif event.kind in (EventKind.ZERO, EventKind.RELEASE) or event.takes_over:
             blocks -= {b for b in blocks if b in blocks_of(event.start, event.end)}
     return len(blocks) * BLOCK_BYTES
 
@@ -263,7 +279,8 @@ def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[int, int, i
         base = max((k + 1 for k in range(cut.durable, last) if file.events[k].sets_size), default=cut.durable)
     low = max((file.size_at(base), *(_reach(file, k, last) for k in range(cut.durable, cut.returned))))
     high = file.size_at(last)
-    if cut.partly and last == cut.committed:  # a smaller size is covered by j + 1 operations
+    whole = cut.partly and file.events[cut.committed].kind is EventKind.EXCHANGE
+    if cut.partly and not whole and last == cut.committed:  # a smaller size is covered by j + 1 operations
         high = max(high, file.size_at(last + 1))
     return low, high, base
 
@@ -292,7 +309,7 @@ def journaled(contract: Contract, file: FileHistory, cut: Cut, reach: int) -> It
         if event.kind is EventKind.WRITE and not event.mapped:
             partly = _first_pages(content, events, event, reach)
             yield from (dataclasses.replace(a, allocated=least) for a in partly)
-        elif not event.changes_nothing:
+        elif not event.changes_nothing and event.kind is not EventKind.EXCHANGE:
             yield dataclasses.replace(_half_done(content, events, event), allocated=least)
 
 

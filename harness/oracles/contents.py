@@ -326,7 +326,9 @@ class _Subject:
         """The first persistence point that made this write durable; for zeros only the last is known."""
         if origin == ZERO:
             return self.point
-        order = self.file.before(origin)
+        events = enumerate(self.file.events[: self.cut.durable])
+        taken = (k for k, e in events if e.takes_over and any(o == origin for _, _, o in e.content))
+        order = max((self.file.before(origin), *taken))
         return next(p for p, k in self.file.persists if k > order)
 
     def _durable_origin(self, at: int) -> int:

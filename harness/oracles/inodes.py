@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 
 from harness.oracles.contract import Contract
 from harness.oracles.namespace import ABSENT, ROOT, Namespace
-from harness.oracles.timeline import Entries, Entry, FileEvent, FileHistory, PersistencePoint
+from harness.oracles.timeline import (
+    ZERO,
+    Entries,
+    Entry,
+    EventKind,
+    FileEvent,
+    FileHistory,
+    PersistencePoint,
+)
 
 DIRECTORY_MODE = 0o755
 """With which vms/agent/src/operations.rs creates."""
@@ -57,6 +65,7 @@ class Inodes:
         self.renamed_into: dict[int, int] = {}  # directory to the last rename into it
         self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
         self.handles: dict[str, Handle] = {}
+        self.exchanged: dict[int, set[int]] = {}  # file to those among which contents were exchanged, itself too
         self.persistence: list[PersistencePoint] = []
         self.names = Namespace()
         self.entries = Entries()
@@ -186,6 +195,23 @@ class Inodes:
 
     def happened(self, inode: int, event: FileEvent) -> None:
         self.files[inode].events.append(event)
+        if event.kind in (EventKind.WRITE, EventKind.ZERO):
+            for other in self.exchanged.get(inode, set()) - {inode}:
+                self._strays(other, event)
+
+    def _strays(self, inode: int, event: FileEvent) -> None:
+        """The event happened to another file, on blocks that the exchange took from this one."""
+        file = self.files[inode]
+        content = ((event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO),)
+        stray = FileEvent(
+            event.index, EventKind.STRAY, event.start, event.end, file.size, file.size, content=content
+        )
+        file.events.append(stray)
+
+    def join(self, one: int, other: int) -> None:
+        """Two files have exchanged their contents."""
+        joined = self.exchanged.get(one, {one}) | self.exchanged.get(other, {other})
+        self.exchanged |= dict.fromkeys(joined, joined)
 
 
 class Misfit(Exception):

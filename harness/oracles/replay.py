@@ -333,6 +333,31 @@ def _clone(m: Inodes, i: int, op: Operation) -> None:
         m.touch_data(i, target)
 
 
+def _exchange_range(m: Inodes, i: int, op: Operation) -> None:
+    """[code] xfs_exchange_range: rule 11 of `allowance`. Where both files are one, or empty, nothing happens
+    (xfs_exchange_range_checks). With `dsync`, and where operations persist, the log is forced with the first
+    transaction, which is enough for recovery to complete the exchange (xfs_exchrange_mappings:
+    xfs_trans_set_sync).
+    """
+    one, other = m.inode(op.path, "file"), m.inode(op.target, "file")
+    if one == other:
+        raise Misfit(f"{op.target} is the same file")
+    files = [m.files[one], m.files[other]]
+    sizes = [file.size for file in files]
+    if any(sizes):
+        contents = [file.content(len(file.events)) for file in files]
+        for file, before, after, content in zip(files, sizes, sizes[::-1], contents[::-1], strict=True):
+            event = FileEvent(i, EventKind.EXCHANGE, 0, ENDLESS, before, after, content=content)
+            m.happened(file.inode, event)
+            m.touch_data(i, file.inode)
+        nodes = m.nodes[one], m.nodes[other]
+        nodes[0].allocated, nodes[1].allocated = nodes[1].allocated, nodes[0].allocated
+        m.join(one, other)
+    if "dsync" in op.flags or m.contract.persists == "operations":
+        persist(m, i, op.path, data_only=True)
+        persist(m, i, op.target, data_only=True)
+
+
 def _fsync(m: Inodes, i: int, op: Operation) -> None:
     m.inode(op.path, "file", "directory")
     persist(m, i, op.path, data_only=op.kind is OperationKind.FDATASYNC)
@@ -390,6 +415,7 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.CHMOD: _chmod,
     OperationKind.CHOWN: _chown,
     OperationKind.CLONE: _clone,
+    OperationKind.EXCHANGE_RANGE: _exchange_range,
     OperationKind.SETXATTR: _setxattr,
     OperationKind.REMOVEXATTR: _removexattr,
     OperationKind.WRITE: _write,

@@ -33,6 +33,8 @@ class EventKind(enum.Enum):
         "release"  # blocks in the range that hold no contents may be gone: a truncate that shrinks nothing
     )
     CLONE = "clone"  # the contents become those of another file
+    EXCHANGE = "exchange"  # contents and size become those of another file, at once
+    STRAY = "stray"  # see `FileEvent.content`
     FLUSH = "flush"  # the range's data is durable once the operation has returned; see `FileEvent.with_size`
 
 
@@ -42,8 +44,9 @@ class FileEvent:
     and after.
 
     `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
-    write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone
-    took over, whole. `with_size`: a flush that also puts a size on disk that reaches the end of its range.
+    write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone or
+    an exchange took over, whole; of STRAY, what was written to a file with which this one had exchanged its
+    contents, and lands here where the exchange is lost. `with_size`: a flush that also puts a size on disk that reaches the end of its range.
     """
 
     index: int
@@ -62,14 +65,19 @@ class FileEvent:
         """Whether the size on disk is known once this is committed. It is not for a write, whose blocks may
         be allocated later.
         """
-        return self.kind is EventKind.COMMIT_SIZE or (
+        return self.kind in (EventKind.COMMIT_SIZE, EventKind.EXCHANGE) or (
             self.kind is not EventKind.WRITE and self.size_before != self.size_after
         )
 
     @property
     def changes_nothing(self) -> bool:
         """Whether contents and size stay as they were: only which blocks are allocated may change."""
-        return self.kind in (EventKind.RESERVE, EventKind.RELEASE, EventKind.FLUSH)
+        return self.kind in (EventKind.RESERVE, EventKind.RELEASE, EventKind.FLUSH, EventKind.STRAY)
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether the contents become those of another file."""
+        return self.kind in (EventKind.CLONE, EventKind.EXCHANGE)
 
 
 Extent = tuple[int, int, int]
@@ -141,7 +149,7 @@ def _index_of(event: FileEvent) -> int:
 def _apply(content: Content, event: FileEvent) -> Content:
     if event.changes_nothing:
         return content
-    if event.kind is EventKind.CLONE:
+    if event.takes_over:
         return event.content
     start, end = event.start, event.end
     first = bisect.bisect_right(content, start, key=lambda e: e[1])

@@ -49,6 +49,7 @@ EXAMPLES = {
     OperationKind.CHMOD: ["chmod f 600"],
     OperationKind.CHOWN: ["chown f 1 2"],
     OperationKind.CLONE: ["clone f g"],
+    OperationKind.EXCHANGE_RANGE: ["exchange-range f g", "exchange-range f g dsync"],
     OperationKind.FSYNC: ["fsync f"],
     OperationKind.FDATASYNC: ["fdatasync f"],
     OperationKind.SYNC_FILE_RANGE: ["sync-file-range f 0 4096"],

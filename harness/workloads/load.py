@@ -38,6 +38,7 @@ _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.APPEND: ("sync", "dsync", "direct"),
     OperationKind.MMAP_WRITE: ("sync", "sync-range"),
     OperationKind.SYNC_FILE_RANGE: ("async",),
+    OperationKind.EXCHANGE_RANGE: ("dsync",),
     OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
 }
 

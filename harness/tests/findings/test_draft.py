@@ -59,6 +59,8 @@ removexattr f user.a
 chmod f 600
 chown f 1000 100
 clone f h
+exchange-range f h
+exchange-range f h dsync
 tmpfile A/foo 5000
 fsync f
 fdatasync f

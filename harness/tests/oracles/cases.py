@@ -181,6 +181,8 @@ class Writer:
             return self.of_names(kind)
         if kind is K.CLONE:
             return self.clone()
+        if kind is K.EXCHANGE_RANGE:
+            return self.exchange_range()
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
         by_handle = [] if kind is K.CREATE else list(self.handles)
@@ -194,6 +196,14 @@ class Writer:
         path, target = self.random.sample(self.files(), 2)
         fits = self.inodes[path] != self.inodes[target] and self.size(path) >= self.size(target)
         return Operation(K.CLONE, path, target) if fits else None
+
+    def exchange_range(self) -> Operation | None:
+        if len(self.files()) < 2:
+            return None
+        path, target = self.random.sample(self.files(), 2)
+        flags = self.random.choice([(), ("dsync",)])
+        same = self.inodes[path] == self.inodes[target]
+        return None if same else Operation(K.EXCHANGE_RANGE, path, target, flags=flags)
 
     def of_handles(self, kind: K) -> Operation | None:
         random = self.random

@@ -379,6 +379,26 @@ class SimpleDisk:
         self.touch(target, data=True)
         yield
 
+    def do_exchange_range(self, index: int, op: Operation) -> Iterator[None]:
+        one, other = self.find(op.path), self.find(op.target)
+        for inode in (one, other):
+            for key in sorted(k for k in self.dirty if k[0] == inode):
+                self.write_page(*key)
+                yield
+            self.finish(inode)
+        a, b = self.meta.inodes[one], self.meta.inodes[other]
+        a.blocks, b.blocks = b.blocks, a.blocks
+        self.sizes[one], self.sizes[other] = self.sizes[other], self.sizes[one]
+        if "exchange-keeps-sizes" not in self.bugs:
+            a.size, b.size = self.sizes[one], self.sizes[other]
+        theirs = {one: other, other: one}
+        self.pages = {(theirs.get(i, i), page): data for (i, page), data in self.pages.items()}
+        for inode in theirs:
+            self.touch(inode, data=True)
+        yield
+        if "dsync" in op.flags:
+            yield from self.persist(one, data_only=True)
+
     def do_setxattr(self, index: int, op: Operation) -> Iterator[None]:
         inode = self.find(op.path)
         self.meta.inodes[inode].xattrs[op.name] = op.value
@@ -585,6 +605,7 @@ class SimpleDisk:
 
 _METHOD = {
     K.APPEND: "write",
+    K.EXCHANGE_RANGE: "exchange_range",
     K.FDATASYNC: "fsync",
     K.MMAP_WRITE: "mmap",
     K.SYNC_FILE_RANGE: "writeback",

@@ -539,6 +539,8 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
         ("ordered", "exchange-forgets-one", "atomicity"),
         ("each", "exchange-forgets-one", "durability"),
         ("ordered", "clone-forgets-size", "durability"),
+        ("ordered", "exchange-keeps-sizes", "durability"),
+        ("writeback", "exchange-keeps-sizes", "durability"),
         ("ordered", "early-written", "stale"),
         ("nodelalloc", "unordered", "stale"),
         ("writeback", "no-flush", "durability"),

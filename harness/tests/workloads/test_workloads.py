@@ -56,6 +56,8 @@ def operations(draw: st.DrawFn) -> Operation:
     if kind in FLAGS:
         flags = draw(st.sampled_from(FLAGS[kind]))
         return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+    if kind is K.EXCHANGE_RANGE:
+        return Operation(kind, path, draw(NAMES), flags=draw(st.sampled_from([(), ("dsync",)])))
     if kind in (K.SETXATTR, K.REMOVEXATTR):
         value = draw(NAMES).encode() if kind is K.SETXATTR else b""
         return Operation(kind, path, name="user.a", value=value)
@@ -308,6 +310,7 @@ def test_what_is_no_workload_says_why(tmp_path: Path, monkeypatch: pytest.Monkey
         (["create f", "open f @h", "remount"], "@h is still open"),
         (["create f", "append f 2", "create g", "append g 3", "clone f g"], "g is longer"),
         (["create f", "append f 2", "link f g", "clone f g"], "g is the same file"),
+        (["create f", "link f g", "exchange-range f g"], "g is the same file"),
         (["mkdir d", "open d @h", "append @h 1"], "@h is a directory"),
     ],
 )

@@ -45,6 +45,11 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// the cache is not on the list of those that can be evicted (`mapping_shrinkable`).
 const PAGES_AND_INODES: &str = "3";
 
+/// From `fs/xfs/libxfs/xfs_fs.h`: _IOW('X', 129, struct xfs_exchange_range), and its flags.
+const XFS_IOC_EXCHANGE_RANGE: u32 = 0x4028_5881;
+const EXCHANGE_TO_EOF: u64 = 1;
+const EXCHANGE_DSYNC: u64 = 2;
+
 /// What a thread needs that makes one system call.
 const SYNC_STACK_BYTES: usize = 64 << 10;
 /// A thread that was just woken is begun at the first or second.
@@ -246,6 +251,7 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
             let target = open(&below_mount(&op.target)?, OFlags::WRONLY)?;
             fs::ioctl_ficlone(target, source).map_err(of(Call::Ficlone))
         }
+        Kind::ExchangeRange => exchange_range(op, path),
         Kind::Fsync => fsync(scene.opened(op, path)?).map_err(of(Call::Fsync)),
         Kind::Fdatasync => fdatasync(scene.opened(op, path)?).map_err(of(Call::Fdatasync)),
         Kind::SyncFileRange => sync_file_range(op, path),
@@ -344,6 +350,47 @@ fn chown(op: &Operation, path: &str) -> Result<(), Failed> {
     let (user, group) = (number(op.offset)?, number(op.length)?);
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     fs::chownat(CWD, path, Some(user), Some(group), AtFlags::empty()).map_err(of(Call::Chown))
+}
+
+/// The argument of XFS_IOC_EXCHANGE_RANGE: see ioctl_xfs_exchange_range(2).
+#[repr(C)]
+struct ExchangeRange {
+    file1_fd: i32,
+    pad: u32,
+    file1_offset: u64,
+    file2_offset: u64,
+    length: u64,
+    flags: u64,
+}
+
+/// ioctl(2) with XFS_IOC_EXCHANGE_RANGE: everything up to the end of both files, and so their sizes, too.
+fn exchange_range(op: &Operation, path: &str) -> Result<(), Failed> {
+    let mut flags = EXCHANGE_TO_EOF;
+    for flag in &op.flags {
+        flags |= match flag {
+            OperationFlag::Dsync => EXCHANGE_DSYNC,
+            _ => return Err((Call::Request, Errno::INVAL)),
+        };
+    }
+    let one = open(path, OFlags::RDWR)?;
+    let other = open(&below_mount(&op.target)?, OFlags::RDWR)?;
+    let ranges = ExchangeRange {
+        file1_fd: one.as_raw_fd(),
+        pad: 0,
+        file1_offset: 0,
+        file2_offset: 0,
+        length: 0,
+        flags,
+    };
+    // SAFETY: the kernel reads as many bytes as the request's number says, which are those of `ranges`.
+    match unsafe { libc::ioctl(other.as_raw_fd(), XFS_IOC_EXCHANGE_RANGE as _, &ranges) } {
+        0 => Ok(()),
+        _ => Err(match errno_of(&std::io::Error::last_os_error()) {
+            // Another file system, or an older kernel.
+            Errno::NOTTY => (Call::ExchangeRange, Errno::OPNOTSUPP),
+            other => (Call::ExchangeRange, other),
+        }),
+    }
 }
 
 /// sync_file_range(2), which makes nothing durable: it writes dirty pages, and nothing else.
@@ -599,6 +646,7 @@ mod tests {
             (Kind::Fallocate, OperationFlag::Direct),
             (Kind::MmapWrite, OperationFlag::Dsync),
             (Kind::SyncFileRange, OperationFlag::Sync),
+            (Kind::ExchangeRange, OperationFlag::Sync),
         ] {
             let refused = perform_call(&mut Scene::default(), &op(kind, flag), 0);
             assert_eq!(refused, Err((Call::Request, Errno::INVAL)), "{kind:?}");

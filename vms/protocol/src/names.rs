@@ -46,6 +46,7 @@ words! {
         Chmod,
         Chown,
         Clone,
+        ExchangeRange,
         Fsync,
         Fdatasync,
         SyncFileRange,
@@ -64,7 +65,7 @@ words! {
     OperationFlag {
         /// `write`, `append`: O_SYNC. `mmap-write`: msync(2) of the whole file.
         Sync,
-        /// `write`, `append`: O_DSYNC.
+        /// `write`, `append`: O_DSYNC. `exchange-range`: XFS_EXCHANGE_RANGE_DSYNC.
         Dsync,
         /// `write`, `append`: O_DIRECT.
         Direct,
@@ -169,6 +170,7 @@ words! {
         Chmod,
         Chown,
         Ficlone,
+        ExchangeRange,
         Fsync,
         Fdatasync,
         SyncFileRange,
