@@ -14,7 +14,7 @@ import msgspec
 
 from harness.cases.fsck_reads import find_library
 from harness.errors import EnvironmentLacks, PowercutError
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import Tool, profiles
 from harness.guests.accel import known_of
 from harness.guests.brought import host_files
 from harness.guests.disk import find_binary
@@ -117,6 +117,22 @@ def _of_file_systems() -> Iterator[HostCheck]:
     suites = {tool.program: tool.suites for p in profiles().values() for tool in p.tools}
     for (program, package), users in sorted(_programs().items()):
         yield _program(program, package, sorted(users), suites.get(program, ()))
+    yield from _of_other_releases()
+
+
+def _of_other_releases() -> Iterator[HostCheck]:
+    """Programs that some modes take from another release even where this host has them."""
+    users: dict[str, tuple[Tool, list[str]]] = {}
+    for profile in profiles().values():
+        for tool in profile.tools:
+            if tool.always:
+                users.setdefault(tool.title, (tool, []))[1].append(profile.name)
+    for title, (tool, modes) in sorted(users.items()):
+        found = None
+        with contextlib.suppress(EnvironmentLacks):
+            found = tool.path()
+        where = found or f"for {', '.join(modes[:3])} fetched from {' and '.join(tool.suites)}, on first use"
+        yield HostCheck(title, True if found else None, where)
 
 
 def _of_workloads() -> Iterator[HostCheck]:
@@ -153,7 +169,8 @@ def _programs() -> dict[tuple[str, str], set[str]]:
     users: dict[tuple[str, str], set[str]] = defaultdict(set)
     for profile in profiles().values():
         for tool in profile.tools:
-            users[tool.program, tool.package].add(profile.name)
+            if not tool.always:
+                users[tool.program, tool.package].add(profile.name)
     for workload in select_workloads(["all", "applications"]):
         for wanted in workload.programs:
             name, _, package = wanted.partition(":")

@@ -130,7 +130,7 @@ def host_pins(machines: Iterable[Machine], profiles: Iterable[Profile]) -> dict[
 
 
 def _profile_pins(profile: Profile, tools: Iterable[Tool]) -> dict[str, str]:
-    of_tools = {f"{t.program} of {profile.filesystem}": file_hash(Path(t.path())) for t in tools}
+    of_tools = {f"{t.title} of {profile.filesystem}": file_hash(Path(t.path())) for t in tools}
     judging = replace(profile, tracing=None)  # which has paths of this installation
     return {f"mode {profile.name}": _hash(judging)} | of_tools
 

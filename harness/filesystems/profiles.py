@@ -49,7 +49,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output that report no error. `too_old`: those for parts of lines in which it says that it does not know
     the file system's features: a newer kernel may use some that this host's program has never heard of.
     `forks`: a fork of it that has been loaded, but has not begun, is as good as another start of it.
-    `suites`: where its package and the libraries it needs are fetched from if this host does not have it.
+    `suites`: where its package and the libraries it needs are fetched from if this host does not have it;
+    `always`: even if it has.
     """
 
     program: str
@@ -62,6 +63,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chatter: list[str] = []
     too_old: list[str] = []
     suites: list[str] = []
+    always: bool = False
     forks: bool = False
 
     def unknown_features(self, output: str) -> str:
@@ -81,6 +83,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def path(self) -> str:
         """Its path; sbin is searched too, and the cache. Raises EnvironmentLacks if it is missing."""
+        if self.always:
+            return self._fetched()
         found = shutil.which(self.program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
         fetched = cached_program(self.program, self.package) if self.suites and not found else None
         if fetched:
@@ -89,13 +93,31 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
         return found
 
+    def _fetched(self) -> str:
+        if found := cached_program(self.program, self.package, self.release):
+            return str(found)
+        raise EnvironmentLacks(
+            f"{self.title} is not in the cache",
+            "run powercut fetch for this mode, where there is a network",
+        )
+
+    @property
+    def release(self) -> str:
+        """The suites of which it always is, in a word; empty if any will do."""
+        return "+".join(self.suites) if self.always else ""
+
+    @property
+    def title(self) -> str:
+        """For people: `mkfs.xfs`, or `mkfs.xfs (trixie)`."""
+        return f"{self.program} ({self.release})" if self.release else self.program
+
     def fetch(self) -> None:
         """Get it from another suite, if it is missing and one has it. Raises EnvironmentLacks."""
         try:
             self.path()
         except EnvironmentLacks:
             if self.suites:
-                fetch_program(self.program, self.package, self.suites)
+                fetch_program(self.program, self.package, self.suites, self.release)
 
     def run(
         self,
@@ -282,6 +304,8 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs_arguments: list[str] = []
     disk: str = ""  # of vms/disks; empty: the usual one
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
+    # Packages whose programs always come from these suites, since an older one lacks what this mode needs.
+    newer: dict[str, list[str]] = {}
     options: list[str] = []  # of the kernel, beyond the driver: `XFS_RT`
     steps: list[Tool] = []  # run after mkfs, with their complete arguments
     stack: Stack | None = None  # of its own: devices among which the file system itself divides its data
@@ -387,6 +411,8 @@ class Profile:
             return "devices of its own"
         if self.first:
             return "a disk on which something is done before it is mounted"
+        if any(tool.always for tool in self.tools):
+            return "programs of another release, which the guest does not have"
         writes = self.repair or (self.fsck and self.fsck.writes)
         return "programs of the host that write to its disk" if writes else ""
 
@@ -622,6 +648,13 @@ def _without(tool: Tool, left_out: Sequence[str]) -> Tool:
     return msgspec.structs.replace(tool, arguments=kept)
 
 
+def _newer(tool: Tool, packages: Mapping[str, list[str]]) -> Tool:
+    """The program from the suites that its package is to come from, if any are named."""
+    if tool.package not in packages:
+        return tool
+    return msgspec.structs.replace(tool, suites=packages[tool.package], always=True)
+
+
 def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Profile]:
     """The mode of a file; and where it has devices of its own, the same less each that may be missing."""
     mode = _decode(path, _ModeFile)
@@ -633,6 +666,10 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         raise UsageError(f"{path}: no disk {mode.disk!r}", f"one of: {', '.join(disks())} (vms/disks)")
     if mode.first and (mode.second or mode.stack or shared.repair):
         raise UsageError(f"{path}: [first] is for one disk, which no program of the host repairs", _SEE_FIRST)
+    if mode.newer and (mode.first or mode.second):
+        raise UsageError(
+            f"{path}: newer is for mkfs, fsck and repair alone", "leave out [first] and [second]"
+        )
     second_mib = mode.second.size_mib if mode.second else 0
     made = Profile(
         filesystem=filesystem,
@@ -641,10 +678,10 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         fstype=shared.fstype,
         size_bytes=(shared.size_mib + second_mib) << 20,
         modules=tuple(shared.modules),
-        mkfs=_without(shared.mkfs, mode.mkfs_without),
+        mkfs=_newer(_without(shared.mkfs, mode.mkfs_without), mode.newer),
         mkfs_arguments=tuple(mode.mkfs_arguments),
-        fsck=shared.fsck,
-        repair=shared.repair,
+        fsck=shared.fsck and _newer(shared.fsck, mode.newer),
+        repair=shared.repair and _newer(shared.repair, mode.newer),
         console=msgspec.structs.replace(shared.console, errors=[*shared.console.errors, *complaints()]),
         mount_options=",".join(mode.mount_options),
         contract=Contract.from_table(

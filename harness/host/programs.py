@@ -1,7 +1,7 @@
 """Programs of other releases: run from Powercut's cache with the libraries of their own release.
 
-For a program that this machine's release does not have at all. Nothing is installed, and no other program
-sees these libraries.
+For a program that this machine's release does not have, or not in a version that will do. Nothing is
+installed, and no other program sees these libraries.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _COMPLETE = "complete"
 _LOADER = "ld-linux-x86-64.so.2"
 
 
-def cached_program(program: str, package: str) -> Path | None:
+def cached_program(program: str, package: str, release: str = "") -> Path | None:
     """A program that `fetch_program` has put into the cache."""
-    root = _root(package)
+    root = _root(package, release)
     found = (root / folder / program for folder in ("usr/sbin", "usr/bin", "sbin", "bin"))
     return next((hold(p) for p in found if p.is_file()), None) if (root / _COMPLETE).exists() else None
 
@@ -38,11 +38,13 @@ def command_of(path: Path) -> list[str]:
     return [str(loader), "--library-path", ":".join(folders), str(path)]
 
 
-def fetch_program(program: str, package: str, suites: Sequence[str]) -> Path:
+def fetch_program(program: str, package: str, suites: Sequence[str], release: str = "") -> Path:
     """Download a package with the libraries that it depends on, each from the first suite that has it, and
     unpack them into the cache. Returns the program. Raises EnvironmentLacks.
+
+    `release`: a word that keeps it apart from the same package of other suites.
     """
-    if found := cached_program(program, package):
+    if found := cached_program(program, package, release):
         return found
     archives = [Archive(suite) for suite in suites]
     with scratch_folder(cache_dir("programs"), "fetching-") as scratch:
@@ -55,15 +57,15 @@ def fetch_program(program: str, package: str, suites: Sequence[str]) -> Path:
             left += more
             had.update(more)
         (unpacked / _COMPLETE).touch()
-        if not _root(package).exists():  # another process may have been faster
-            unpacked.rename(_root(package))
-    if found := cached_program(program, package):
+        if not _root(package, release).exists():  # another process may have been faster
+            unpacked.rename(_root(package, release))
+    if found := cached_program(program, package, release):
         return found
     raise EnvironmentLacks(f"the package {package} of {', '.join(suites)} has no program {program}")
 
 
-def _root(package: str) -> Path:
-    return cache_dir("programs") / package
+def _root(package: str, release: str) -> Path:
+    return cache_dir("programs") / "@".join(filter(None, [package, release]))
 
 
 def _download(package: str, archives: Sequence[Archive], folder: Path) -> Path:

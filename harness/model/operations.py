@@ -128,8 +128,9 @@ class Operation:
     `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD. `offset` and `length` of CHOWN are
     user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
-    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE. `argv`: the program of
-    RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`), or a number that chooses one.
+    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE; `dsync` of
+    EXCHANGE_RANGE. `argv`: the program of RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`),
+    or a number that chooses one.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
     directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.

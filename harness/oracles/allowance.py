@@ -52,9 +52,9 @@ Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
     with a part of the range and the size so far. [code] generic_remap_file_range_prep;
     xfs_reflink_remap_extent; btrfs_clone
 
-11. An exchange of contents writes those of both files first, and waits. Then mappings and sizes change in a chain
-    of transactions, which recovery completes once the first is in the log: all of it, or nothing, in both
-    files. [doc] ioctl_xfs_exchange_range(2); [code] xfs_exchange_range_prep, xfs_exchmaps_recover_work
+11. An exchange of contents writes those of both files first, and waits. Then mappings and sizes change in a
+    chain of transactions, which recovery completes once the first is in the log: all of it, or nothing, in
+    both files. [doc] ioctl_xfs_exchange_range(2); [code] xfs_exchange_range_prep, xfs_exchmaps_recover_work
     Where nothing of it is in the log, what was written later to one of the files, in place, is in the other
     one. [code] xfs_map_blocks goes by the mappings in memory, and waits for no log
 """

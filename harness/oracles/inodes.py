@@ -65,7 +65,7 @@ class Inodes:
         self.renamed_into: dict[int, int] = {}  # directory to the last rename into it
         self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
         self.handles: dict[str, Handle] = {}
-        self.exchanged: dict[int, set[int]] = {}  # file to those among which contents were exchanged, itself too
+        self.exchanged: dict[int, set[int]] = {}  # file to all that exchanged contents, itself too
         self.persistence: list[PersistencePoint] = []
         self.names = Namespace()
         self.entries = Entries()

@@ -44,9 +44,10 @@ class FileEvent:
     and after.
 
     `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
-    write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone or
-    an exchange took over, whole; of STRAY, what was written to a file with which this one had exchanged its
-    contents, and lands here where the exchange is lost. `with_size`: a flush that also puts a size on disk that reaches the end of its range.
+    write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone
+    or an exchange took over, whole; of STRAY, what was written to a file with which this one had exchanged
+    its contents, and lands here where the exchange is lost. `with_size`: a flush that also puts a size on
+    disk that reaches the end of its range.
     """
 
     index: int

@@ -179,10 +179,8 @@ class Writer:
             return Operation(kind, path, target="f" if kind is K.SYMLINK else "", length=length)
         if kind in (K.LINK, K.RENAME, K.EXCHANGE, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
             return self.of_names(kind)
-        if kind is K.CLONE:
-            return self.clone()
-        if kind is K.EXCHANGE_RANGE:
-            return self.exchange_range()
+        if kind in (K.CLONE, K.EXCHANGE_RANGE):
+            return self.of_two_files(kind)
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
         by_handle = [] if kind is K.CREATE else list(self.handles)
@@ -190,20 +188,15 @@ class Writer:
             return None
         return self.of_contents(kind, random.choice(self.files() + by_handle))
 
-    def clone(self) -> Operation | None:
+    def of_two_files(self, kind: K) -> Operation | None:
         if len(self.files()) < 2:
             return None
         path, target = self.random.sample(self.files(), 2)
-        fits = self.inodes[path] != self.inodes[target] and self.size(path) >= self.size(target)
-        return Operation(K.CLONE, path, target) if fits else None
-
-    def exchange_range(self) -> Operation | None:
-        if len(self.files()) < 2:
+        if self.inodes[path] == self.inodes[target]:
             return None
-        path, target = self.random.sample(self.files(), 2)
-        flags = self.random.choice([(), ("dsync",)])
-        same = self.inodes[path] == self.inodes[target]
-        return None if same else Operation(K.EXCHANGE_RANGE, path, target, flags=flags)
+        if kind is K.EXCHANGE_RANGE:
+            return Operation(kind, path, target, flags=self.random.choice([(), ("dsync",)]))
+        return Operation(kind, path, target) if self.size(path) >= self.size(target) else None
 
     def of_handles(self, kind: K) -> Operation | None:
         random = self.random
