@@ -667,9 +667,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
     if mode.first and (mode.second or mode.stack or shared.repair):
         raise UsageError(f"{path}: [first] is for one disk, which no program of the host repairs", _SEE_FIRST)
     if mode.newer and (mode.first or mode.second):
-        raise UsageError(
-            f"{path}: newer is for mkfs, fsck and repair alone", "leave out [first] and [second]"
-        )
+        raise UsageError(f"{path}: newer is for mkfs and fsck alone", "leave out [first] and [second]")
     second_mib = mode.second.size_mib if mode.second else 0
     made = Profile(
         filesystem=filesystem,

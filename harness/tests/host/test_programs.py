@@ -68,6 +68,15 @@ def test_a_program_of_another_release_runs_with_its_own_libraries(monkeypatch: p
     assert fetch_program("odd", "odd-tools", ["base", "next"]) == path
 
 
+def test_a_package_of_a_named_release_is_kept_apart(cache: Path) -> None:
+    """A mode that needs a newer program would else have given it to all others."""
+    newer = fetch_program("odd", "odd-tools", ["base", "next"], "base+next")
+    assert cache / "programs/odd-tools@base+next" in newer.parents
+    assert cached_program("odd", "odd-tools", "base+next") == newer
+    assert cached_program("odd", "odd-tools") is None
+    assert "odd-tools@base+next" in command_of(newer)[0]
+
+
 def test_a_program_of_this_machine_starts_as_it_is() -> None:
     assert command_of(PROGRAM) == [str(PROGRAM)]
 

@@ -14,6 +14,7 @@ from harness.tests.oracles.cases import (
     EACH,
     JOURNAL,
     ORDERED,
+    WRITEBACK,
     directory,
     file,
     history,
@@ -317,3 +318,73 @@ def test_holes_are_cloned_too() -> None:
     assert judged(operations, tree(file("f"), file("g", zeros(0, 4096), written(1, 4096, 4096))))
     stayed = tree(file("f"), file("g", written(3, 0, 4096), written(1, 4096, 4096)))
     assert "durability" in oracles(judged(operations, stayed))
+
+
+# --- exchange-range ---
+
+LONG_A, SHORT_B = written(1, 0, 9000), written(3, 0, 100)
+RANGES = ("create a", "append a 9000", "create b", "append b 100", "sync", "exchange-range a b")
+BEFORE = (file("a", LONG_A), file("b", SHORT_B))
+AFTER = (file("a", SHORT_B), file("b", LONG_A))
+
+
+@pytest.mark.parametrize("contract", [ORDERED, LEFT, JOURNAL, WRITEBACK])
+def test_contents_and_sizes_are_exchanged_at_once_or_not_at_all(contract: Contract) -> None:
+    """XFS recovered the contents, and for one of the files another size (before 6.12.111)."""
+    assert judged(RANGES, tree(*BEFORE), contract, begun=6).verdict is PASS
+    assert judged(RANGES, tree(*AFTER), contract, begun=6).verdict is PASS
+    sizes = file("a", written(3, 0, 100), zeros(100, 8900))
+    for half in ((BEFORE[0], AFTER[1]), (sizes, AFTER[1]), (AFTER[0], file("b", written(1, 0, 100)))):
+        assert judged(RANGES, tree(*half), contract, begun=6).verdict is Verdict.FAIL, half
+
+
+def test_what_recovery_frees_behind_the_earlier_size_is_missed() -> None:
+    """XFS recovers both sizes, and takes what is new behind the earlier one for preallocation."""
+    holed = file("b", written(1, 0, 4096), zeros(4096, 4904))
+    assert oracles(judged(RANGES, tree(AFTER[0], holed), begun=6)) == {"contents"}
+    assert oracles(judged([*RANGES, "fsync a"], tree(AFTER[0], holed))) == {"contents"}
+    synced = judged([*RANGES, "fsync b"], tree(AFTER[0], holed))
+    assert oracles(synced) == {"durability"}
+    assert "acknowledged by `fsync b` (operation 6)" in synced.violations[0].summary
+
+
+@pytest.mark.parametrize("then", ["fsync a", "fsync b", "fdatasync b", "sync"])
+def test_an_exchange_of_contents_is_there_in_both_files_once_either_is_synced(then: str) -> None:
+    assert judged([*RANGES, then], tree(*AFTER)).verdict is PASS
+    assert "durability" in oracles(judged([*RANGES, then], tree(*BEFORE)))
+
+
+def test_an_exchange_of_contents_with_dsync_is_there_when_it_returns() -> None:
+    operations = [*RANGES[:-1], "exchange-range a b dsync"]
+    assert judged(operations, tree(*AFTER)).verdict is PASS
+    assert "durability" in oracles(judged(operations, tree(*BEFORE)))
+    assert judged(operations, tree(*BEFORE), begun=6).verdict is PASS
+
+
+@pytest.mark.parametrize("persists", ["transaction", "operations"])
+def test_where_operations_persist_an_exchange_of_contents_does(persists: str) -> None:
+    contract = dataclasses.replace(ORDERED, persists=persists)
+    assert (judged(RANGES, tree(*BEFORE), contract).verdict is PASS) == (persists == "transaction")
+
+
+def test_what_was_written_in_place_after_an_exchange_that_is_lost_is_in_the_other_file() -> None:
+    """The blocks of `a` held it when it was written, and are b's again."""
+    operations = [*RANGES, "write a 0 50", "create c"]
+    mixed = file("b", written(6, 0, 50), written(3, 50, 50))
+    assert judged(operations, tree(BEFORE[0], mixed), begun=7).verdict is PASS
+    exchanged = (file("a", written(6, 0, 50), written(3, 50, 50)), file("b", LONG_A), file("c"))
+    assert judged(operations, tree(*exchanged)).verdict is PASS
+    both = (exchanged[0], file("b", written(6, 0, 50), written(1, 50, 8950)), file("c"))
+    assert oracles(judged(operations, tree(*both))) == {"stale"}
+
+
+def test_what_fallocate_allocated_goes_with_the_contents() -> None:
+    operations = ["create a", "fallocate a 0 64K keep-size", "create b", "append b 1", "sync"]
+    contract = dataclasses.replace(ORDERED, rules=("allocations-stay",))
+    freed = (dataclasses.replace(file("a", written(3, 0, 1)), blocks=8), file("b"))
+    assert judged([*operations, "exchange-range a b", "sync"], tree(*freed), contract).verdict is PASS
+
+
+def test_nothing_happens_to_two_empty_files() -> None:
+    files = replay(ORDERED, history(["create a", "create b", "exchange-range a b"])).files.values()
+    assert [f.events for f in files] == [[], []]
