@@ -67,6 +67,8 @@ _ITEMS = {
     0x1245: "mappings done",
     0x1246: "intent for attributes",
     0x1247: "attributes done",
+    0x1248: "intent to exchange mappings",
+    0x1249: "mappings exchanged",
 }
 _INODE, _BUFFER, _CREATE = 0x123B, 0x123C, 0x123F
 
