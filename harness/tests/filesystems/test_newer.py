@@ -12,6 +12,7 @@ from harness.cases.pins import host_pins
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as module
 from harness.filesystems.profiles import FILE_NAME, Tool, profiles, select_profiles
+from harness.host.resources import resource
 
 NEWER = {name: p for name, p in profiles().items() if any(t.always for t in p.tools)}
 TOOL = Tool("sh", "dash", suites=["elsewhere"], always=True)
@@ -83,7 +84,7 @@ def test_doctor_tells_of_them_apart(cached: dict[str, Path], tmp_path: Path) -> 
 @pytest.mark.parametrize("beside", ["[first]\nsteps = 'true'", "[second]\nsize_mib = 8"])
 def test_a_mode_with_steps_in_the_guest_cannot_have_them(beside: str, tmp_path: Path) -> None:
     """The guest's are the host's."""
-    folder = Path(str(module.resource("vms", "filesystems", "xfs")))
+    folder = resource("vms", "filesystems", "xfs")
     text = (folder / "exchange.toml").read_text()
     mode = tmp_path / "mode.toml"
     mode.write_text(text + "\n" + beside.replace("[second]", "[second]\nfsck_arguments = ['{second}']"))

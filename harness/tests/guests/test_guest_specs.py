@@ -83,7 +83,7 @@ def test_a_program_that_only_another_suite_has_is_fetched(
     profile = dataclasses.replace(mode("ext4/ordered"), mkfs=tool, fsck=None)
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
 
-    def refused(program: str, package: str, suites: list[str]) -> Path:
+    def refused(program: str, package: str, suites: list[str], release: str) -> Path:
         raise EnvironmentLacks(f"there is no package {package} in suite {suites[0]}")
 
     monkeypatch.setattr(filesystems, "fetch_program", refused)
