@@ -408,7 +408,7 @@ AgentReply: TypeAlias = (
 class Tally(_Part):
     marked: bytes
     at: U64
-    bytes: U64
+    size_bytes: U64
     zeros: list[tuple[U64, U64]]
     fields: list[tuple[U64, U64]]
     recounted: list[tuple[U64, U64]]

@@ -47,11 +47,11 @@ impl Tally {
             (told.at % BLOCK_BYTES as u64) as usize,
         );
         let inside = |at: u64, bytes: u64| {
-            let end = at.checked_add(bytes).filter(|end| *end <= told.bytes);
+            let end = at.checked_add(bytes).filter(|end| *end <= told.size_bytes);
             end.map(|end| start + at as usize..start + end as usize)
                 .ok_or_else(refused)
         };
-        if told.bytes > room - start.min(room as usize) as u64 || marked && told.at != 0 {
+        if told.size_bytes > room - start.min(room as usize) as u64 || marked && told.at != 0 {
             return Err(refused());
         }
         let ranges = |of: &[(u64, u64)]| {
@@ -68,7 +68,7 @@ impl Tally {
         let checksum = told.crc32c_at.map(|at| inside(at, CHECKSUM_BYTES as u64));
         Ok(Tally {
             place,
-            within: inside(0, told.bytes)?,
+            within: inside(0, told.size_bytes)?,
             fields: ranges(&told.fields)?,
             recounted: ranges(&told.recounted)?,
             checksum: checksum.transpose()?.map(|range| range.start),
@@ -134,7 +134,7 @@ mod tests {
     fn tally() -> Tally {
         let told = Told {
             at: 4096 + 100,
-            bytes: 40,
+            size_bytes: 40,
             marked: vec![],
             zeros: vec![],
             fields: vec![(4, 2), (10, 1)],
@@ -195,7 +195,7 @@ mod tests {
             let crc32c_at = None;
             assert!(Tally::of(&Told {
                 at,
-                bytes,
+                size_bytes: bytes,
                 fields,
                 crc32c_at,
                 ..Told::default()
@@ -206,7 +206,7 @@ mod tests {
 
     fn marked() -> Told {
         Told {
-            bytes: 512,
+            size_bytes: 512,
             marked: vec![0xfe, 0xed],
             zeros: vec![(12, 4)],
             fields: vec![(24, 8)],
@@ -245,7 +245,7 @@ mod tests {
             change(&mut told);
             Tally::of(&told).is_err()
         };
-        assert!(refused(|told| told.bytes = 513));
+        assert!(refused(|told| told.size_bytes = 513));
         assert!(refused(|told| told.at = 8));
         assert!(refused(|told| told.zeros = vec![(510, 3)]));
         assert!(refused(|told| told.marked = vec![1; 513]));

@@ -333,7 +333,7 @@ pub struct State {
     pub torn_sectors: Option<u64>,
 }
 
-/// A structure of a file system that counts mounts and the like, `bytes` long: on the device from byte `at` on, or
+/// A structure of a file system that counts mounts and the like, `size_bytes` long: on the device from byte `at` on, or
 /// wherever a sector is `marked`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -341,7 +341,7 @@ pub struct Tally {
     #[serde(with = "serde_bytes")]
     pub marked: Vec<u8>,
     pub at: u64,
-    pub bytes: u64,
+    pub size_bytes: u64,
     /// What of it has to be zeros, or it is none: offset, and length.
     pub zeros: Vec<(u64, u64)>,
     /// Where it counts: offset in it, and length.
