@@ -22,7 +22,7 @@ from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.repair import repaired
 from harness.cases.use_reads import UseReads, is_worth_writing_to
-from harness.errors import DiskError, GuestLost, PowercutError
+from harness.errors import DiskError, GuestLost, PowercutError, VersionsDiffer
 from harness.guests.disk import BLOCK_SECTORS, Reads
 from harness.guests.session import Ask, Session, Target
 from harness.model import CrashState, DiskFault, FsckResult, Outcome, Usability
@@ -108,12 +108,12 @@ class Attempts:
        each of ATTEMPTS guests, or in one if it had ended alike, at the same stage, in each of ATTEMPTS guests
        of an earlier state. Everything else is Unobserved, with its reason. If only what comes of writing
        could not be observed, the Outcome says so, and why.
-    2. `observe` never raises. A lost guest or disk (GuestLost, DiskError; this includes bad frames and
-       timeouts) is replaced, and the state is tried again. So it is where the kernel went on, but says that
-       something took long: a slow host causes that, too. A guest or program that reports failure is not tried
-       again; nor is a guest that was lost while its disk erred, unless its kernel says how it ended. An
-       unforeseen exception, from a defect of the harness or a hostile tree that got past the channel, costs
-       this state only, and its reason names the exception and the line.
+    2. `observe` raises VersionsDiffer alone, which would cost every state. A lost guest or disk (GuestLost,
+       DiskError; this includes bad frames and timeouts) is replaced, and the state is tried again. So it is
+       where the kernel went on, but says that something took long: a slow host causes that, too. A guest or
+       program that reports failure is not tried again; nor is a guest that was lost while its disk erred,
+       unless its kernel says how it ended. An unforeseen exception, from a defect of the harness or a hostile
+       tree that got past the channel, costs this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
     4. Only a complete outcome has reads: after fsck, from a visit in which nothing went wrong and each mount
        could be tried.
@@ -149,6 +149,8 @@ class Attempts:
                 loss = _Loss(e)
             except _LostInUse as e:
                 loss = _Loss(e.error, e.outcome)
+            except VersionsDiffer:  # it would cost every state
+                raise
             except PowercutError as e:
                 return Visited(Unobserved(e.what))
             except Exception as e:  # whatever was raised, it costs this state and no other

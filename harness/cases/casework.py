@@ -271,6 +271,8 @@ class Casework:
                 recording, why = by_times(recording, self._plan.unit_sectors)
             examiner = self._examiner(case, recording)
             groups = [] if recording.legal else groups_of(self._plan.fault_models, examiner)
+        except VersionsDiffer:
+            raise
         except Exception as e:  # whatever was raised, it costs this case and no other
             return self._failed_to_record(pool, case, e)
         ledger = Ledger(case, examiner, self._store, self._plan, self._progress)
@@ -420,13 +422,17 @@ class Casework:
     def _explore(
         self, pool: Pool, work: _Work, exploration: Exploration | Erring, helps: bool, station: Station
     ) -> Callback:
-        """Runs in a station's thread. A failure is reported for this case and costs no other."""
+        """Runs in a station's thread. A failure is reported for this case and costs no other. Raises
+        VersionsDiffer, which ends the run.
+        """
         begun, failure = time.monotonic(), ""
         if helps:  # boot before a state is taken: the others wait for what is taken
             with contextlib.suppress(PowercutError):  # a visit will say it
                 station.judge.boot(work.examiner.recording.target)
         try:
             exploration.work(station.judge)
+        except VersionsDiffer:  # it would cost every case
+            raise
         except PowercutError as e:
             failure = e.line
         except Exception as e:  # a defect of the engine, or of the store behind `on_mismatch`

@@ -24,6 +24,7 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog
 from harness.cases.remote import AnySession, RemoteAttempts, RemoteSession
+from harness.errors import VersionsDiffer
 from harness.guests.disk import Reads
 from harness.guests.session import Ask
 from harness.model import CheckResult, CrashState, DiskFault, Judgement, Outcome, Position
@@ -143,8 +144,8 @@ class Examiner:
     def observe(
         self, session: AnySession, states: Sequence[CrashState], stop: threading.Event
     ) -> Observation:
-        """The outcome of these states, which have one content, from the memo or from a guest. Never raises: a
-        failure makes these states Unobserved.
+        """The outcome of these states, which have one content, from the memo or from a guest. A failure makes
+        these states Unobserved. Raises VersionsDiffer alone, which would cost every state.
         """
         try:
             number = self.memo.recall(states[0])
@@ -153,16 +154,20 @@ class Examiner:
                 return known
             observation = self.visit(session, states, stop)
             self.learn(states[0], observation, number)
+        except VersionsDiffer:
+            raise
         except Exception as e:  # see Attempts, invariant 2: the memo may have defects, too
             return Observation(Unobserved(reason_of(e)))
         return observation
 
     def visit(self, session: AnySession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
-        """Recover the content of these states in a guest. Never raises, as `observe`. The memo does not know
-        of it before `learn`.
+        """Recover the content of these states in a guest. Raises as `observe`. The memo does not know of it
+        before `learn`.
         """
         try:
             return self._visit(session, states, stop)
+        except VersionsDiffer:
+            raise
         except Exception as e:  # see Attempts, invariant 2: the checks may have defects, too
             session.close()
             return Observation(Unobserved(reason_of(e)))

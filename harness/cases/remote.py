@@ -548,6 +548,8 @@ class RemoteAttempts:
             except StationLost as e:
                 why = e.what
                 continue
+            except VersionsDiffer:
+                raise
             except Exception as e:  # as in `Attempts`
                 session.close()
                 return Visited(Unobserved(reason_of(e)))

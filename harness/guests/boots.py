@@ -73,7 +73,7 @@ class Boots:
             self._note(BootTold())
 
     def differs(self, error: VersionsDiffer) -> None:
-        """A guest is of another version: all are, since they have one initramfs."""
+        """A guest is of another version: all are, since they have one initramfs. So it is with disks."""
         with self._lock:
             self._error = error
             self._note(BootTold(error=error))

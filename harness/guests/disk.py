@@ -22,7 +22,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from harness.errors import DiskError, EnvironmentLacks
+from harness.errors import DiskError, EnvironmentLacks, VersionsDiffer
 from harness.filesystems.disks import USUAL, DiskKind
 from harness.filesystems.profiles import Tally
 from harness.guests import wire
@@ -112,6 +112,7 @@ class Disk:
     `shared`: a guest may also have it as memory, which is then at `memory`; see `vms/umldisk`. `kind`: what
     the other guests are told of it.
 
+    Raises EnvironmentLacks where the program is missing, VersionsDiffer where it is of another protocol.
     Every method raises DiskError, with the process's output, if the process refuses, has died, or does not
     reply within `timeout_s` seconds; after the last two the disk is unusable.
     """
@@ -121,7 +122,7 @@ class Disk:
     ) -> None:
         self._timeout_s = timeout_s
         self.memory: Path | None = None
-        binary = find_binary()
+        self._binary = find_binary()
         # of our own and short: the path of a Unix socket has at most 107 bytes
         self._folder = OwnedFolder(FOLDER_PREFIX)
         self._directory = self._folder.path
@@ -129,7 +130,7 @@ class Disk:
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket = self._directory / "vhost"
         try:
-            self._process = self._start(binary, kind, shared=shared)
+            self._process = self._start(kind, shared=shared)
         except BaseException:
             self._control.close()
             self._folder.remove()
@@ -140,9 +141,9 @@ class Disk:
             self.close()
             raise
 
-    def _start(self, binary: Path, kind: DiskKind, *, shared: bool) -> subprocess.Popen[bytes]:
+    def _start(self, kind: DiskKind, *, shared: bool) -> subprocess.Popen[bytes]:
         control = self._directory / "control"
-        argv = [str(binary), "--socket", str(self.socket), "--control", str(control)]
+        argv = [str(self._binary), "--socket", str(self.socket), "--control", str(control)]
         argv += ["--shared"] if shared else []
         argv += ["--sectors", f"{kind.logical_bytes}/{kind.physical_bytes}"]
         argv += ["--write-through"] if kind.write_through else []
@@ -156,16 +157,21 @@ class Disk:
                     start_new_session=True,  # Ctrl-C is for the orchestrator, which ends the disk
                 )
             except OSError as error:
-                raise EnvironmentLacks(f"cannot start {binary}: {error}") from error
+                raise EnvironmentLacks(f"cannot start {self._binary}: {error}") from error
 
     def _await_ready(self) -> None:
         assert self._process.stdout is not None  # noqa: S101 - asked for above; tells mypy
         poller = select.poll()
         poller.register(self._process.stdout, select.POLLIN)
         said = self._process.stdout.readline() if poller.poll(_START_TIMEOUT_S * 1000) else b""
-        ready = re.fullmatch(rb"ready( (\d+))?\n", said)
+        ready = re.fullmatch(rb"ready(?: (\d+))?(?: (\d+))?\n", said)
         if not ready:
             raise DiskError(self._with_output(f"the disk did not start: it said {said!r}"))
+        if int(ready[1] or 0) != wire.PROTOCOL_VERSION:  # up to 13 it named none
+            raise VersionsDiffer(
+                f"the disk {self._binary} does not speak the harness's protocol, {wire.PROTOCOL_VERSION}",
+                "rebuild it: make setup",
+            )
         if ready[2]:
             self.memory = Path(f"/proc/{self._process.pid}/fd/{int(ready[2])}")
         try:

@@ -278,10 +278,14 @@ class Session:
 
     @property
     def disk(self) -> Disk:
-        """The disk process, started if it is not running."""
+        """The disk process, started if it is not running. Raises VersionsDiffer, as any other then does."""
         if self._disk is None:
             self._go_on()
-            self._disk = Disk(shared=self._shares and self._kind.is_usual, kind=self._kind)
+            try:
+                self._disk = Disk(shared=self._shares and self._kind.is_usual, kind=self._kind)
+            except VersionsDiffer as e:  # as every other one will be
+                self.boots.differs(e)
+                raise
             self._shown = None
             self.image.unlink(missing_ok=True)  # a new disk process does not know what is in it
         return self._disk

@@ -471,7 +471,8 @@ def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
             f"{plural(sum(cut.recoveries for cut in cuts), 'recovery', 'recoveries')}",
             f"{plural(times, 'crash time')} in them",
             f"{plural(visits, 'visit')} to what none before had read",
-            *([f"{plural(left, 'choice')} unexplored"] if left else [] if sampled else ["every legal state"]),
+            *([f"{plural(left, 'choice')} unexplored"] if left else []),
+            *(["every legal state"] if not (left or sampled or uncut) else []),
             *([f"{drawn} states sampled without a difference at {number(sampled)}"] if sampled else []),
             *([f"{plural(uncut, 'recovery', 'recoveries')} not cut"] if uncut else []),
         ]

@@ -325,6 +325,7 @@ def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, wher
     assert said.startswith("cut again to the end, " if counted else "cut again, 3 deep: ")
     left = replace(case.info, again=tuple(replace(cut, uncut=1) for cut in case.info.again))
     assert "to the end" not in recoveries_cut([left])
+    assert "every legal state" not in recoveries_cut([left]), "nobody saw what a cut of those leaves"
 
 
 SAMPLED = Sampling(depth=2, too_many=20, drawn=200)

@@ -76,6 +76,7 @@ class Script:
     says: Callable[[int, str], tuple[str, ...]] = lambda prefix, machine: ()
     mismatches_at: int = 0
     refuses: dict[str, Exception] = field(default_factory=dict)
+    differs: VersionsDiffer | None = None
     hopeless: bool = False
     looks: list[tuple[str, int]] = field(default_factory=list)
     recorded: list[str] = field(default_factory=list)
@@ -149,6 +150,8 @@ class FakeExaminer:
     def visit(self, session: FakeSession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         script, prefix = self.script, states[0].prefix
         self._looked(session.machine_name, prefix)
+        if script.differs is not None:
+            raise script.differs
         if prefix in script.lost:
             return Observation(Unobserved("the guest was lost"))
         return Observation(Outcome(kernel_log=(session.machine_name,), fsck=FSCK), number=prefix)
@@ -634,6 +637,15 @@ def test_guests_of_another_version_end_the_run(store: RunStore, run: Run) -> Non
     assert script.recorded[0] == "a"
     assert "c" not in script.recorded
     assert status(store, "a")[0] is CaseStatus.PLANNED, "a resumed run records it"
+
+
+def test_so_do_those_that_a_recovery_meets(store: RunStore, run: Run) -> None:
+    """Of kept recordings nothing is recorded: each state was UNKNOWN, one after the other."""
+    script = Script(differs=VersionsDiffer("the disk does not speak protocol 4"))
+    with pytest.raises(VersionsDiffer):
+        run(script, "a", "b", jobs=1)
+    assert len(script.looks) == 1
+    assert status(store, "a")[0] is not CaseStatus.DONE
 
 
 @pytest.mark.parametrize("error", [ValueError("no such kind"), OverflowError("too large")], ids=str)

@@ -20,7 +20,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, jud
 from harness.cases.fsck_reads import FsckAnswers, FsckReads, parse_trace
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
-from harness.errors import DiskError, GuestError, GuestLost
+from harness.errors import DiskError, GuestError, GuestLost, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Disk, Reads
 from harness.guests.session import Ask, CheckImage, Recovery, Session
@@ -257,6 +257,15 @@ def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
     assert seen == Unobserved("no such device")
     assert session.looked == [1]
     assert not session.closed, "nothing is wrong with it"
+
+
+def test_a_guest_of_another_version_is_no_answer(recording: Recording) -> None:
+    """Each state of a kept recording booted one, and was UNKNOWN for it."""
+    for look in (Examiner.observe, Examiner.visit):
+        session = FakeSession({1: [VersionsDiffer("the agent speaks protocol 2")]})
+        with pytest.raises(VersionsDiffer):
+            look(Examiner(recording), session, [CrashState(1)], threading.Event())  # type: ignore[arg-type]  # a fake
+        assert session.looked == [1]
 
 
 def test_the_memo_spares_the_guest(recording: Recording) -> None:

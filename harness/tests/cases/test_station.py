@@ -309,6 +309,16 @@ def test_a_check_that_cannot_be_asked_leaves_the_state_unobserved(
     assert isinstance(again, Outcome), "the next one is not disturbed"
 
 
+def test_a_part_of_another_version_is_no_answer(bench: Bench, session: RemoteSession) -> None:
+    """The process's own disk may be the one that differs."""
+
+    def ask(tree: Tree, run: RunCheck) -> Sequence[Any]:
+        raise VersionsDiffer("the disk speaks protocol 2")
+
+    with pytest.raises(VersionsDiffer):
+        attempted(bench, session, ask)  # type: ignore[arg-type]  # it never returns
+
+
 # --- what a process found out, and what others are told -----------------------------------------
 
 

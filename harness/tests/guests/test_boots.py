@@ -73,6 +73,23 @@ def test_a_guest_of_another_version_is_the_last_that_is_booted(tmp_path: Path, b
         other.require_hope()
 
 
+def test_a_disk_of_another_version_is_the_last_that_is_started(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each state asked for one, and was UNKNOWN for it."""
+    script = tmp_path / "disk"
+    script.write_text("#!/bin/sh\necho ready 0\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("POWERCUT_DISK", str(script))
+    shared = spec(Scripted(GREETS + SLEEPS), tmp_path)
+    with Session(shared, tmp_path / "one", 512) as one, Session(shared, tmp_path / "other", 512) as other:
+        with pytest.raises(VersionsDiffer, match="does not speak the harness's protocol"):
+            one.recover(Target("ext4", "", base, None), CrashState(0))
+        for session in (one, other):
+            with pytest.raises(VersionsDiffer):
+                session.require_hope()
+
+
 def test_a_guest_that_comes_up_resets_the_count() -> None:
     boots = Boots()
     for _ in range(5):

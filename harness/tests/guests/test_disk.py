@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import DiskError, EnvironmentLacks
+from harness.errors import DiskError, EnvironmentLacks, VersionsDiffer
 from harness.guests import disk as disk_module
+from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import enumerate_prefixes
@@ -297,6 +298,21 @@ def test_a_disk_that_hangs_is_given_up(base: Path) -> None:
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("POWERCUT_DISK", str(tmp_path / "none"))
     with pytest.raises(EnvironmentLacks, match="none is not there"):
+        Disk()
+
+
+@pytest.mark.parametrize("said", ["ready", f"ready {wire.PROTOCOL_VERSION - 1} 9"])
+def test_a_disk_of_another_protocol_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str
+) -> None:
+    """It failed at the first request with "missing field `bytes`", and every case was UNKNOWN for it."""
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\necho {said}\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("POWERCUT_DISK", str(script))
+    with pytest.raises(
+        VersionsDiffer, match=f"does not speak the harness's protocol, {wire.PROTOCOL_VERSION}"
+    ):
         Disk()
 
 

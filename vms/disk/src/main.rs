@@ -17,7 +17,7 @@ use powercut_disk::{
     vhost::{self, Shared},
     window::Window,
 };
-use powercut_protocol::{chain, FrameError};
+use powercut_protocol::{chain, FrameError, PROTOCOL_VERSION};
 use vhost::serve as serve_guests;
 
 const USAGE: &str = "\
@@ -32,7 +32,7 @@ A virtio block device that shows the crash states of a write log.
   --sectors L/P   bytes of logical and physical sectors: 512/512 (the default), 512/4096, 4096/4096
   --write-through tell guests that there is no volatile cache
 
-Prints `ready` once both sockets listen; with --shared, behind it, the number of its descriptor of that memory. Ends with the control connection.
+Prints `ready PROTOCOL` once both sockets listen; with --shared, behind it, the number of its descriptor of that memory. Ends with the control connection.
 ";
 
 /// Whoever starts the disk connects at once; if the starter died first, nothing would ever end the disk.
@@ -138,7 +138,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         false => None,
     };
     let number = window.as_ref().map(Window::descriptor);
-    println!("ready{}", number.map_or(String::new(), |n| format!(" {n}")));
+    let number = number.map_or(String::new(), |n| format!(" {n}"));
+    println!("ready {PROTOCOL_VERSION}{number}");
     io::stdout()
         .flush()
         .map_err(ServeError::call("standard output"))?;
