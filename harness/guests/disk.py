@@ -167,7 +167,7 @@ class Disk:
         ready = re.fullmatch(rb"ready(?: (\d+))?(?: (\d+))?\n", said)
         if not ready:
             raise DiskError(self._with_output(f"the disk did not start: it said {said!r}"))
-        if int(ready[1] or 0) != wire.PROTOCOL_VERSION:  # up to 13 it named none
+        if int(ready[1] or 0) != wire.PROTOCOL_VERSION:  # older ones named none
             raise VersionsDiffer(
                 f"the disk {self._binary} does not speak the harness's protocol, {wire.PROTOCOL_VERSION}",
                 "rebuild it: make setup",

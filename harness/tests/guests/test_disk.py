@@ -316,6 +316,15 @@ def test_a_disk_of_another_protocol_is_refused_at_once(
         Disk()
 
 
+def test_so_is_a_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    _require_binary()
+    Disk().close()
+    monkeypatch.setattr(wire, "PROTOCOL_VERSION", wire.PROTOCOL_VERSION + 1)
+    for shared in (False, True):
+        with pytest.raises(VersionsDiffer):
+            Disk(shared=shared)
+
+
 def test_a_program_that_is_no_disk_is_told_from_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\necho hello\necho broken pipe dream >&2\n")

@@ -18,7 +18,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import _headline, report_html
 from harness.report.pages import begun, sentence
 from harness.store import RunStore
-from harness.store.records import CaseStatus, Coverage, Evidence, JudgedState
+from harness.store.records import CaseStatus, Coverage, CutAgain, Evidence, JudgedState
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
@@ -264,6 +264,17 @@ def test_how_verdicts_were_reached_and_the_pace_are_shown(page: Page) -> None:
     assert "2 min 29 s of guest time, 5.4 states/s per guest" in page.text
     assert "17 s of guest time, 6.5 states/s per guest" in page.text  # of one case
     assert "38 recovered and judged; 37 same bytes" in page.text
+
+
+def test_how_far_recoveries_were_cut_is_shown(demo: RunStore, summary: Summary) -> None:
+    """The terminal said it, and the page did not."""
+    cut = CutAgain(1, 3, 2, Coverage(moments=5, losses=1, open=4, visits=9))
+    first, *rest = summary.cases
+    cases = (replace(first, info=replace(first.info, again=(cut,))), *rest)
+    text = Page(report_html(replace(summary, cases=cases), demo, SOURCE)).text
+    assert "cut again, 1 deep: 3 recoveries, 5 crash times in them" in text
+    assert "4 choices unexplored, 2 recoveries not cut" in text
+    assert "cut again" not in Page(report_html(summary, demo, SOURCE)).text
 
 
 def test_quoted_words_are_code(demo: RunStore, tmp_path: Path) -> None:
