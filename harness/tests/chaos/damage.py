@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from click.testing import CliRunner
 from harness.cli import main
 from harness.errors import PowercutError
 from harness.tests.chaos.command import Ended, clear, end_processes, look_for_leftovers, resume_line, start
-from harness.tests.chaos.reference import Reference, Specimen
+from harness.tests.chaos.reference import Reference, Specimen, copy_run
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_words
 
@@ -37,23 +35,6 @@ def run_damage(trial: Trial, reference: Reference, plant: str = "") -> None:
     if trial.defects:
         what = f"{specimen.name}/{file.relative_to(run)}: {how}"
         trial.defects[:] = [type(d)(d.kind, f"{d.what} [{what}]") for d in trial.defects]
-
-
-def copy_run(source: Path, copy: Path) -> None:
-    """Hard-link files that commands only replace as a whole, so that a copy costs next to nothing."""
-    shutil.copytree(source, copy, copy_function=_copy_file)
-
-
-def _copy_file(source: str, copy: str) -> None:
-    if "/cases/" in source:
-        os.link(source, copy)
-        return
-    try:
-        shutil.copy2(source, copy)
-    except FileNotFoundError:
-        # another lane's run has just closed the database, which removes these
-        if not source.endswith(("-wal", "-shm")):
-            raise
 
 
 def _file(chance: random.Random, run: Path) -> Path:

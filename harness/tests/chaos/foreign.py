@@ -17,8 +17,8 @@ import msgspec
 from harness.errors import PowercutError
 from harness.plan import Plan
 from harness.store import RunStore
-from harness.tests.chaos.damage import copy_run, damage, look_for_leftovers_of_files
-from harness.tests.chaos.reference import Reference
+from harness.tests.chaos.damage import damage, look_for_leftovers_of_files
+from harness.tests.chaos.reference import Reference, copy_run
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import wrong_code, wrong_words
 from harness.tests.cli.foreign import (

@@ -16,9 +16,8 @@ from harness.store.layout import latest
 from harness.summary import CaseVerdict
 from harness.tests.campaigns.toys import read_ledger
 from harness.tests.chaos.command import Ended, end_processes, look_for_leftovers, start
-from harness.tests.chaos.damage import copy_run
 from harness.tests.chaos.kills import Disturbed
-from harness.tests.chaos.reference import MODES, Reference
+from harness.tests.chaos.reference import MODES, Reference, copy_run
 from harness.tests.chaos.trial import Trial
 from harness.tests.chaos.verdicts import Said, of_other_recordings, said, wrong
 

@@ -9,6 +9,7 @@ still in the write-ahead log, as a killed run leaves it.
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -99,9 +100,28 @@ def load_reference(directory: Path, options: tuple[str, ...]) -> Reference:
 
 def _said_of_copy(path: Path) -> Said:
     """Read a copy: reading moves the write-ahead log into the database, and other processes read it too."""
-    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        shutil.copytree(path, Path(folder) / "copy", symlinks=True)
+    with tempfile.TemporaryDirectory(prefix="said-", dir=path.parent) as folder:
+        copy_run(path, Path(folder) / "copy")
         return said(Path(folder) / "copy")
+
+
+def copy_run(source: Path, copy: Path) -> None:
+    """Hard-link files that commands only replace as a whole, so that a copy costs next to nothing.
+    Another process may have the source open.
+    """
+    shutil.copytree(source, copy, copy_function=_copy_file)
+
+
+def _copy_file(source: str, copy: str) -> None:
+    if "/cases/" in source:
+        os.link(source, copy)
+        return
+    try:
+        shutil.copy2(source, copy)
+    except FileNotFoundError:
+        # another lane's run has just closed the database, which removes these
+        if not source.endswith(("-wal", "-shm")):
+            raise
 
 
 def _run(directory: Path, name: str, code: int, arguments: Sequence[object]) -> Specimen:

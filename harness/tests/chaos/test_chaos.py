@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from harness.tests.chaos.__main__ import as_json, repeat_line, table
 from harness.tests.chaos.command import Ended, look_for_leftovers
 from harness.tests.chaos.damage import run_damage, run_flips
 from harness.tests.chaos.lanes import Order, Result, _Lane, gist
-from harness.tests.chaos.reference import Reference, Specimen
+from harness.tests.chaos.reference import Reference, Specimen, load_reference
 from harness.tests.chaos.trial import Defect, Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_so_far, wrong_words
 from harness.tests.needs import needed
@@ -337,6 +338,28 @@ def test_a_lane_that_ends_while_it_is_looked_at_is_no_defect(tmp_path: Path) -> 
     lane.attend(Result(), print)
     lane.attend(Result(), print)
     assert lane.process is None
+
+
+def test_a_reference_that_another_lane_closes_is_read(
+    tmp_path: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane began while another one's run closed the database, and ended with "No such file"."""
+    green = reference.green
+    names = ("mixed", "green", "exhaustive", "open", "mixed_wal")
+    for name in names:
+        shutil.copytree(green.path, tmp_path / name)
+        (tmp_path / name / "powercut.sqlite-shm").write_bytes(b"")
+    copyfile: Any = shutil.copyfile
+
+    def closes_first(source: str, *rest: Any, **others: Any) -> Any:
+        if os.fspath(source).endswith("-shm"):
+            Path(source).unlink()
+        return copyfile(source, *rest, **others)
+
+    monkeypatch.setattr(shutil, "copyfile", closes_first)
+    loaded = load_reference(tmp_path, ())
+    assert loaded.green.truth.states == green.truth.states
+    assert {p.name for p in tmp_path.iterdir()} == set(names)
 
 
 def test_the_same_defect_counts_once() -> None:
