@@ -666,8 +666,9 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         raise UsageError(f"{path}: no disk {mode.disk!r}", f"one of: {', '.join(disks())} (vms/disks)")
     if mode.first and (mode.second or mode.stack or shared.repair):
         raise UsageError(f"{path}: [first] is for one disk, which no program of the host repairs", _SEE_FIRST)
-    if mode.newer and (mode.first or mode.second):
-        raise UsageError(f"{path}: newer is for mkfs and fsck alone", "leave out [first] and [second]")
+    in_guest = [*mode.first.programs] if mode.first else []
+    if mode.newer and (in_guest or mode.second):
+        raise UsageError(f"{path}: newer is for mkfs and fsck alone", "leave out programs and [second]")
     second_mib = mode.second.size_mib if mode.second else 0
     made = Profile(
         filesystem=filesystem,

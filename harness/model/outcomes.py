@@ -130,6 +130,19 @@ class Extent:
     def end(self) -> int:
         return self.start + self.length
 
+    @property
+    def text(self) -> str:
+        """What is there, in words."""
+        return {
+            ExtentKind.WRITTEN: f"data of operation {self.value}",
+            ExtentKind.MISPLACED: f"data of operation {self.value}, written at offset {self.origin}",
+            ExtentKind.ZERO: "zeros",
+            ExtentKind.POISON: "what the device held before mkfs",
+            ExtentKind.LITERAL: f"bytes too few to tell whose ({self.data[:16].hex(' ')})",
+            ExtentKind.FOREIGN: f"bytes that nobody wrote ({self.data[:16].hex(' ')})",
+            ExtentKind.UNREADABLE: "cannot be read",
+        }[self.kind]
+
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:

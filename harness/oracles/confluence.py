@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from itertools import zip_longest
 
-from harness.model import Outcome, Tree, TreeEntry, Violation
+from harness.model import Extent, Outcome, Tree, TreeEntry, Violation
 from harness.oracles.case import Case
 
 LOST_AND_FOUND = "lost+found/"
@@ -64,7 +65,8 @@ def _trees(before: Outcome, after: Outcome) -> Iterator[Violation]:
             continue
         for what, old, new in zip(_NAMES, _looks(was), _looks(is_), strict=True):
             if old != new:
-                yield _differs(path or ".", what, _text(old), _text(new))
+                shown = _parted(was, is_) if what == "bytes" else (_text(old), _text(new))
+                yield _differs(path or ".", what, *shown)
 
 
 def _kept(tree: Tree) -> Tree:
@@ -73,6 +75,7 @@ def _kept(tree: Tree) -> Tree:
     return {path: entry for path, entry in tree.items() if not path.startswith(LOST_AND_FOUND)}
 
 
+_MANY = ("permissions", "owners", "links", "attributes", "bytes")
 _NAMES = ("kind", "permissions", "owners", "links", "size", "link target", "attributes", "bytes")
 
 
@@ -85,11 +88,25 @@ def _looks(entry: TreeEntry) -> tuple[object, ...]:
     return (entry.kind, entry.mode, owners, entry.links, size, entry.target, xattrs, contents)
 
 
+def _parted(was: TreeEntry, is_: TreeEntry) -> tuple[str, str]:
+    """What the two hold from where they part."""
+    pieces = zip_longest(was.extents, is_.extents)
+    then, now = next(((a, b) for a, b in pieces if a != b), (None, None))
+    if then is None and now is None:  # told by their digests alone
+        return f"digest {was.digest}", f"digest {is_.digest}"
+    return _piece(then), _piece(now)
+
+
+def _piece(extent: Extent | None) -> str:
+    return "the end of the file" if extent is None else f"bytes {extent.start} to {extent.end}: {extent.text}"
+
+
 def _differs(subject: str, what: str, then: str, now: str) -> Violation:
+    other = "other" if what in _MANY else "another"
     return Violation(
         "confluence",
         subject,
-        f"{subject}: recovery that was cut and done again comes to another {what}",
+        f"{subject}: recovery that was cut and done again comes to {other} {what}",
         then,
         now,
         f"{subject}: {what}",

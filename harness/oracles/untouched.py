@@ -68,7 +68,7 @@ def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[i
         for start, stop, origin in pieces(file.content(durable), extent.start, end):
             older = extent.kind is ExtentKind.WRITTEN and file.writes(extent.value)
             if not older and not _is(extent, start, stop, origin):
-                return start, stop, _described(extent)
+                return start, stop, extent.text
     return None
 
 
@@ -83,17 +83,3 @@ def _is(extent: Extent, start: int, end: int, origin: int) -> bool:
         seen = extent.data[start - extent.start : end - extent.start]
         return expected.startswith(seen)
     return False
-
-
-def _described(extent: Extent) -> str:
-    match extent.kind:
-        case ExtentKind.WRITTEN:
-            return f"data of operation {extent.value}"
-        case ExtentKind.ZERO:
-            return "zeros"
-        case ExtentKind.POISON:
-            return "what the device held before mkfs"
-        case ExtentKind.MISPLACED:
-            return f"data of operation {extent.value} of another place"
-        case _:
-            return f"bytes that nobody wrote ({extent.data[:16].hex(' ')})"

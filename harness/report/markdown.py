@@ -14,7 +14,15 @@ from pathlib import Path
 
 from harness.host.text import one_line
 from harness.report.lines import commands
-from harness.report.words import Cell, Matrix, counted_findings, headline, machine_name, plural
+from harness.report.words import (
+    Cell,
+    Matrix,
+    counted_findings,
+    headline,
+    machine_name,
+    plural,
+    recoveries_cut,
+)
 from harness.summary import CaseVerdict, Summary, shell_code
 
 MAX_FINDINGS = 50
@@ -38,6 +46,9 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
     yield ""
     checked = f"{plural(summary.checked, 'crash state')} checked"
     yield f"{_text(machine_name(summary.info))}, {checked}, exit code {int(shell_code(summary))}"
+    if again := recoveries_cut(c.info for c in summary.cases):
+        yield ""
+        yield _text(again)
     if summary.info.stopped or summary.interrupted:
         yield ""
         yield f"**Not complete:** {_text(summary.info.stopped or 'interrupted')}"

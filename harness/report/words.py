@@ -392,16 +392,18 @@ def covered_together(cases: Sequence[Coverage | None], states: int, cuts: Sequen
     if whole and not any(c.open or c.alike for c in cuts):
         return f"all {number(states)} legal crash states"
     legal = "legal " if any(c is not None and c.moments for c in cases) else ""
-    left, drawn = sum(c.open for c in cuts), sum(c.drawn for c in cuts)
-    of_cuts = [
-        f", {what} in cut recoveries"
-        for what, count in (
-            (f"{plural(left, 'choice')} unexplored", left),
-            (f"{number(drawn)} states sampled without a difference", drawn),
-        )
-        if count
+    return f"{number(states)} {legal}crash states ({', '.join([extent(cases), *_in_cuts(cuts)])})"
+
+
+def _in_cuts(cuts: Iterable[Coverage]) -> list[str]:
+    """What was left out where recoveries were cut."""
+    known = tuple(cuts)
+    left, drawn = sum(c.open for c in known), sum(c.drawn for c in known)
+    found = [
+        (f"{plural(left, 'choice')} unexplored", left),
+        (f"{number(drawn)} states sampled without a difference", drawn),
     ]
-    return f"{number(states)} {legal}crash states ({extent(cases)}{''.join(of_cuts)})"
+    return [f"{what} in cut recoveries" for what, count in found if count]
 
 
 def extent(cases: Sequence[Coverage | None]) -> str:
@@ -479,10 +481,15 @@ def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
     )
 
 
-def covered_briefly(coverage: Coverage | None) -> str:
-    """What follows the number of states in one line: `all legal ones`, `103 choices unexplored`."""
-    if coverage is None:
-        return ""
+def covered_briefly(info: CaseInfo) -> str:
+    """What follows a case's number of states in one line: `all legal ones`, `103 choices unexplored`, and
+    then what is left of its cut recoveries.
+    """
+    own = _covered_briefly(info.coverage) if info.coverage else ""
+    return ", ".join(filter(None, [own, *_in_cuts(cut.coverage for cut in info.again)]))
+
+
+def _covered_briefly(coverage: Coverage) -> str:
     if coverage.exhaustive:
         return "all legal ones"
     if coverage.alike and not coverage.open:

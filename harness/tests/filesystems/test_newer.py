@@ -81,8 +81,11 @@ def test_doctor_tells_of_them_apart(cached: dict[str, Path], tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("beside", ["[first]\nsteps = 'true'", "[second]\nsize_mib = 8"])
-def test_a_mode_with_steps_in_the_guest_cannot_have_them(beside: str, tmp_path: Path) -> None:
+IN_GUEST = "[first]\nprograms = ['xfs_repair:xfsprogs']\nsteps = 'xfs_repair {device}'"
+
+
+@pytest.mark.parametrize("beside", [IN_GUEST, "[second]\nsize_mib = 8"])
+def test_a_mode_with_programs_in_the_guest_cannot_have_them(beside: str, tmp_path: Path) -> None:
     """The guest's are the host's."""
     folder = resource("vms", "filesystems", "xfs")
     text = (folder / "exchange.toml").read_text()
@@ -95,3 +98,9 @@ def test_a_mode_with_steps_in_the_guest_cannot_have_them(beside: str, tmp_path: 
     shared = msgspec.toml.decode((folder / FILE_NAME).read_bytes(), type=module._FilesystemFile)
     with pytest.raises(UsageError, match="newer is for mkfs and fsck alone"):
         module._profiles("xfs", mode, shared)
+
+
+def test_steps_in_the_guest_that_need_no_program_of_the_package_may_stand_beside_them() -> None:
+    [busy] = select_profiles(["xfs/exchange-busy"])
+    assert busy.first is not None
+    assert busy.mkfs.suites == ["trixie"]

@@ -70,6 +70,29 @@ def test_each_of_these_may_differ(path: str, changes: Mapping[str, Any]) -> None
     assert signatures(with_(path, **changes)) == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "then", "now"),
+    [
+        (
+            {"extents": (written(1, 0, 50), zeros(50, 50))},
+            "bytes 0 to 100: data of operation 1",
+            "bytes 0 to 50: data of operation 1",
+        ),
+        (
+            {"extents": (written(1, 0, 100), zeros(100, 100)), "size": 200},
+            "the end of the file",
+            "bytes 100 to 200: zeros",
+        ),
+        ({"digest": "b"}, "digest a", "digest b"),
+    ],
+)
+def test_of_bytes_it_tells_where_they_part(changes: Mapping[str, Any], then: str, now: str) -> None:
+    judge = Judge(ORDERED, history([]), error_patterns=(), oracles=ONLY)
+    told = judge.judge(Position(0, 0, 0), with_("f", **changes), WHOLE).violations[-1]
+    assert told.summary == "f: recovery that was cut and done again comes to other bytes"
+    assert (told.expected, told.found) == (then, now)
+
+
 def test_names_are_there_in_both_but_for_those_in_lost_and_found() -> None:
     """e2fsck names what it finds after inodes, so a second run may name it anew."""
     assert signatures(without("f")) == ["f: existence"]

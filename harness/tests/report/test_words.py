@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from harness.model import CrashState, EntryFlag, LogEntry
+from harness.model import CaseId, CrashState, EntryFlag, LogEntry
 from harness.report.words import covered, covered_briefly, covered_together, device_of, state_words
-from harness.store.records import Coverage
+from harness.store.records import CaseInfo, Coverage, CutAgain
 
 WHOLE = Coverage(moments=57, losses=None, open=0, visits=400)
 PART = Coverage(moments=57, losses=2, open=1204, visits=400, why="the budget: 400 states a case")
+
+
+def briefly(coverage: Coverage | None, *cuts: Coverage) -> str:
+    again = tuple(CutAgain(depth, 3, 0, cut) for depth, cut in enumerate(cuts, start=1))
+    return covered_briefly(CaseInfo(CaseId("ext4", "ordered", "w"), coverage=coverage, again=again))
 
 
 def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
@@ -32,7 +38,7 @@ def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> No
         "every legal crash state at 56 crash times; at 1 with too many, states with up to 2 blocks lost, "
         "or up to 2 kept, and 256 sampled: no difference found"
     )
-    assert covered_briefly(alike) == "256 sampled where there are too many: no difference found"
+    assert briefly(alike) == "256 sampled where there are too many: no difference found"
     assert covered_together([WHOLE, alike], 90) == (
         "90 legal crash states (1 of 2 cases complete, 256 states sampled without a difference in 1)"
     )
@@ -71,7 +77,25 @@ def test_cases_without_a_word_on_their_states_are_not_called_exhaustive() -> Non
     ],
 )
 def test_one_line_of_a_case_says_what_is_open(coverage: Coverage | None, told: str) -> None:
-    assert covered_briefly(coverage) == told
+    assert briefly(coverage) == told
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ([], "all legal ones"),
+        ([WHOLE, WHOLE], "all legal ones"),
+        ([WHOLE, PART], "all legal ones, 1,204 choices unexplored in cut recoveries"),
+        (
+            [PART, replace(WHOLE, losses=2, alike=1, drawn=256)],
+            "all legal ones, 1,204 choices unexplored in cut recoveries, "
+            "256 states sampled without a difference in cut recoveries",
+        ),
+    ],
+)
+def test_it_says_what_is_open_in_cut_recoveries(left: Sequence[Coverage], told: str) -> None:
+    """It said "all legal ones", whatever was left of them."""
+    assert briefly(WHOLE, *left) == told
 
 
 @pytest.mark.parametrize(
