@@ -239,8 +239,11 @@ class Examiner:
         return Promised(self._judge.epoch(position), position.begun)
 
     def adopt(self, recovery: RecoveryLog, observation: Observation) -> None:
-        """From now on, states of this recovery may be looked at, and are held against what it came to."""
-        self.recording.recoveries[recovery.of] = recovery
+        """From now on, states of this recovery may be looked at, and are held against what it came to. Where
+        one of that state was adopted before, that one stays: another visit may write another time of day, and
+        what is known of the first one's states would hold of none.
+        """
+        self.recording.recoveries.setdefault(recovery.of, recovery)
         if observation.number is not None and not recovery.of.again:
             self._undisturbed[recovery.of] = observation.number
 

@@ -376,7 +376,7 @@ class Exploration:
                 self._examiner.adopt(one, observation)
             if recovery.legal.order:
                 kind = self._examiner.cuts.kind(self._alike(recovery, reads, number), number)
-                self.recoveries += [r for r in same if self._examiner.cuts.is_held_by(kind, r.of)]
+                self.recoveries += [r for r in same if self._examiner.cuts.takes(kind, r.of)]
         elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
             self.uncut += 1
 

@@ -104,7 +104,8 @@ class Promised:
 class CutOnce:
     """Which recoveries are cut. Where two crash states are the same in what decides their recovery, a cut
     does the same to both. But a promise may have been made between the two, so a recovery of each kind is cut
-    once for all that is promised, in the first state for which it is: its holder.
+    once for all that is promised, in the first state for which it is: its holder. One state may come up at
+    several crash times: it is cut at the first.
     """
 
     def __init__(self, promised: Callable[[CrashState], Promised | None]) -> None:
@@ -113,6 +114,7 @@ class CutOnce:
         self._kinds: dict[object, int] = {}
         self._of: dict[int, int] = {}
         self._holders: dict[tuple[int, tuple[int, ...]], tuple[int, CrashState]] = {}
+        self._cut: set[CrashState] = set()
 
     def kind(self, alike: object, number: int | None) -> int:
         """Of a recovery that wrote something: the same for those that are `alike`. `number`: of the outcome
@@ -128,15 +130,24 @@ class CutOnce:
         it is cut.
         """
         kind = self._of.get(number)
-        return kind is None or all(self._is_held(kind, state) for state in states)
+        return kind is None or all(s in self._cut or self._is_held(kind, s) for s in states)
 
     def hold(self, number: int, states: Iterable[CrashState]) -> None:
         """These states, of which the memo knows the outcome's number, are going to be visited."""
         if (kind := self._of.get(number)) is not None:
             for state in states:
-                self.is_held_by(kind, state)
+                self._hold(kind, state)
 
-    def is_held_by(self, kind: int, state: CrashState) -> bool:
+    def takes(self, kind: int, state: CrashState) -> bool:
+        """Whether this state's recovery, which is of this kind and was seen, is to be cut: once, if no other
+        state holds it.
+        """
+        if state in self._cut or not self._hold(kind, state):
+            return False
+        self._cut.add(state)
+        return True
+
+    def _hold(self, kind: int, state: CrashState) -> bool:
         """Whether this state holds a recovery of this kind: it does from now on, unless another one does."""
         promised = self._promised(state)
         if promised is None or self._is_held(kind, state):

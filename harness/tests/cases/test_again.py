@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cases import exploration
-from harness.cases.attempts import Attempts
+from harness.cases.attempts import Attempts, Unobserved
+from harness.cases.examine import Examiner, Observation
 from harness.cases.exploration import Sampling
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
@@ -290,15 +291,27 @@ def test_a_recovery_is_held_by_the_first_state_for_all_that_is_promised() -> Non
     promised = {early: Promised((1,), 1), late: Promised((1,), 2), acknowledged: Promised((2,), 2)}
     cuts = CutOnce(promised.get)
     number, kind = 7, cuts.kind("alike", 7)
-    assert cuts.is_held_by(kind, late)
-    assert cuts.is_held_by(kind, late), "it goes on holding it"
+    assert cuts.takes(kind, late)
+    assert not cuts.takes(kind, late), "it came up at another crash time"
+    assert cuts.are_cut(number, [late])
     assert not cuts.are_cut(number, [early]), "less had begun there, so less explains what is missing"
     cuts.hold(number, [early])
-    assert cuts.are_cut(number, [late])
-    assert not cuts.is_held_by(kind, late)
+    assert cuts.takes(kind, early), "it was planned, and then seen"
     assert not cuts.are_cut(number, [late, acknowledged])
+    assert not cuts.takes(kind, CrashState(6)), "not to be cut any more"
     assert cuts.are_cut(8, [acknowledged]), "it wrote nothing, or nobody visited it"
     assert cuts.are_cut(number, [CrashState(6)]), "not to be cut any more"
+
+
+def test_of_two_looks_at_a_recovery_the_first_stays() -> None:
+    """Where the time of day had changed, what had been visited of the first log was sought in the second:
+    choices were left, 105 of them on ext4.
+    """
+    examiner: Any = SimpleNamespace(recording=SimpleNamespace(recoveries={}), _undisturbed={})
+    looks: list[Any] = [SimpleNamespace(of=CrashState(1), look=n) for n in (1, 2)]
+    for look in looks:
+        Examiner.adopt(examiner, look, Observation(Unobserved("")))
+    assert examiner.recording.recoveries == {CrashState(1): looks[0]}
 
 
 COUNTED = {
