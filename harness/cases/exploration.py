@@ -109,6 +109,16 @@ class TimeCoverage:
         return self.recovery.target if self.recovery else None
 
     @property
+    def seed(self) -> str:
+        """What seeds the draws of its states: no other crash time has it, and every run of the recording
+        does. Recoveries number their entries from 0, and hundreds of them replay one log: with the number
+        alone, each would draw what the first one drew.
+        """
+        assert self.crash_time is not None  # noqa: S101 - it has choices; tells mypy
+        of = f"{self.recovery.of} {self.recovery.steps}" if self.recovery else ""
+        return f"{of} {self.crash_time.entry} {self.crash_time.phase}"
+
+    @property
     def sampling(self) -> Sampling:
         """Where its states are drawn."""
         return OF_RECOVERY if self.recovery else OF_RECORDING
@@ -574,7 +584,7 @@ class Exploration:
         """States of a crash time drawn at random, the same in every run, as crash times without choices."""
         assert one.crash_time is not None  # noqa: S101 - it has choices; tells mypy
         assert not isinstance(one.ask, CrashState)  # noqa: S101 - it has choices; tells mypy
-        choices, chance = one.ask, random.Random(one.crash_time.entry)  # noqa: S311  # no secret
+        choices, chance = one.ask, random.Random(one.seed)  # noqa: S311  # no secret
         drawn = []
         for _ in range(one.sampling.drawn):
             lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from harness.cases import exploration
 from harness.cases.attempts import Attempts, Unobserved
 from harness.cases.examine import Examiner, Observation
-from harness.cases.exploration import Sampling
+from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import Tally
@@ -368,6 +368,46 @@ def test_and_what_takes_six_blocks_is_drawn_and_explored_on(
     case = summarise(bench.store).cases[0]
     assert "confluence" in {f.oracle for f in case.findings}
     assert case.info.again[0].coverage.drawn < SAMPLED.drawn * case.info.again[0].recoveries
+
+
+def drawn_by_recovery(
+    folder: Path, patched: pytest.MonkeyPatch, jobs: int
+) -> dict[tuple[str, int, int], list[tuple[int, ...]]]:
+    """What a run with so many stations draws: of each crash time of a recovery, the chunks that are lost."""
+    drawn, draw = dict[tuple[str, int, int], list[tuple[int, ...]]](), Exploration._draw
+
+    def noted(self: Exploration, one: TimeCoverage) -> list[TimeCoverage]:
+        states = draw(self, one)
+        assert one.recovery is not None
+        assert one.crash_time is not None
+        key = (str(one.recovery.of), one.crash_time.entry, one.crash_time.phase)
+        drawn[key] = [
+            tuple(n - one.recovery.made_of for n in state.ask.dropped)
+            for state in states
+            if isinstance(state.ask, CrashState)
+        ]
+        return states
+
+    patched.setattr(exploration, "OF_RECOVERY", SAMPLED)
+    patched.setattr(Exploration, "_draw", noted)
+    with bench_in(folder) as bench:
+        bench.run(Kernel(rewrites=True), "exhaustive", jobs=jobs, again=1)
+    return drawn
+
+
+def test_each_recovery_draws_states_of_its_own_and_the_same_in_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each recovery drew what the first one had drawn, since entries are counted from 0 in each: 64 states of
+    hundreds of recoveries were the same 64.
+    """
+    with monkeypatch.context() as patched:
+        alone = drawn_by_recovery(tmp_path / "1", patched, 1)
+    with monkeypatch.context() as patched:
+        assert drawn_by_recovery(tmp_path / "3", patched, 3) == alone
+    places = [key[1:] for key in alone]
+    assert len(set(places)) < len(places), "or this tests nothing"
+    assert len(set(map(tuple, alone.values()))) == len(alone)
 
 
 def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tmp_path: Path) -> None:
