@@ -97,6 +97,10 @@ class DiskError(PowercutError):
     """The disk process refused a request, or has gone."""
 
 
+class DiskRefused(DiskError):
+    """The disk process refused a request, and says why: another process would as well."""
+
+
 class WriteLogError(PowercutError):
     """A write log that is truncated, foreign, or not what the device shows."""
 

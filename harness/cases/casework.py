@@ -25,7 +25,7 @@ from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
 from harness.cases.erring import Erring
 from harness.cases.examine import Examiner, Group, JudgedGroup
-from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times
+from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_again, legal_times
 from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
 from harness.cases.listing import groups_of
@@ -373,7 +373,14 @@ class Casework:
             work.explored = True
             self._go_on(pool, work)
 
-    def _begin(self, pool: Pool, work: _Work, times: Sequence[TimeCoverage], budget: Budget) -> None:
+    def _begin(
+        self,
+        pool: Pool,
+        work: _Work,
+        times: Sequence[TimeCoverage],
+        budget: Budget,
+        left_out: Sequence[LeftOut] = (),
+    ) -> None:
         work.exploration = Exploration(
             work.examiner,
             times,
@@ -382,6 +389,7 @@ class Casework:
             pool.stop,
             lambda observed: self._arrived.put((work.ledger, observed)),
             self._contents,
+            left_out,
         )
         self._add_station(pool, work)
 
@@ -491,7 +499,8 @@ class Casework:
             work.ledger.put_again(CutAgain(depth + 1, 0, exploration.uncut, nothing))
             return self._err(pool, work, exploration)
         work.earlier.append(exploration)
-        self._begin(pool, work, cut_again(exploration.recoveries), self._plan.budget)
+        times = cut_again(exploration.recoveries)
+        self._begin(pool, work, times, self._plan.budget, exploration.left_out)
         return True
 
     def _err(self, pool: Pool, work: _Work, last: Exploration) -> bool:

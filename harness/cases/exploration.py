@@ -16,6 +16,11 @@ recovery reads each of them for its log sequence number. If all its states up to
 and all that are drawn at random have it as well, the crash time counts as *sampled, no difference found*, and
 is left: see `Sampling`.
 
+What is left out as of no effect is tested as well: at TESTED of the crash times that are known to their end,
+one state of all that are legal there is drawn and visited. What it violates, a state that was visited there
+has to violate, too; else the exploration left out what it must not, and the case is UNKNOWN. So a switch of a
+file system's file that is wrong (`plain_data`, `remaps`, `tallies`) is noticed.
+
 A cut in a recovery is a crash time like any other. What the visits of one exploration wrote while they
 recovered (`recoveries`) gives the crash times of the next one (`cut_again`), over the same memo: so a state
 that a cut recovery left is visited only if it differs, in what is read, from all that were visited before.
@@ -39,10 +44,10 @@ from harness.cases.contents import KnownContents
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession, RemoteSession, nothing
-from harness.guests.disk import Explored, KnownOutcome, Reads
+from harness.guests.disk import CONTENTS_MAX, Explored, KnownOutcome, Reads
 from harness.guests.session import Target
 from harness.model import CrashState, Verdict
-from harness.plan import Budget
+from harness.plan import SAMPLE_RATE, Budget
 from harness.states import Choices, CrashTime, LegalStates
 from harness.store.records import Coverage
 
@@ -75,8 +80,15 @@ OF_RECOVERY = Sampling(depth=1, too_many=180, drawn=64)
 four with 2 %; but a case has hundreds of recoveries that replay one log.
 """
 
+TESTED = SAMPLE_RATE
+"""The share of crash times at which one state is drawn among all, to test what is left out."""
+
 Report = Callable[[Sequence[JudgedGroup]], None]
 """Takes states that were observed and judged; called in a station's thread, one at a time."""
+
+
+_Violated = tuple[str, str]
+"""An oracle, and the signature of what it found."""
 
 
 @dataclass(slots=True)
@@ -87,8 +99,12 @@ class TimeCoverage:
 
     Below: how far it is known. `unexplored`: branches that were not followed in the last pass. `blind`:
     states that were visited and told nothing of others, so that what lies behind them is not known.
-    `drawn`: states that were, if it counts as sampled. `outcomes`: what was reported of it, by number.
-    `visited`: its states that were.
+    `crowded`: blocks with more contents than the disk tells apart, of which few were looked at. `drawn`:
+    states that were, if it counts as sampled. `outcomes`: what was reported of it, by number. `visited`: its
+    states that were. `violations`: of what was reported of it, oracle and signature.
+
+    `tests`: it is one state that was drawn to test what is left out, and held against this crash time;
+    `excused` is what it may violate beyond that.
     """
 
     ask: Choices | CrashState
@@ -98,10 +114,20 @@ class TimeCoverage:
     recovery: RecoveryLog | None = None
     unexplored: int = 1
     blind: int = 0
+    crowded: int = 0
     drawn: int = 0
     reported: bool = False
     outcomes: set[int] = field(default_factory=set)
     visited: set[CrashState] = field(default_factory=set)
+    violations: set[_Violated] = field(default_factory=set)
+    tests: TimeCoverage | None = None
+    excused: frozenset[_Violated] = frozenset()
+    is_tested: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all is known of it that there is."""
+        return self.reported and not (self.unexplored or self.blind or self.crowded)
 
     @property
     def target(self) -> Target | None:
@@ -115,7 +141,7 @@ class TimeCoverage:
         alone, each would draw what the first one drew.
         """
         assert self.crash_time is not None  # noqa: S101 - it has choices; tells mypy
-        of = f"{self.recovery.of} {self.recovery.steps}" if self.recovery else ""
+        of = f"{self.recovery.of} {self.recovery.shape}" if self.recovery else ""
         return f"{of} {self.crash_time.entry} {self.crash_time.phase}"
 
     @property
@@ -141,6 +167,24 @@ def cut_again(recoveries: Iterable[RecoveryLog]) -> list[TimeCoverage]:
     return [
         TimeCoverage(r.choices(m), crash_time=m, recovery=r) for r in recoveries for m in r.legal.crash_times
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A recovery that is not cut, because that of the state `holder`, which is alike, is: one of its crash
+    times, to test that. `violations`: of its state as it is.
+    """
+
+    recovery: RecoveryLog
+    crash_time: CrashTime
+    holder: CrashState
+    violations: frozenset[_Violated]
+
+    @property
+    def time(self) -> TimeCoverage:
+        """As a crash time of its own."""
+        choices = self.recovery.choices(self.crash_time)
+        return TimeCoverage(choices, crash_time=self.crash_time, recovery=self.recovery)
 
 
 @dataclass(slots=True)
@@ -213,8 +257,11 @@ class Exploration:
         stop: threading.Event,
         report: Report,
         contents: KnownContents | None = None,
+        left_out: Sequence[LeftOut] = (),
     ) -> None:
-        """`machine`: the kind of guest that visits. `contents`: what other cases have shown."""
+        """`machine`: the kind of guest that visits. `contents`: what other cases have shown. `left_out`: of
+        the recoveries whose crash times these are, those that are alike.
+        """
         self._examiner, self._times, self._machine = examiner, times, machine
         self._contents = contents
         self._budget, self._stop, self._report = budget, stop, report
@@ -228,8 +275,10 @@ class Exploration:
         self._begun = time.monotonic()
         self._changed = threading.Condition()
         self._pass = 0
-        self._left = [t for t in times if t.begins == 0]
-        self._drawn: list[tuple[TimeCoverage, list[TimeCoverage]]] = []
+        self._left: list[TimeCoverage] = []
+        self._parts = self._in_parts()
+        self._testing = False
+        self._to_test = list(left_out)
         self._batch: list[_Visit] = []
         self._queue: deque[_Visit] = deque()
         self._reported = 0
@@ -241,6 +290,7 @@ class Exploration:
         self._complete = False
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
+        self.left_out: list[LeftOut] = []
         self.uncut = 0
         self.asked: list[Asked] = []
         self.unasked = 0
@@ -361,8 +411,23 @@ class Exploration:
             self._visits_reported += 1
         if number is not None:
             time_.outcomes.add(number)
-        self._keep_recovery(visit.group, result.observation, number)
+        if time_.tests is not None:
+            self._hold(time_, time_.tests, result)
+            return
+        time_.violations |= _violated(result)
+        self._keep_recovery(result, number)
         self._keep_asked(result)
+
+    def _hold(self, drawn: TimeCoverage, known: TimeCoverage, result: JudgedGroup) -> None:
+        """Hold a state that was drawn against what is known of its crash time."""
+        if others := _violated(result) - known.violations - drawn.excused:
+            told = "; ".join(f"{oracle}: {signature}" for oracle, signature in sorted(others))
+            self._examiner.memo.give_up(
+                result.group.states[0],
+                "what was left out as of no effect has one: {state}, drawn at random, violates what no state "
+                f"that was explored at its crash time does ({told}); of the file system's file, one of "
+                "plain_data, remaps, tallies and seek_reads_mapping must be wrong, or the mode's data",
+            )
 
     def _keep_asked(self, result: JudgedGroup) -> None:
         """Keep what recovery asked of its disk, so that this may err. What failed already is not
@@ -375,20 +440,36 @@ class Exploration:
         else:
             self.unasked += 1
 
-    def _keep_recovery(self, group: Group, observation: Observation, number: int | None) -> None:
+    def _keep_recovery(self, result: JudgedGroup, number: int | None) -> None:
         """Keep what recovery wrote, unless nobody may rely on what the visit showed. What did not come back
         whole fails already, and is not cut. `number`: as the memo knows the state.
         """
+        observation = result.observation
         recovery, reads = observation.recovery, observation.reads
         if recovery is not None and reads is not None:
-            same = [replace(recovery, of=state) for state in group.states]
+            same = [replace(recovery, of=state) for state in result.group.states]
             for one in same:
                 self._examiner.adopt(one, observation)
             if recovery.legal.order:
                 kind = self._examiner.cuts.kind(self._alike(recovery, reads, number), number)
-                self.recoveries += [r for r in same if self._examiner.cuts.takes(kind, r.of)]
+                for one in same:
+                    if self._examiner.cuts.takes(kind, one.of):
+                        self.recoveries.append(one)
+                    elif (holder := self._examiner.cuts.holder(kind, one.of)) is not None:
+                        self._keep_left_out(one, holder, _violated(result))
         elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
             self.uncut += 1
+
+    def _keep_left_out(self, recovery: RecoveryLog, holder: CrashState, violations: set[_Violated]) -> None:
+        """Keep those crash times of a recovery that is not cut at which that is to be tested. Of two logs of
+        one state's recovery the first is known by its name.
+        """
+        if self._examiner.recording.recoveries.get(recovery.of) is not recovery:
+            return
+        for crash_time in recovery.legal.crash_times:
+            left_out = LeftOut(recovery, crash_time, holder, frozenset(violations))
+            if crash_time.choices.volatile and self._is_to_be_tested(left_out.time):
+                self.left_out.append(left_out)
 
     def _alike(self, recovery: RecoveryLog, reads: Reads, number: int | None) -> object:
         """Equal for recoveries that read the same but for bytes of files, so that they wrote the same, but
@@ -413,7 +494,7 @@ class Exploration:
             elif self._left:
                 self._plan_by_memo()
             else:
-                self._next_pass()
+                self._left = next(self._parts, [])
         self._visits += len(self._batch)
         self._queue = deque(self._batch)
 
@@ -451,6 +532,9 @@ class Exploration:
         """Ask of the first crash times. What the memo tells of them is reported even if nothing more may be
         visited.
         """
+        if self._testing and (self._is_late() or not self._room()):
+            self._left = []  # all is known as far as the budget goes
+            return
         if self._is_late():
             self._end_by_budget()
             return
@@ -469,6 +553,7 @@ class Exploration:
             known, unknown = list(self._known(one, explored.known)), list(self._unknown(one, explored))
             found += [*known, *unknown]
             one.unexplored, one.blind = explored.unexplored, len(explored.to_visit) - len(unknown)
+            one.crowded = max(one.crowded, explored.crowded)
             if not unknown and not explored.waits:
                 done.add(id(one))
         done -= self._go_to(found, max(1, room))
@@ -525,15 +610,17 @@ class Exploration:
         for one in found:
             group = one.time.group or Group(contents[id(one)], one.states)
             number, cuts, known = one.number, self._examiner.cuts, one.observation
-            if known is not None and number is not None and not cuts.are_cut(number, group.states):
+            tests = one.time.tests is not None
+            if number is not None and (tests or not cuts.are_cut(number, group.states)):
                 known = None
             if known is not None:
                 one.time.reported = True
                 self._recalled.append(one)
                 recalled.append(judge_group(self._examiner, group, known))
+                one.time.violations |= _violated(recalled[-1])
             elif len(self._batch) < visits_max:
                 self._batch.append(_Visit(one.time, group, number))
-                if number is not None:
+                if number is not None and not tests:
                     cuts.hold(number, group.states)
             else:
                 later.add(id(one.time))
@@ -552,21 +639,65 @@ class Exploration:
 
     # --- passes, and what is drawn ------------------------------------------------------------
 
-    def _next_pass(self) -> None:
-        if not self._drawn and (too_many := [t for t in self._times if self._is_large(t)]):
-            self._drawn = [(one, self._draw(one)) for one in too_many]
-            self._left = [t for _, drawn in self._drawn for t in drawn]
-            return
-        for one, drawn in self._drawn:
-            if self._no_difference(one, drawn):
-                one.drawn, one.unexplored = len(drawn), 0
-        self._drawn = []
-        self._pass += 1
-        unfinished = [t for t in self._times if t.begins >= self._pass or t.unexplored]
-        self._left = [t for t in unfinished if t.begins <= self._pass]
-        if not unfinished:
-            blind = any(t.blind for t in self._times)
-            self._end(complete=not blind, why=_BLIND if blind else "")
+    def _in_parts(self) -> Iterator[list[TimeCoverage]]:
+        """The passes, each in up to three parts: the crash times that are not known yet, what is drawn of
+        those with too many states, and what is drawn to test those that are known then. Ends the exploration
+        at last.
+        """
+        unfinished = list(self._times)
+        while unfinished:
+            yield [t for t in unfinished if t.begins <= self._pass]
+            drawn = [(one, self._draw(one)) for one in self._times if self._is_large(one)]
+            yield [t for _, states in drawn for t in states]
+            for one, states in drawn:
+                if self._no_difference(one, states):
+                    one.drawn, one.unexplored = len(states), 0
+            self._pass += 1
+            self._testing = True
+            yield self._draw_tests()
+            self._testing = False
+            unfinished = [t for t in self._times if t.begins >= self._pass or t.unexplored]
+        blind = any(t.blind for t in self._times)
+        crowded = any(t.crowded for t in self._times)
+        self._end(complete=not (blind or crowded), why=_BLIND if blind else "")
+
+    def _is_to_be_tested(self, one: TimeCoverage) -> bool:
+        """Whether a state of this crash time is drawn once that is known. The same in every run."""
+        return self._examiner.memo.is_in_share(f"test {one.seed}", TESTED)
+
+    def _draw_tests(self) -> list[TimeCoverage]:
+        """A state each of some of the crash times that have become known, and of recoveries that are alike to
+        those to which these belong.
+        """
+        known = [t for t in self._times if t.is_known and not t.is_tested and isinstance(t.ask, Choices)]
+        drawn = []
+        for one in known:
+            one.is_tested = True
+            if one.ask.volatile and self._is_to_be_tested(one):
+                drawn += self._draw_test(one, one)
+        by_place = {
+            (t.recovery.of, t.crash_time.entry, t.crash_time.phase): t
+            for t in known
+            if t.recovery and t.crash_time
+        }
+        for left_out in self._to_test:
+            at = left_out.crash_time
+            if held := by_place.get((left_out.holder, at.entry, at.phase)):
+                drawn += self._draw_test(left_out.time, held, left_out.violations)
+        return drawn
+
+    def _draw_test(
+        self, one: TimeCoverage, known: TimeCoverage, excused: frozenset[_Violated] = frozenset()
+    ) -> list[TimeCoverage]:
+        """A state of crash time `one`, to be held against what is known of `known`; none if it was visited
+        there.
+        """
+        (found,) = self._drawn_states(one, f"test {self._examiner.recording.case} {one.seed}", 1)
+        if found.states[0] in known.visited:
+            return []
+        (content,) = self._hashes([found])
+        group = Group(content, found.states)
+        return [TimeCoverage(found.shown, group, recovery=one.recovery, tests=known, excused=excused)]
 
     def _is_large(self, one: TimeCoverage) -> bool:
         """Whether a crash time has more states than can be visited, and all that was observed of it came back
@@ -582,18 +713,20 @@ class Exploration:
 
     def _draw(self, one: TimeCoverage) -> list[TimeCoverage]:
         """States of a crash time drawn at random, the same in every run, as crash times without choices."""
-        assert one.crash_time is not None  # noqa: S101 - it has choices; tells mypy
-        assert not isinstance(one.ask, CrashState)  # noqa: S101 - it has choices; tells mypy
-        choices, chance = one.ask, random.Random(one.seed)  # noqa: S311  # no secret
-        drawn = []
-        for _ in range(one.sampling.drawn):
-            lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
-            state = CrashState(choices.prefix, tuple(sorted((*choices.absent, *lost))))
-            drawn.append(_Found(one, self._names(one, state), state))
+        drawn = list(self._drawn_states(one, one.seed, one.sampling.drawn))
         return [
             TimeCoverage(f.shown, Group(content, f.states), recovery=one.recovery)
             for f, content in zip(drawn, self._hashes(drawn), strict=True)
         ]
+
+    def _drawn_states(self, one: TimeCoverage, seed: str, count: int) -> Iterator[_Found]:
+        """So many states of a crash time, each of its chunks lost or kept with equal chance."""
+        assert not isinstance(one.ask, CrashState)  # noqa: S101 - it has choices; tells mypy
+        choices, chance = one.ask, random.Random(seed)  # noqa: S311  # no secret
+        for _ in range(count):
+            lost = [chunk for chunk in choices.volatile if chance.getrandbits(1)]
+            state = CrashState(choices.prefix, tuple(sorted((*choices.absent, *lost))))
+            yield _Found(one, self._names(one, state), state)
 
     def _no_difference(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
         if any(t.blind or not t.outcomes for t in drawn):
@@ -662,11 +795,14 @@ class Exploration:
             return self._of_defaults(len(self._plain))
         sampled, ambiguous = [t for t in self._times if t.drawn], self._ambiguous
         losses = None if self._complete and not ambiguous else self._pass - 1
-        if sampled:
+        if crowded := sum(t.crowded for t in self._times):
+            losses = min(0, self._pass - 1)  # the defaults, and little else
+        elif sampled:
             depth = min(t.sampling.depth for t in sampled)
             losses = depth if losses is None else min(losses, depth)
-        left = sum(t.unexplored + t.blind for t in self._times) + ambiguous
-        why = "; ".join(filter(None, [self._why, _AMBIGUOUS.format(ambiguous) if ambiguous else ""]))
+        left = sum(t.unexplored + t.blind for t in self._times) + ambiguous + crowded
+        whys = [self._why, ambiguous and _AMBIGUOUS.format(ambiguous), crowded and _CROWDED.format(crowded)]
+        why = "; ".join(filter(None, whys))
         drawn = sum(t.drawn for t in sampled)
         return Coverage(len(self._times), losses, left, self._visits, why, len(sampled), drawn)
 
@@ -681,6 +817,14 @@ class Exploration:
         return Coverage(len(self._times), -1 if left else 0, volatile + left, self._visits, self._why)
 
 
+def _violated(result: JudgedGroup) -> set[_Violated]:
+    return {(v.oracle, v.signature) for one in result.judged for v in one.judgement.violations}
+
+
 _BLIND = "states that told nothing of others: no guest came back, or nobody may rely on what it said"
 _AMBIGUOUS = "at {} crash times the events do not tell which of two flushes completed first"
+_CROWDED = (
+    f"{{}} blocks may be left with more than {CONTENTS_MAX:,} contents each, which is the limit: of those in "
+    "which several parts have another fate than the rest, none was looked at"
+)
 _NO_MEMO = "what fsck or a repair program reads cannot be followed, so no state is known to stand for another"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from harness.cases.recording import Recording
-from harness.errors import DiskError
+from harness.errors import DiskError, DiskRefused
 from harness.guests.disk import Disk, Explored, Reads
 from harness.guests.session import Target
 from harness.model import CrashState, FsckClass, FsckResult, Outcome, Usability
@@ -17,6 +17,10 @@ from harness.states import Choices
 
 RESTARTS = 3
 """Disk processes that are tried for one question."""
+
+_NOT_DETERMINISTIC = (
+    "recovery is not deterministic: {state} and a state that is equal in all that was read gave two outcomes"
+)
 
 T = TypeVar("T")
 
@@ -165,12 +169,14 @@ class OutcomeMemo:
 
     def _ask(self, question: Callable[[Disk], T], target: Target | None = None) -> T:
         """Ask the disk while it shows `target`; another one, should it be lost. Raises DiskError when that
-        did not help.
+        did not help, and DiskRefused at once.
         """
         with self._asking:
             for left in reversed(range(RESTARTS)):
                 try:
                     return question(self._showing(target or self._recording.target))
+                except DiskRefused:
+                    raise
                 except DiskError:
                     self._end_disk()
                     if not left:
@@ -203,8 +209,16 @@ class OutcomeMemo:
         """Whether to recover this state in a guest although it could be recalled. Pseudo-random: the same
         states in every run.
         """
-        drawn = zlib.crc32(f"{self._recording.case}{state}".encode())
-        return drawn < self.sample_rate * 2**32
+        return self._draws(str(state), self.sample_rate)
+
+    def is_in_share(self, name: str, share: float) -> bool:
+        """Whether what has this name belongs to a share that is drawn, if anything is sampled. Pseudo-random:
+        the same names in every run.
+        """
+        return bool(self.sample_rate) and self._draws(name, share)
+
+    def _draws(self, name: str, share: float) -> bool:
+        return zlib.crc32(f"{self._recording.case}{name}".encode()) < share * 2**32
 
     def compare(self, state: CrashState, recalled: Outcome, observed: Outcome) -> None:
         """Compare the memo's outcome of a state with a guest's; a difference is a mismatch."""
@@ -248,15 +262,12 @@ class OutcomeMemo:
     def _complaints(self, lines: Sequence[str]) -> list[str]:
         return [line for line in lines if any(p.search(line) for p in self._errors)]
 
-    def give_up(self, state: CrashState) -> None:
-        """A visit to this state, here or in a station's process, found a mismatch."""
+    def give_up(self, state: CrashState, why: str = _NOT_DETERMINISTIC) -> None:
+        """A visit to this state, here or in a station's process, found a mismatch. `why`: in words."""
         with self._mismatching:
             self._recalls = False
             if not self._mismatch:
-                self._mismatch = (
-                    f"recovery is not deterministic: {state} and a state that is equal in all that was read "
-                    "gave two outcomes"
-                )
+                self._mismatch = why.replace("{state}", str(state))
                 self._on_mismatch(self._mismatch)
 
 

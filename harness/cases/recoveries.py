@@ -12,6 +12,7 @@ another order of the two shows it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,8 +32,7 @@ from harness.writelog.times import TimedFlush, TimedWrite, Times
 class RecoveryLog:
     """The recovery of the state `of`. `target`: what a disk shows to have its states; the first `made_of`
     chunks of that are the state itself. `legal`: the states that a cut may leave, in which entries and chunks
-    are numbered from 0. `steps`: where it wrote and when it
-    flushed, in order.
+    are numbered from 0. `steps`: where it wrote and when it flushed, in order; `shape`: their digest.
     """
 
     of: CrashState
@@ -41,6 +41,7 @@ class RecoveryLog:
     made_of: int
     state_entries: int
     steps: tuple[tuple[int, int, EntryFlag], ...]
+    shape: str
 
     @classmethod
     def of_log(cls, of: CrashState, shown: Target, log: Path, state_entries: int, unit: int) -> RecoveryLog:
@@ -56,7 +57,8 @@ class RecoveryLog:
         made_of = sum(-(-(e.sector + e.sectors) // unit) - e.sector // unit for e in state)
         target = replace(shown, log=log, order=Order(order, unit))
         steps = tuple((e.sector, e.sectors, e.flags) for e in entries)
-        return cls(of, target, legal, made_of, state_entries, steps)
+        shape = hashlib.sha256(repr(steps).encode()).hexdigest()
+        return cls(of, target, legal, made_of, state_entries, steps, shape)
 
     @property
     def log(self) -> Path:
@@ -146,6 +148,15 @@ class CutOnce:
             return False
         self._cut.add(state)
         return True
+
+    def holder(self, kind: int, state: CrashState) -> CrashState | None:
+        """The other state whose recovery, of this kind, is cut for all that is promised at this one; None:
+        this one's is, or none.
+        """
+        promised = self._promised(state)
+        if promised is None or state in self._cut or not self._is_held(kind, state):
+            return None
+        return self._holders[kind, promised.epoch][1]
 
     def _hold(self, kind: int, state: CrashState) -> bool:
         """Whether this state holds a recovery of this kind: it does from now on, unless another one does."""

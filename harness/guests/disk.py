@@ -22,7 +22,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from harness.errors import DiskError, EnvironmentLacks, VersionsDiffer
+from harness.errors import DiskError, DiskRefused, EnvironmentLacks, VersionsDiffer
 from harness.filesystems.disks import USUAL, DiskKind
 from harness.filesystems.profiles import Tally
 from harness.guests import wire
@@ -42,6 +42,8 @@ _STATES_PER_REQUEST = 50_000  # keeps a frame far below wire.MAX_FRAME_BYTES
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 EXPLORED_MAX = wire.LIMITS["STATES"]
 """States and known outcomes that one exploration may answer with."""
+CONTENTS_MAX = wire.LIMITS["CONTENTS"]
+"""Contents of one block that an exploration tells apart."""
 
 M = TypeVar("M", bound=msgspec.Struct)
 
@@ -97,13 +99,15 @@ class Explored:
     """A crash time as far as it is known. `to_visit`: states to visit, each from another unexplored branch of
     the memo's tree. `waits`: what an earlier crash time of the same request wants visited may tell more of
     this one, or the answer had no room for it. With either of them the rest counts only part of the crash
-    time. `unexplored`: branches that were not followed; 0: `known` are complete.
+    time. `unexplored`: branches that were not followed; 0: `known` are complete, but for `crowded` blocks:
+    these may have more than CONTENTS_MAX contents, of which few were followed.
     """
 
     to_visit: tuple[CrashState, ...]
     known: tuple[KnownOutcome, ...]
     unexplored: int
     waits: bool = False
+    crowded: int = 0
 
 
 class Disk:
@@ -332,8 +336,10 @@ class Disk:
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
         are not combined; see `KnownOutcome.data`. `data_together`: nor is each of them lost or kept alone,
-        but all of them are, whatever else is. Raises DiskError for choices that do not fit the log, or, if it
-        is the first crash time's, a block of too many contents (more than 65,536).
+        but all of them are, whatever else is. Of a block with more than CONTENTS_MAX contents only the
+        defaults are followed, and what one chunk of another fate makes of them: see `Explored.crowded`.
+        Raises DiskRefused for choices that do not fit the log, and for the first crash time's answer if that
+        is too long.
         """
         request = wire.Explore(
             moments=[_choices(m) for m in crash_times],
@@ -424,7 +430,7 @@ class Disk:
         except (wire.WireError, OSError) as error:
             raise DiskError(self._with_output(f"{name}: {error}")) from error
         if isinstance(reply, wire.DiskFailed):
-            raise DiskError(f"{name}: {reply.what}")
+            raise DiskRefused(f"{name}: {reply.what}")
         if not isinstance(reply, expected):
             raise DiskError(f"{name} was answered by {type(reply).__name__}, expected {expected.__name__}")
         return reply
@@ -470,4 +476,5 @@ def _explored(crash_time: Choices | CrashState, found: wire.ExploredMoment) -> E
         ),
         found.cut,
         found.waits,
+        found.crowded,
     )

@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 13
+PROTOCOL_VERSION = 14
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -56,6 +56,7 @@ LIMITS: Final = {
     "LOG_BYTES": 1 << 20,
     "STATES": 50_000,
     "DROPPED": 1 << 20,
+    "CONTENTS": 1 << 16,
     "BLOCKS": 1 << 20,
     "REQUESTS": 100_000,
 }
@@ -219,6 +220,7 @@ class ExploredMoment(_Part):
     leaves: Annotated[list[Leaf], _up_to("STATES")]
     cut: U64
     waits: bool
+    crowded: U64
 
 
 class Requested(_Part):

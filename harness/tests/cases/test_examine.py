@@ -20,7 +20,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, jud
 from harness.cases.fsck_reads import FsckAnswers, FsckReads, parse_trace
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
-from harness.errors import DiskError, GuestError, GuestLost, VersionsDiffer
+from harness.errors import DiskError, DiskRefused, GuestError, GuestLost, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Disk, Reads
 from harness.guests.session import Ask, CheckImage, Recovery, Session
@@ -769,6 +769,24 @@ def test_a_memo_whose_disk_is_lost_learns_everything_again(
     assert observe(examiner, session, 3).recalled
     failing += [DiskError("the disk is gone")] * 3
     assert observe(examiner, session, 3) == Observation(Unobserved("the disk is gone"))
+
+
+def test_a_refusal_of_the_disk_is_no_loss_of_it(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the disk refused, it was asked three times, each time in a new process."""
+    asked: list[Sequence[CrashState]] = []
+
+    def refusing(disk: MemoDisk, states: Sequence[CrashState]) -> list[int | None]:
+        asked.append(states)
+        raise DiskRefused("a state does not fit the log")
+
+    monkeypatch.setattr(MemoDisk, "recall", refusing)
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    assert observe(examiner, FakeSession({1: [GOOD]}), 1) == Observation(
+        Unobserved("a state does not fit the log")
+    )
+    assert len(asked) == 1
 
 
 def test_reads_that_cannot_be_traced_turn_the_memo_off(

@@ -24,7 +24,7 @@ from harness.cases.examine import JudgedGroup, Observation
 from harness.cases.exploration import OF_RECORDING, Exploration, Report, legal_times
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
-from harness.guests.disk import Disk, Explored, Order, Reads
+from harness.guests.disk import CONTENTS_MAX, Disk, Explored, Order, Reads
 from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position
 from harness.plan import Budget
@@ -92,6 +92,9 @@ class Guest:
     @property
     def memo(self) -> Guest:
         return self
+
+    def is_in_share(self, name: str, share: float) -> bool:
+        return False
 
     def explore(
         self, crash_times: Sequence[Choices | CrashState], target: object = None, **how: Any
@@ -422,6 +425,35 @@ def test_what_the_events_do_not_tell_is_never_called_exhaustive(
     coverage, _ = explore(begin(made, disk, 1, tmp_path))
     assert (coverage.exhaustive, coverage.open) == (False, 2)
     assert "2 crash times" in coverage.why
+
+
+@pytest.mark.parametrize("writes", [3, 4])
+def test_a_block_of_more_contents_than_the_limit_is_told_and_the_rest_is_looked_at(
+    disk: Disk, tmp_path: Path, writes: int
+) -> None:
+    """By sectors, four writes to one block in flight make 390,625 contents. The disk's refusal was taken for
+    a lost disk, three times, and then the case was UNKNOWN.
+    """
+    made = Recorder()
+    for _ in range(writes):
+        made.write(0)
+    made.write(1)
+    made.complete(made.flush())
+    guest = begin(made, disk, 1, tmp_path, unit=1)
+    floor, _ = explore(guest, Budget(visits=1))
+    assert floor.losses == 0
+    coverage, seen = explore(begin(made, disk, 1, tmp_path, unit=1), Budget(visits=200))
+    assert coverage.visits
+    read = {block for state in seen for block in guest.recover(state.judged[0].state)[0]}
+    assert {0, 1} <= read, "or this tests nothing"
+    assert not coverage.exhaustive
+    assert coverage.open
+    told = f"more than {CONTENTS_MAX:,} contents" in coverage.why
+    assert told == (writes == 4)
+    if told:
+        again, seen_again = explore(begin(made, disk, 1, tmp_path, unit=1))
+        assert (again.losses, again.open > 0, "budget" in again.why) == (0, True, False)
+        assert not [j for g in seen_again for j in g.judged if j.judgement.unknown]
 
 
 class Reader(Guest):

@@ -21,9 +21,10 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, Observation
 from harness.cases.ledger import Ledger, PlannedCase
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
+from harness.filesystems.profiles import Tally
 from harness.findings.repro import find_point
 from harness.guests.disk import find_binary
-from harness.model import CrashState, Judgement, Outcome, Verdict
+from harness.model import BLOCK_BYTES, CrashState, Judgement, Outcome, Verdict
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, JudgedState
@@ -166,6 +167,20 @@ def test_what_a_memo_in_doubt_had_answered_is_visited_again(
     assert answered <= rows.keys()
     assert {row.how for row in rows.values()} <= {How.JUDGED, How.SAME_CONTENT}
     assert {row.verdict for row in rows.values()} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("marks", [1, 3])
+def test_a_walk_that_ends_in_the_wrong_phase_decides_nothing(bench: Bench, marks: int) -> None:
+    """The hang watch asked for the serial number, which is the walk's mark: when the kernel went on, metadata
+    was taken for data, and legal states were missing under "exhaustive".
+    """
+    bench.run(Kernel(has_file=True, marks=marks), "exhaustive")
+    case, code = ended(bench)
+    assert (case.verdict, code) == (CaseVerdict.UNKNOWN, ExitCode.UNDECIDED)
+    reasons = {u for row in bench.store.rows_of(bench.case).judged for u in row.judgement.unknown}
+    assert any("an odd number of times" in reason for reason in reasons), reasons
+    assert case.info.coverage is not None
+    assert not case.info.coverage.exhaustive
 
 
 @pytest.mark.parametrize("visits", range(1, 8))
@@ -377,3 +392,92 @@ def test_progress_counts_a_state_of_several_crash_times_once(bench: Bench) -> No
     ledger.keep(groups[:2])
     assert seen == {"begun": len(rows), "done": len(rows)}
     assert bench.store.counts(bench.case).checked == len(rows)
+
+
+DATA = (4, 9, 10, 11, 12, 13, 14, 15)
+"""Eight blocks of a file: 256 states of them."""
+SOME = range(1, len(DATA))
+NOT_ALONE = range(2, len(DATA) - 1)
+WRONG: dict[str, tuple[dict[str, Any], Kernel, int]] = {
+    "the mode says that no journal replays data": (
+        {"plain_data": False},
+        Kernel(data=DATA, joins=NOT_ALONE),
+        0,
+    ),
+    "plain_data": ({"plain_data": True}, Kernel(data=DATA, joins=SOME), 0),
+    "tallies": (
+        {"tallies": tuple(Tally(BLOCK_BYTES, ((0, BLOCK_BYTES),), at=b * BLOCK_BYTES) for b in DATA)},
+        Kernel(data=DATA, joins=SOME),
+        0,
+    ),
+    "remaps": ({"plain_data": False, "remaps": False}, Kernel(data=DATA, stale=SOME), 1),
+}
+"""What a file system's file says of these kernels, and is not so; how often recoveries are cut."""
+
+
+@pytest.mark.parametrize("switch", WRONG)
+@pytest.mark.parametrize("tested", [True, False], ids=["tested", "not tested"])
+def test_a_wrong_switch_of_a_file_system_is_noticed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, switch: str, tested: bool
+) -> None:
+    """What the engine leaves out was visited by nobody: each of these kernels kept every promise in "all
+    legal states".
+    """
+    changes, kernel, again = WRONG[switch]
+    monkeypatch.setattr("harness.cases.exploration.TESTED", float(tested))
+    monkeypatch.setattr(OutcomeMemo, "sampled", lambda memo, state: False)
+    bench.profile = replace(bench.profile, **changes)
+    bench.run(replace(kernel, visits=[], uses=[]), "exhaustive", again=again)
+    case, code = ended(bench)
+    if tested:
+        assert case.mismatch
+        assert case.undecided == case.mismatch
+        assert code in (ExitCode.UNDECIDED, ExitCode.INCONSISTENT)
+    else:
+        assert (case.verdict, case.mismatch) == (CaseVerdict.PASS, "")
+    if tested and switch != "tallies":
+        assert "what was left out as of no effect has one" in case.mismatch
+        assert "broken" in case.mismatch
+        assert case.verdict is CaseVerdict.FAIL, "the state itself breaks a promise"
+
+
+RIGHT: dict[str, tuple[dict[str, Any], Kernel]] = {
+    "every block is looked at": ({"plain_data": False}, Kernel(data=DATA, joins=(1,))),
+    "nothing joins them": ({}, Kernel(data=DATA)),
+    "each recovery is cut": ({"plain_data": False, "remaps": True}, Kernel(data=DATA, stale=SOME)),
+}
+
+
+@pytest.mark.parametrize("switch", RIGHT)
+def test_a_right_switch_is_no_mismatch(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
+    """And what is tested is the same, whatever the number of stations."""
+    changes, kernel = RIGHT[switch]
+    monkeypatch.setattr("harness.cases.exploration.TESTED", 1.0)
+    tested = []
+    for jobs in (1, 2):
+        with RunStore.create(tmp_path / f"{jobs}", "t", INFO, durable=False) as store:
+            one = Bench(store, tmp_path / f"{jobs}")
+            one.profile = replace(one.profile, **changes)
+            one.run(replace(kernel, visits=[], uses=[]), "exhaustive", jobs=jobs, again=1)
+            case, _ = ended(one)
+            assert not case.mismatch
+            assert case.info.coverage is not None
+            assert case.info.coverage.exhaustive
+            tested.append([(row.state, row.verdict) for row in store.iter_verdicts(one.case)])
+    assert tested[0] == tested[1]
+
+
+def test_a_budget_leaves_out_what_tests_the_reduction_and_no_crash_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are visits, and none that the coverage needs."""
+    monkeypatch.setattr("harness.cases.exploration.TESTED", 1.0)
+    kernel = Kernel(data=DATA)
+    bench.run(kernel, "exhaustive", budget=Budget(visits=len(WORDS["exhaustive"])))
+    coverage = ended(bench)[0].info.coverage
+    assert coverage is not None
+    assert coverage.visits
+    budget = "budget" in coverage.why
+    assert coverage.exhaustive is not budget

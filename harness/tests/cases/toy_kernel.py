@@ -24,7 +24,7 @@ import functools
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,12 +167,15 @@ class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
     `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
     `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
-    of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last.
+    of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last;
+    `marks`: how often the guest asks for the serial number around that, as the walk does.
     `counts`: each recovery adds 1 to the second byte of block 8. `comes_up`: whether it boots. `refuses`: its
     tree has a file with the word that was read, and programs exit with 1 where that is `at`. `loses`: its
     tree has a file, `kept`, unless block 7 holds 1. `rewrites`: recovery reads and writes REWRITTEN.
     `breaks`: its tree has a file, `broken`, if it found the first three of these as they were, and the next
-    three written.
+    three written. `data`: blocks that every operation but the first one writes, and that are read last, as
+    those of a file are. `joins`: the tree has a file, `broken`, if so many of them are written; `stale`: if
+    so many are, and recovery found that it had been there before.
     """
 
     kind: Kind = Kind.FINE
@@ -184,12 +187,16 @@ class Kernel:
     on_error: OnError = OnError.REPORTS
     checksums: bool = False
     has_file: bool = False
+    marks: int = 2
     counts: bool = False
     comes_up: bool = True
     refuses: bool = False
     loses: bool = False
     rewrites: bool = False
     breaks: bool = False
+    data: tuple[int, ...] = ()
+    joins: Collection[int] = ()
+    stale: Collection[int] = ()
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -211,7 +218,7 @@ class ToyGuest:
         self._disk = Frontend(boot.disk_socket).start()
         self._said = "toy: up"
         self.process = SimpleNamespace(pid=NOBODY)
-        self._tape = Tape(self._disk)
+        self._tape = Tape(self._disk, kernel.data or (UNREAD,))
         (boot.directory / CONSOLE_NAME).write_text("toy: up\n")
 
     def wait_until_up(self, _: float) -> None:
@@ -283,14 +290,7 @@ class ToyGuest:
             count = self._read(COUNTER)[1] + 1
             self._write(COUNTER, BASE[:1] + bytes([count]) + BASE[2:])
             self._disk.flush()
-        if kernel.has_file:
-            self._disk.identity()
-            digest = hashlib.sha256(self._read(UNREAD)).hexdigest()
-            good.entries.append(_file(b"file", 13, digest))
-        if kernel.loses and value_of(self._read(7)) != 1:
-            good.entries.append(_file(b"kept", 14))
-        if kernel.rewrites and self._rewrite() == [False] * 3 + [True] * 3 and kernel.breaks:
-            good.entries.append(_file(b"broken", 15))
+        good.entries.extend(self._files())
         self._write(REPLAYED, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
@@ -301,6 +301,25 @@ class ToyGuest:
             Kind.WAVERS: {"entries": [_directory(b"", 8 * times)]},
         }
         return msgspec.structs.replace(good, **changes.get(kind, {}))
+
+    def _files(self) -> Iterator[wire.TreeEntry]:
+        """Those of the tree that depend on what is on the disk."""
+        kernel = self._kernel
+        if kernel.has_file:
+            self._disk.identity()
+            digest = hashlib.sha256(self._read(UNREAD)).hexdigest()
+            for _ in range(1, kernel.marks):
+                self._disk.identity()
+            yield _file(b"file", 13, digest)
+        again = bool(kernel.stale) and self._read(REPLAYED) != BASE
+        if kernel.data:
+            written = self._written(kernel.data)
+            if written in kernel.joins or (again and written in kernel.stale):
+                yield _file(b"broken", 15)
+        if kernel.loses and value_of(self._read(7)) != 1:
+            yield _file(b"kept", 14)
+        if kernel.rewrites and self._rewrite() == [False] * 3 + [True] * 3 and kernel.breaks:
+            yield _file(b"broken", 15)
 
     def _run_program(self) -> int:
         """Returns the root's links."""
@@ -314,6 +333,13 @@ class ToyGuest:
                 value = (value_of(self._read(step.of)) + step.more) % VALUE_COUNT
                 self._disk.write(step.to * SECTORS, holding(value))
         return told([value_of(self._read(block)) for block in VALUES]) if program else 2
+
+    def _written(self, data: Sequence[int]) -> int:
+        """How many blocks of files are not as mkfs left them."""
+        self._disk.identity()
+        written = sum(self._read(block) != BASE for block in data)
+        self._disk.identity()
+        return written
 
     def _rewrite(self) -> list[bool]:
         """Returns of the first six whether they were written before."""
@@ -416,18 +442,18 @@ def _file(path: bytes, inode: int, digest: str = "") -> wire.TreeEntry:
 
 class Tape:
     """What dm-log-writes and the block layer's events say of a workload: operation 0 writes the three flags,
-    in flight together, and flushes; every later one writes a block that nobody reads, and flushes.
+    in flight together, and flushes; every later one writes blocks of `data`, and flushes.
     """
 
-    def __init__(self, disk: Frontend) -> None:
-        self._disk = disk
+    def __init__(self, disk: Frontend, data: Sequence[int]) -> None:
+        self._disk, self._data = disk, data
         self._steps: list[Step] = []
         self._lines: list[str] = []
 
     def run(self, operation: int) -> None:
         """One operation, with its marks."""
         self._mark(f"begin {operation}")
-        blocks = FLAGS if operation == 0 else (UNREAD,)
+        blocks = FLAGS if operation == 0 else self._data
         written = [(block, bytes([ord("A") + operation + block]) * BLOCK_BYTES) for block in blocks]
         for block, data in written:
             self._tell("queue", "WS", block * SECTORS, SECTORS, "toy")

@@ -387,8 +387,9 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
                     leaves=[wire.Leaf(outcome=1 << 40, choice=wire.Choice(kept=False), data=True, losses=1)],
                     cut=70_000,
                     waits=False,
+                    crowded=3,
                 ),
-                wire.ExploredMoment(wanted=[], leaves=[], cut=0, waits=True),
+                wire.ExploredMoment(wanted=[], leaves=[], cut=0, waits=True, crowded=0),
             ]
         ),
     ),

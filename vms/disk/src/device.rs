@@ -140,9 +140,18 @@ impl Device {
             }
             return Ok(());
         }
-        self.in_data = false;
+        let in_data = std::mem::replace(&mut self.in_data, false);
         for block in blocks {
             self.note(block * BLOCK_SECTORS, BLOCK_SECTORS);
+        }
+        self.in_data = in_data;
+        Ok(())
+    }
+
+    /// What was read is known for what it is.
+    fn need_whole_visit(&self) -> Answer<()> {
+        if self.in_data {
+            return Err(DiskError::InDataPhase);
         }
         Ok(())
     }
@@ -192,11 +201,13 @@ impl Device {
     /// Keep `outcome` for this state and what was read of it; see [`Memo::remember`].
     ///
     /// # Errors
-    /// If nothing at all was read: such a visit would match every state.
+    /// If nothing at all was read: such a visit would match every state. If the guest's last mark began a data
+    /// phase.
     pub fn remember(&mut self, outcome: u64) -> Answer<Option<u64>> {
         if !self.looked_at {
             return Err(DiskError::NothingRead(outcome));
         }
+        self.need_whole_visit()?;
         let (index, recipe) = (&self.view.index, &self.view.recipe);
         let content = |block| index.look(recipe, block);
         let changes = |block| index.slot(block).is_some();
@@ -218,11 +229,13 @@ impl Device {
     /// The blocks that were read since the last switch, and those of them that were read for data alone.
     ///
     /// # Errors
-    /// If nothing at all was read.
+    /// If nothing at all was read. If the guest's last mark began a data phase: one mark is missing, or one was not
+    /// the walk's, and what was read for more than data may count as data.
     pub fn was_read(&self) -> Answer<(Vec<u64>, Vec<u64>)> {
         if !self.looked_at {
             return Err(DiskError::NothingReadYet);
         }
+        self.need_whole_visit()?;
         let reads = self.reads.reads();
         let blocks = reads.iter().map(|read| read.block).collect();
         let data = reads.iter().filter(|read| read.data).map(|read| read.block);

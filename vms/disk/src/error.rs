@@ -51,6 +51,11 @@ pub enum DiskError {
     NothingRead(u64),
     #[error("nothing was read since the switch, so the guest looked at its own cache")]
     NothingReadYet,
+    #[error(
+        "the guest asked for the serial number an odd number of times, so it is not known which blocks were read \
+         for files' contents alone"
+    )]
+    InDataPhase,
     #[error("there was no fork since the last switch")]
     NotForked,
     #[error("what the guest wrote was not noted since the last switch")]
@@ -170,12 +175,6 @@ pub enum ExploreError {
     Limit {
         what: &'static str,
         asked: u64,
-        limit: usize,
-    },
-    #[error("block {block} has more than {limit} contents or ways to reach them: {chunks} of its chunks are volatile")]
-    TooManyContents {
-        block: u64,
-        chunks: usize,
         limit: usize,
     },
     #[error("the answer names more than {limit} chunks")]

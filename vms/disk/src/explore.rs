@@ -10,6 +10,9 @@
 //! content may always be chosen. So the work is bounded by what is asked for, times the length of a path. The
 //! memory is bounded by the blocks on one path and by the limits on the answer.
 //!
+//! A block of more contents than [`limits::CONTENTS`] is *crowded*: four writes to its eight sectors, all in flight,
+//! make 390,625. Of these a walk follows the two defaults and what one chunk makes of them, and says that it did.
+//!
 //! *Data blocks* (see `Explore`): a path may follow a default in all of them. Which one is chosen at the first
 //! data block whose content differs between the two; from there on the path follows the other one no more, which
 //! counts as out of reach unless both are followed in turn (`data_together`).
@@ -26,8 +29,7 @@ use crate::{
     Answer,
 };
 
-/// Distinct contents of a block, and steps of finding them: 64 Ki contents of one chunk each to 16 of 4 Mi.
-const CONTENTS_MAX: usize = 1 << 16;
+/// Steps of finding the distinct contents of a block: 64 Ki contents of one chunk each to 16 of 4 Mi.
 const WAYS_MAX: usize = 1 << 22;
 /// Chunks that an answer may name in all.
 const NAMED_MAX: usize = 1 << 20;
@@ -185,6 +187,8 @@ struct Block {
     lost: Vec<Vec<u32>>,
     /// The contents of the two defaults.
     defaults: [usize; 2],
+    /// It may hold more than these: see [`Block::narrow`].
+    crowded: bool,
 }
 
 impl Block {
@@ -195,11 +199,45 @@ impl Block {
             contents: vec![content],
             lost: vec![Vec::new()],
             defaults: [0, 0],
+            crowded: false,
         }
     }
 
-    /// Follow the block through its chunks: each volatile one doubles the ways, equal contents fold.
-    fn folded(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Answer<Self> {
+    /// What the block may hold, or, where that is more than the limit, a few contents of it.
+    fn of(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Self {
+        let all = Self::folded(index, kept, slot, chunks);
+        all.unwrap_or_else(|| Self::narrow(index, kept, slot, chunks))
+    }
+
+    /// The contents of a block with more of them than the limit in which at most one chunk has another fate than in
+    /// one of the defaults.
+    fn narrow(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Self {
+        let mut block = Self::fixed(0);
+        (block.chunks, block.crowded) = (chunks.to_vec(), true);
+        (block.contents, block.lost) = (Vec::new(), Vec::new());
+        let but = |alone: u32| chunks.iter().copied().filter(move |other| *other != alone);
+        let one_kept = chunks.iter().map(|alone| but(*alone).collect());
+        let one_lost = chunks.iter().map(|alone| vec![*alone]);
+        let defaults = [chunks.to_vec(), Vec::new()];
+        let all = defaults.into_iter().chain(one_kept).chain(one_lost);
+        for (number, lost) in all.enumerate() {
+            let hash = content(index, kept, slot, chunks, &lost);
+            let known = block.contents.iter().position(|known| *known == hash);
+            let at = known.unwrap_or(block.contents.len());
+            if known.is_none() {
+                block.contents.push(hash);
+                block.lost.push(lost);
+            }
+            if let Some(default) = block.defaults.get_mut(number) {
+                *default = at;
+            }
+        }
+        block
+    }
+
+    /// Follow the block through its chunks: each volatile one doubles the ways, equal contents fold. None: there are
+    /// more contents, or ways to them, than the limit.
+    fn folded(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Option<Self> {
         let start = index.contents_below(kept, chunks[0], slot);
         let mut ways = Ways::new(start);
         let mut all_kept = start;
@@ -215,23 +253,19 @@ impl Block {
                 Err(_) => ways.advance(after),
             };
             if !in_bounds {
-                return Err(ExploreError::TooManyContents {
-                    block: index.block(slot),
-                    chunks: chunks.len(),
-                    limit: CONTENTS_MAX,
-                }
-                .into());
+                return None;
             }
         }
         let kept_at = ways.at[&all_kept];
         let number = index.block(slot);
         let look = |way: &Way| index.alike(number, way.contents.hash());
-        Ok(Block {
+        Some(Block {
             chunks: chunks.to_vec(),
             contents: ways.all.iter().map(look).collect(),
             lost: ways.all.iter().map(|way| ways.lost(way)).collect(),
             // every step keeps the order of the ways, and the first one has lost all
             defaults: [0, kept_at],
+            crowded: false,
         })
     }
 
@@ -247,6 +281,17 @@ impl Block {
             self.chunks.iter().filter(kept).copied().collect()
         }
     }
+}
+
+/// The content of a block that has lost these of its volatile chunks.
+fn content(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32], lost: &[u32]) -> u128 {
+    let mut contents = index.contents_below(kept, chunks[0], slot);
+    for number in index.landed(kept, slot, chunks[0]) {
+        if lost.binary_search(&number).is_err() {
+            index.apply(number, slot, &mut contents);
+        }
+    }
+    index.alike(index.block(slot), contents.hash())
 }
 
 /// The contents that a block may have after some of its chunks.
@@ -327,7 +372,7 @@ impl Ways {
     }
 
     fn is_in_bounds(&self) -> bool {
-        self.all.len() <= CONTENTS_MAX && self.steps <= WAYS_MAX
+        self.all.len() <= limits::CONTENTS && self.steps <= WAYS_MAX
     }
 
     /// The chunks that a way has lost, ascending.
@@ -485,7 +530,7 @@ impl<'w, 's> Walk<'w, 's> {
                 Found::Outcome(outcome) => return self.reach(place, outcome, deviations),
                 Found::Test(read) => read,
             };
-            let block = self.block(read.block)?;
+            let block = self.block(read.block);
             let content = match (self.chosen(read.block), block.contents.len()) {
                 (Some(content), _) => content,
                 (None, 1) => 0,
@@ -509,18 +554,19 @@ impl<'w, 's> Walk<'w, 's> {
         }
     }
 
-    fn block(&mut self, number: u64) -> Answer<Rc<Block>> {
+    fn block(&mut self, number: u64) -> Rc<Block> {
         if let Some(known) = self.known.get(&number) {
-            return Ok(Rc::clone(known));
+            return Rc::clone(known);
         }
         let kept = &self.moment.kept;
         let volatile = self.moment.volatile.get(&number);
         let block = Rc::new(match (volatile, self.shared.index.slot(number)) {
-            (Some(chunks), Some(slot)) => Block::folded(self.shared.index, kept, slot, chunks)?,
+            (Some(chunks), Some(slot)) => Block::of(self.shared.index, kept, slot, chunks),
             _ => Block::fixed(self.shared.index.look(kept, number)),
         });
+        self.explored.crowded += u64::from(block.crowded);
         self.known.insert(number, Rc::clone(&block));
-        Ok(block)
+        block
     }
 
     /// The content that the current path has chosen for a block.
@@ -631,7 +677,7 @@ impl<'w, 's> Walk<'w, 's> {
                 Found::Outcome(outcome) => return Ok((place, Ok(outcome))),
                 Found::Test(read) => read.block,
             };
-            let block = self.block(number)?;
+            let block = self.block(number);
             let content = if number == self.frames[changed].number {
                 content
             } else {

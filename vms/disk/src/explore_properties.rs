@@ -97,13 +97,17 @@ fn cut(change: &Change, unit: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 fn made(random: &mut Random) -> Made {
-    let base = random.letters(SECTORS);
     let log: Vec<_> = (0..1 + random.below(8)).map(|_| random.change()).collect();
+    let unit_sectors = [8, 8, 4, 2, 1][random.below(5) as usize];
+    made_of(random, &log, unit_sectors)
+}
+
+fn made_of(random: &mut Random, log: &[Change], unit_sectors: u64) -> Made {
+    let base = random.letters(SECTORS);
     let steps: Vec<_> = log.iter().map(Change::step).collect();
     let files = [Scratch::new(&base), Scratch::new(&log_bytes(&steps))];
     let changing = (0..log.len()).filter(|n| log[*n].count() > 0);
     let order = shuffled(random, changing.map(|n| n as u64).collect());
-    let unit_sectors = [8, 8, 4, 2, 1][random.below(5) as usize];
     let chunks = order
         .iter()
         .flat_map(|n| cut(&log[*n as usize], unit_sectors));
@@ -556,5 +560,53 @@ fn leaves_over_the_limit_count_as_cut() {
             device.guest_read(0, &mut [0; 6 * 4096]);
             device.remember(1).unwrap();
         }
+    }
+}
+
+/// Four writes to one block, all in flight, were refused by sectors: the refusal was taken for a lost disk.
+#[test]
+fn of_a_block_with_too_many_contents_few_are_followed_and_that_is_told() {
+    let mut random = Random(7);
+    let mut rewrites = |count: usize| -> Vec<Change> {
+        let letters = |n: usize| vec![b'a' + n as u8; BLOCK_SECTORS as usize * SECTOR_BYTES];
+        let mut log: Vec<_> = (0..count).map(|n| Change::Write(0, letters(n))).collect();
+        log.push(Change::Write(BLOCK_SECTORS, letters(9)));
+        log
+    };
+    for (count, crowded) in [(2, 0), (4, 1)] {
+        let log = rewrites(count);
+        let mut made = made_of(&mut random, &log, 1);
+        let chunks = made.chunks.len() as u64;
+        let mut request = Request {
+            prefix: chunks,
+            volatile: (0..chunks).collect(),
+            wanted_max: 64,
+            leaves_max: limits::STATES as u64,
+            ..Request::default()
+        };
+        let mut seen = BTreeSet::new();
+        loop {
+            let explored = made.device.explore(&request).unwrap();
+            if explored.wanted.is_empty() {
+                let all_in_reach = request.losses == 1;
+                assert_eq!(explored.crowded, crowded);
+                if all_in_reach {
+                    break;
+                }
+                request.losses = 1;
+            }
+            for choice in &explored.wanted {
+                let state = state_of(&request, choice);
+                made.device.switch(&state).unwrap();
+                let mut block = vec![0; BLOCK_SECTORS as usize * SECTOR_BYTES];
+                made.device.guest_read(0, &mut block);
+                assert_eq!(block, made.replayed(&state)[..block.len()]);
+                assert!(seen.insert(block), "{choice:?}");
+                made.device.remember(seen.len() as u64).unwrap();
+            }
+        }
+        // the last write whole, or without one of its sectors; nothing, or one sector of any write
+        let few = 2 + 8 + 8 * count;
+        assert_eq!(seen.len(), if crowded == 0 { 3usize.pow(8) } else { few });
     }
 }

@@ -15,7 +15,7 @@ pub use frame::{chain, decode, receive, send, FrameError};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -381,6 +381,9 @@ pub struct ExploredMoment {
     pub cut: u64,
     /// It has an end from which an earlier moment wants a state, or there was no room left in the answer.
     pub waits: bool,
+    /// Blocks that may hold more than [`limits::CONTENTS`] contents: only the two defaults were followed there, and
+    /// what one chunk of another fate makes of them.
+    pub crowded: u64,
 }
 
 /// A remembered outcome that a moment may have.

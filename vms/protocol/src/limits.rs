@@ -34,6 +34,8 @@ pub const LOG_BYTES: usize = 1 << 20;
 pub const STATES: usize = 50_000;
 /// Log entries that a crash state drops, or that a moment has; entries in an order.
 pub const DROPPED: usize = 1 << 20;
+/// Contents of one block that an exploration tells apart.
+pub const CONTENTS: usize = 1 << 16;
 /// Blocks in a request.
 pub const BLOCKS: usize = 1 << 20;
 /// Requests of a guest in one visit: some 300 are usual.
@@ -57,6 +59,7 @@ pub const ALL: &[(&str, usize)] = &[
     ("LOG_BYTES", LOG_BYTES),
     ("STATES", STATES),
     ("DROPPED", DROPPED),
+    ("CONTENTS", CONTENTS),
     ("BLOCKS", BLOCKS),
     ("REQUESTS", REQUESTS),
 ];
