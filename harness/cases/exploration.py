@@ -265,12 +265,12 @@ class Exploration:
         self._examiner, self._times, self._machine = examiner, times, machine
         self._contents = contents
         self._budget, self._stop, self._report = budget, stop, report
-        contract, checks = examiner.recording.profile.contract, examiner.recording.workload.checks
+        profile, checks = examiner.recording.profile, examiner.recording.workload.checks
         # A block of data alone decides nothing but the judgement of its own bytes, unless the journal holds
-        # data, or a check of the workload reads several of them.
-        self._separate = contract.data != "journal" and not checks
+        # data, or a check of the workload reads several of them. Where seeking reads no mapping, what says
+        # where data lies is read among the data.
+        self._separate = profile.contract.data != "journal" and not checks and profile.seek_reads_mapping
         # Nor does it matter then which other block is lost, where nothing joins them: a stack may.
-        profile = examiner.recording.profile
         self._together = self._separate and profile.plain_data and not profile.stacked
         self._begun = time.monotonic()
         self._changed = threading.Condition()

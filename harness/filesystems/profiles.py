@@ -289,6 +289,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tallies: tuple[Tally, ...] = ()
     remaps: bool = False  # recovery decides which blocks a file has
     plain_data: bool = False  # neither checksums nor compression join blocks of data
+    seek_reads_mapping: bool = False  # lseek(SEEK_DATA) reads all that says where a file's data lies
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
@@ -347,7 +348,8 @@ class Profile:
     with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
     mounted. `recovery`: where its recovery is in the kernel's source. `tallies`: where it counts its mounts.
     `remaps`: recovery decides which blocks a file has. `plain_data`: neither checksums nor compression join
-    blocks of data, nor does any structure that is read with them.
+    blocks of data, nor does any structure that is read with them. `seek_reads_mapping`: lseek(SEEK_DATA) and
+    lseek(SEEK_HOLE) read all that says where a file's data lies, so that nothing of it is read with the data.
     """
 
     filesystem: str
@@ -379,6 +381,7 @@ class Profile:
     tallies: tuple[Tally, ...] = ()
     remaps: bool = False
     plain_data: bool = False
+    seek_reads_mapping: bool = False
     first: First | None = None
 
     @property
@@ -704,6 +707,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         tallies=() if mode.first else shared.tallies,
         remaps=shared.remaps,
         plain_data=shared.plain_data,
+        seek_reads_mapping=shared.seek_reads_mapping,
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])

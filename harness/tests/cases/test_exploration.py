@@ -24,6 +24,7 @@ from harness.cases.examine import JudgedGroup, Observation
 from harness.cases.exploration import OF_RECORDING, Exploration, Report, legal_times
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
+from harness.filesystems.profiles import Profile, profiles
 from harness.guests.disk import CONTENTS_MAX, Disk, Explored, Order, Reads
 from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position
@@ -63,7 +64,7 @@ class Guest:
     """A recovery that reads blocks in an order that depends on what it read, and nothing else. It stands for
     memo and examiner at once, and its disk is the memo's. `lost`: visits, counted from 1, at which the guest
     is lost. `data`, `checks`: what the mode promises of data, and the workload's own checks. `plain`,
-    `stacked`: as the profile's.
+    `stacked`, `seeks`: as the profile's.
     """
 
     legal: LegalStates
@@ -74,6 +75,7 @@ class Guest:
     data: str = "ordered"
     plain: bool = False
     stacked: bool = False
+    seeks: bool = True
     checks: tuple[Check, ...] = ()
     recalls: bool = True
     mismatch: str = ""
@@ -85,7 +87,12 @@ class Guest:
     @property
     def recording(self) -> Any:
         contract = SimpleNamespace(data=self.data)
-        profile = SimpleNamespace(contract=contract, plain_data=self.plain, stacked=self.stacked)
+        profile = SimpleNamespace(
+            contract=contract,
+            plain_data=self.plain,
+            stacked=self.stacked,
+            seek_reads_mapping=self.seeks,
+        )
         workload = SimpleNamespace(checks=self.checks)
         return SimpleNamespace(legal=self.legal, target=self.target, profile=profile, workload=workload)
 
@@ -504,6 +511,27 @@ def test_every_combination_of_data_is_looked_at_where_something_reads_several_of
     coverage, seen = explore(guest)
     assert len(outcomes(seen)) == different
     assert coverage.exhaustive
+
+
+def test_what_is_read_among_the_data_is_combined_where_seeking_reads_no_mapping(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """NILFS2 and ReiserFS look a mapping up when they read: its blocks counted as data, and no combination of
+    them was looked at. So does any file system whose file says nothing.
+    """
+    made = Recorder()
+    for block in range(6):
+        made.write(block)
+    made.complete(made.flush())
+    begun = begin(made, disk, 1, tmp_path)
+    guest = Reader(begun.legal, begun.target, disk, 1, plain=True, seeks=False)
+    coverage, seen = explore(guest)
+    assert len(outcomes(seen)) == 64
+    assert coverage.exhaustive
+    assert not Profile.__dataclass_fields__["seek_reads_mapping"].default
+    known = {p.filesystem: p.seek_reads_mapping for p in profiles().values()}
+    generic = {"jfs", "minix", "nilfs2", "reiserfs"}
+    assert not [name for name in generic & known.keys() if known[name]]
 
 
 class Sampler(Reader):
