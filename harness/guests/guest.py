@@ -69,7 +69,7 @@ class Guest:
         what = type(message).__name__
         self._console.begin_request()
         try:
-            wire.send(self._channel, message, time.monotonic() + timeout_s)
+            wire.send_in_pieces(self._channel, message, time.monotonic() + timeout_s)
         except wire.WireError as e:
             raise self._lost(f"{what}: cannot be sent ({e.what})") from e
         return self._receive(reply, timeout_s, what)

@@ -43,8 +43,8 @@ def check_results(
     for result, operation in zip(results, operations, strict=False):
         if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
             raise NotSupported(f"this file system does not support `{operation}`")
-        if result.error is not None and _has_no_room(result.error.errno, operation):
-            raise NotSupported(f"this file system has no room for so many attributes: `{operation}`")
+        if result.error is not None and (limit := _limit(result.error.errno, operation)):
+            raise NotSupported(f"this file system has {limit}: `{operation}`")
         if result.exit_code == LACKS:
             said = result.output.decode(errors="replace").strip() or "it does not say what"
             raise NotSupported(f"this file system lacks what the program needs: {said}")
@@ -57,9 +57,21 @@ def check_results(
         raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
 
 
-def _has_no_room(error: int, operation: Operation) -> bool:
-    """Whether a file has as many attributes as it can have: setxattr(2), and ext4's are in one block."""
-    return error == errno.ENOSPC and operation.kind is OperationKind.SETXATTR
+_OF_ATTRIBUTES = (errno.ENOSPC, errno.E2BIG, errno.ERANGE)
+"""For one too many, or too long: setxattr(2). ext4's are in one block; F2FS, in one as well, says E2BIG."""
+_LIMITS = {
+    errno.ENAMETOOLONG: "no names so long",
+    errno.EFBIG: "no files so large",
+    errno.EMLINK: "no room for so many links",
+}
+"""What errors say of a limit of the file system, whatever the operation: path_resolution(7), write(2), link(2)."""
+
+
+def _limit(error: int, operation: Operation) -> str:
+    """The limit of the file system that the operation exceeds; empty if it failed for another reason."""
+    if operation.kind is OperationKind.SETXATTR and error in _OF_ATTRIBUTES:
+        return "no room for so many attributes"
+    return _LIMITS.get(error, "")
 
 
 def _advice(operation: Operation) -> str:

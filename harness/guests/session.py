@@ -69,8 +69,8 @@ USE_DEADLINE_S = 60
 OPERATIONS_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 600
 PROGRAM_TIMEOUT_S = 120
-BATCH = 16  # operations per request: UML's serial line gets out of step in requests above some 4 KiB
-PUT_BYTES = 2048  # of a file, for the same reason
+BATCH = 16
+"""Operations per request: a bar moves that often."""
 IDLE_S = 0.005
 """Where the host does not tell whether the guest sleeps, one that asks its disk for nothing for so long
 counts as waiting for a write. An emulated one must be able to return from a system call that does not wait,
@@ -697,9 +697,8 @@ def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> Check
     argv = list(check.argv)
     if check.application:
         text = "".join(f"{line}\n" for line in acknowledged).encode()
-        for at in range(0, max(len(text), 1), PUT_BYTES):
-            part = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text[at : at + PUT_BYTES], append=at > 0)
-            guest.request(part, wire.Done, RECOVER_TIMEOUT_S)
+        put = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text)
+        guest.request(put, wire.Done, RECOVER_TIMEOUT_S)
         as_user = ["powercut-as", check.user] if check.user else []
         argv = ["powercut-on-copy", *as_user, argv[0], ACKNOWLEDGED, *argv[1:]]
     request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)

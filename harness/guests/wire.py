@@ -3,7 +3,7 @@
 Mirrors `vms/protocol/src/lib.rs`, class for class and field for field; `vms/protocol/vectors.json` holds
 samples that both sides must decode and encode to the same bytes, every word of every enum, and the limits.
 One frame is a little-endian `u32` length followed by that many bytes of MessagePack; a message is a map
-whose `type` names the variant.
+whose `type` names the variant. A frame to an agent goes in pieces (`send_in_pieces`).
 
 A guest under test may send any bytes: whatever is not a message within the limits is a WireError.
 
@@ -42,6 +42,7 @@ _CHUNK_BYTES = 1 << 20
 LIMITS: Final = {
     "FRAME_BYTES": 64 << 20,
     "STRUCTURED_FRAME_BYTES": 16 << 20,
+    "PIECE_BYTES": 2048,
     "FRAME_VALUES": 4 << 20,
     "FRAME_DEPTH": 16,
     "OPERATIONS": 1024,
@@ -60,6 +61,8 @@ LIMITS: Final = {
     "BLOCKS": 1 << 20,
     "REQUESTS": 100_000,
 }
+MORE: Final = b"+"
+"""What an agent answers to each piece of a request but the last."""
 MAX_FRAME_BYTES = LIMITS["FRAME_BYTES"]
 _MAX_STRUCTURED_BYTES = LIMITS["STRUCTURED_FRAME_BYTES"]
 # Messages whose bulk is one string of bytes: the only ones that may be longer than _MAX_STRUCTURED_BYTES.
@@ -704,7 +707,26 @@ def send(sock: socket.socket, message: msgspec.Struct, deadline: float | None = 
     Raises WireClosedError, WireTimeoutError, or WireError for a message that is too long or has no encoding.
     """
     body = encode(message)
-    rest = memoryview(struct.pack("<I", len(body)) + body)
+    _write(sock, struct.pack("<I", len(body)) + body, deadline)
+
+
+def send_in_pieces(sock: socket.socket, message: msgspec.Struct, deadline: float | None = None) -> None:
+    """The same to an agent, which asks for each piece but the first with MORE: so no line on the way has to
+    hold more than a piece.
+
+    Raises as `send`, and WireError if the agent answers anything else in between.
+    """
+    body = encode(message)
+    piece = LIMITS["PIECE_BYTES"]
+    _write(sock, struct.pack("<I", len(body)) + body[:piece], deadline)
+    for at in range(piece, len(body), piece):
+        if (said := bytes(_read(sock, 1, deadline))) != MORE:
+            raise WireError(f"the agent answered {said!r} after {at} of {len(body)} bytes of a request")
+        _write(sock, body[at : at + piece], deadline)
+
+
+def _write(sock: socket.socket, data: bytes, deadline: float | None) -> None:
+    rest = memoryview(data)
     while rest:
         try:
             sent = sock.send(rest[:_CHUNK_BYTES], socket.MSG_DONTWAIT)

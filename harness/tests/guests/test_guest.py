@@ -99,3 +99,49 @@ def test_every_request_may_print_as_much_again(tmp_path: Path, monkeypatch: pyte
             guest._console._take(b"x" * 900)
         assert not guest._console.flooded
         assert guest.alive
+
+
+THROTTLED = """
+import os, socket, struct, sys
+from harness.guests import wire
+channel = socket.socket(fileno=int(sys.argv[1]))
+def need_silence():
+    try:
+        sys.exit(f"the line holds more: {len(channel.recv(1 << 20, socket.MSG_DONTWAIT))}")
+    except BlockingIOError:
+        pass
+wire.send(channel, wire.Hello(wire.PROTOCOL_VERSION, "6.0-fake", "#1", [], ["log-writes"]))
+while True:
+    (left,) = struct.unpack("<I", channel.recv(4, socket.MSG_WAITALL))
+    body = b""
+    while left:
+        piece = channel.recv(min(left, wire.LIMITS["PIECE_BYTES"]), socket.MSG_WAITALL)
+        body += piece
+        left -= len(piece)
+        if left:
+            need_silence()
+            channel.send(wire.MORE)
+    request = wire.decode(body, wire.AgentRequest)
+    wire.send(channel, wire.ProgramDone(0, request.data))
+"""
+
+
+def test_no_request_is_longer_than_the_line_to_the_guest_can_hold(tmp_path: Path) -> None:
+    """UML's serial line stopped for good in requests above some 3.9 KiB: "no answer within 600 s". It goes in
+    pieces, each once the guest has read the one before; replies of any length were never in danger.
+    """
+    piece = wire.LIMITS["PIECE_BYTES"]
+    with running(THROTTLED, tmp_path) as guest:
+        guest.wait_until_up(60.0)
+        for length in (0, piece, piece + 1, 5 * piece, 1 << 20):
+            put = wire.PutFile(path="/x", mode=0o644, data=bytes(length))
+            assert guest.request(put, wire.ProgramDone, 60.0).output == put.data
+
+
+def test_a_guest_that_answers_in_the_middle_of_a_request_is_lost(tmp_path: Path) -> None:
+    script = GREETS + "wire_fd = int(sys.argv[1]); os.write(wire_fd, b'?'); time.sleep(120)"
+    with running(script, tmp_path) as guest:
+        guest.wait_until_up(60.0)
+        put = wire.PutFile(path="/x", mode=0o644, data=bytes(10_000))
+        with pytest.raises(GuestLost, match=r"the agent answered b'\?' after 2048 of"):
+            guest.request(put, wire.Done, 60.0)

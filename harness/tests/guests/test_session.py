@@ -411,6 +411,10 @@ def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult
         ("append", failed(Call.WRITE, errno.EIO), GuestError, r"write f: EIO \(5\), Input/output error"),
         ("append", failed(Call.OPEN, errno.EOPNOTSUPP), NotSupported, "does not support"),
         ("setxattr", failed(Call.SETXATTR, errno.ENOSPC), NotSupported, "no room for so many attributes"),
+        ("setxattr", failed(Call.SETXATTR, errno.E2BIG), NotSupported, "no room for so many attributes"),
+        ("symlink", failed(Call.SYMLINK, errno.ENAMETOOLONG), NotSupported, "no names so long"),
+        ("link", failed(Call.LINK, errno.EMLINK), NotSupported, "no room for so many links"),
+        ("append", failed(Call.WRITE, errno.EFBIG), NotSupported, "no files so large"),
         ("append", failed(Call.WRITE, errno.ENOSPC), GuestError, r"ENOSPC \(28\)"),
     ],
 )
@@ -418,7 +422,7 @@ def test_why_an_operation_failed_while_recording(
     tmp_path: Path, operation: str, result: wire.OperationResult, error: type[Exception], told: str
 ) -> None:
     """A program's exit code went over the wire as EIO, so that an I/O error of starting it read "the program
-    did not exit with 0".
+    did not exit with 0". And limits that a file system documents left `many-attributes` UNKNOWN on F2FS.
     """
     with pytest.raises(error, match=told):
         record(tmp_path, OperationKind(operation), result)

@@ -13,7 +13,9 @@ use std::{
     io::{self, BufReader, Write},
 };
 
-use powercut_protocol::{chain, receive, send, AgentReply, FrameError, ModuleError};
+use powercut_protocol::{
+    chain, receive_in_pieces, send, AgentReply, FrameError, ModuleError, MORE,
+};
 use rustix::{
     io::Errno,
     process::getpid,
@@ -117,7 +119,7 @@ fn serve(
     let mut replies = &channel;
     reply(&mut replies, &agent.hello(module_errors))?;
     loop {
-        let answer = match receive(&mut requests) {
+        let answer = match receive_in_pieces(&mut requests, || (&channel).write_all(&[MORE])) {
             Ok(request) => agent.answer(request),
             Err(error) if error.is_in_step() => AgentReply::Failed {
                 what: format!("not a request: {}", chain(&error)),

@@ -4,7 +4,12 @@ use std::io::{self, Read, Write};
 
 use serde::{de::DeserializeOwned, Serialize};
 
-use crate::limits::{FRAME_BYTES, FRAME_DEPTH, FRAME_VALUES, STRUCTURED_FRAME_BYTES};
+use crate::limits::{
+    FRAME_BYTES, FRAME_DEPTH, FRAME_VALUES, PIECE_BYTES, STRUCTURED_FRAME_BYTES,
+};
+
+/// What an agent answers to each piece of a request but the last.
+pub const MORE: u8 = b'+';
 
 /// Messages whose bulk is one string of bytes: the only ones that may be longer than
 /// [`STRUCTURED_FRAME_BYTES`].
@@ -80,6 +85,32 @@ pub fn send<T: Serialize>(writer: &mut impl Write, message: &T) -> Result<(), Fr
 /// # Errors
 /// The reader's error, or as [`decode`].
 pub fn receive<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
+    let mut body = vec![0u8; receive_length(reader)?];
+    reader.read_exact(&mut body)?;
+    decode(&body)
+}
+
+/// Read one frame of which the sender sends [`PIECE_BYTES`] at a time: the next piece comes once `more` has asked for
+/// it with [`MORE`]. So no line has to hold more than a piece.
+///
+/// # Errors
+/// The reader's error, that of `more`, or as [`decode`].
+pub fn receive_in_pieces<T: DeserializeOwned>(
+    reader: &mut impl Read,
+    mut more: impl FnMut() -> io::Result<()>,
+) -> Result<T, FrameError> {
+    let mut body = vec![0u8; receive_length(reader)?];
+    for (number, piece) in body.chunks_mut(PIECE_BYTES).enumerate() {
+        if number > 0 {
+            more()?;
+        }
+        reader.read_exact(piece)?;
+    }
+    decode(&body)
+}
+
+/// The bytes of the body that follows.
+fn receive_length(reader: &mut impl Read) -> Result<usize, FrameError> {
     let mut length = [0u8; 4];
     reader.read_exact(&mut length)?;
     let bytes = u32::from_le_bytes(length) as usize;
@@ -89,9 +120,7 @@ pub fn receive<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameEr
             limit: FRAME_BYTES,
         });
     }
-    let mut body = vec![0u8; bytes];
-    reader.read_exact(&mut body)?;
-    decode(&body)
+    Ok(bytes)
 }
 
 /// The message in the body of a frame. Costs memory in proportion to the limits, whatever the bytes.
@@ -252,6 +281,60 @@ mod tests {
         let sent = send(&mut frame, &AgentReply::Failed { what, errno: 5 });
         assert!(matches!(sent, Err(FrameError::TooLong { .. })));
         assert!(frame.is_empty(), "nothing must be sent of it");
+    }
+
+    /// A line between host and guest that never works again once it holds more than its receiver takes, as UML's.
+    struct Line<'a> {
+        sent: &'a [u8],
+        /// Bytes that the sender has put into the line and nobody has read.
+        holds: std::cell::Cell<usize>,
+        read: std::cell::Cell<usize>,
+    }
+
+    impl Line<'_> {
+        fn put(&self, bytes: usize) {
+            self.holds.set(self.holds.get() + bytes);
+            assert!(self.holds.get() <= PIECE_BYTES + 4, "the line holds too much");
+        }
+    }
+
+    impl Read for &Line<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = buffer.len().min(self.holds.get());
+            let from = self.read.get();
+            buffer[..count].copy_from_slice(&self.sent[from..from + count]);
+            self.holds.set(self.holds.get() - count);
+            self.read.set(from + count);
+            Ok(count)
+        }
+    }
+
+    /// Requests of more than some 4 KiB stopped UML's serial line for good: the guest never answered.
+    #[test]
+    fn a_request_of_any_length_passes_through_a_line_that_holds_one_piece() {
+        for bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9000, 1 << 20] {
+            let put = AgentRequest::PutFile {
+                path: "/x".into(),
+                mode: 0o644,
+                data: vec![7; bytes],
+                append: false,
+            };
+            let mut frame = Vec::new();
+            send(&mut frame, &put).unwrap();
+            let line = Line {
+                sent: &frame,
+                holds: 0.into(),
+                read: 0.into(),
+            };
+            line.put(frame.len().min(4 + PIECE_BYTES));
+            let got: AgentRequest = receive_in_pieces(&mut &line, || {
+                line.put((frame.len() - line.read.get()).min(PIECE_BYTES));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(got, put);
+            assert_eq!(line.read.get(), frame.len());
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The messages between the host, the agent and the disk.
 //!
 //! One frame is a little-endian `u32` length followed by that many bytes of MessagePack. Every
-//! message is a map with a `type` entry that names the variant. The host's side is
+//! message is a map with a `type` entry that names the variant. A request to an agent comes in pieces, each but
+//! the first at the agent's asking ([`receive_in_pieces`]). The host's side is
 //! `harness/guests/wire.py`; both sides are tested against `vms/protocol/vectors.json`.
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ pub mod limits;
 mod names;
 pub mod pattern;
 
-pub use frame::{chain, decode, receive, send, FrameError};
+pub use frame::{chain, decode, receive, receive_in_pieces, send, FrameError, MORE};
 pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.

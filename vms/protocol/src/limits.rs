@@ -7,6 +7,9 @@ pub const FRAME_BYTES: usize = 64 << 20;
 /// Bytes of a frame whose bulk is not one string of bytes (as in `put_file`, `program_done`): 16 MiB, since
 /// objects take many times the room of their encoding.
 pub const STRUCTURED_FRAME_BYTES: usize = 16 << 20;
+/// Bytes of a request that are on their way to an agent at once. A line of UML that holds more than some 3.9 KiB is
+/// throttled (`n_tty_check_throttle`), and its driver then gives up its interrupt for good (`line_throttle`).
+pub const PIECE_BYTES: usize = 2048;
 /// MessagePack values in a frame, keys and containers included.
 pub const FRAME_VALUES: usize = 4 << 20;
 /// Nested containers.
@@ -45,6 +48,7 @@ pub const REQUESTS: usize = 100_000;
 pub const ALL: &[(&str, usize)] = &[
     ("FRAME_BYTES", FRAME_BYTES),
     ("STRUCTURED_FRAME_BYTES", STRUCTURED_FRAME_BYTES),
+    ("PIECE_BYTES", PIECE_BYTES),
     ("FRAME_VALUES", FRAME_VALUES),
     ("FRAME_DEPTH", FRAME_DEPTH),
     ("OPERATIONS", OPERATIONS),
