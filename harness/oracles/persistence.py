@@ -17,14 +17,14 @@ from harness.oracles.timeline import EventKind, FileEvent, FileHistory, Persiste
 
 def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, int] | None = None) -> None:
     """[code] fsync.c, ext4_sync_file: write the data and wait, then commit i_sync_tid (fdatasync:
-    i_datasync_tid). Under `persists = "nothing"` it makes nothing durable; under `inode` nothing of what has
-    no name, since nobody could find it (btrfs_log_inode_parent: BTRFS_NO_LOG_SYNC).
+    i_datasync_tid). Under `persists = "nothing"` it makes nothing durable; under `inode` nothing of what
+    nobody could find (`_is_lost`).
 
     `written`: only these bytes of the file were written before, as after a write with O_SYNC or O_DSYNC
     (generic_write_sync: vfs_fsync_range). A commit of contents as part of the transaction has all of them.
     """
     inode = m.inode(path)
-    if m.contract.persists == "nothing" or (m.contract.persists == "inode" and not m.nodes[inode].paths):
+    if m.contract.persists == "nothing" or (m.contract.persists == "inode" and _is_lost(m, inode)):
         return
     if m.contract.data == "journal":
         written = None
@@ -43,6 +43,18 @@ def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, i
         file.persists.append((i, len(file.events)))
     else:
         m.happened(inode, FileEvent(i, EventKind.FLUSH, *written, file.size, file.size, with_size=True))
+
+
+def _is_lost(m: Inodes, inode: int) -> bool:
+    """Whether the inode has no name, and no later operation leads to what is durable of it now.
+
+    What has lost its last name gets no other. A file of O_TMPFILE may get its first one, and then holds what
+    fsync made durable before ([doc] fsync(2): the data are the file's, and the name is the directory's;
+    [code] btrfs since 5e85262e542d). Not where `namespace = "synced"`: there fsync of the directory writes
+    the name, and no inode, and the inode on the disk is one without links, which fsck clears (ext2_tmpfile).
+    """
+    node = m.nodes[inode]
+    return not node.paths and not (node.linkable and m.contract.namespace == "each")
 
 
 def _last_change(m: Inodes, inode: int, data_only: bool, start: int, end: int) -> int:

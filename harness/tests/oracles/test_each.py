@@ -420,3 +420,51 @@ def test_other_fsyncs_commit_no_rename(operations: list[str]) -> None:
     named = operations[-1].split()[1]
     entries = [file(named)] if "/" not in named else [directory("D"), file(named)]
     assert judged(operations, tree(*entries), STRICT).verdict is PASS
+
+
+NAMELESS = ("open-tmpfile . @h", "append @h 5000")
+
+
+@pytest.mark.parametrize("synced", ["fsync @h", "fdatasync @h", "append @h 96 dsync", "append @h 96 sync"])
+def test_what_was_synced_before_its_first_name_is_there_once_the_directory_is_synced(synced: str) -> None:
+    """No promise was kept of a file without a name, so one that got a name later might come back empty."""
+    more = "append" in synced
+    operations = [*([NAMELESS[0]] if more else NAMELESS), synced, "link @h f", "fsync .", "close @h"]
+    size = 96 if more else 5000
+    assert on(operations, file("f", written(1, 0, size))).verdict is PASS
+    assert oracles(on(operations, file("f"))) == {"durability"}
+    assert oracles(on(operations, file("f", zeros(0, size)))) == {"durability"}
+    assert oracles(on(operations)) == {"durability"}
+
+
+def test_a_first_name_that_nobody_synced_holds_what_was_synced_before_it_or_is_missing() -> None:
+    operations = [*NAMELESS, "fsync @h", "append @h 1000", "link @h f", "create g", "fsync g"]
+    assert on(operations, file("g")).verdict is PASS
+    assert on(operations, file("g"), file("f", written(1, 0, 5000))).verdict is PASS
+    assert oracles(on(operations, file("g"), file("f"))) == {"durability"}
+
+
+def test_a_first_name_put_over_an_old_file_holds_what_was_synced_before_it() -> None:
+    """As above: `f` may be the old file or the new one, and the new one was synced."""
+    old = ["create f", "append f 100", "sync"]
+    replaced = ["link @h t", "rename t f", "fsync ."]
+    operations = [*old, *NAMELESS, "fsync @h", *replaced]
+    assert on(operations, file("f", written(4, 0, 5000), inode=9)).verdict is PASS
+    assert oracles(on(operations, file("f", inode=9))) == {"durability"}
+    assert oracles(on(operations, file("f", written(1, 0, 100)))) == {"durability"}
+
+
+def test_what_has_no_name_when_the_power_fails_is_promised_nothing() -> None:
+    assert on([*NAMELESS, "fsync @h", "sync"]).verdict is PASS
+    gone = ["create f", "open f @h", "unlink f", "append @h 5000", "fsync @h", "create g", "fsync g"]
+    assert on(gone, file("g")).verdict is PASS
+    assert on(gone, file("g"), file("f")).verdict is PASS
+
+
+def test_without_a_journal_a_first_name_may_lead_to_what_fsck_clears() -> None:
+    """[code] ext2_tmpfile: the inode that fsync writes has no links; link changes it, and fsync of the
+    directory writes it not. So only an fsync of the file that has its name counts there.
+    """
+    operations = [*NAMELESS, "fsync @h", "link @h f", "fsync ."]
+    assert judged(operations, tree(), SYNCED).verdict is PASS
+    assert oracles(judged([*operations, "fsync f", "fsync ."], tree(), SYNCED)) == {"durability"}
