@@ -244,7 +244,15 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
 
     acknowledged = finding.oracle == "program"
     keeps = explainer.is_accepted if acknowledged else always
-    minimal = minimise(explainer.legal, state, visits, promised, acknowledged=acknowledged, keeps=keeps)
+    minimal = minimise(
+        explainer.legal,
+        state,
+        visits,
+        promised,
+        acknowledged=acknowledged,
+        both=promise is None,
+        keeps=keeps,
+    )
     violation = explainer.same(finding, minimal.state)
     if violation is None:
         raise UsageError(f"{finding.crash_point}: its minimal state does not show it twice", "try again")
@@ -260,6 +268,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         minimal.cleared,
         _program(explainer, finding, minimal),
         explainer.devices,
+        minimal.turning,
     )
     diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     point = CrashPoint(finding.case, minimal.state)
@@ -432,7 +441,8 @@ def _missing(facts: Facts, minimal: Minimal) -> str:
     if ack is not None and write.submitted > ack:
         return f"{facts.name(entry)}, sent only at event {write.submitted}"
     until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
-    wanted = f"a flush sent after event {write.completed}, done {until}"
+    to = f" to {facts.device(entry)}" if facts.devices else ""
+    wanted = f"a flush sent{to} after event {write.completed}, done {until}"
     if flush is None:
         return f"{wanted}; there is none"
     return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"

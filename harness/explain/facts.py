@@ -17,11 +17,12 @@ from harness.writelog.times import TimedWrite, Times
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A request that empties the disk's cache: a flush, or a write with PREFLUSH."""
+    """A request that empties the cache of one device: a flush, or a write with PREFLUSH."""
 
     entry: int
     submitted: int
     completed: int
+    device: int = 0
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Facts:
     `lost`: entries. `promise`: the operation that made the broken promise when it returned; None where the
     promise holds at any time. `subject`: the path concerned. `cleared`: entries on the platter of the control
     that are not on its own. `program`: of an application's finding. `devices`: of each entry, where there are
-    several.
+    several. `turning`: entries on its platter without any one of which it does not fail (see `Minimal`).
     """
 
     state: CrashState
@@ -44,6 +45,7 @@ class Facts:
     cleared: tuple[int, ...] = ()
     program: Program | None = None
     devices: Mapping[int, str] = field(default_factory=dict)
+    turning: tuple[int, ...] = ()
 
     @property
     def at(self) -> int:
@@ -55,8 +57,8 @@ class Facts:
 
     @property
     def flushes(self) -> list[Flush]:
-        found = [Flush(f.entry, f.submitted, f.completed) for f in self.times.flushes]
-        found += [Flush(w.entry, w.submitted, w.completed) for w in self.times.writes if w.preflush]
+        of_both = (*self.times.flushes, *(w for w in self.times.writes if w.preflush))
+        found = [Flush(f.entry, f.submitted, f.completed, f.device) for f in of_both]
         return sorted(found, key=lambda f: f.submitted)
 
     def mark(self, text: str) -> int | None:
@@ -117,7 +119,12 @@ class Facts:
         write = self.writes[entry]
         if when >= NEVER or write.fua:
             return None
-        return next((f for f in self.flushes if f.completed == when and f.submitted > write.completed), None)
+        after = (f for f in self.flushes_of(write) if f.submitted > write.completed)
+        return next((f for f in after if f.completed == when), None)
+
+    def flushes_of(self, write: TimedWrite) -> list[Flush]:
+        """The flushes of the device that a write was sent to: those of another device say nothing of it."""
+        return [f for f in self.flushes if f.device == write.device]
 
     def submitted(self) -> list[TimedWrite]:
         """The writes that had been sent when the power failed."""

@@ -191,19 +191,25 @@ def _not_asked_for(facts: Facts, program: Program) -> bool:
 
 def _ahead(lost: set[Kind], ahead: set[Kind], words: str, *, unpromised: bool = False) -> Sentence:
     """A write of a kind in `lost` was, and one in `ahead` was on the platter, sent when the lost one was not
-    durable yet. `unpromised`: only where no operation had to have returned.
+    durable yet. Where no operation had to have returned, only one whose absence is a control. `unpromised`:
+    only there.
     """
 
     def sentence(facts: Facts) -> str:
         first = facts.writes[facts.lost[0]]
         if not facts.kinds(first.entry) & lost or (unpromised and facts.promise is not None):
             return ""
-        for write in facts.submitted():
-            unordered = first.submitted < write.submitted < facts.legal.durable(first.entry)
-            if unordered and write.entry not in facts.lost and facts.kinds(write.entry) & ahead:
-                name = facts.name(write.entry)
-                said = words.format(it=name[:1].upper() + name[1:], lost=first.entry, sent=write.submitted)
-                return f"{said}{_not_waited_for(first, write)}"
+        unordered = range(first.submitted + 1, facts.legal.durable(first.entry))
+        possible = [
+            w
+            for w in facts.submitted()
+            if w.submitted in unordered and w.entry not in facts.lost and facts.kinds(w.entry) & ahead
+        ]
+        turning = [w for w in possible if w.entry in facts.turning][-1:]
+        for write in turning or (possible if facts.promise is not None else []):
+            name = facts.name(write.entry)
+            said = words.format(it=name[:1].upper() + name[1:], lost=first.entry, sent=write.submitted)
+            return f"{said}{_not_waited_for(first, write)}"
         return ""
 
     return sentence
@@ -232,14 +238,15 @@ def _torn(facts: Facts) -> str:
     )
 
 
-def _sent(facts: Facts) -> list[Flush]:
-    """Flushes sent before the promise was given."""
+def _sent(facts: Facts, write: TimedWrite) -> list[Flush]:
+    """Flushes of a write's device, sent before the promise was given."""
     ack = facts.promised_at
-    return [] if ack is None else [f for f in facts.flushes if f.submitted < min(ack, facts.at)]
+    return [] if ack is None else [f for f in facts.flushes_of(write) if f.submitted < min(ack, facts.at)]
 
 
 def _in_flight(facts: Facts) -> str:
-    lost, sent = facts.writes[facts.lost[0]], _sent(facts)
+    lost = facts.writes[facts.lost[0]]
+    sent = _sent(facts, lost)
     flying = [f for f in sent if lost.submitted < f.submitted < lost.completed]
     if not flying or any(f.submitted > lost.completed for f in sent):
         return ""
@@ -253,18 +260,23 @@ def _in_flight(facts: Facts) -> str:
 def _no_flush(facts: Facts) -> str:
     ack = facts.promised_at
     lost = [facts.writes[e] for e in facts.lost]
-    first, last = min(w.completed for w in lost), max(w.completed for w in lost)
-    if ack is None or last > ack or any(f.submitted > first for f in _sent(facts)):
+    last = max(lost, key=lambda w: w.completed)
+    if ack is None or last.completed > ack or any(_flushed_since(facts, w) for w in lost):
         return ""
+    to = f" to {facts.device(last.entry)}" if facts.devices else ""
     return (
-        f"No flush was sent between the completion of entry {lost[-1].entry} (event {last}) and the return "
-        f"of `{_promising(facts)}` (event {ack})."
+        f"No flush was sent{to} between the completion of entry {last.entry} (event {last.completed}) and "
+        f"the return of `{_promising(facts)}` (event {ack})."
     )
+
+
+def _flushed_since(facts: Facts, write: TimedWrite) -> bool:
+    return any(f.submitted > write.completed for f in _sent(facts, write))
 
 
 def _early_ack(facts: Facts) -> str:
     lost, ack = facts.writes[facts.lost[0]], facts.promised_at
-    after = [f for f in _sent(facts) if f.submitted > lost.completed]
+    after = [f for f in _sent(facts, lost) if f.submitted > lost.completed]
     if ack is None or not after or any(f.completed < ack for f in after):
         return ""
     return (

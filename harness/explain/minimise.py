@@ -20,6 +20,7 @@ VISITS = 120
 _EARLIER = 30
 _LATER = 20
 _BEFORE = 3
+_TURNING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class Minimal:
     """`state`: has lost `lost`, whole writes by their entries, and fails the same way; with any one of them
     present it does not. `control`: None where none was found; `cleared`: the entries that are on its platter
     and not on the state's; `without`: those that are on the state's and not on its. `complete`: the
-    search was not cut short.
+    search was not cut short. `turning`: entries on the state's platter; a state that lacks one of them as well
+    does not fail. `less`, `more`: a state that does not fail and lacks something that the state has, and one
+    that has something that it lacks; the control is one of them.
     """
 
     state: CrashState
@@ -36,6 +39,9 @@ class Minimal:
     cleared: tuple[int, ...]
     without: tuple[int, ...]
     complete: bool
+    turning: tuple[int, ...] = ()
+    less: CrashState | None = None
+    more: CrashState | None = None
 
 
 def always(_: CrashState) -> bool:
@@ -74,12 +80,13 @@ def minimise(
     promised: Callable[[CrashState], bool],
     *,
     acknowledged: bool = False,
+    both: bool = False,
     keeps: Callable[[CrashState], bool] = always,
 ) -> Minimal:
     """`state` has to fail. `promised`: whether a crash time is late enough for the broken promise: earlier
     ones are not visited. `acknowledged`: an application gave it, so that what comes before its last
-    acknowledgement is no control: it keeps what nobody had promised. `keeps`: what a control has to do beside
-    not failing the same way; it is asked of visited states.
+    acknowledgement is no control: it keeps what nobody had promised. `both`: look for what has to be there,
+    too. `keeps`: what a control has to do beside not failing the same way; it is asked of visited states.
     """
 
     def has_promised(cut: CrashState) -> bool:
@@ -91,19 +98,67 @@ def minimise(
         best = _earliest(legal, best, visits, promised)
     except OutOfVisits:
         complete = False
-    control: CrashState | None = None
-    try:
-        candidates = _controls(legal, best, lambda cut: promised(cut) and has_promised(cut))
-        control = next((c for c in candidates if not visits.fails(c) and keeps(c)), None)
-    except OutOfVisits:
-        complete = False
+    search = _Search(legal, best, visits, lambda cut: promised(cut) and has_promised(cut), keeps)
+    control = search.first(_controls(legal, best, search.promised))
     lost = entries_of(legal, legal.lost(best))
-    cleared: tuple[int, ...] = ()
-    without: tuple[int, ...] = ()
+    cleared = without = ()
     if control is not None:
         before, after = _on_platter(legal, best), _on_platter(legal, control)
         cleared, without = entries_of(legal, after - before), entries_of(legal, before - after)
-    return Minimal(best, lost, control, cleared, without, complete)
+    turning, less = search.turning() if both else ((), None)
+    less = less or (control if without else None)
+    more = control if cleared else search.first(_later(legal, best)) if both else None
+    complete = complete and search.complete
+    return Minimal(best, lost, control, cleared, without, complete, turning, less, more)
+
+
+@dataclass(slots=True)
+class _Search:
+    """For states that keep the promise, near one that does not. `complete`: no visit was refused."""
+
+    legal: LegalStates
+    best: CrashState
+    visits: Visits
+    promised: Callable[[CrashState], bool]
+    keeps: Callable[[CrashState], bool]
+    complete: bool = True
+
+    def first(self, candidates: Iterable[CrashState]) -> CrashState | None:
+        try:
+            return next((c for c in candidates if not self.visits.fails(c) and self.keeps(c)), None)
+        except OutOfVisits:
+            self.complete = False
+            return None
+
+    def turning(self) -> tuple[tuple[int, ...], CrashState | None]:
+        """See `Minimal`: of what the cache could have lost, the last that was sent first; and the state that
+        lacks the first of them. Else the crash time before.
+        """
+        lost = self.legal.lost(self.best)
+        there = entries_of(self.legal, self.legal.losable(self.best) - lost)
+        found: dict[int, CrashState] = {}
+        for entry in sorted(there, key=self.legal.submitted, reverse=True)[:_TURNING]:
+            gone = {n for n, chunk in enumerate(self.legal.chunks) if chunk.entry == entry}
+            if (state := self.first(_legal_losing(self.legal, self.best, lost | gone))) is not None:
+                found[entry] = state
+        if found:
+            return tuple(found), next(iter(found.values()))
+        less = self.first(_earlier(self.legal, self.best, self.promised))
+        only = () if less is None else self._without(less)
+        return only if len(only) == 1 else (), less if only else None
+
+    def _without(self, other: CrashState) -> tuple[int, ...]:
+        return entries_of(self.legal, _on_platter(self.legal, self.best) - _on_platter(self.legal, other))
+
+
+def _legal_losing(legal: LegalStates, state: CrashState, lost: frozenset[int]) -> Iterator[CrashState]:
+    """The state of the same crash time that has lost exactly these, if it is a legal one."""
+    candidate = legal.losing(state, lost)
+    try:
+        if legal.lost(candidate) == lost:
+            yield candidate
+    except UsageError:
+        return
 
 
 def entries_of(legal: LegalStates, chunks: Iterable[int]) -> tuple[int, ...]:
@@ -178,16 +233,25 @@ def _controls(
     """
     lost = legal.lost(state)
     for n in sorted(lost):
-        candidate = legal.losing(state, lost - {n})
-        try:
-            legal.on_disk(candidate)
-        except UsageError:
-            continue
-        yield candidate
-    at = legal.event(state)
+        yield from _legal_losing(legal, state, lost - {n})
     if lost:
-        yield legal.losing(state, ())
+        yield from _legal_losing(legal, state, frozenset())
     else:
-        before = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
-        yield from before[-_BEFORE:][::-1]
+        yield from _earlier(legal, state, promised)
+    yield from _later(legal, state)
+
+
+def _earlier(
+    legal: LegalStates, state: CrashState, promised: Callable[[CrashState], bool]
+) -> Iterator[CrashState]:
+    """The crash times before, the last first, with nothing lost but what the state has lost."""
+    at, lost = legal.event(state), legal.lost(state)
+    before = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
+    for cut in before[-_BEFORE:][::-1]:
+        gone = _left(legal, cut, lost)
+        yield from () if gone is None else _legal_losing(legal, cut, gone)
+
+
+def _later(legal: LegalStates, state: CrashState) -> Iterator[CrashState]:
+    at = legal.event(state)
     yield from [cut for cut in legal.cuts() if legal.event(cut) > at][:_LATER]

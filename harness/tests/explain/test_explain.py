@@ -298,9 +298,92 @@ def test_metadata_ahead_of_its_data_and_in_place_ahead_of_its_record() -> None:
     made.complete(place)
     made.mark("ack 1")
     inode = name(Kind.METADATA, "inode 4")
-    assert told(facts_of(made, {first: DATA, place: inode}, (first,), None)) is Mechanism.METADATA_AHEAD
+    facts = facts_of(made, {first: DATA, place: inode}, (first,), None)
+    assert told(replace(facts, turning=(place,))) is Mechanism.METADATA_AHEAD
     record = name(Kind.RECORD, "commit record")
-    assert told(facts_of(made, {first: record, place: inode}, (first,), None)) is Mechanism.IN_PLACE_AHEAD
+    in_place = replace(facts, names={first: record, place: inode})
+    assert told(replace(in_place, turning=(place,))) is Mechanism.IN_PLACE_AHEAD
+    assert told(facts) is None
+    assert told(in_place) is None
+
+
+def test_what_is_ahead_is_the_write_whose_absence_is_a_control() -> None:
+    """The superblock of an external journal was named, which was sent first, and not the commit record: it
+    could have been lost or not.
+    """
+    made = Recorder(second=100)
+    data = made.submit(1)
+    made.complete(data)
+    superblock, commit = made.write(100, fua=True), made.write(101, fua=True)
+    names = {
+        data: DATA,
+        superblock: name(Kind.RECORD, "superblock of the journal"),
+        commit: name(Kind.RECORD, "commit record"),
+    }
+    facts = replace(facts_of(made, names, (data,), None), turning=(commit,))
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.METADATA_AHEAD
+    assert found.sentence.startswith(f"Entry {commit}, commit record, was on the platter without the data")
+
+
+def two_devices() -> tuple[Recorder, int, int]:
+    """The data is sent to the first device; a flush is sent to the journal's, the second."""
+    made = Recorder(second=100)
+    return made, made.submit(1), made.flush(device=1)
+
+
+def of_two(made: Recorder, data: int, at: str | None = None) -> str:
+    facts = facts_of(made, {data: DATA}, (data,), 1, at=at)
+    return str(mechanism_of(replace(facts, devices={data: "first device"}), made_up=False))
+
+
+def test_a_flush_of_another_device_covers_nothing_and_comes_too_late_for_nothing() -> None:
+    """A flush of the journal's device was said to have been sent while data of the other one was in flight,
+    and to cover that data and complete too late.
+    """
+    made, data, flush = two_devices()
+    made.complete(data)
+    made.complete(flush)
+    made.mark("ack 1")
+    assert of_two(made, data).startswith("No flush at all. No flush was sent to the first device between")
+    made, data, flush = two_devices()
+    made.complete(data)
+    made.mark("ack 1")
+    made.mark("cut")
+    made.complete(flush)
+    assert of_two(made, data, "cut").startswith("No flush at all. No flush was sent to the first device")
+    made = Recorder(second=100)
+    data = made.write(1)
+    made.complete(made.flush(device=1))
+    made.mark("ack 1")
+    facts = facts_of(made, {data: DATA}, (data,), 1)
+    assert facts.flush_over(data) is None
+    assert of_two(made, data).startswith("No flush at all. No flush was sent to the first device")
+
+
+def test_the_write_that_has_to_be_there_is_found() -> None:
+    """A record ahead of its data: without either the record or the loss nothing fails."""
+    made = Recorder()
+    data, other, record = (made.submit(n) for n in (1, 2, 3))
+    for entry in (data, other, record):
+        made.complete(entry)
+    made.mark("begin 0")
+    legal = made.legal()
+    chunk = {legal.chunks[n].entry: n for n in range(3)}
+
+    def fails(state: CrashState) -> bool:
+        lost = legal.lost(state)
+        shown = legal.on_disk(state)
+        there = set(range(shown.prefix)) - set(shown.dropped)
+        return chunk[data] in lost and chunk[record] in there
+
+    start = legal.losing(legal.cuts()[-1], {chunk[data], chunk[other]})
+    minimal = minimise(legal, start, Visits(fails), always, both=True)
+    assert (minimal.lost, minimal.turning) == ((data,), (record,))
+    assert minimal.less is not None
+    assert entries_of(legal, legal.lost(minimal.less)) == (data, record)
+    assert minimal.more == minimal.control
 
 
 def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
