@@ -10,6 +10,7 @@ from types import MappingProxyType
 import msgspec
 
 from harness.model import DISK_PROFILES, FaultKind
+from harness.model.bounds import Cases, Depth, Jobs, LogBytes, Minutes, Seconds, Share, States
 
 SAMPLE_RATE = 0.01
 """Share of the states answered by the memo that are recovered anyway, to check it."""
@@ -24,8 +25,8 @@ class Budget(msgspec.Struct, frozen=True):
     `seconds`: by the clock, so that two runs may end at different states. None: no limit.
     """
 
-    visits: int | None = None
-    seconds: float | None = None
+    visits: States | None = None
+    seconds: Seconds | None = None
 
     def is_spent(self, visits: int, seconds: float) -> bool:
         """Whether that much uses it up."""
@@ -36,15 +37,17 @@ class Budget(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Budget:
         """`400` (states), `90s`, `2m` or both, `400,2m`. Raises ValueError that shows the form expected."""
-        given: dict[str, float] = {}
+        given: dict[str, int] = {}
         for word in text.split(","):
             m = re.fullmatch(r"(\d+)(s|m)?", word.strip(), re.ASCII)
-            if not m or not int(m[1]):
+            if not m or not int(m[1][:20]):
                 raise ValueError(f"budget {text!r} is not of the form 400 (states), 90s, 2m or 400,2m")
             kind = "seconds" if m[2] else "visits"
-            given[kind] = int(m[1]) * (60 if m[2] == "m" else 1)
-        visits = given.get("visits")
-        return cls(None if visits is None else int(visits), given.get("seconds"))
+            if kind in given:
+                what = "times" if m[2] else "numbers of states"
+                raise ValueError(f"budget {text!r} names two {what}: one of each is enough, as in 400,2m")
+            given[kind] = int(m[1][:20]) * (60 if m[2] == "m" else 1)
+        return _within_bounds(text, given)
 
     @property
     def option(self) -> str:
@@ -58,6 +61,13 @@ class Budget(msgspec.Struct, frozen=True):
         said = [f"{self.visits:,} states"] if self.visits is not None else []
         said += [f"{self.seconds:g} s"] if self.seconds is not None else []
         return f"{' or '.join(said) or 'no limit'} a case"
+
+
+def _within_bounds(text: str, given: Mapping[str, int]) -> Budget:
+    try:
+        return msgspec.convert(given, Budget)
+    except msgspec.ValidationError:
+        raise ValueError(f"budget {text!r} is too large: a billion states, or 366 days, at most") from None
 
 
 class KernelChoice(msgspec.Struct, frozen=True):
@@ -106,23 +116,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # auto: the default machine records, and judges unless a faster one has a kernel of the same source
     machine: str = "auto"
     accel: str = "auto"
-    jobs: int = 1
+    jobs: Jobs = 1
     fault_models: tuple[str, ...] = ("prefix",)  # or LEGAL's, alone
-    again: int = 0  # how often recovery is cut as well
+    again: Depth = 0  # how often recovery is cut as well
     disk: tuple[str, ...] = ()  # how the disk errs while states are recovered: of DISK_PROFILES
     budget: Budget = Budget()
     memo: bool = True
-    sample_rate: float = SAMPLE_RATE
+    sample_rate: Share = SAMPLE_RATE
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
-    log_bytes: int = LOG_BYTES
+    log_bytes: LogBytes = LOG_BYTES
     completions: Completions = Completions.HOLD
     require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
     only: tuple[str, ...] = ()  # these cases, by name; empty: all
     match: str = ""  # cases whose names this expression selects (`harness.workloads.match`)
     oracles: tuple[str, ...] = ()  # judge by these alone; empty: all
-    minutes: float | None = None  # stop in good order after so long
-    max_failures: int | None = None  # stop in good order once so many cases have failed
+    minutes: Minutes | None = None  # stop in good order after so long
+    max_failures: Cases | None = None  # stop in good order once so many cases have failed
     coverage: bool = False  # note which lines of recovery the crash states run
     cluster: str = ""  # tcp://HOST:8786 or local:4: record and judge on the workers of this Dask scheduler
     all_logs: bool = False  # from there, bring back the recordings of cases without findings too

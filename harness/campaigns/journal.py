@@ -9,6 +9,7 @@ import msgspec
 
 from harness.expectations import Expectation
 from harness.findings.causes import Cause, Member, by_cause
+from harness.model.bounds import BatchSize, Hours, Length, Seed
 from harness.plan import Plan
 from harness.series import journal
 from harness.symptoms import Symptom
@@ -27,11 +28,11 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     run: Plan
     generators: tuple[str, ...]
     modules: dict[str, str] = {}
-    batch: int = 50
-    seed: int = 1
-    length: int = 20
+    batch: BatchSize = 50
+    seed: Seed = 1
+    length: Length = 20
     keep: bool = False
-    hours: float | None = None
+    hours: Hours | None = None
     expectations: tuple[Expectation, ...] = ()
     schema: int = SCHEMA
 

@@ -18,6 +18,7 @@ from harness.cli.faults import faults_command
 from harness.cli.fetch import fetch_command
 from harness.cli.findings import bugreport_command, findings_command
 from harness.cli.gc import gc_command
+from harness.cli.guard import make_harmless
 from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.manual import man_command
@@ -97,10 +98,11 @@ class _Group(click.Group):
         except KeyboardInterrupt:
             click.echo("powercut: interrupted", err=True)
             ctx.exit(int(ExitCode.INTERRUPTED))
-        except click.UsageError as e:
+        except click.ClickException as e:
             name = ctx.invoked_subcommand
-            if e.ctx is None and name is not None and name in self.commands:
+            if isinstance(e, click.UsageError) and e.ctx is None and name and name in self.commands:
                 e.ctx = click.Context(self.commands[name], info_name=name, parent=ctx)
+            make_harmless(e)
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from harness.cli.console import OutputClosed, errors
-from harness.cli.guard import say_error
+from harness.cli.console import errors
+from harness.cli.guard import make_harmless, say_error
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import missing_program
+from harness.host.console import OutputClosed
 from harness.plan import Plan
 from harness.summary import Summary, shell_code
 from harness.workloads.load import select_workloads
@@ -33,6 +34,7 @@ class BisectCommand(click.Command):
         except click.UsageError as e:
             if not asked:
                 raise
+            make_harmless(e)
             e.show()
             ctx.exit(ExitCode.BISECT_STOP)
 
@@ -47,7 +49,7 @@ def for_bisect(work: Callable[[], ExitCode]) -> ExitCode:
         say_error(e)
         return _code(e)
     except Exception:  # never 1, which git reads as "bad"
-        errors.print(traceback.format_exc(), highlight=False)
+        errors.block(traceback.format_exc())
         return ExitCode.BISECT_STOP
 
 

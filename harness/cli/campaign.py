@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,9 @@ from harness.cli.options import (
     asked_kernel,
     asked_states,
     beside_resume,
+    bounded,
     expect_option,
+    jobs_option,
     kernel_options,
     listed,
     named_here,
@@ -32,6 +33,7 @@ from harness.cli.options import (
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.host.files import file_hash
+from harness.model import bounds
 from harness.plan import Plan
 from harness.report.lines import source_of
 from harness.report.words import shown_path
@@ -47,12 +49,12 @@ HOUR_S = 3600.0
 @click.option("-g", "--generators", multiple=True, callback=listed, metavar="NAME,...",
               help=f"Where workloads come from. {'; '.join(map(': '.join, GENERATORS.items()))}. "
               "Each gets an equal share of the time. Default: all.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first random one.")
-@click.option("--length", type=click.IntRange(3, 80), default=20, show_default=True,
+@click.option("--seed", type=bounded(bounds.Seed), default=1, show_default=True, help="The first random one.")
+@click.option("--length", type=bounded(bounds.Length), default=20, show_default=True,
               help="Operations of a random workload.")  # fmt: skip
-@click.option("--batch", type=click.IntRange(2), default=50, show_default=True, metavar="N",
+@click.option("--batch", type=bounded(bounds.BatchSize), default=50, show_default=True, metavar="N",
               help="Workloads in a batch; the page is written after each.")  # fmt: skip
-@click.option("--hours", type=click.FloatRange(0, min_open=True), metavar="N",
+@click.option("--hours", type=bounded(bounds.Hours), metavar="N",
               help="Stop in good order after so many hours of work. Beside --resume: so many more. "
               "Default: no end.")  # fmt: skip
 @with_options(kernel_options)
@@ -62,8 +64,7 @@ HOUR_S = 3600.0
               "--coverage); a workload that reaches a new one counts as new.")  # fmt: skip
 @expect_option()
 @click.option("--keep", is_flag=True, help="Keep the run directories of batches without findings, too.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
-              help="Guests to run at once.")  # fmt: skip
+@jobs_option
 @out_option()
 @click.option("--name", default="campaign", show_default=True, help="Part of the directory's name.")
 @click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",

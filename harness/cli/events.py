@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from harness.host.files import json_bytes
+from harness.host.files import json_line
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.words import code_words, headline
@@ -74,5 +74,5 @@ class EventStream:
 
     def _write(self, event: dict[str, object]) -> None:
         if self._file is not None:
-            self._file.write(json_bytes(event).decode() + "\n")
+            self._file.write(json_line(event) + "\n")
             self._file.flush()

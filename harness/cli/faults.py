@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from harness.cli.options import (
     asked_budget,
     asked_states,
     beside_resume,
+    jobs_option,
     listed,
     named_here,
     out_option,
@@ -93,14 +93,7 @@ from harness.trust import need_named_workloads
     default=lambda: buildable()[0],
     help="The machine that records and judges. Default: the fastest.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, 256),
-    default=os.cpu_count() or 1,
-    show_default=True,
-    help="Guests to run at once, and processes that compile.",
-)
+@jobs_option
 @out_option()
 @click.option(
     "--resume",

@@ -18,6 +18,9 @@ from harness.store.garbage import Kept, delete, kept_cache, kept_runs, old
 MIB = 1 << 20
 
 
+MAX_DAYS = 36_600
+
+
 class Age(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
     """`14d` or `36h`, in days."""
 
@@ -28,7 +31,10 @@ class Age(click.ParamType):  # type: ignore[type-arg]  # not generic before clic
         unit = {"d": 1.0, "h": 1 / 24}.get(text[-1:])
         if unit is None or not text[:-1].isascii() or not text[:-1].isdigit():
             self.fail(f"{text!r} is not of the form 14d (days) or 36h (hours)", param, ctx)
-        return int(text[:-1]) * unit
+        days = int(text[:9].rstrip("dh")) * unit  # more digits are too many in any case
+        if days > MAX_DAYS or len(text) > 9:
+            self.fail(f"{text!r} is more than {MAX_DAYS:,} days", param, ctx)
+        return days
 
 
 @click.command("gc")

@@ -17,9 +17,12 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from harness.cli.console import OutputClosed, errors
+import click
+
+from harness.cli.console import errors
 from harness.errors import ExitCode, PowercutError
-from harness.host.text import indented
+from harness.host.console import OutputClosed
+from harness.host.text import indented, one_line
 from harness.model import Verdict
 
 
@@ -72,18 +75,24 @@ def code_of(*verdicts: Verdict) -> ExitCode:
 
 def say_error(e: PowercutError) -> None:
     """Print the error and its next step. Quoted lines of a guest's console are set off by a bar."""
-    _say(indented(e.what, "  | ") + (f"\n  next: {e.next_step}" if e.next_step else ""))
+    next_step = f"\n  next: {indented(e.next_step, '  | ')}" if e.next_step else ""
+    _say(indented(e.what, "  | ") + next_step)
+
+
+def make_harmless(e: click.ClickException) -> None:
+    """click prints its own errors, and one of them may quote a file from elsewhere."""
+    e.message = indented(e.message, "  ")  # type: ignore[misc]  # Final; but no other hook sees every message
 
 
 def _say(text: str) -> None:
     with contextlib.suppress(OutputClosed):
-        errors.print(f"powercut: {text}", highlight=False)
+        errors.block(f"powercut: {text}")
 
 
 def _say_traceback() -> None:
     """Print the current exception. It may quote a guest, so it goes through the escaping console."""
     with contextlib.suppress(OutputClosed):
-        errors.print(traceback.format_exc(), highlight=False)
+        errors.block(traceback.format_exc())
 
 
 def _forget_output() -> None:
@@ -95,13 +104,14 @@ def _forget_output() -> None:
 def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
     """Print an error of the host; with a traceback if it names no file, since that may be our own defect."""
     if getattr(e, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(e):
-        _say(f"the host's disk is full: {e}\n  next: free some space, then powercut run --resume")
+        full = f"the host's disk is full: {one_line(str(e))}"
+        _say(f"{full}\n  next: free some space, then powercut run --resume")
     elif isinstance(e, OSError) and e.filename is not None:
         name = e.filename.decode(errors="replace") if isinstance(e.filename, bytes) else e.filename
-        _say(f"{name}: {e.strerror}\n  next: powercut doctor checks what a run needs")
+        _say(f"{one_line(name)}: {e.strerror}\n  next: powercut doctor checks what a run needs")
     else:
         _say_traceback()
-        _say(str(e))
+        _say(one_line(str(e)))
 
 
 def _say_program(e: subprocess.CalledProcessError) -> None:

@@ -10,7 +10,7 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import OneOf
+from harness.cli.options import OneOf, bounded
 from harness.errors import EnvironmentLacks, PowercutError, UsageError
 from harness.filesystems.profiles import recovery_files
 from harness.guests.machine import buildable, profile_of
@@ -19,6 +19,7 @@ from harness.kernels.build import build
 from harness.kernels.instrumented import instrument
 from harness.kernels.pins import pins
 from harness.kernels.variants import kept_tree
+from harness.model import bounds
 
 DEFAULT_SOURCE = "linux-source-6.12"
 
@@ -39,7 +40,9 @@ def kernel_group() -> None:
 @click.option("--machine", type=OneOf(buildable), default="uml", show_default=True)
 @click.option("--coverage", is_flag=True,
               help="One that notes which lines of recovery it runs: for run --coverage.")  # fmt: skip
-@click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
+@click.option(
+    "-j", "--jobs", type=bounded(bounds.Jobs), default=min(os.cpu_count() or 1, 256), show_default=True
+)
 @guarded
 def kernel_build(source: str | None, named: str | None, machine: str, jobs: int, *, coverage: bool) -> None:
     """Build a small kernel with every file system built in, and cache it by content.

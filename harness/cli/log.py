@@ -17,15 +17,15 @@ import click
 from harness.cli.block_texts import Texts, blkparse_lines, texts_of
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import NewFile
+from harness.cli.options import NewFile, bounded
 from harness.cli.perfetto import need_perfetto, trace_of
 from harness.errors import UsageError
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
-from harness.host.files import json_bytes, write_atomically
+from harness.host.files import json_line, write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
 from harness.host.text import one_line
-from harness.model import LogEntry
+from harness.model import LogEntry, bounds
 from harness.plan import LOG_BYTES
 from harness.store.bundle import holds_a_run
 from harness.writelog import WriteLog, read_log, select
@@ -51,8 +51,8 @@ def log_group() -> None:
 
 @log_group.command("ls", epilog=_EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--limit", type=click.IntRange(1), help="List at most this many entries.")
-@click.option("--start-entry", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--limit", type=bounded(bounds.Rows), help="List at most this many entries.")
+@click.option("--start-entry", type=bounded(bounds.Entries), default=0, show_default=True)
 @click.option("--start-mark", help="Begin after this mark.")
 @click.option("--end-mark", help="End with this mark.")
 @click.option("--next-flush", is_flag=True, help="Only up to the next flush.")
@@ -60,7 +60,7 @@ def log_group() -> None:
 @click.option(
     "--log-size",
     "log_mib",
-    type=click.IntRange(1),
+    type=bounded(bounds.LogMib),
     default=LOG_BYTES >> 20,
     show_default=True,
     metavar="MIB",
@@ -157,7 +157,7 @@ def log_ls(
 def _say_rows(among: Iterable[LogEntry | ProgramCall], times: dict[int, str], texts: Texts) -> None:
     for at in among:
         row = _call_row(at) if isinstance(at, ProgramCall) else _row(at, times) | texts.row(at)
-        console.say(json_bytes(row).decode())
+        console.say(json_line(row))
 
 
 def _say_lines(

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import RunDirectory, accel_option, listed, named_here, out_option
+from harness.cli.options import RunDirectory, accel_option, bounded, listed, named_here, out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
@@ -26,7 +26,7 @@ from harness.measure.run import (
     said_size,
 )
 from harness.measurements.directory import read_measurements
-from harness.model import Verdict
+from harness.model import Verdict, bounds
 from harness.report.lines import resume_measurement
 from harness.report.measurements import print_measurements, write_measurement_reports
 from harness.report.words import shown_path
@@ -68,10 +68,12 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     is_flag=True,
     help="List the measurements, their sources, configurations and sizes.",
 )
-@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Rounds. Default: the measurement's own.")
+@click.option(
+    "--repeat", type=bounded(bounds.Rounds), metavar="N", help="Rounds. Default: the measurement's own."
+)
 @click.option(
     "--scale",
-    type=click.FloatRange(0.001, 10_000),
+    type=bounded(bounds.Scale),
     default=1.0,
     show_default=True,
     metavar="F",
@@ -94,7 +96,9 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     metavar="RUN",
     help="Show this measurement of another kernel in the same report; with --resume, too. Repeatable.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of everything random.")
+@click.option(
+    "--seed", type=bounded(bounds.Seed), default=1, show_default=True, help="Seed of everything random."
+)
 @out_option()
 @click.option(
     "--resume",
@@ -107,7 +111,7 @@ def measure_command(
     name: str | None, want_list: bool, resume: Path | None, out: Path, **given: Any
 ) -> ExitCode:
     if want_list:
-        console.print(_described(), highlight=False)
+        console.block(_described())
         return ExitCode.CONSISTENT
     if resume:
         plan = _planned(resume)

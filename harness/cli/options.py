@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
 from harness.expectations import Expectation, read_expectations
 from harness.guests.machine import accelerators, names
+from harness.model import bounds
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
@@ -43,6 +45,25 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # not generic before cl
         if value not in self._names():
             self.fail(f"{value!r} is not one of {', '.join(self._names())}", param, ctx)
         return value
+
+
+class _Real(click.FloatRange):
+    """A number between limits. click lets through what is no number: no limit is above or below it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return found
+
+
+def bounded(kind: Any) -> click.ParamType:  # type: ignore[type-arg]  # not generic before click 8.2
+    """The type of an option for a number of `harness.model.bounds`."""
+    (meta,) = kind.__metadata__
+    if kind.__origin__ is int:
+        return click.IntRange(meta.ge, meta.le)
+    least = meta.gt if meta.ge is None else meta.ge
+    return _Real(least, meta.le, min_open=meta.ge is None)
 
 
 class NewFile(click.Path):
@@ -89,7 +110,7 @@ class RunDirectory(click.Path):
         try:
             unpacked = unbundle(path, REPORTS)
         except PowercutError as e:
-            self.fail(str(e), param, ctx)
+            self.fail(e.line, param, ctx)
         except OSError as e:
             where = f"{path} cannot be unpacked in {REPORTS.absolute()}: {e.strerror}"
             self.fail(f"{where}; start in a folder that can be written to", param, ctx)
@@ -318,9 +339,18 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
     ]
 
 
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    type=bounded(bounds.Jobs),
+    default=min(os.cpu_count() or 1, 256),
+    show_default=True,
+    help="Guests to run at once.",
+)
+
 schedules_option = click.option(
     "--schedules",
-    type=click.IntRange(0),
+    type=bounded(bounds.Schedules),
     default=0,
     metavar="N",
     help="Record each workload N times more, under other schedules: the disk completes writes in another "
@@ -359,7 +389,7 @@ stopping_options = [
         "-x",
         "--maxfail",
         "max_failures",
-        type=click.IntRange(1),
+        type=bounded(bounds.Cases),
         is_flag=False,
         flag_value=1,
         metavar="[N]",
@@ -367,7 +397,7 @@ stopping_options = [
     ),
     click.option(
         "--minutes",
-        type=click.FloatRange(0, min_open=True),
+        type=bounded(bounds.Minutes),
         metavar="N",
         help="Stop in good order after N minutes; --resume continues. Exits with 5 if nothing had failed.",
     ),

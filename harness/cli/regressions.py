@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from harness.cli.options import (
     asked_budget,
     asked_states,
     beside_resume,
+    jobs_option,
     listed,
     out_option,
     schedules_option,
@@ -44,8 +44,7 @@ from harness.report.words import plural, shown_path
 @schedules_option
 @click.option("--list", "want_list", is_flag=True, help="List the bugs; run nothing.")
 @with_options(states_options())
-@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1, show_default=True,
-              help="Guests to run at once.")  # fmt: skip
+@jobs_option
 @out_option()
 @click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
               help="Continue one with the kernels, and the undecided cases, that are left.")  # fmt: skip

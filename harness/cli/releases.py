@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from harness.cli.options import (
     beside_resume,
     expect_option,
     is_typed,
+    jobs_option,
     listed,
     named_here,
     open_run,
@@ -51,8 +51,6 @@ _kernels_option = click.option(
     metavar="K,...",
     help="Pins or versions, in the order in which they are shown: debian-6.12,debian-7.3. Default: all.",
 )
-_jobs_option = click.option("-j", "--jobs", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
-                            show_default=True, help="Guests to run at once.")  # fmt: skip
 _resume_option = click.option(
     "--resume",
     type=RunDirectory(exists=True),
@@ -69,7 +67,7 @@ _resume_option = click.option(
 )
 @_kernels_option
 @own_workloads_option
-@_jobs_option
+@jobs_option
 @out_option()
 @_resume_option
 @guarded
@@ -149,7 +147,7 @@ def _kernels(given: dict[str, Any]) -> list[str]:
               metavar="NAME,...", help=f"Which crash states, as for powercut run: {', '.join(FAULT_MODELS)}. "
               "Default: prefix.")  # fmt: skip
 @expect_option()
-@_jobs_option
+@jobs_option
 @out_option()
 @_resume_option
 @guarded

@@ -18,6 +18,7 @@ from harness.cli.options import (
     RunDirectory,
     accel_option,
     asked_expectations,
+    bounded,
     expect_option,
     is_typed,
     named_here,
@@ -33,8 +34,9 @@ from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
-from harness.host.files import json_bytes, write_atomically
+from harness.host.files import json_line, write_atomically
 from harness.kernels.pins import pins
+from harness.model import bounds
 from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.changes import Change, Changes, Side, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
@@ -54,11 +56,11 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 @with_options(own_files_options)
 @accel_option
 @click.option("--serve", is_flag=True, help="Serve the report on loopback, and open any crash state live.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT",
+@click.option("--port", type=bounded(bounds.Port), metavar="PORT",
               help="With --serve. Default: one that is free.")  # fmt: skip
 @guarded
 def report_command(
-    run: Path, expect: tuple[Path, ...], accel: str, serve: bool, port: int, **given: Any
+    run: Path, expect: tuple[Path, ...], accel: str, serve: bool, port: int | None, **given: Any
 ) -> ExitCode:
     """Rewrite the reports of RUN (default: reports/latest) and print its summary.
 
@@ -71,6 +73,8 @@ def report_command(
 
     Exit codes are those of powercut run.
     """
+    if port is not None and not serve:
+        raise UsageError("--port is for --serve", "add --serve, or leave out --port")
     with open_run(run) as store:
         if expect:
             store.set_expectations(asked_expectations(expect))
@@ -79,10 +83,11 @@ def report_command(
         print_summary(summary, source_words(store, shown_path(store.path)), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         if serve:
-            with Site(store, named_here(given), accel) as site, Server(site, port) as server:
+            with Site(store, named_here(given), accel) as site, Server(site, port or 0) as server:
                 console.say(f"serving {server.url} until Ctrl-C")
+                console.say("whoever has this address can start guests here: pass it on to nobody")
                 with contextlib.suppress(KeyboardInterrupt):
-                    server.serve_forever()
+                    server.work()
         return shell_code(summary)
 
 
@@ -119,7 +124,7 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
             raise UsageError("a page is made of findings only", "add --by findings")
         found = compare(one, two)
     if as_json:
-        console.say(json_bytes(_comparison(found)).decode())
+        console.say(json_line(_comparison(found)))
     else:
         for line in (*found.cases, *found.differences, *found.undecided):
             console.say(str(line))
@@ -135,7 +140,7 @@ def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitC
     if html:
         write_atomically(html, changes_html(found))
     if as_json:
-        console.say(json_bytes(changes_json(found)).decode())
+        console.say(json_line(changes_json(found)))
     else:
         for line in changes_text(found):
             console.say(line)
@@ -183,7 +188,7 @@ def list_command(what: str, out: Path, as_json: bool) -> None:
     if as_json:
         rows = [row_of(pin).words for pin in pins().values()] if what == "kernels" else _rows(what, out)
         named = [dict(zip(COLUMNS[what], row, strict=True)) for row in rows]
-        console.say(json_bytes(named).decode())
+        console.say(json_line(named))
     elif what == "kernels":
         _list_kernels()
     else:

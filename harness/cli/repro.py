@@ -33,7 +33,7 @@ from harness.findings.repro import (
     tools_for_shell,
 )
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
-from harness.host.files import json_bytes, write_atomically
+from harness.host.files import json_line, write_atomically
 from harness.model import CrashPoint
 from harness.report import shown_path
 from harness.report.lines import explain, run_again, source_of
@@ -102,7 +102,7 @@ def repro_command(
                 return ExitCode.CONSISTENT if shell(shown, console.say) == 0 else ExitCode.UNDECIDED
             seen = reproduce(shown)
             if as_json:
-                console.say(json_bytes(_as_json(seen)).decode())
+                console.say(json_line(_as_json(seen)))
             else:
                 _print(seen)
                 _point_to_show(store, where, named_here(given))

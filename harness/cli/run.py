@@ -34,8 +34,10 @@ from harness.cli.options import (
     asked_oracles,
     asked_states,
     beside_resume,
+    bounded,
     expect_option,
     is_typed,
+    jobs_option,
     kernel_options,
     listed,
     named_here,
@@ -55,7 +57,7 @@ from harness.guests.guest_specs import recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
-from harness.model import DISK_PROFILES
+from harness.model import DISK_PROFILES, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
@@ -111,13 +113,12 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option(
     "--random",
     "random_count",
-    type=click.IntRange(0),
-    default=0,
+    type=bounded(bounds.Workloads),
     metavar="N",
     help=f"N random workloads of {RANDOM_LENGTH} operations, from consecutive seeds.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed of --random."
+    "--seed", type=bounded(bounds.Seed), default=1, show_default=True, help="The first seed of --random."
 )
 @click.option(
     "--shard",
@@ -136,14 +137,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     help="While recording, the disk reports writes as completed as late as the guest allows (hold), which "
     "catches a file system that does not wait, or at once (prompt).",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1, 256),
-    default=os.cpu_count() or 1,
-    show_default=True,
-    help="Guests to run at once.",
-)
+@jobs_option
 @click.option(
     "--cluster",
     metavar="ADDRESS",
@@ -167,7 +161,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 )
 @click.option(
     "--again",
-    type=click.IntRange(0),
+    type=bounded(bounds.Depth),
     default=0,
     metavar="N",
     help="Cut recovery as well: mount, walk and unmount of each state that was visited, and the repair "
@@ -202,7 +196,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option(
     "--memo-sample",
     "sample_percent",
-    type=click.FloatRange(1, 100),
+    type=bounded(bounds.Percent),
     default=SAMPLE_RATE * 100,
     show_default=True,
     metavar="PERCENT",
@@ -220,7 +214,7 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
 @click.option(
     "--log-size",
     "log_mib",
-    type=click.IntRange(1),
+    type=bounded(bounds.LogMib),
     default=1024,
     show_default=True,
     metavar="MIB",
@@ -374,7 +368,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     return Plan(
         configurations=configurations,
         workloads=with_schedules(
-            _wanted(given["workloads"], given["random_count"], given["seed"]), given["schedules"]
+            _wanted(given["workloads"], given["random_count"] or 0, given["seed"]), given["schedules"]
         ),
         match=given["match"],
         oracles=tuple(asked_oracles(given["oracles"])),
@@ -471,7 +465,7 @@ def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
     console.say(estimate(plan, [w for _, w in cases], machine_name).text)
     boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
     machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)
-    console.print(machine.preview(boot), highlight=False, markup=False)
+    console.say(machine.preview(boot))
     return ExitCode.CONSISTENT
 
 

@@ -18,7 +18,7 @@ def run_series(series: Series[DoneT], what: str, again: str, until_s: float | No
     with progress_for(console) as progress:
         end = carry_out(series, progress, until_s=until_s)
     page = series.page()
-    console.print(page.text(), highlight=False, markup=False)
+    console.block(page.text())
     if end is not End.COMPLETE and not page.again:
         console.say(f"{end}; continue with: {again}")
     console.say(f"report: {shown_path(series.path / 'report.html')}")

@@ -25,7 +25,7 @@ from harness.errors import ExitCode, PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.explain.minimise import VISITS
 from harness.findings.repro import find_point, kernel_words, repro_context
-from harness.host.files import json_bytes
+from harness.host.files import json_line
 from harness.host.progress import PLAIN_INTERVAL_S
 from harness.model import CrashPoint
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
@@ -96,7 +96,7 @@ def show_command(
 
 def _say(found: Explanation, asked: str, ladder: bool, as_json: bool) -> None:
     if as_json:
-        console.say(json_bytes(found).decode())
+        console.say(json_line(found))
         return
     text = mail_text(found, asked)
     for line in [*text.splitlines(), "", *(ladder_text(found).splitlines() if ladder else ())]:

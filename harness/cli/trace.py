@@ -12,15 +12,17 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import NewFile, accel_option, listed, out_option
+from harness.cli.options import NewFile, accel_option, bounded, listed, out_option
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.progress import Progress, progress_for
+from harness.host.text import one_line
 from harness.kernels.find import find_kernel, look_up_pc_kernel
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement, Spread, Table
+from harness.model import bounds
 from harness.report import shown_path
 from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
 from harness.store.directory import make_directory
@@ -62,7 +64,7 @@ TARGET_PERCENT = 2.0
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(1),
+    type=bounded(bounds.Rounds),
     default=10,
     show_default=True,
     help="Rounds of the workload in each mode.",
@@ -81,8 +83,8 @@ TARGET_PERCENT = 2.0
 @accel_option
 @click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the results as JSON.")
 @out_option()
-@click.argument("interval", type=click.FloatRange(min=0, min_open=True), required=False)
-@click.argument("count", type=click.IntRange(1), required=False)
+@click.argument("interval", type=bounded(bounds.Interval), required=False)
+@click.argument("count", type=bounded(bounds.Rounds), required=False)
 @guarded
 def trace_command(
     configurations: Sequence[str],
@@ -125,7 +127,7 @@ def trace_command(
     write_measurement_reports(run)
     print_measurements([msgspec.structs.replace(m, histograms=[])], console)
     for drawn in _main_histograms(m):
-        console.print(f"\n{drawn.title}\n{histogram_text(drawn)}", highlight=False, markup=False)
+        console.block(f"\n{one_line(drawn.title)}\n{histogram_text(drawn)}")
     console.print(f"report: {shown_path(run / 'report.html')}", highlight=False)
     if json_file:
         write_atomically(json_file, msgspec.json.format(msgspec.json.encode([m]), indent=1))
@@ -142,7 +144,7 @@ def _traced(t: Tracing, run: Path, progress: Progress) -> Measurement:
         return trace(t, run, progress)
 
     def show(drawn: Histogram) -> None:
-        console.print(f"{drawn.title}\n{histogram_text(drawn)}\n", highlight=False, markup=False)
+        console.block(f"{one_line(drawn.title)}\n{histogram_text(drawn)}\n")
 
     return intervals(t, show, run)
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from harness.faults.catalogue import Fault
+from harness.model.bounds import Jobs
 from harness.plan import Budget
 from harness.series.journal import Done, Known
 
@@ -152,7 +153,7 @@ class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     machine: str
     fault_models: tuple[str, ...] = ("prefix",)
     budget: Budget = Budget()
-    jobs: int = 1
+    jobs: Jobs = 1
     first: bool = False
     started: datetime | None = None
     beside: Elsewhere | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 import shutil
 import threading
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+
+from harness.host.text import printable
 
 
 @contextlib.contextmanager
@@ -101,9 +104,25 @@ def json_bytes(value: object) -> bytes:
         return msgspec.json.encode(_valid_value(msgspec.to_builtins(value)))
 
 
+def json_line(value: object) -> str:
+    """The same as text that may be printed: what controls a terminal is written as `\\u009b`."""
+    return _shown(json_bytes(value).decode())
+
+
 def json_text(value: object) -> str:
-    """The same for people."""
-    return msgspec.json.format(json_bytes(value), indent=2).decode() + "\n"
+    """The same for people, on several lines."""
+    return _shown(msgspec.json.format(json_bytes(value), indent=2).decode()) + "\n"
+
+
+def _shown(text: str) -> str:
+    """JSON text, in which all that `harness.host.text.printable` would escape is in strings."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(c if printable(c) == c else _escaped(c) for c in text)
+
+
+def _escaped(c: str) -> str:
+    return "\\u007f" if c == "\x7f" else json.dumps(c)[1:-1]  # which leaves DEL as it is
 
 
 def valid_text(text: str) -> str:

@@ -4,10 +4,12 @@ must neither control the terminal nor pass for a line of Powercut.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
 _T = TypeVar("_T")
+_LOOSE_NEWLINE = re.compile(r"\n(?! {4})")
 _STEERING = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Line separators, and controls of writing direction, which show text in a different order."""
 
@@ -29,6 +31,11 @@ def indented(text: str, by: str = "    ") -> str:
     line of Powercut.
     """
     return printable(text).replace("\n", f"\n{by}")
+
+
+def framed(text: str) -> str:
+    """`printable`, with every newline escaped that `indented` has not made: a foreign one begins no line."""
+    return _LOOSE_NEWLINE.sub(r"\\n", printable(text))
 
 
 def first_few(items: Sequence[_T], limit: int) -> tuple[Sequence[_T], int]:

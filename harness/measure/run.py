@@ -32,6 +32,7 @@ from harness.measurements.results import Cell, Measurement, Table
 from harness.measurements.samples import FILE_NAME as SAMPLES_NAME
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
+from harness.model.bounds import Rounds, Scale, Seed
 from harness.store.directory import make_directory
 from harness.store.layout import need_plain_run
 
@@ -49,12 +50,12 @@ class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     name: str
-    rounds: int
-    scale: float = 1.0
+    rounds: Rounds
+    scale: Scale = 1.0
     kernel: str = "debian-6.12"
     modules: str | None = None
     accel: str = "auto"
-    seed: int = 1
+    seed: Seed = 1
     only: list[str] = []
     beside: list[str] = []
     started: datetime | None = None

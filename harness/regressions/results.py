@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.faults.results import Detection, Trial
+from harness.model.bounds import Jobs
 from harness.plan import Budget
 from harness.regressions.catalogue import Bug
 
@@ -38,7 +39,7 @@ class RegressionsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     shard: str = ""
     fault_models: tuple[str, ...] = ("prefix",)
     budget: Budget = Budget()
-    jobs: int = 1
+    jobs: Jobs = 1
     argv: list[str] = []
 
 

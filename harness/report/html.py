@@ -149,7 +149,7 @@ class GroupView:
     cases: Sequence[tuple[CaseView, bool]]  # with whether it is open
 
 
-def report_html(summary: Summary, store: RunStore, source: str, *, live: bool = False) -> str:
+def report_html(summary: Summary, store: RunStore, source: str, *, live: str | None = None) -> str:
     """The page. `source`: the run's path for reproduce commands. `live`: with links to every state, for
     `powercut report --serve`.
     """
@@ -218,7 +218,7 @@ def finding_html(store: RunStore, c: CaseSummary, finding: Finding, source: str)
         case=c.info,
         kernel=words.kernel_name(store.info),
         machine=words.machine_name(store.info),
-        live=False,
+        live=None,
     )
 
 

@@ -14,7 +14,7 @@ from datetime import UTC
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
 from harness.report.lines import commands, reproduce
-from harness.report.words import kernel_name, where
+from harness.report.words import kernel_name, plural, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
 
@@ -97,7 +97,9 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
             tag = "error" if c in summary.missing else "skipped"
             _add(case, tag, c.reason or "not run", "powercut.not-run", "")
     out = [_findings_text(expected, source, summary.packed)] if expected else []
-    out += [f"XPASS: {e} matched no finding ({e.reason})" for e in summary.unmet if e.applies_to(c.case)]
+    out += [
+        one_line(f"XPASS: {e} matched no finding ({e.reason})") for e in summary.unmet if e.applies_to(c.case)
+    ]
     if out:
         ET.SubElement(case, "system-out").text = printable("\n\n".join(out))
     return case
@@ -126,8 +128,8 @@ def _unknown_text(c: CaseSummary, source: str) -> str:
     lines = []
     for r in c.unknown_reasons:
         lines += [
-            indented(f"{r.states} states: {r.reason}"),
-            f"reproduce: {reproduce(c.case, r.example, source)}",
+            indented(f"{plural(r.states, 'state')}: {r.reason}"),
+            one_line(f"reproduce: {reproduce(c.case, r.example, source)}"),
         ]
     return "\n".join(lines)
 

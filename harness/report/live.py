@@ -69,9 +69,11 @@ class Look:
         return said[0] if said else "it keeps every promise"
 
 
-def look_html(found: Look, store: RunStore, about: str, near: Sequence[tuple[str, str]], again: str) -> str:
+def look_html(
+    found: Look, store: RunStore, about: str, near: Sequence[tuple[str, str]], again: str, root: str = ""
+) -> str:
     """The page of a state. `about`: the state in words; `near`: links to others, as (words, point). `again`:
-    the command that shows it in a terminal.
+    the command that shows it in a terminal. `root`: what the paths in links begin with.
     """
     page = template("live.html", {"side_words": side_words, "mark_words": MARK_WORDS}, number=words.number)
     return page.render(
@@ -79,12 +81,22 @@ def look_html(found: Look, store: RunStore, about: str, near: Sequence[tuple[str
         about=about,
         near=near,
         again=again,
+        root=root,
         run=store.info.name,
         kernel=words.kernel_name(store.info),
     )
 
 
-def states_html(case: CaseId, states: Iterable[StateVerdict], store: RunStore) -> str:
+def ask_html(point: str, about: str, store: RunStore, root: str = "") -> str:
+    """The page of a state that was not looked at: with a button that has it recovered. `about`: the state in
+    words.
+    """
+    return template("ask.html").render(
+        point=point, about=about, root=root, run=store.info.name, kernel=words.kernel_name(store.info)
+    )
+
+
+def states_html(case: CaseId, states: Iterable[StateVerdict], store: RunStore, root: str = "") -> str:
     """The page with links to the states of a case."""
     shown = list(states)
     page = template("states.html", number=words.number)
@@ -99,6 +111,7 @@ def states_html(case: CaseId, states: Iterable[StateVerdict], store: RunStore) -
         worst=worst.value,
         states=shown[:STATES],
         more=len(shown[STATES:]),
+        root=root,
         run=store.info.name,
         kernel=words.kernel_name(store.info),
     )

@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from harness.host.console import SafeConsole
 from harness.host.files import write_atomically
-from harness.host.text import printable
+from harness.host.text import one_line
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
 from harness.report import plot, words
@@ -86,11 +87,11 @@ def measurements_html(measurements: Sequence[Measurement]) -> str:
 
 def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
     """Print measurements to a terminal."""
-    console = console or Console(highlight=False)
+    console = console or SafeConsole(highlight=False)
     if (
         not console.is_terminal and console.width < _PLAIN_WIDTH
     ):  # a file is not limited to the terminal's width
-        console = Console(file=console.file, width=_PLAIN_WIDTH, color_system=None, highlight=False)
+        console = SafeConsole(file=console.file, width=_PLAIN_WIDTH, color_system=None, highlight=False)
     for part in (part for m in measurements for part in _parts(m)):
         if isinstance(part, Text):
             console.print(part, highlight=False, soft_wrap=True)
@@ -102,7 +103,7 @@ def measurements_text(measurements: Sequence[Measurement]) -> str:
     """Measurements as plain text."""
     out = io.StringIO()
     print_measurements(
-        measurements, Console(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
+        measurements, SafeConsole(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
     )
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
@@ -224,27 +225,27 @@ def _facts(m: Measurement) -> list[tuple[str, str]]:
 
 def _parts(m: Measurement) -> Iterator[Text | RichTable]:
     subject, answer = headline(m)
-    yield Text(printable(f"{subject}: {answer}"), style="bold")
-    yield Text(printable(made_on(m)), style="dim")
+    yield Text(one_line(f"{subject}: {answer}"), style="bold")
+    yield Text(one_line(made_on(m)), style="dim")
     yield Text()
     if m.ratios:
         yield _ratio_table(m.ratios)
         yield Text()
-        yield from (Text(printable(f"  {text}"), style="dim") for text in _remarks(m.ratios))
+        yield from (Text(one_line(f"  {text}"), style="dim") for text in _remarks(m.ratios))
     for table in m.tables:
         yield _plain_table(table)
         if table.note:
-            yield Text(printable(f"  {table.note}"), style="dim")
+            yield Text(one_line(f"  {table.note}"), style="dim")
         yield Text()
     for histogram in m.histograms:
-        yield Text(printable(histogram.title), style="bold")
-        yield Text(histogram_text(histogram), no_wrap=True)
+        yield Text(one_line(histogram.title), style="bold")
+        yield from (Text(line, no_wrap=True) for line in histogram_text(histogram).split("\n"))
         yield Text()
     for reason in m.missing:
-        yield Text(printable(f"{NOT_MEASURED}: {reason}"), style="yellow")
+        yield Text(one_line(f"{NOT_MEASURED}: {reason}"), style="yellow")
     for note in m.notes:
-        yield Text(printable(f"note: {note}"))
-    yield Text(printable(f"again: {' '.join(m.command)}"))
+        yield Text(one_line(f"note: {note}"))
+    yield Text(one_line(f"again: {' '.join(m.command)}"))
 
 
 def _remarks(ratios: Sequence[Ratio]) -> list[str]:
@@ -264,13 +265,13 @@ def _ratio_table(ratios: Sequence[Ratio]) -> RichTable:
         row = [r.name, plot.said(r.measured.median), spread_words(r.measured)]
         if any(other.published for other in ratios):
             row += [plot.said(r.published) if r.published else "", compared(r)]
-        table.add_row(*(Text(printable(text)) for text in row))
+        table.add_row(*(Text(one_line(text)) for text in row))
     return table
 
 
 def _plain_table(table: Table) -> RichTable:
     shown = RichTable(
-        title=Text(printable(table.title), style="bold"),
+        title=Text(one_line(table.title), style="bold"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -280,12 +281,12 @@ def _plain_table(table: Table) -> RichTable:
     for i, name in enumerate(table.columns):
         numbers = any(isinstance(row[i], Spread | float) for row in table.rows)
         justify: Literal["left", "right"] = "right" if numbers else "left"
-        heading = Text(printable(name), overflow="fold")
+        heading = Text(one_line(name), overflow="fold")
         shown.add_column(heading, justify=justify, overflow="fold", no_wrap=i == 0)
     for row in table.rows:
         cells = [_cell(cell, 0) for cell in row]
-        texts = [f"{c.text}\n{c.spread}" if c.spread else c.text for c in cells]
-        shown.add_row(*(Text(printable(text)) for text in texts))
+        texts = ["\n".join(map(one_line, filter(None, (c.text, c.spread)))) for c in cells]
+        shown.add_row(*map(Text, texts))
     return shown
 
 

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.host.text import indented, one_line, printable
+from harness.host.console import SafeConsole
+from harness.host.text import indented, one_line
 from harness.model import CaseId
 from harness.report.erring import disk_erred
 from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
@@ -64,14 +65,14 @@ def print_summary(summary: Summary, source: str, console: Console | None = None)
 
     rich leaves out the colours if the output is not a terminal. `source`: see `lines.source_words`.
     """
-    console = console or Console(highlight=False)
+    console = console or SafeConsole(highlight=False)
     _print(summary, source, console, TERMINAL)
 
 
 def summary_text(summary: Summary, source: str) -> str:
     """The same as plain text, with every unexpected finding and every undecided case."""
     out = io.StringIO()
-    console = Console(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
+    console = SafeConsole(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
     _print(summary, source, console, EVERYTHING)
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
@@ -100,14 +101,14 @@ def _print(summary: Summary, source: str, console: Console, limits: Limits) -> N
 
 
 def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterator[Text | Table]:
-    yield Text(printable(headline(summary)), style="bold")
-    yield Text(f"{machine_name(summary.info)}, {_checked(summary)}", style="dim")
+    yield _line("bold", headline(summary))
+    yield _line("dim", f"{machine_name(summary.info)}, {_checked(summary)}")
     if summary.checked:
         yield Text(f"{how_reached(summary)}{_paced(summary)}", style="dim")
     if again := recoveries_cut(c.info for c in summary.cases):
-        yield Text(again, style="dim")
+        yield _line("dim", again)
     if erred := disk_erred(c.info for c in summary.cases):
-        yield Text(erred, style="dim")
+        yield _line("dim", erred)
     yield Text()
     yield from _tables(summary, width)
     yield from _unexpected(summary, source, limits)
@@ -163,7 +164,7 @@ def _table(matrix: Matrix, columns: Sequence[str], headings: Mapping[str, Sequen
         heading = Text("\n".join(headings[name]))
         table.add_column(heading, no_wrap=True, justify="right", vertical="bottom")
     for row in matrix.rows:
-        table.add_row(Text(row), *(_cell(matrix.cell(row, name)) for name in columns))
+        table.add_row(_line("", row), *(_cell(matrix.cell(row, name)) for name in columns))
     return table
 
 

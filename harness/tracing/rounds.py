@@ -26,6 +26,7 @@ from harness.kernels.find import Kernel
 from harness.kernels.module_files import resolve_modules
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement
+from harness.model.bounds import Pause, Rounds, Times
 from harness.tools_image.guest import MOUNT_POINT, ToolsGuest, tools_guest
 from harness.tracing.evaluate import Mode, Round, evaluate
 from harness.tracing.histogram import histogram
@@ -46,13 +47,13 @@ class TracePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """
 
     workload: str = WORKLOAD
-    rounds: int = 10
+    rounds: Rounds = 10
     disk: str = "vdb"
     milliseconds: bool = False
     accel: str = "auto"
     source: str = "auto"
-    interval_s: float = 0.0
-    count: int = 0
+    interval_s: Pause = 0.0
+    count: Times = 0
     argv: list[str] = []
 
     @property

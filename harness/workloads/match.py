@@ -6,11 +6,15 @@ A word selects the names that contain it; `and`, `or`, `not` and parentheses com
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 
 from harness.errors import UsageError
 
 Selects = Callable[[str], bool]
+MAX_DEPTH = 100
+"""How deep `not` and parentheses may nest. An expression may come from somebody else's run directory."""
+_SHOWN = 200  # characters of an expression in an error
 _TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
 
 
@@ -24,22 +28,26 @@ def matcher(expression: str) -> Selects:
 
 
 class _Parser:
-    """Recursive descent: either = both {"or" both}; both = term {"and" term}; term = ["not"] word."""
+    """Recursive descent: either = both {"or" both}; both = term {"and" term}; a term is a word, a "not" with
+    a term behind it, or an either in parentheses.
+    """
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
-        self.left = _TOKEN.findall(expression)
+        self.left = deque(_TOKEN.findall(expression))
+        self._depth = 0
 
     def malformed(self, why: str) -> UsageError:
+        shown = self._expression if len(self._expression) <= _SHOWN else f"{self._expression[:_SHOWN]}..."
         return UsageError(
-            f"expression {self._expression!r}: {why}",
+            f"expression {shown!r}: {why}",
             "words, and, or, not and parentheses: rename and not (sync or stale)",
         )
 
     def _takes(self, word: str) -> bool:
-        if self.left[:1] != [word]:
+        if not self.left or self.left[0] != word:
             return False
-        del self.left[0]
+        self.left.popleft()
         return True
 
     def either(self) -> Selects:
@@ -55,6 +63,14 @@ class _Parser:
         return lambda name: all(part(name) for part in parts)
 
     def _term(self) -> Selects:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self.malformed(f"it nests deeper than {MAX_DEPTH}")
+        selects = self._word()
+        self._depth -= 1
+        return selects
+
+    def _word(self) -> Selects:
         if self._takes("not"):
             inner = self._term()
             return lambda name: not inner(name)
@@ -65,5 +81,5 @@ class _Parser:
             return inside
         if not self.left or self.left[0] in ("and", "or", ")"):
             raise self.malformed("a word is missing")
-        word = self.left.pop(0)
+        word = self.left.popleft()
         return lambda name: word in name

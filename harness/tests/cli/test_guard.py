@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.cli.console import SafeConsole
 from harness.cli.guard import code_of, guarded
 from harness.errors import ExitCode, KernelError, UsageError
+from harness.host.console import SafeConsole
 from harness.model import Verdict
 
 

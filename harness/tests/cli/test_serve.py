@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
+import urllib.parse
 from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,7 @@ from harness.explain.look import CaseNames
 from harness.model import CrashPoint, Verdict, Violation
 from harness.report.live import Block, Look, Write
 from harness.store import RunStore
+from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.tests.report.test_html import Page
 from harness.trust import NOTHING
@@ -109,7 +115,9 @@ def test_a_state_is_recovered_once_and_shown_with_its_neighbours(
 ) -> None:
     asked = looked(monkeypatch, FOUND)
     point = str(run.findings()[1].crash_point)
+    site.look(f"/state/{point.replace('@', '%40')}")
     text = site.page(f"/state/{point.replace('@', '%40')}")
+    site.look(f"/state/{point}")
     assert site.page(f"/state/{point}") == text
     assert asked == [point]
     page = Page(text)
@@ -129,7 +137,7 @@ def test_a_case_is_unpacked_once_for_its_states_and_removed_at_the_end(
     states = [v.state for v in run.iter_verdicts(case)][:3]
     with site:
         for state in states:
-            site.page(f"/state/{case}{state}")
+            site.look(f"/state/{case}{state}")
         assert cases == [f"unpacked {case}"]
     assert cases == [f"unpacked {case}", f"removed {case}"]
     assert asked == [f"{case}{state}" for state in states]
@@ -144,7 +152,7 @@ def test_of_many_cases_the_last_few_are_kept(
     for case in (first, second, first):
         state = next(v.state for v in run.iter_verdicts(case))
         site._looked.clear()
-        site.page(f"/state/{case}{state}")
+        site.look(f"/state/{case}{state}")
     assert cases == [
         f"unpacked {first}",
         f"removed {first}",
@@ -159,6 +167,7 @@ def test_what_is_broken_the_page_says_with_what_was_expected_and_how_to_see_it_a
 ) -> None:
     looked(monkeypatch, FOUND)
     point = str(run.findings()[0].crash_point)
+    site.look(f"/state/{point}")
     said = [words for _, words in Page(site.page(f"/state/{point}")).texts]
     assert {"contents", "32 bytes", "nothing", "sync"} <= set(said)
     assert not any("`" in words for words in said)
@@ -173,23 +182,69 @@ def test_what_is_not_there_is_not_served(path: str, site: Site) -> None:
         site.page(path)
 
 
+@pytest.mark.parametrize("path", ["/", "/case/ext4-nobarrier/append-fsync", "/state/nothing"])
+def test_only_a_state_is_recovered(path: str, site: Site) -> None:
+    with pytest.raises(UsageError):
+        site.look(path)
+
+
+def test_to_load_the_page_of_a_state_starts_nothing(
+    site: Site, run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any page of the web could boot guests, with an image whose address was that of a state."""
+    asked = looked(monkeypatch, FOUND)
+    site.root = "/secret"
+    point = str(run.findings()[0].crash_point)
+    page = Page(site.page(f"/state/{point}"))
+    assert asked == []
+    (form,) = page.all("form")
+    assert form["method"] == "post"
+    assert form["action"].replace("%40", "@") == f"/secret/state/{point}"
+
+
+def test_every_link_of_every_page_holds_the_secret(
+    site: Site, run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked(monkeypatch, FOUND)
+    site.root = "/secret"
+    case = run.findings()[1].case
+    before, point, after, *_ = [f"/state/{case}{v.state}" for v in run.iter_verdicts(case)]
+    site.look(point)
+    for path in ("/", f"/case/{case}", point, before, after):
+        page = Page(site.page(path))
+        for link in (a.get("href", a.get("action", "#")) for _, a in page.tags):
+            assert link.startswith(("#", "/secret/")), f"{path}: {link}"
+
+
 @pytest.fixture
 def server(site: Site) -> Iterator[Server]:
-    """Answers until the test ends, in a thread: so it must not ask the database, which is this thread's."""
+    """Answers until the test ends, in a thread."""
     with Server(site) as serving:
-        thread = threading.Thread(target=serving.serve_forever, daemon=True)
+        thread = threading.Thread(target=serving.work, daemon=True)
         thread.start()
         yield serving
         serving.shutdown()
         thread.join(WAIT_S)
 
 
-def ask(server: Server, path: str, host: str = "") -> tuple[int, str, str]:
-    """Status, policy and text of an answer."""
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    text: str
+    policy: str
+    location: str
+
+
+def ask(server: Server, path: str, method: str = "GET", **headers: str) -> Answer:
+    """`path`: behind the secret, if it begins with a slash."""
     connection = http.client.HTTPConnection(HOST, server.server_port, timeout=WAIT_S)
-    connection.request("GET", path, headers={"Host": host or f"{HOST}:{server.server_port}"})
+    own = {"Host": f"{HOST}:{server.server_port}"}
+    connection.request(method, f"{server.site.root}{path}", headers=own | headers)
     answer = connection.getresponse()
-    return answer.status, answer.headers["Content-Security-Policy"], answer.read().decode()
+    said = answer.read().decode()
+    return Answer(
+        answer.status, said, answer.headers["Content-Security-Policy"], answer.headers.get("Location", "")
+    )
 
 
 def test_it_answers_on_loopback_and_to_its_own_name_alone(
@@ -198,10 +253,90 @@ def test_it_answers_on_loopback_and_to_its_own_name_alone(
     """A page from elsewhere could have given its own name our address, and read the run."""
     monkeypatch.setattr(site, "page", lambda path: f"page {path}")
     assert server.server_address[0] == "127.0.0.1"
-    assert ask(server, "/a?b=c") == (200, ask(server, "/")[1], "page /a")
-    assert ask(server, "/", "evil.example")[0] == 403
-    assert ask(server, "/", f"localhost:{server.server_port}")[0] == 200
-    assert "default-src 'none'" in ask(server, "/")[1]
+    assert ask(server, "/a?b=c").text == "page /a"
+    assert ask(server, "/", Host="evil.example").status == 403
+    assert ask(server, "/", Host=f"localhost:{server.server_port}").status == 200
+    assert "default-src 'none'" in ask(server, "/").policy
+
+
+def test_who_does_not_know_the_secret_sees_and_starts_nothing(
+    server: Server, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the host could read the run, and boot guests with the rights of whoever served it."""
+    asked: list[str] = []
+    monkeypatch.setattr(site, "page", asked.append)
+    monkeypatch.setattr(site, "look", asked.append)
+    true = server.site.root
+    for root in ("", "/", "/x", true[:-1], f"{true}x", f"{true}%00", "/é"):
+        site.root = urllib.parse.quote(root, safe="/%")
+        for method in ("GET", "POST"):
+            origin = f"http://{HOST}:{server.server_port}"
+            answer = ask(server, "/state/x", method, Origin=origin)
+            assert answer.status == 403, root
+            assert true[1:] not in answer.text
+    assert asked == []
+    assert len(true) > 40
+
+
+def test_a_guest_is_started_from_a_page_of_the_report_only(
+    server: Server, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(site, "look", asked.append)
+    for origin in ({}, {"Origin": "null"}, {"Origin": "http://evil.example"}, {"Origin": f"http://{HOST}"}):
+        assert ask(server, "/state/x", "POST", **origin).status == 403
+    own = f"http://{HOST}:{server.server_port}"
+    assert ask(server, "/state/x", "POST", Origin=own, Host="evil.example").status == 403
+    assert ask(server, "/state/x", "PUT", Origin=own).status == 501
+    assert asked == []
+    answer = ask(server, "/state/x%40y", "POST", Origin=own)
+    assert (answer.status, answer.location) == (303, f"{site.root}/state/x%40y")
+    assert asked == ["/state/x%40y"]
+
+
+def test_who_says_nothing_or_reads_nothing_keeps_nobody_waiting(
+    server: Server, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One connection without a request was enough: the server read that for ever."""
+    monkeypatch.setattr(site, "page", lambda _: "there")
+    with contextlib.ExitStack() as silent:
+        for _ in range(3):
+            silent.enter_context(socket.create_connection((HOST, server.server_port), timeout=WAIT_S))
+        assert ask(server, "/").text == "there"
+
+
+def test_a_request_that_takes_too_long_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "REQUEST_S", 0.05)
+    with socket.create_connection((HOST, server.server_port), timeout=WAIT_S) as slow:
+        slow.sendall(b"GET / HT")
+        assert slow.recv(1) == b""
+
+
+def test_connections_and_waiting_requests_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "CONNECTIONS", 2)
+    with Server(site) as serving, contextlib.ExitStack() as opened:
+        thread = threading.Thread(target=serving.work, daemon=True)
+        thread.start()
+        for _ in range(2):
+            taken = opened.enter_context(
+                socket.create_connection((HOST, serving.server_port), timeout=WAIT_S)
+            )
+            taken.sendall(b"GET / HT")
+        with socket.create_connection((HOST, serving.server_port), timeout=WAIT_S) as third:
+            assert third.recv(1) == b""
+        serving.shutdown()
+        thread.join(WAIT_S)
+
+
+def test_who_would_wait_behind_too_many_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "WAITING", 1)
+    with Server(site) as serving:
+        accepts = threading.Thread(target=serving.serve_forever, daemon=True)
+        accepts.start()
+        serving._asked.put_nowait(None)  # the one that waits: nobody is in `work` yet
+        assert ask(serving, "/").status == 503
+        HTTPServer.shutdown(serving)
+        accepts.join(WAIT_S)
 
 
 def test_an_error_is_an_answer_and_the_next_page_comes(
@@ -215,6 +350,13 @@ def test_an_error_is_an_answer_and_the_next_page_comes(
         return "there"
 
     monkeypatch.setattr(site, "page", page)
-    assert ask(server, "/state/x")[::2] == (404, "no such state")
-    assert ask(server, "/state/x")[::2] == (500, "the guest is gone")
-    assert ask(server, "/")[::2] == (200, "there")
+    for status, text in ((404, "no such state"), (500, "the guest is gone"), (200, "there")):
+        answer = ask(server, "/state/x")
+        assert (answer.status, answer.text) == (status, text)
+
+
+def test_a_port_without_serve_is_refused(run: RunStore) -> None:
+    """It was taken in silence, and nobody listened there."""
+    result = powercut("report", run.path, "--port", 8000)
+    assert result.exit_code == 2
+    assert "--serve" in result.output
