@@ -23,6 +23,7 @@ from harness.cases.examine import Examiner, Observation
 from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
+from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.profiles import Tally
 from harness.guests.disk import Reads, find_binary
 from harness.guests.session import Target
@@ -416,6 +417,48 @@ def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tm
     target = Target("ext4", "", tmp_path / "base", tmp_path / "log")
     recovery = RecoveryLog.of_log(CrashState(0), target, tmp_path / "log", 1, 8)
     assert recovery.decided_by(Reads((1, 2, 3, 4), data=(1, 2, 3))) == [2, 4]
+
+
+BLOCKS_OF_A_STATE = (Write(8, b"a" * BLOCK_BYTES), Write(20, b"b" * BLOCK_BYTES))
+"""The second one lies in two blocks."""
+
+
+@pytest.mark.parametrize(
+    ("unit", "disk", "chunks"),
+    [(8, USUAL, 3), (1, USUAL, 16), (1, disks()["4k"], 3), (8, disks()["writethrough"], 3)],
+    ids=["blocks", "sectors", "a disk of larger sectors", "no volatile cache"],
+)
+def test_a_recovery_is_cut_as_its_disk_would_lose_it(
+    tmp_path: Path, unit: int, disk: DiskKind, chunks: int
+) -> None:
+    """By sectors, or on another kind of disk, the chunks of the state were miscounted, or what the recovery
+    wrote was lost as from a usual disk: states that this disk can never be in.
+    """
+    steps: list[Step] = [*BLOCKS_OF_A_STATE, Write(40, b"c" * BLOCK_BYTES)]
+    write_log(tmp_path / "log", steps)
+    target = Target("ext4", "", tmp_path / "base", tmp_path / "log", disk=disk)
+    recovery = RecoveryLog.of_log(CrashState(0), target, tmp_path / "log", 2, unit)
+    assert recovery.made_of == chunks
+    last = recovery.choices(recovery.legal.crash_times[-1])
+    of_recovery = 8 if chunks == 16 else 1
+    assert last.prefix == chunks + of_recovery
+    losable = () if disk.write_through else tuple(range(chunks, last.prefix))
+    assert last.volatile == losable
+    assert recovery.target.order is not None
+    assert recovery.target.order.unit_sectors == max(unit, disk.physical_sectors)
+
+
+@pytest.mark.parametrize("kind", [Kind.LATE_IN_USE, Kind.NOT_UNMOUNTED_IN_USE, Kind.HANGS])
+def test_what_a_visit_wrote_on_which_nobody_may_rely_is_not_cut_but_counted(bench: Bench, kind: Kind) -> None:
+    """It was cut, and held against an outcome that may be another one the next time."""
+    bench.run(Kernel(kind, at="110", program=ADDS), "prefix", again=1)
+    words = {s: w for s, w in bench.words("prefix").items() if not s.again}
+    unreliable = {state for state, word in words.items() if word == "110"}
+    cut = {row.state.recovered for row in bench.store.iter_verdicts(bench.case) if row.state.again}
+    assert unreliable
+    assert cut
+    assert not cut & unreliable
+    assert bench.store.cases()[0].info.again[0].uncut
 
 
 def test_what_a_budget_leaves_out_is_said(bench: Bench) -> None:

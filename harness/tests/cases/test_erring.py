@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -23,8 +23,17 @@ from harness.cases.erring import PER_CELL, Erring, lined_up
 from harness.cases.examine import Examiner, Observation
 from harness.guests import wire
 from harness.guests.disk import find_binary
-from harness.model import DISK_PROFILES, CrashState, DiskFault, FaultKind, Judgement, RequestKind, Verdict
-from harness.oracles.honesty import Seen
+from harness.model import (
+    DISK_PROFILES,
+    CrashState,
+    DiskFault,
+    FaultKind,
+    Judgement,
+    Outcome,
+    RequestKind,
+    Verdict,
+)
+from harness.oracles.honesty import UNDECIDED, Seen
 from harness.plan import Budget
 from harness.report.erring import disk_erred, erring_views
 from harness.report.html import report_html
@@ -284,6 +293,44 @@ def test_a_trial_that_did_not_reach_the_store_is_not_counted_as_tried() -> None:
         erring.work(cast("Any", None))
     with pytest.raises(RuntimeError, match="1 faults were tried, 0 of them reported"):
         erring.erred()
+
+
+def tried(before: Sequence[Any], judgement: Judgement, budget: Budget | None = None) -> DiskErred:
+    """What trials come to of which each was observed, and judged so."""
+    outcome = Outcome(healed=Outcome())
+    examiner: Any = SimpleNamespace(
+        visit=lambda *_: Observation(outcome),
+        judge=lambda *_: judgement,
+        undisturbed=lambda _: outcome,
+        recording=SimpleNamespace(profile=SimpleNamespace(contract=SimpleNamespace(has_checksum=bool))),
+    )
+    erring = Erring(
+        examiner, before, ["errors"], list(FaultKind), budget or Budget(), Event(), lambda _: None
+    )
+    erring.work(cast("Any", None))
+    return erring.erred()
+
+
+def test_recoveries_that_were_left_out_are_told_of_every_generation() -> None:
+    """With `--again`, only those of the last generation were."""
+    before = [SimpleNamespace(asked=[asked(1, 1, (8,))], unasked=1), SimpleNamespace(asked=[], unasked=2)]
+    assert tried(before, Judgement()).left_out == 3
+
+
+def test_a_trial_that_is_undecided_did_not_come_to_what_was_seen() -> None:
+    """In the table it was one more that stayed intact."""
+    before = [SimpleNamespace(asked=[asked(1, 1, (8,))], unasked=0)]
+    (rots, fails) = tried(before, Judgement()).cells
+    assert UNDECIDED not in rots.counts.keys() | fails.counts.keys()
+    for cell in tried(before, Judgement(unknown=("part of the kernel's log was lost",))).cells:
+        assert cell.counts == {UNDECIDED: 1}
+
+
+def test_a_budget_of_time_bounds_the_faults() -> None:
+    before = [SimpleNamespace(asked=[asked(1, 1, (8,))], unasked=0)]
+    assert tried(before, Judgement(), Budget(seconds=3600)).tried == 2
+    found = tried(before, Judgement(), Budget(seconds=0))
+    assert (found.tried, found.faults) == (0, 2)
 
 
 @pytest.mark.parametrize(

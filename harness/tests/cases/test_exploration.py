@@ -20,17 +20,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.cases.attempts import Unobserved
-from harness.cases.examine import JudgedGroup, Observation
-from harness.cases.exploration import OF_RECORDING, Exploration, Report, legal_times
+from harness.cases.examine import Group, JudgedGroup, Observation
+from harness.cases.exploration import OF_RECORDING, Exploration, Report, Sampling, legal_times
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
 from harness.filesystems.profiles import Profile, profiles
 from harness.guests.disk import CONTENTS_MAX, Disk, Explored, Order, Reads
 from harness.guests.session import Target
-from harness.model import Check, CrashState, Judgement, Outcome, Position
+from harness.model import Check, CrashState, Judgement, Outcome, Position, Violation
 from harness.plan import Budget
 from harness.states import Choices, LegalStates
-from harness.store.records import Coverage
+from harness.store.records import Coverage, How, JudgedState
 from harness.tests.states.recorder import BLOCKS, Recorder, recorders, write_files
 from harness.tests.states.reference import all_cuts
 
@@ -410,6 +410,67 @@ def test_a_drawn_state_whose_guest_is_lost_is_unknown_and_its_moment_stays_open(
     assert [j.judgement.unknown for g in seen for j in g.judged if j.judgement.unknown]
     assert coverage.alike == 0
     assert coverage.open
+
+
+FEW = Sampling(depth=PAIRS, too_many=600, drawn=20)
+
+
+class Two(Mender):
+    """All states of up to two losses, from either side, come back whole, and all others broken."""
+
+    def recover(self, state: CrashState) -> tuple[list[int], str]:
+        self.disk.switch(self.legal.on_disk(state))
+        written = sum(content != self.disk_base for content in self.disk.block_hashes(range(WIDE)))
+        covered = min(written, WIDE - written) <= PAIRS
+        return list(range(WIDE)), "whole" if covered else "broken"
+
+
+def test_what_is_drawn_is_held_against_what_was_covered(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The states that were drawn agreed among themselves: the crash time was left, as one without a
+    difference.
+    """
+    monkeypatch.setattr("harness.cases.exploration.OF_RECORDING", FEW)
+    plain = wide(disk, tmp_path)
+    guest = Two(plain.legal, plain.target, disk, 1)
+    coverage, seen = explore(guest, Budget(visits=UP_TO_PAIRS + FEW.drawn + 5))
+    assert outcomes(seen) == {"whole", "broken"}
+    assert (coverage.alike, coverage.drawn) == (0, 0)
+    assert coverage.open
+
+
+def test_a_large_crash_time_in_which_a_guest_was_lost_is_not_sampled(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all of its states up to two losses have one outcome: of one, nobody knows."""
+    monkeypatch.setattr("harness.cases.exploration.OF_RECORDING", FEW)
+    guest = wide(disk, tmp_path)
+    guest.lost = frozenset({7})
+    coverage, _ = explore(guest, Budget(visits=UP_TO_PAIRS + FEW.drawn + 5))
+    assert (coverage.alike, coverage.drawn) == (0, 0)
+    assert coverage.open
+
+
+def test_what_failed_at_any_of_its_positions_is_not_disturbed(disk: Disk, tmp_path: Path) -> None:
+    """Of states of one content the first may pass where a later one fails, since more was promised by then: a
+    disk that errs was blamed for that.
+    """
+    one = exploration(wide(disk, tmp_path), None, threading.Event(), lambda _: None)
+    one._examiner = cast("Any", SimpleNamespace(adopt_asked=lambda *_: None))
+    observation = Observation(Outcome(), asked=cast("Any", SimpleNamespace(of=CrashState(1))))
+    failed = Judgement((Violation("durability", "f", "", "", "", "f is lost"),))
+
+    def judged(*judgements: Judgement) -> JudgedGroup:
+        states = tuple(map(CrashState, range(len(judgements))))
+        rows = [JudgedState(s, "", j, How.JUDGED) for s, j in zip(states, judgements, strict=True)]
+        return JudgedGroup(Group("", states), observation, tuple(rows))
+
+    for asked, result in enumerate([judged(Judgement(), failed), judged(failed, Judgement())], start=1):
+        one._keep_asked(result)
+        assert (one.asked, one.unasked) == ([], asked)
+    one._keep_asked(judged(Judgement(), Judgement()))
+    assert len(one.asked) == 1
 
 
 def test_a_budget_that_ends_the_drawing_leaves_the_moment_open(disk: Disk, tmp_path: Path) -> None:

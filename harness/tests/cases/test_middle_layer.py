@@ -481,3 +481,17 @@ def test_a_budget_leaves_out_what_tests_the_reduction_and_no_crash_time(
     assert coverage.visits
     budget = "budget" in coverage.why
     assert coverage.exhaustive is not budget
+
+
+def test_a_recording_without_times_is_looked_at_in_its_own_order_whatever_the_budget_of_legal_states(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its prefixes have no budget, and were put into the order of one: neighbours differ little, and are
+    quicker.
+    """
+    monkeypatch.setattr(
+        "harness.cases.casework.by_times", lambda recording, _: (recording, "this kernel has no events")
+    )
+    kernel = Kernel()
+    bench.run(kernel, "exhaustive", budget=Budget(visits=2))
+    assert kernel.visits == ["00", "10", "110", "111"]

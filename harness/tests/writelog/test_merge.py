@@ -18,7 +18,7 @@ from harness.tests.writelog.test_events import DEVICES, Device, pairs, step_of_a
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
 from harness.writelog.events import times_of
 from harness.writelog.log import devices_of
-from harness.writelog.merge import log_places, merge_logs, written_through
+from harness.writelog.merge import _timed, log_places, merge_logs, written_through
 from harness.writelog.times import Times
 
 SECOND_AT = 1 << 20
@@ -232,3 +232,14 @@ def test_each_log_begins_at_a_page() -> None:
     assert log_places(1 << 30, 2) == (0, 1 << 29)
     assert log_places((1 << 30) + 4096 + 512, 2) == (0, 1 << 29)
     assert log_places(3 * 4096 + 512, 3) == (0, 4096, 8192)
+
+
+def test_what_is_logged_before_a_flush_is_no_later_than_that() -> None:
+    """A FUA write may complete after the flush behind it in its log: by its own time alone, entries of two
+    logs came in an order in which neither log has them.
+    """
+    entries = [LogEntry(i, 8 * i, 8, EntryFlag(0), 0) for i in range(4)]
+    logged = {0: 10, 1: 8, 3: 30}
+    assert list(_timed(0, entries, logged, 40)) == [
+        (at, 0, entry) for at, entry in zip([8, 8, 30, 30], entries, strict=True)
+    ]

@@ -463,7 +463,7 @@ fn requests_that_fit_no_moment_are_refused() {
 
 /// With sectors as the unit, four writes to one block are 32 volatile chunks: 5 to the 8 contents.
 #[test]
-fn a_block_of_too_many_contents_is_an_error_and_only_if_it_was_read() {
+fn a_block_of_too_many_contents_is_crowded_only_if_it_was_read() {
     let letters = [b'a', b'b', b'c', b'd'].map(|letter| vec![letter; 4096]);
     let mut steps: Vec<_> = letters.iter().map(|data| Step::Write(0, data)).collect();
     steps.push(Step::Write(8, &[b'X'; 512]));
@@ -488,15 +488,26 @@ fn a_block_of_too_many_contents_is_an_error_and_only_if_it_was_read() {
         kept: false,
         except: Vec::new(),
     };
-    assert_eq!(explored.wanted, [lost]);
+    assert_eq!((explored.wanted, explored.crowded), (vec![lost], 0));
     let (mut device, _files) = device_of(&steps, Some(order));
     whole(&mut device, 0, 7);
-    let told = refusal(&device, &moment);
-    assert!(
-        told.contains("block 0 has more than 65536 contents"),
-        "{told}"
-    );
-    assert!(told.contains("32 of its chunks are volatile"), "{told}");
+    assert_eq!(device.explore(&moment).unwrap().crowded, 1);
+}
+
+/// It counted as explored: its only end was another moment's, so nothing was wanted of it, and nothing known.
+#[test]
+fn a_moment_that_needs_what_an_earlier_one_wants_waits_for_it() {
+    let steps = [Step::Write(0, &[b'X'; 4096])];
+    let order = Order {
+        entries: &[0],
+        unit_sectors: 8,
+    };
+    let (device, _files) = device_of(&steps, Some(order));
+    let asked = request(1, vec![0]);
+    let both = [asked.moment(), asked.moment()];
+    let found = device.explore_all(&both, &asked.bounds()).unwrap();
+    assert_eq!((found[0].wanted.len(), found[0].waits), (1, false));
+    assert_eq!((found[1].wanted.len(), found[1].waits), (0, true));
 }
 
 /// A way that loses less represents its content: the write below one that covers it need not be lost.
@@ -567,7 +578,7 @@ fn leaves_over_the_limit_count_as_cut() {
 #[test]
 fn of_a_block_with_too_many_contents_few_are_followed_and_that_is_told() {
     let mut random = Random(7);
-    let mut rewrites = |count: usize| -> Vec<Change> {
+    let rewrites = |count: usize| -> Vec<Change> {
         let letters = |n: usize| vec![b'a' + n as u8; BLOCK_SECTORS as usize * SECTOR_BYTES];
         let mut log: Vec<_> = (0..count).map(|n| Change::Write(0, letters(n))).collect();
         log.push(Change::Write(BLOCK_SECTORS, letters(9)));

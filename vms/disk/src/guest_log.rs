@@ -230,6 +230,19 @@ mod tests {
         assert_eq!(states[1], "aXXdefgh!jklmnopqYst");
     }
 
+    /// What was discarded in front of it was lost with it: a cut then had what no disk may leave.
+    #[test]
+    fn a_flush_behind_zeroed_sectors_is_one() {
+        let (logged, states) = logged(|device| {
+            device.zero(9, 3);
+            device.flush();
+            device.write(3, &[b'Z'; 512]);
+            device.flush();
+        });
+        assert_eq!(logged.entries - logged.state, 4);
+        assert_eq!(states[1], states[2], "the flush");
+    }
+
     #[test]
     fn the_log_of_a_fork_is_not_that_of_the_recovery() {
         let (logged, _) = logged(|device| {

@@ -341,6 +341,14 @@ pub mod tests {
             self.end();
         }
 
+        /// A request that finds no room in the ring.
+        pub fn refuse(&self) {
+            self.begin();
+            self.memory
+                .set(Field::Refused, self.memory.get(Field::Refused) + 1);
+            self.end();
+        }
+
         fn block(&self, block: u64) -> [u8; BLOCK_BYTES] {
             let mut content = [0; BLOCK_BYTES];
             let mut take = |from: &[u8], at: usize| {

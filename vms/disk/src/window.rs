@@ -42,6 +42,9 @@ struct Shown {
     refused: u64,
     /// Blocks of the arena that are ours, by the block of the device.
     own: BlockMap<Place>,
+    /// What else happens while a block's place is named.
+    #[cfg(test)]
+    meanwhile: fn(&Memory),
 }
 
 impl Window {
@@ -89,6 +92,8 @@ impl Window {
             seen: 0,
             refused: 0,
             own: BlockMap::default(),
+            #[cfg(test)]
+            meanwhile: |_| (),
         });
         self.publish(device)
     }
@@ -159,6 +164,8 @@ impl Shown {
             }
         };
         self.memory.put(block, place);
+        #[cfg(test)]
+        (self.meanwhile)(&self.memory);
         Ok(())
     }
 
@@ -420,6 +427,41 @@ mod tests {
         ));
         both.guest().end();
         both.window.publish(&both.shared).unwrap();
+    }
+
+    /// A guest that asked for something and was answered in between saw parts of two states.
+    #[test]
+    fn a_state_is_refused_if_the_guest_asked_for_something_while_it_was_put_there() {
+        let log = [Change::Write(0, vec![b'X'; 512])];
+        let mut both = Both::of(vec![b'.'; SECTORS as usize * SECTOR_BYTES], &log);
+        let state = State {
+            prefix: 1,
+            ..State::default()
+        };
+        let reads = |memory: &Memory| {
+            let guest = Guest {
+                memory,
+                base: &[],
+                log: &[],
+            };
+            guest.ask(what::READ, 0, 1);
+        };
+        both.shared.switch(&state).unwrap();
+        both.window.shown.as_mut().unwrap().meanwhile = reads;
+        let published = both.window.publish(&both.shared);
+        assert!(matches!(published, Err(DiskError::NotQuiet)));
+    }
+
+    /// What found no room in the ring was not seen by the disk: nobody knows what that visit read.
+    #[test]
+    fn requests_that_were_refused_for_lack_of_room_count_as_errors() {
+        let mut both = small();
+        for count in [1, 2] {
+            both.guest().refuse();
+            both.window.take(&mut both.shared);
+            both.window.take(&mut both.shared);
+            assert_eq!(both.shared.counted().errors, count);
+        }
     }
 
     /// The ring is memory of the kernel that is tested.
