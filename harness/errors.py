@@ -89,6 +89,10 @@ class GuestLost(PowercutError):
         self.console = console
 
 
+class GuestSpent(GuestLost):
+    """What a guest said before may keep it from saying something now. Another guest has to tell."""
+
+
 class NeverBoots(PowercutError):
     """No guest of a guest spec comes up any more: there is no use in trying another."""
 

@@ -1,4 +1,4 @@
-"""Answers of fsck, and of writing to what recovery left, by the blocks that they depend on.
+"""Answers of fsck, and of a second mount and writing, by the blocks that they depend on.
 
 Both depend on those contents alone, whichever case left them: cases of one mode begin alike, and many of
 their crash states recover to the same. So the stations of a run share them, for each mode and base image.
@@ -23,30 +23,31 @@ Key = tuple[str, str, int]
 
 
 class Answers:
-    """Thread-safe."""
+    """Thread-safe. `use`: of a second mount with writing, `look`: of one alone."""
 
     def __init__(self) -> None:
         self.fsck = FsckAnswers()
-        self.use = UseAnswers()
+        self.use, self.look = UseAnswers(), UseAnswers()
 
     def hashes(self, disk: Disk) -> Hashes:
         """Of what the disk shows now, with those of all blocks on which an answer depends. Raises
         DiskError.
         """
         hashes = Hashes(disk)
-        hashes.of((*self.fsck.blocks, *self.use.blocks))
+        hashes.of((*self.fsck.blocks, *self.use.blocks, *self.look.blocks))
         return hashes
 
     def note(self) -> bytes:
         """What others may recall of what was learned since this was asked last; empty: nothing."""
-        fsck, use = self.fsck.told(), self.use.told()
-        return pickle.dumps((fsck, use)) if fsck or use else b""
+        told = (self.fsck.told(), self.use.told(), self.look.told())
+        return pickle.dumps(told) if any(told) else b""
 
     def hear(self, note: bytes) -> None:
         """Learn what another process of this run noted."""
-        fsck, use = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
+        fsck, use, look = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
         self.fsck.hear(fsck)
         self.use.hear(use)
+        self.look.hear(look)
 
 
 class Notes:

@@ -21,10 +21,10 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.repair import repaired
-from harness.cases.use_reads import UseReads, is_worth_writing_to
-from harness.errors import DiskError, GuestLost, PowercutError, VersionsDiffer
+from harness.cases.use_reads import UseReads, is_worth_a_second_look, is_worth_writing_to
+from harness.errors import DiskError, GuestLost, GuestSpent, PowercutError, VersionsDiffer
 from harness.guests.disk import BLOCK_SECTORS, Reads
-from harness.guests.session import Ask, Session, Target
+from harness.guests.session import Ask, Recovery, Session, Target
 from harness.model import CrashState, DiskFault, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
 from harness.oracles.surface import could_not_try
@@ -110,8 +110,9 @@ class Attempts:
        could not be observed, the Outcome says so, and why.
     2. `observe` raises VersionsDiffer alone, which would cost every state. A lost guest or disk (GuestLost,
        DiskError; this includes bad frames and timeouts) is replaced, and the state is tried again. So it is
-       where the kernel went on, but says that something took long: a slow host causes that, too. A guest or
-       program that reports failure is not tried again; nor is a guest that was lost while its disk erred,
+       where the kernel went on, but says that something took long: a slow host causes that, too. A guest that
+       may keep to itself what it has said of earlier states is replaced, and that costs no attempt. A guest
+       or program that reports failure is not tried again; nor is a guest that was lost while its disk erred,
        unless its kernel says how it ended. An unforeseen exception, from a defect of the harness or a hostile
        tree that got past the channel, costs this state only, and its reason names the exception and the line.
     3. No attempt that went wrong affects the next one: its guest and its disk are gone by then.
@@ -145,6 +146,9 @@ class Attempts:
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
                 return self._visit(session, state, ask)
+            except GuestSpent:  # nothing is wrong with the state; the next guest has said nothing yet
+                session.close()
+                continue
             except (GuestLost, DiskError) as e:
                 loss = _Loss(e)
             except _LostInUse as e:
@@ -206,11 +210,13 @@ class Attempts:
         fsck = self._check(session, state, target, hashes)
         asked = self._asked(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
-        if not is_worth_writing_to(outcome):
+        if not is_worth_a_second_look(outcome):
             tried = not could_not_try(outcome.mount_errno)
             return Visited(outcome, self._reads(session, fsck) if tried else None)
         try:
-            used = self._write(session, state, target, hashes)
+            used = self._use(session, state, target, dataclasses.replace(recovery, outcome=outcome), hashes)
+        except GuestSpent:
+            raise
         except (GuestLost, DiskError) as e:
             raise _LostInUse(outcome, e) from e
         except PowercutError as e:
@@ -272,20 +278,28 @@ class Attempts:
         session.disk.also_read((*fsck.blocks, *used))
         return session.disk.reads()
 
-    def _write(self, session: Session, state: CrashState, target: Target, hashes: Hashes) -> UseReads:
-        """Write to the recovered file system; not done if the answer for the same blocks is known."""
-        known = self.answers.use.recall(hashes) if self._memo.recalls else None
-        if known is not None and not self._memo.sampled(state):
+    def _use(
+        self, session: Session, state: CrashState, target: Target, recovery: Recovery, hashes: Hashes
+    ) -> UseReads:
+        """Look at the recovered file system a second time, and write to it if it came back whole; not done if
+        the answer for the same blocks is known, and the second mount was to show what this recovery showed.
+        """
+        profile, writes = self._recording.profile, is_worth_writing_to(recovery.outcome)
+        answers = self.answers.use if writes else self.answers.look
+        known = answers.recall(hashes) if self._memo.recalls else None
+        if known is not None and known.holds_for(recovery) and not self._memo.sampled(state):
             return known
-        profile = self._recording.profile
-        checks = profile.contract.fsck_clean and not profile.stacked  # on the host
+        checks = writes and profile.contract.fsck_clean and not profile.stacked  # on the host
         check = self._check_emptied if self._memo.sampled(state) and checks else None
-        answer = UseReads.of(session, target, profile.contract.made_by_mkfs, check)
+        keep = profile.contract.made_by_mkfs if writes else None
+        hushed = session.has_complained
+        answer = UseReads.of(session, target, recovery, keep, check)
         _need_no_stall(answer.result.kernel_log)
-        if known is not None:
-            self._memo.compare_use(state, known.result, answer.result)
-        if self._memo.recalls:
-            self.answers.use.remember(hashes, answer)
+        if known is not None and not hushed:
+            self._memo.compare_use(state, known, answer)
+        # For other states it would be an answer without what this guest had said before.
+        if self._memo.recalls and not hushed:
+            answers.remember(hashes, answer)
         return answer
 
     def _check_emptied(self, image: Path) -> tuple[FsckResult, tuple[int, ...] | None]:

@@ -12,6 +12,7 @@ Two caches know results by contents: fsck's (`fsck_reads.FsckAnswers`) and the c
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -258,7 +259,21 @@ class Examiner:
     # --- judgement ----------------------------------------------------------------------------
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
-        """The oracles' judgement of what was observed, had the power failed at `state`."""
+        """The oracles' judgement of what was observed, had the power failed at `state`. To the state after
+        the workload's end belongs what the kernel said while that ran.
+        """
+        judged = self._judge_state(state, observation)
+        if state != self.recording.end:
+            return judged
+        said = self.of_recording
+        return Judgement(said.violations + judged.violations, said.unknown + judged.unknown)
+
+    @functools.cached_property
+    def of_recording(self) -> Judgement:
+        """Of what the kernel said while the workload was recorded."""
+        return self._judge.judge_recording(self.recording.said)
+
+    def _judge_state(self, state: CrashState, observation: Observation) -> Judgement:
         observed, number = observation.outcome, observation.number
         if isinstance(observed, Unobserved):
             return Judgement(unknown=(observed.reason,))

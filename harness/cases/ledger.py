@@ -27,8 +27,18 @@ from harness.cases.examine import Examiner, Group, JudgedGroup
 from harness.cases.recording import Recording
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Judgement, OperationKind, Outcome, Verdict, Workload
+from harness.model import (
+    CaseId,
+    CrashState,
+    Judgement,
+    OperationKind,
+    Outcome,
+    Verdict,
+    Violation,
+    Workload,
+)
 from harness.oracles import ORACLES
+from harness.oracles.surface import WHILE_RECORDED
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import (
@@ -220,10 +230,12 @@ class Ledger:
                 if known is None or state_order(judged.state) < state_order(known):
                     self.smallest[key] = judged.state
                     finding = finding_at(self.id, key, judged.state)
-                    self._store.put_evidence(finding, self._evidence(judged.state, outcome))
+                    self._store.put_evidence(finding, self._evidence(judged.state, outcome, violation))
 
-    def _evidence(self, state: CrashState, outcome: Outcome) -> Evidence:
+    def _evidence(self, state: CrashState, outcome: Outcome, violation: Violation) -> Evidence:
         recording = self._examiner.recording
+        if violation.signature.startswith(WHILE_RECORDED):
+            return evidence_of_recording(recording)
         if not application.has_notes(recording.workload):
             return evidence_of(state, outcome, {})
         position, before = recording.position(state), recording.cut_before(state)
@@ -293,8 +305,28 @@ class Ledger:
         """What is stored from now on belongs to cuts in recoveries, or to a disk that errs."""
         self._counted = self._store.counts(self.id)
 
+    def _put_recording(self) -> None:
+        """Store what the kernel said while the workload ran, if the state after its end, to which that
+        belongs, was not visited: a budget left it out, or its name is another one.
+        """
+        recording, judged = self._examiner.recording, self._examiner.of_recording
+        end = recording.end
+        record = self._store.case(self.id)
+        if judged == Judgement() or record is None or str(end) in self._store.judged_states(self.id):
+            return
+        known = self._store.counts(self.id).contents
+        (content,) = self._examiner.memo.hashes([recording.on_disk(end)])
+        self._store.put_judgements(self.id, [JudgedState(end, content, judged)])
+        for violation in judged.violations:
+            key = (violation.oracle, violation.signature)
+            self._store.put_evidence(finding_at(self.id, key, end), evidence_of_recording(recording))
+        more = self._store.counts(self.id).contents - known
+        info = replace(record.info, timeline=self._store.timeline(self.id))
+        self._store.add_case(replace(info, generated=info.generated + 1, distinct=info.distinct + more))
+
     def finish(self, seconds: float) -> None:
         """Close the case. `seconds`: spent on it by all stations."""
+        self._put_recording()
         self._progress.begin("states", -self._expected)  # a budget left these out
         before = self._store.case(self.id)
         self._store.set_case_seconds(self.id, (before.seconds if before else 0.0) + seconds)
@@ -328,6 +360,16 @@ def _is_decided(verdicts: Sequence[StateVerdict | None]) -> bool:
 def finding_at(case: CaseId, key: Key, state: CrashState) -> Finding:
     """The finding of that (oracle, signature) at this state, in the form that the store takes."""
     return Finding(case, *key, state=state, violations=(), states=1)
+
+
+def evidence_of_recording(recording: Recording) -> Evidence:
+    """What the kernel said while the workload ran, with the operations in which it did."""
+    operations = recording.workload.operations
+    log: list[str] = []
+    for part in recording.said:
+        at = "mount or unmount" if part.operation is None else f"operation {part.operation}: "
+        log += [f"--- {at}{'' if part.operation is None else operations[part.operation]} ---", *part.lines]
+    return Evidence(recording.end, kernel_log="\n".join(log))
 
 
 def evidence_of(state: CrashState, outcome: Outcome, notes: Mapping[str, str]) -> Evidence:

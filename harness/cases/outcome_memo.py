@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from harness.cases.recording import Recording
+from harness.cases.use_reads import UseReads
 from harness.errors import DiskError, DiskRefused
 from harness.guests.disk import Disk, Explored, Reads
 from harness.guests.session import Target
 from harness.model import CrashState, FsckClass, FsckResult, Outcome, Usability
+from harness.oracles.endings import any_of, complaints
 from harness.states import Choices
 
 RESTARTS = 3
@@ -56,7 +58,7 @@ class OutcomeMemo:
         """
         self._recording = recording
         self.sample_rate = sample_rate
-        self._errors = [re.compile(p) for p in recording.profile.console.errors]
+        self._errors = any_of(recording.profile.console.errors)
         self._outcomes: list[Outcome] = []
         self._learned: list[tuple[Target, CrashState, Reads, int]] = []
         self._shown: Target | None = None
@@ -230,21 +232,35 @@ class OutcomeMemo:
         if recalled.classified is not observed.classified:
             self.give_up(state)
 
-    def compare_use(self, state: CrashState, recalled: Usability, observed: Usability) -> None:
-        """Compare a recalled answer of writing with a fresh one; a difference is a mismatch."""
-        if self._use(recalled) != self._use(observed):
+    def compare_use(self, state: CrashState, recalled: UseReads, observed: UseReads) -> None:
+        """Compare a recalled answer of a second mount with a fresh one; a difference is a mismatch. What
+        changed since the first mount depends on that one, too: here it is the tree of the second that counts.
+        """
+        then, now = (self._use(replace(answer.result, changed=())) for answer in (recalled, observed))
+        if recalled.names != observed.names or then != now:
             self.give_up(state)
 
     def same(self, a: Outcome, b: Outcome) -> bool:
         """Whether two outcomes agree in all that oracles judge, except checks: those depend on the tree's
-        contents alone.
+        contents alone. fsck of what was emptied is compared where both had it: it is run for a sample.
         """
-        return self._essence(a) == self._essence(b)
+        emptied = {_classified(o.usable.fsck) for o in (a, b) if o.usable and o.usable.fsck}
+        return len(emptied) < 2 and self._essence(a) == self._essence(b)
 
     def _essence(self, outcome: Outcome) -> tuple[object, ...]:
         errors = (outcome.mount_errno, outcome.unmount_errno, outcome.walk_errors, outcome.lost)
-        complaints = self._complaints(outcome.kernel_log)
-        return (errors, outcome.tree, _classified(outcome.fsck), complaints, self._use(outcome.usable))
+        said = self._complaints(outcome.kernel_log)
+        used = outcome.usable
+        if said and used is not None:  # what it then says of writing may be kept back
+            used = replace(used, kernel_log=())
+        return (
+            errors,
+            outcome.read_only,
+            outcome.tree,
+            _classified(outcome.fsck),
+            said,
+            self._use(used),
+        )
 
     def _use(self, observed: Usability | None) -> tuple[object, ...] | None:
         if observed is None:
@@ -255,12 +271,14 @@ class OutcomeMemo:
             observed.errors,
             observed.differences,
             observed.remount_errno,
+            observed.changed,
             observed.lost,
             self._complaints(observed.kernel_log),
         )
 
     def _complaints(self, lines: Sequence[str]) -> list[str]:
-        return [line for line in lines if any(p.search(line) for p in self._errors)]
+        """Kinds: how often a kernel says the same depends on when it said so before."""
+        return sorted(complaints(self._errors, lines))
 
     def give_up(self, state: CrashState, why: str = _NOT_DETERMINISTIC) -> None:
         """A visit to this state, here or in a station's process, found a mismatch. `why`: in words."""

@@ -18,7 +18,16 @@ from typing import BinaryIO
 import msgspec
 
 from harness.cases.recoveries import RecoveryLog
-from harness.errors import EventsDiffer, LogDiffers, StoreError, ToolKilled, UsageError, WriteLogError
+from harness.errors import (
+    EventsDiffer,
+    GuestLost,
+    GuestSpent,
+    LogDiffers,
+    StoreError,
+    ToolKilled,
+    UsageError,
+    WriteLogError,
+)
 from harness.filesystems.profiles import Profile, Tally
 from harness.guests.disk import Order
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
@@ -38,9 +47,11 @@ from harness.model import (
     Operation,
     Persisted,
     Position,
+    Said,
     Workload,
 )
 from harness.model.schedules import schedule_of, without_schedule
+from harness.oracles.endings import stalled
 from harness.oracles.pattern import poison
 from harness.states import LegalStates
 from harness.store.layout import CaseLayout, RunLayout
@@ -78,7 +89,7 @@ class Recording:
     files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
     why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
     their submission; without it, states of the log's own order. `calls`: what the workload's programs asked
-    of the kernel. `tallies`: what of contents does not tell states apart.
+    of the kernel; `said`: what that said meanwhile. `tallies`: what of contents does not tell states apart.
     """
 
     case: CaseId
@@ -95,6 +106,7 @@ class Recording:
     recoveries: Recoveries = field(default_factory=Recoveries)
     calls: ProgramCalls = NOT_NOTED
     tallies: tuple[Tally, ...] = ()
+    said: tuple[Said, ...] = ()
 
     def with_events(self, events: str) -> Recording:
         """With what the text of its events says: times, or why there are none, and the program's calls.
@@ -192,6 +204,7 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
         stacked=profile.stacked,
         disk=profile.disk,
         first=profile.first.script if profile.first else "",
+        errors=tuple(profile.console.errors),
     )
 
 
@@ -231,7 +244,8 @@ def image_name(profile: Profile, of: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What a guest left of a workload that it carried out: `keep_taken` makes a recording of it. `log`: a
-    working copy, which ends with its last entry. `earlier`: what was done before it begins.
+    working copy, which ends with its last entry. `said`: by the kernel, also in an earlier life. `earlier`:
+    what was done before it begins.
     """
 
     case: CaseId
@@ -241,6 +255,7 @@ class Taken:
     log: Path
     events: str
     console: bytes
+    said: tuple[Said, ...] = ()
     earlier: EarlierLife | None = None
 
 
@@ -258,7 +273,8 @@ def take(
     operations that were done, of each once, however many recordings it takes. The schedule is that of the
     case's name, whatever the workload's is.
 
-    Raises WriteLogError where the log cannot be trusted; see also `Session.record`.
+    Raises WriteLogError where the log cannot be trusted, GuestLost where the kernel said each time that
+    something took long; see also `Session.record`.
     """
     target = target_of(profile, base, None)
     given = earlier.operations if earlier else 0
@@ -277,8 +293,12 @@ def take(
         try:
             done = 0
             events = session.record(target, operations, advance, schedule, given)
-            break
-        except (LogDiffers, EventsDiffer):
+            slow = stalled(line for part in session.said for line in part.lines)
+            if not slow:
+                break
+            if attempt == ATTEMPTS:
+                raise GuestLost(f"the kernel says that something took long, as on a slow host: {slow}")
+        except (LogDiffers, EventsDiffer, GuestSpent):
             # Without a journal a page may change while it is being written; equal writes may be in flight
             # together: by chance.
             if attempt == ATTEMPTS:
@@ -287,7 +307,7 @@ def take(
     with session.log.open("rb") as source, log.open("wb") as copy:
         _copy_exactly(source, copy, read_log(session.log).used_bytes)
     console = (session.directory / "console.txt").read_bytes()
-    return Taken(case, profile, workload, base, log, events, console, earlier)
+    return Taken(case, profile, workload, base, log, events, console, session.said, earlier)
 
 
 def keep_taken(taken: Taken, kept: CaseLayout, scratch: Path) -> Recording:
@@ -298,6 +318,7 @@ def keep_taken(taken: Taken, kept: CaseLayout, scratch: Path) -> Recording:
     pack(taken.log, kept.log)
     _keep_events(taken.events, kept.events, scratch / f"{taken.log.name}.events")
     write_atomically(kept.console, taken.console)
+    write_atomically(kept.said, json_bytes(taken.said))
     write_atomically(kept.history, json_bytes(made.history))  # last: it says that the rest is there
     return replace(made, files=hashes_of(kept))
 
@@ -306,7 +327,9 @@ def recording_of(taken: Taken) -> Recording:
     """The recording, of which nothing is kept. Raises as `keep_taken`."""
     written = read_log(taken.log)
     history = history_of(written.entries, taken.workload.operations, taken.earlier)
-    made = Recording(taken.case, taken.profile, taken.workload, taken.base, taken.log, written, history)
+    made = Recording(
+        taken.case, taken.profile, taken.workload, taken.base, taken.log, written, history, said=taken.said
+    )
     return made.with_events(taken.events)
 
 
@@ -352,6 +375,7 @@ def load_recording(
         base = unpack(kept.base, scratch / image_name(profile, own), profile.size_bytes)
         log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
         events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
+        said = read_said(kept.said)
     except OSError as e:
         raise StoreError(
             f"the recording of {case} in {kept.folder} cannot be read: {e}", "record the case again"
@@ -359,7 +383,20 @@ def load_recording(
     written = read_log(log)
     told = history_of(written.entries, workload.operations, history.earlier)
     _need_history(kept.history, history, told)
-    return Recording(case, profile, workload, base, log, written, history, files).with_events(events)
+    recording = Recording(case, profile, workload, base, log, written, history, files, said=said)
+    return recording.with_events(events)
+
+
+def read_said(file: Path) -> tuple[Said, ...]:
+    """What a run directory keeps of what the kernel said while a workload was recorded. Raises StoreError for
+    a damaged file, OSError.
+    """
+    if not file.exists():
+        return ()
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=tuple[Said, ...])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
+        raise StoreError(f"{file} is damaged: {e}", "record the case again") from e
 
 
 def read_history(file: Path) -> History:
@@ -387,7 +424,7 @@ def _need_history(file: Path, history: History, told: History) -> None:
 
 def hashes_of(kept: CaseLayout) -> dict[str, str]:
     """SHA-256 of the files that verdicts depend on, by name. Raises OSError."""
-    files = [kept.base, kept.log, kept.history, *([kept.events] if kept.events.exists() else [])]
+    files = [kept.base, kept.log, kept.history, *(f for f in (kept.events, kept.said) if f.exists())]
     return {file.name: file_hash(file) for file in files}
 
 
@@ -395,7 +432,7 @@ def need_unchanged(kept: CaseLayout, files: Mapping[str, str], known: Mapping[st
     """Raises StoreError for a file that is another than when the case was recorded: its verdicts are about
     that one.
     """
-    for file in (kept.base, kept.log, kept.history, kept.events):
+    for file in (kept.base, kept.log, kept.history, kept.events, kept.said):
         then, now = known.get(file.name, ""), files.get(file.name, "")
         if then and not now:
             raise StoreError(
@@ -439,7 +476,7 @@ def copy_recording(case: CaseId, source: RunLayout, run: RunLayout) -> None:
         raise StoreError(f"{own.base} is missing: {case} was recorded on it", "start a new run")
     own.folder.mkdir(parents=True, exist_ok=True)
     for file, copy in zip(kept.files, own.files, strict=True):  # the last says that the rest is there
-        if file not in (kept.events, kept.own_base) or file.exists():
+        if file not in (kept.events, kept.said, kept.own_base) or file.exists():
             copy_atomically(file, copy)
 
 

@@ -37,7 +37,7 @@ from harness.guests.disk import FOLDER_PREFIX
 from harness.guests.session import PLAIN, Ask, GuestSpec, Session, Target
 from harness.host.folders import sweep
 from harness.host.processes import die_with_parent
-from harness.model import Check, CheckResult, CrashState, Operation, Schedule, Tree
+from harness.model import Check, CheckResult, CrashState, Operation, Said, Schedule, Tree
 
 BEAT_S = 5.0
 """How often a station's process says that it is there, whatever it waits for."""
@@ -80,6 +80,7 @@ class Recorded:
     events: str
     log: Path
     directory: Path
+    said: tuple[Said, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +393,7 @@ class RemoteSession:
     def __init__(self, process: StationProcess, name: str, spec: GuestSpec) -> None:
         self._process, self._name, self._spec = process, name, spec
         self.directory = self.log = Path()
+        self.said: tuple[Said, ...] = ()
         self.meanwhile: Callable[[], None] = nothing
 
     @property
@@ -435,7 +437,7 @@ class RemoteSession:
 
         recorded = self._request(Record(target, tuple(operations), schedule, first), answer)
         assert isinstance(recorded, Recorded)  # noqa: S101 - see `Record`; tells mypy
-        self.directory, self.log = recorded.directory, recorded.log
+        self.directory, self.log, self.said = recorded.directory, recorded.log, recorded.said
         return recorded.events
 
     def attempt(

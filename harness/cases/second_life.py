@@ -92,9 +92,8 @@ def take_lives(
     if profile.stacked:
         raise NotSupported(f"{workload.name}: on a stack, no second life is recorded")
     before = Workload(f"{workload.name}.before", workload.summary, workload.operations[:crash])
-    first, _ = by_times(
-        recording_of(take(session, profile, before, case, base, scratch, on_progress)), BLOCK_SECTORS
-    )
+    taken = take(session, profile, before, case, base, scratch, on_progress)
+    first, _ = by_times(recording_of(taken), BLOCK_SECTORS)
     try:
         earlier = _chosen(session, first, workload)
         image = scratch / image_name(profile, f"{workload.name}.second")
@@ -102,7 +101,8 @@ def take_lives(
     finally:
         first.log.unlink()
     pack(image, kept.own_base)
-    return take(session, profile, workload, case, image, scratch, on_progress, earlier)
+    second = take(session, profile, workload, case, image, scratch, on_progress, earlier)
+    return replace(second, said=(*taken.said, *second.said))
 
 
 def _chosen(session: AnySession, first: Recording, workload: Workload) -> EarlierLife:

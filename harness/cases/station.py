@@ -105,7 +105,7 @@ class _Served:
                     events = session.record(
                         target, operations, lambda n: self._stream.send(Advanced(n)), schedule, first
                     )
-                    return Recorded(events, session.log, session.directory)
+                    return Recorded(events, session.log, session.directory, session.said)
                 case BootGuest(target):
                     session.boot(target)
                     return None

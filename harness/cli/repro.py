@@ -169,6 +169,9 @@ def _print(seen: Reproduction) -> None:
         console.say(f"  {v.oracle}: {v.summary}")
         console.say(f"    expected: {v.expected}")
         console.say(f"    found:    {v.found}")
+    if seen.record_again:
+        console.say("  what the kernel said while the workload ran is in the recording; this runs it again:")
+        console.say(f"  {seen.record_again}")
     for reason in seen.judgement.unknown:
         console.say(f"  undecided: {reason}")
     if not isinstance(seen.outcome, Unobserved):

@@ -30,6 +30,7 @@ from harness.model import (
     Violation,
 )
 from harness.oracles import Judge
+from harness.oracles.surface import WHILE_RECORDED
 from harness.oracles.timeline import ModelTimeline
 from harness.report.explanation import Difference, Explanation, Fate, Rung, Trees
 from harness.report.lines import reproduce
@@ -234,7 +235,14 @@ class Explainer:
 
 
 def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
-    """Why a finding failed. Raises UsageError where a new visit does not show it."""
+    """Why a finding failed. Raises UsageError where a new visit does not show it, and for what the kernel
+    said while the workload ran.
+    """
+    if finding.signature.startswith(WHILE_RECORDED):
+        raise UsageError(
+            f"{finding.id}: the kernel complained while the workload ran, so no crash state explains it",
+            f"the report has its lines; to run it again: {reproduce(finding.case, finding.state, source)}",
+        )
     state = explainer.start(finding)
     promise = explainer.promise(finding, state)
     visits = Visits(lambda s: explainer.same(finding, s) is not None)

@@ -31,6 +31,7 @@ from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
+from harness.oracles.surface import WHILE_RECORDED
 from harness.plan import GuestChoice, Plan
 from harness.report.lines import full, resume, run_again
 from harness.states.legal import BLOCK_SECTORS
@@ -48,7 +49,8 @@ class Reproduction:
     """The new outcome of a crash point. `recorded_on`: the kernel that made the recording, if it is not
     `kernel`; then `record_anew` is the command that tests what `kernel` writes. `rebuilt`: which of the run's
     modules were built anew since; `recorder_files`: the options that name them as they were. `entries`: of
-    the log.
+    the log. `record_again`: where the kernel complained while the workload ran, not in this recovery, the
+    command that runs it again.
     """
 
     point: CrashPoint
@@ -60,6 +62,7 @@ class Reproduction:
     rebuilt: str = ""
     recorder_files: str = ""
     entries: Sequence[LogEntry] = ()
+    record_again: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +351,15 @@ def reproduce(shown: ReproContext) -> Reproduction:
         shown.rebuilt,
         shown.recorder_files,
         shown.recording.write_log.entries,
+        _record_again(shown, judgement),
     )
+
+
+def _record_again(shown: ReproContext, judgement: Judgement) -> str:
+    """See `Reproduction`."""
+    if not any(v.signature.startswith(WHILE_RECORDED) for v in judgement.violations):
+        return ""
+    return shown.record_anew
 
 
 def recover_and_judge(

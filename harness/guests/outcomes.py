@@ -83,12 +83,21 @@ def outcome_of(seen: wire.Recovered, known: KnownEntries | None = None) -> Outco
         walk_errors=errors,
         kernel_log=tuple(seen.kernel_log),
         not_started=seen.not_started,
+        read_only=seen.read_only,
     )
+
+
+def second_tree(seen: wire.Used, known: KnownEntries, *, contents: bool) -> Tree:
+    """What a second mount showed that the first did not; empty if it showed the same. `contents`: files were
+    read. Raises WireError for what no walk of a tree can produce.
+    """
+    errors = {call_error(e).path for e in seen.errors}
+    return _tree(seen.entries, errors, known.entry, contents=contents)
 
 
 def usability_of(seen: wire.Used) -> Usability:
     """What writing to a recovered file system showed. Raises WireError for what no agent can have seen."""
-    later = seen.differences or seen.remount_errno or seen.unmount_errno or not seen.finished
+    later = seen.differences or seen.remount_errno or seen.unmount_errno or not seen.finished or seen.entries
     if seen.mount_errno and (seen.errors or later):
         raise WireError(f"calls that failed, although mount failed with errno {seen.mount_errno}")
     if seen.remount_errno and seen.unmount_errno:
@@ -110,9 +119,15 @@ def call_error(error: wire.CallError) -> CallError:
 
 
 def _tree(
-    entries: Sequence[wire.TreeEntry], unread: set[str], entry_of: Callable[[wire.TreeEntry], TreeEntry]
+    entries: Sequence[wire.TreeEntry],
+    unread: set[str],
+    entry_of: Callable[[wire.TreeEntry], TreeEntry],
+    *,
+    contents: bool = True,
 ) -> Tree:
-    """The tree by path. `unread`: paths with an error, whose contents may be missing."""
+    """The tree by path. `unread`: paths with an error, whose contents may be missing. `contents`: files were
+    read.
+    """
     tree: dict[str, TreeEntry] = {}
     before = b""
     for told in entries:
@@ -126,7 +141,8 @@ def _tree(
             parent = tree.get(entry.path.rpartition("/")[0])
             if parent is None or parent.kind is not FileKind.DIRECTORY:
                 raise WireError(f"the entry {path!r} is in no directory of the tree")
-        if entry.kind is FileKind.FILE and entry.size and not entry.extents and entry.path not in unread:
+        told_of = contents and entry.kind is FileKind.FILE and entry.size
+        if told_of and not entry.extents and entry.path not in unread:
             raise WireError(f"{path!r} has {entry.size} bytes, but no extents")
         tree[entry.path] = entry
     return tree

@@ -12,6 +12,7 @@ import errno
 import functools
 import itertools
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from harness.errors import (
     EnvironmentLacks,
     GuestError,
     GuestLost,
+    GuestSpent,
     KernelError,
     NotSupported,
     PowercutError,
@@ -39,7 +41,7 @@ from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine
 from harness.guests.operations import check_results, to_wire
-from harness.guests.outcomes import KnownEntries, outcome_of, usability_of
+from harness.guests.outcomes import KnownEntries, outcome_of, second_tree, usability_of
 from harness.guests.recorded_log import finished_log, need_host_space
 from harness.host.cache import hold
 from harness.host.fork_server import ForkServers
@@ -53,10 +55,12 @@ from harness.model import (
     Operation,
     OperationKind,
     Outcome,
+    Said,
     Schedule,
     Tree,
     Usability,
 )
+from harness.oracles.endings import any_of, complaints, suppressed
 from harness.plan import LOG_BYTES, Completions
 
 CLOCK_S = 1_700_100_000
@@ -80,6 +84,7 @@ in 10 of 10.
 PLAIN = Schedule()
 USUAL_TIMERS = (3000, 500)
 """The kernel's own (mm/page-writeback.c)."""
+NOT_LOOKED = wire.Looks()
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -89,7 +94,7 @@ class Target:
     in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
     mounted read-only, then remounted. `stacked`: the stack on the parts. `disk`: what kind of disk that is.
     `tallies`: what of its contents does not tell blocks apart. `first`: steps before each mount after a
-    crash, if there are any.
+    crash, if there are any. `errors`: lines of the kernel's log that match one of these are complaints.
     """
 
     fstype: str
@@ -103,6 +108,7 @@ class Target:
     disk: DiskKind = USUAL
     tallies: tuple[Tally, ...] = ()
     first: str = ""
+    errors: tuple[str, ...] = ()
 
     @property
     def mount(self) -> wire.MountSpec:
@@ -149,11 +155,12 @@ Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
 
 class Recorder(Protocol):
     """What records a workload: a session, here or in another process. `directory`: its console is there;
-    `log`: of the last recording.
+    `log`: of the last recording, `said`: what the kernel said meanwhile.
     """
 
     directory: Path
     log: Path
+    said: tuple[Said, ...]
 
     def record(
         self,
@@ -172,8 +179,9 @@ CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
 
 class Session:
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
-    while it records. `outputs`: what each operation of the last recording printed; `log`: its log, which is
-    on the log device, or beside it if it was merged from those of two devices. `notes`: what recovery writes
+    while it records. `outputs`: what each operation of the last recording printed; `said`: what the kernel
+    said meanwhile; `log`: its log, which is on the log device, or beside it if it was merged from those of
+    two devices. `notes`: what recovery writes
     may be asked for; then its guests reach the disk by requests, since shared memory keeps only the last
     contents. `idle_s`: see IDLE_S.
     """
@@ -201,10 +209,13 @@ class Session:
         self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
         self._recording = False
         self._spent = False
+        self._visits = 0
+        self._complaints: frozenset[str] = frozenset()
         self.servers = ForkServers()
         self._known = KnownEntries()
         self._stopped = threading.Event()
         self.outputs: list[str] = []
+        self.said: tuple[Said, ...] = ()
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
         self.log = self.log_device
@@ -223,7 +234,8 @@ class Session:
         self.servers.close()
         guest, disk = self._guest, self._disk
         self._guest = self._disk = self._shown = None
-        self._spent = False
+        self._spent, self._visits = False, 0
+        self._complaints = frozenset()
         if guest:
             guest.kill()
         if disk:
@@ -354,11 +366,13 @@ class Session:
 
     def _renew(self, *, recording: bool = False) -> None:
         """Throw away a guest that still holds something of the state before: its disk was still needed; and
-        one that has its disk by another way than it must, or notes what it runs where it must not.
+        one that has its disk by another way than it must, or notes what it runs where it must not; and before
+        a recording, one that has complained.
         Completions are held only over vhost-user, so a guest that records has it by that.
         """
         differ = self._shares or self._spec.hits is not None
-        if self._spent or (differ and self._recording != recording):
+        hushed = recording and self.has_complained
+        if self._spent or hushed or (differ and self._recording != recording):
             self.close()
         self._recording = recording
 
@@ -396,7 +410,7 @@ class Session:
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
         shows or does not fit its events, NotSupported if the file system does not support an operation,
-        GuestError if one fails, GuestLost.
+        GuestError if one fails or part of the kernel's log was lost, GuestLost.
         """
         lacks: NotSupported | None = None
         events = ""
@@ -405,6 +419,7 @@ class Session:
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
             guest = self.guest()
+            self._visits += 1
             self._hold(disk, guest, schedule)
             if "log-writes" not in guest.hello.dm_targets:
                 raise KernelError(
@@ -431,6 +446,13 @@ class Session:
                 )
             if disk.stats().errors:
                 raise DiskError(f"the disk refused {disk.stats().errors} requests while recording")
+            if not finished.log_complete:
+                raise GuestError("part of the kernel's log was lost while the workload ran")
+            self.said = tuple(Said(part.operation, tuple(part.lines)) for part in finished.kernel_log)
+            lines = [line for part in self.said for line in part.lines]
+            self._heard(target, lines)
+            if self._keeps_back(lines):
+                raise GuestSpent("the guest kept part of the kernel's log of the workload back")
         if lacks is not None:
             raise lacks
         return events
@@ -491,16 +513,26 @@ class Session:
     ) -> Recovery:
         """Show `state`, let the kernel recover it, walk it, run the checks (`ask`), unmount. `note`: what
         that writes and asks for, for `self.disk.log_writes` and `requests`. `fault`: what the disk does wrong
-        meanwhile, until `recover_healed`.
+        meanwhile, until `recover_healed`. A guest that may keep to itself what it has said before is
+        replaced, and the next one does it again.
 
         The recovered device is then available from `self.disk.image`. Raises GuestLost, also for a guest that
         did not let go of the file system, cannot have read this state, or sent something that is not a tree;
         GuestError, DiskError.
         """
+        try:
+            return self._recover(target, state, ask, note=note, fault=fault)
+        except GuestSpent:  # as its first visit shows all that there is
+            return self._recover(target, state, ask, note=note, fault=fault)
+
+    def _recover(
+        self, target: Target, state: CrashState, ask: Ask | None, *, note: bool, fault: DiskFault | None
+    ) -> Recovery:
         self._renew()
         with self._losing():
             disk = self.show(target)
             guest = self.guest()
+            self._visits += 1
             disk.switch(state)
             if note:
                 disk.note_writes()
@@ -521,7 +553,8 @@ class Session:
             if not complete:
                 raise GuestError(f"part of the kernel's log of state {state} was lost")
             self._check_visit(state, outcome, disk.stats(), guest)
-            return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us))
+            self._need_all_said(target, outcome, erring=fault is not None)
+            return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us), seen.looks)
 
     def recover_healed(self, target: Target, state: CrashState) -> tuple[int, Outcome]:
         """After `recover` on a disk that erred: let it err no more, and mount, walk and unmount once more
@@ -540,6 +573,7 @@ class Session:
             self._check_visit(
                 state, outcome, msgspec.structs.replace(counted, reads=counted.reads - before), guest
             )
+            self._heard(target, outcome.kernel_log)
             return hits, outcome
 
     def _mounted_once(
@@ -551,17 +585,26 @@ class Session:
         )
         seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
         try:
-            return seen, outcome_of(seen, self._known)
+            outcome = outcome_of(seen, self._known)
+            if "ro" in target.mount_options.split(","):
+                outcome = dataclasses.replace(outcome, read_only=False)
+            return seen, outcome
         except wire.WireError as e:
             raise GuestLost(f"state {state}: the guest sent no tree: {e.what}", guest.console()) from e
 
     def use(
-        self, target: Target, keep: Sequence[str] = (), check: CheckImage | None = None
-    ) -> tuple[Usability, tuple[int, ...] | None]:
-        """Write to the file system that `recover` has just recovered, and remove all that it holds but the
-        names `keep` in its root; then `check` what is left, if nothing went wrong. Returns what happened, and
-        the numbers of the 4 KiB blocks that were read of what recovery had left: it depends on nothing else;
-        None if they are not known. The disk then shows again what recovery had left.
+        self,
+        target: Target,
+        keep: Sequence[str] | None = (),
+        check: CheckImage | None = None,
+        *,
+        before: wire.Looks = NOT_LOOKED,
+        contents: bool = False,
+    ) -> Used:
+        """Mount the file system that `recover` has just recovered once more, and walk it. Then write to it,
+        and remove all that it holds but the names `keep` in its root; None: nothing is written. At last
+        `check` what is left, if nothing went wrong. `before`: what `recover` saw. `contents`: read files,
+        too. The disk then shows again what recovery had left.
 
         Raises GuestLost, also for a guest that does not let go of the file system or cannot have read it;
         GuestError, DiskError.
@@ -573,16 +616,20 @@ class Session:
                 device=self._spec.machine.data_device,
                 mount=target.mount,
                 clock_s=CLOCK_S,
-                keep=list(keep),
+                before=before,
+                read_contents=contents,
+                write=keep is not None,
+                keep=list(keep or ()),
                 deadline_s=USE_DEADLINE_S,
             )
             answer = guest.request(request, wire.Used, USE_DEADLINE_S + RECOVER_TIMEOUT_S)
             try:
                 seen = usability_of(answer)
+                tree = second_tree(answer, self._known, contents=contents) if answer.entries else None
             except wire.WireError as e:
                 raise GuestLost(f"the guest's answer makes no sense: {e.what}", guest.console()) from e
             read: Sequence[int] | None = ()
-            if check is not None and seen == Usability(kernel_log=seen.kernel_log):
+            if check is not None and tree is None and seen == Usability(kernel_log=seen.kernel_log):
                 disk.image(self.image)
                 result, read = check(self.image)
                 disk.also_read(read or ())
@@ -596,8 +643,10 @@ class Session:
                 raise GuestLost("something still uses the disk: EBUSY", guest.console())
             if not seen.mount_errno and not blocks:
                 raise GuestLost("the file system was mounted without a read of the disk", guest.console())
+            self._heard(target, seen.kernel_log)
             self._spent = bool(seen.unmount_errno)
-            return seen, None if read is None else blocks
+            kept_back = self._keeps_back(seen.kernel_log)
+            return Used(seen, None if read is None else blocks, answer.looks, tree, kept_back)
 
     def beside(self, target: Target, script: str) -> tuple[int, str, tuple[int, ...]]:
         """Run a shell script in the guest, beside the disk that `recover` has just recovered. Returns its
@@ -648,6 +697,34 @@ class Session:
             raise GuestLost(f"a program beside the disk did not end: {said.strip()}", guest.console())
         return done.exit_code, said
 
+    @property
+    def has_complained(self) -> bool:
+        """Whether its guest has: it may keep to itself what it would have said else."""
+        return bool(self._complaints)
+
+    def _need_all_said(self, target: Target, outcome: Outcome, *, erring: bool) -> None:
+        """Raises GuestSpent if this guest may have kept something to itself. What a kernel says once
+        (WARN_ON_ONCE, lockdep) or so often in a while (`*_ratelimited`) it says of the first states alone. So
+        a guest that has complained counts only where it has the same complaints again. While the disk errs,
+        any complaint does, since then one is enough.
+        """
+        said = complaints(_pattern(target.errors), outcome.kernel_log).keys()
+        enough = said or outcome.mount_errno if erring else self._complaints <= said
+        if self._complaints and not enough:
+            raise GuestSpent("the guest has complained before, and may not say so again")
+        if self._keeps_back(outcome.kernel_log):
+            raise GuestSpent("the guest keeps part of the kernel's log back")
+        self._heard(target, outcome.kernel_log)
+
+    def _keeps_back(self, log: Sequence[str]) -> bool:
+        """Whether lines are missing from the kernel's log that a fresh guest would have. One that is fresh
+        would have no more the next time.
+        """
+        return self._visits > 1 and bool(suppressed(log))
+
+    def _heard(self, target: Target, log: Sequence[str]) -> None:
+        self._complaints |= complaints(_pattern(target.errors), log).keys()
+
     def _check_visit(self, state: CrashState, outcome: Outcome, counted: wire.Counted, guest: Guest) -> None:
         """Raise if `outcome` may not be that of `state`; mark a guest that is unusable for the next one."""
         if counted.errors:
@@ -662,10 +739,33 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The outcome (no fsck yet), and the microseconds of mount, walk and unmount in the guest."""
+    """The outcome (no fsck yet), the microseconds of mount, walk and unmount in the guest, and digests of the
+    tree.
+    """
 
     outcome: Outcome
     times_us: tuple[int, int, int]
+    looks: wire.Looks
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a second mount, and writing, showed. `blocks`: numbers of the 4 KiB blocks that were read for it
+    of what recovery had left: it depends on nothing else; None if they are not known. `looks`: digests of the
+    tree that the second mount showed; `tree`: that tree, if it is not the first mount's. `kept_back`: lines
+    are missing from the kernel's log that a fresh guest would have.
+    """
+
+    result: Usability
+    blocks: tuple[int, ...] | None
+    looks: wire.Looks
+    tree: Tree | None
+    kept_back: bool = False
+
+
+@functools.cache
+def _pattern(errors: tuple[str, ...]) -> re.Pattern[str] | None:
+    return any_of(errors)
 
 
 # Format, symbols or signature belong to another kernel (kernel/module/main.c).

@@ -161,6 +161,16 @@ class RecordedEvents(_Part):
     lacking: str = ""
 
 
+class Said(_Part):
+    operation: U32 | None
+    lines: LogLines
+
+
+class Looks(_Part):
+    names: Digest = ""
+    contents: Digest = ""
+
+
 class Xattr(_Part):
     name: str
     value: bytes
@@ -310,6 +320,9 @@ class Use(_Message, tag="use"):
     device: str
     mount: MountSpec
     clock_s: U64
+    before: Looks
+    read_contents: bool
+    write: bool
     keep: Annotated[list[str], _up_to("ARGUMENTS")]
     deadline_s: U32
 
@@ -342,7 +355,7 @@ class RecordFinished(_Message, tag="record_finished"):
     status: str
     logging_disabled: bool
     unmount_errno: Errno
-    kernel_log: LogLines
+    kernel_log: Annotated[list[Said], _up_to("LOG_LINES")]
     log_complete: bool
     events: RecordedEvents
 
@@ -358,6 +371,8 @@ class Recovered(_Message, tag="recovered"):
     walk_us: U64
     unmount_us: U64
     not_started: str = ""
+    read_only: bool = False
+    looks: Looks = msgspec.field(default_factory=Looks)
 
 
 class ProgramDone(_Message, tag="program_done"):
@@ -380,6 +395,8 @@ class Used(_Message, tag="used"):
     log_complete: bool
     differences: Annotated[list[Difference], _up_to("WALK_ERRORS")] = []
     remount_errno: Errno = 0
+    looks: Looks = msgspec.field(default_factory=Looks)
+    entries: Annotated[list[TreeEntry], _up_to("ENTRIES")] = []
 
 
 class Done(_Message, tag="done"):

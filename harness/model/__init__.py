@@ -12,6 +12,7 @@ from harness.model.history import (
     History,
     HistoryStep,
     Position,
+    Said,
 )
 from harness.model.judgement import Judgement, Verdict, Violation
 from harness.model.log import CrashState, EntryFlag, LogEntry, Part, Persisted
@@ -19,6 +20,7 @@ from harness.model.operations import Check, Operation, OperationFlag, OperationK
 from harness.model.outcomes import (
     Call,
     CallError,
+    Change,
     CheckResult,
     Difference,
     DifferenceKind,
@@ -44,6 +46,7 @@ __all__ = [
     "Call",
     "CallError",
     "CaseId",
+    "Change",
     "Check",
     "CheckResult",
     "CrashPoint",
@@ -72,6 +75,7 @@ __all__ = [
     "Persisted",
     "Position",
     "RequestKind",
+    "Said",
     "Schedule",
     "Tree",
     "TreeEntry",

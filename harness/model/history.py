@@ -53,6 +53,16 @@ class EarlierLife:
         return f"operations 0 to {done - 1} in an earlier life, cut at {self.state}; recovery came to {came}"
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Lines of the kernel's log while a workload was recorded. `operation`: the one that was under way; None
+    at the mount and the unmount.
+    """
+
+    operation: int | None
+    lines: tuple[str, ...]
+
+
 BEFORE_THE_LOG = -1
 """The place of the marks of an earlier life."""
 

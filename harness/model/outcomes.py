@@ -219,10 +219,24 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Usability:
-    """What writing to a recovered file system showed: it was mounted again, a file made in its root and in
-    its directories, all that it held removed, and files made again, to be read back after one more mount.
+class Change:
+    """Something of a tree that one mount showed as `then`, and a later one as `now`. `path`: `.` is the root.
+    `what`: of it, such as `size`.
+    """
 
+    path: str
+    what: str
+    then: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usability:
+    """What a second mount of a recovered file system showed, and, if fsck had found nothing wrong, writing to
+    it: a file was made in its root and in its directories, all that it held removed, and files made again, to
+    be read back after one more mount.
+
+    `changed`: what the second mount showed, before anything was written, that the first had shown otherwise.
     `errors`: calls that failed, other than for lack of space where there was none. `remount_errno`: of the
     mount after the writing. `fsck`: of what was left in the end; None where it was not run. `lost`: console
     output, if the kernel died or hung of it (`harness.cases.attempts`). `undecided`: why it was not seen, or
@@ -238,16 +252,18 @@ class Usability:
     kernel_log: tuple[str, ...] = ()
     lost: str = ""
     undecided: str = ""
+    changed: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Everything observed of one crash state, which the oracles judge.
 
-    `usable`: None where writing was not tried, because the file system did not come back whole. `lost`:
-    console output, if the kernel died or hung on this state (`harness.cases.attempts`). `healed`: of a visit
-    on a disk that erred, what came of the next mount, without the fault. `not_started`: what the steps said
-    that start the stack, if one failed.
+    `read_only`: it refuses to be written to, although it was mounted for that. `usable`: None where it was
+    not mounted a second time, because the file system did not come back whole. `lost`: console output, if the
+    kernel died or hung on this state (`harness.cases.attempts`). `healed`: of a visit on a disk that erred,
+    what came of the next mount, without the fault. `not_started`: what the steps said that start the stack,
+    if one failed.
     """
 
     mount_errno: int = 0
@@ -261,3 +277,4 @@ class Outcome:
     lost: str = ""
     healed: Outcome | None = None
     not_started: str = ""
+    read_only: bool = False

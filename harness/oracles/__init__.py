@@ -14,12 +14,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.errors import UsageError
-from harness.model import Check, History, Judgement, Outcome, Position, Violation
+from harness.model import Check, History, Judgement, Outcome, Position, Said, Violation
 from harness.oracles import surface
 from harness.oracles.case import Case, Injury, Oracle
 from harness.oracles.confluence import confluence
 from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
+from harness.oracles.endings import any_of
 from harness.oracles.honesty import honesty
 from harness.oracles.replay import replay
 from harness.oracles.undecided import Undecided
@@ -102,6 +103,15 @@ class Judge:
             return (position.begun, position.acked, position.app_acks)
         return (epochs[position.begun], epochs[position.acked])
 
+    def judge_recording(self, said: Sequence[Said]) -> Judgement:
+        """What the kernel said while the workload was recorded, whatever became of any crash state."""
+        if "kernel-log" not in self._oracles:
+            return Judgement()
+        found = list(surface.workload_log(said, self._errors, self.timeline.describe))
+        violations = [f for f in found if isinstance(f, Violation)]
+        unknown = tuple(dict.fromkeys(f.what for f in found if isinstance(f, Undecided)))
+        return Judgement(tuple(self._cut("kernel-log", violations)), unknown)
+
     def judge(
         self,
         position: Position,
@@ -161,4 +171,4 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
             re.compile(pattern)
         except re.error as e:
             raise UsageError(f"error pattern {pattern!r}: {e}", "correct it in filesystem.toml") from e
-    return re.compile("|".join(f"(?:{p})" for p in patterns)) if patterns else None
+    return any_of(patterns)

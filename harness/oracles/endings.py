@@ -7,7 +7,7 @@ function in which it happened. Numbers and addresses differ each time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _TIMESTAMP = re.compile(r"^(<\d+>)?\s*\[\s*[\d.]+\](\[\s*\w+\])?\s*")
@@ -27,6 +27,8 @@ _STALLS = re.compile(
     r"INFO: task .+:\d+ blocked.* for more than \d+ seconds|INFO: rcu\S* (self-)?detected .*stall|"
     r"BUG: (soft lockup|workqueue lockup)|detected hard LOCKUP"
 )
+# lib/ratelimit.c: `_btrfs_printk: 12 callbacks suppressed`
+_SUPPRESSED = re.compile(r"\b\d+ callbacks suppressed\b")
 _SECONDS = re.compile(r"\d+(?=s!)")
 _FUNCTION = re.compile(r"\bRIP: \S+?:(?:\[<\w+>\] )?([A-Za-z_][\w.]*)\+0x")
 
@@ -58,6 +60,25 @@ def ending(console: str) -> Ending | None:
 def stalled(log: Iterable[str]) -> str:
     """The first line that says that something took long, of a kernel that went on; empty if there is none."""
     return next((without_time(line) for line in log if _STALLS.search(line)), "")
+
+
+def suppressed(log: Iterable[str]) -> str:
+    """The first line that says that the kernel kept something back; empty if there is none."""
+    return next((without_time(line) for line in log if _SUPPRESSED.search(line)), "")
+
+
+def complaints(errors: re.Pattern[str] | None, log: Iterable[str]) -> dict[str, str]:
+    """Of the lines that `errors` matches the first of each kind, without its time stamp, by that kind."""
+    found: dict[str, str] = {}
+    for line in log:
+        if errors is not None and errors.search(line):
+            found.setdefault(folded(line), without_time(line))
+    return found
+
+
+def any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    """One pattern for all of them; None if there are none. Raises re.error."""
+    return re.compile("|".join(f"(?:{p})" for p in patterns)) if patterns else None
 
 
 def without_time(line: str) -> str:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.model import (
     BLOCK_BYTES,
     Call,
     CallError,
+    Change,
     Check,
     Difference,
     DifferenceKind,
     ExtentKind,
     FsckClass,
+    Said,
     Violation,
 )
 from harness.oracles.case import Case
-from harness.oracles.endings import ending, folded, stalled, without_time
+from harness.oracles.endings import complaints, ending, folded, stalled, suppressed
+from harness.oracles.trees import other
 from harness.oracles.undecided import Undecided
 
 # With these errnos mount(2) reports that it could not try, and says nothing about the disk. Not with EPERM or
@@ -112,7 +115,9 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
 
 def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel log has no line that the file system's profile calls an error. One violation per kind."""
-    for text, kind in _complaints(case, case.outcome.kernel_log):
+    if kept_back := suppressed(case.outcome.kernel_log):
+        yield Undecided(_kept_back(kept_back))
+    for kind, text in complaints(case.errors, case.outcome.kernel_log).items():
         if stalled([text]):
             yield Undecided(_slow(text))
         else:
@@ -121,18 +126,39 @@ def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
             )
 
 
+def workload_log(
+    said: Sequence[Said], errors: re.Pattern[str] | None, describe: Callable[[int], str]
+) -> Iterator[Violation | Undecided]:
+    """The kernel log of the recording has no such line either. `describe`: an operation, in words."""
+    reported: set[str] = set()
+    for part in said:
+        if kept_back := suppressed(part.lines):
+            yield Undecided(f"while the workload ran, {_kept_back(kept_back)}")
+        for kind, text in complaints(errors, part.lines).items():
+            if kind in reported:
+                continue
+            reported.add(kind)
+            at = "at its mount or unmount" if part.operation is None else f"in {describe(part.operation)}"
+            yield Violation(
+                "kernel-log",
+                "workload",
+                f"the kernel complains while the workload runs, {at}: {text}",
+                "no complaint",
+                text,
+                f"{WHILE_RECORDED}{kind}",
+            )
+
+
+WHILE_RECORDED = "while the workload runs: "
+"""With this begin the signatures of what the kernel said in no recovery."""
+
+
+def _kept_back(line: str) -> str:
+    return f"the kernel kept part of its log back: {line}"
+
+
 def _slow(line: str) -> str:
     return f"the kernel went on, but says that something took long, as on a slow host: {line}"
-
-
-def _complaints(case: Case, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The first line of each kind that reports an error, without its time stamp, and what tells its kind."""
-    reported: set[str] = set()
-    for line in lines:
-        if case.errors is None or not case.errors.search(line) or folded(line) in reported:
-            continue
-        reported.add(folded(line))
-        yield without_time(line), folded(line)
 
 
 def fsck(case: Case) -> Iterator[Violation | Undecided]:
@@ -160,12 +186,16 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
 
 
 def usable(case: Case) -> Iterator[Violation | Undecided]:
-    """What came back can be mounted once more, written to, and emptied, keeps what was written to it, and is
-    sound afterwards. Judged where it came back whole.
+    """What came back is not read-only, and is still there when it is mounted once more. It can be written to
+    and emptied, keeps what was written to it, and is sound afterwards. Judged where it came back whole; it is
+    written to where fsck found nothing wrong.
     """
     seen = case.outcome.usable
     if seen is None:
         return
+    if case.outcome.read_only:
+        what = "the file system is read-only, although it was mounted to be written to"
+        yield _unusable("mount", what, "EROFS", "mount: read-only")
     if seen.undecided:
         yield Undecided(f"what comes of writing to it was not seen: {seen.undecided}")
     if seen.lost:
@@ -174,6 +204,7 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
         )
         yield _unusable("kernel", what, last_words(seen.lost), signature)
     yield from _failed_mount("a second mount", "mount", seen.mount_errno)
+    yield from map(_changed, seen.changed)
     yield from _failed_calls(seen.errors)
     yield from _differences(seen.differences)
     yield from _failed_mount("a mount after writing to it", "remount", seen.remount_errno)
@@ -184,7 +215,9 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
         complaint = seen.fsck.complaint or _first_complaint(seen.fsck.output)
         what = f"fsck finds errors after it was written to and emptied: {complaint}"
         yield _unusable("file system", what, complaint, f"fsck: {folded(complaint)}")
-    for text, kind in _complaints(case, seen.kernel_log):
+    if kept_back := suppressed(seen.kernel_log):
+        yield Undecided(_kept_back(kept_back))
+    for kind, text in complaints(case.errors, seen.kernel_log).items():
         if stalled([text]):
             yield Undecided(_slow(text))
         else:
@@ -211,6 +244,22 @@ def death(console: str, hangs: str, dies: str) -> tuple[str, str]:
 def _unusable(subject: str, what: str, found: str, signature: str) -> Violation:
     expected = "a file system that can be written to and emptied"
     return Violation("usable", subject, f"after recovery, {what}", expected, found, signature)
+
+
+def _changed(change: Change) -> Violation:
+    where = "the root" if change.path == "." else f"`{change.path}`"
+    if change.what == "existence":
+        what = f"{where} is {change.then} at the first mount, and {change.now} at the second"
+    else:
+        what = f"{where} has {other(change.what)} at the second mount than at the first"
+    return Violation(
+        "usable",
+        change.path,
+        f"after recovery, {what}: what the first shows is not on the disk",
+        change.then,
+        change.now,
+        f"second mount: {change.path}: {change.what}",
+    )
 
 
 def _failed_mount(which: str, word: str, mount_errno: int) -> Iterator[Violation | Undecided]:

@@ -8,7 +8,7 @@ reports/runs/<date>-<name>/
     powercut.sqlite         cases, states, violations, evidence
     lock                    who is writing to it
     cases/<fs>-<mode>/base.img.zst
-    cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, history.json, own-base.img.zst
+    cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, kernel.json, history.json, own-base.img.zst
     cases/<fs>-<mode>/<workload>/recoveries/<hash16>.zst    what recoveries wrote that were cut, with findings
     modules/NAME.ko         those that replaced the kernel's own, as they were
     findings/<hash12>/      written by `harness.report`, like the reports
@@ -87,6 +87,11 @@ class CaseLayout:
         return self.folder / "console.txt"
 
     @property
+    def said(self) -> Path:
+        """What the kernel said while the workload ran. Recordings of before have none."""
+        return self.folder / "kernel.json"
+
+    @property
     def history(self) -> Path:
         return self.folder / "history.json"
 
@@ -98,7 +103,7 @@ class CaseLayout:
     @property
     def files(self) -> tuple[Path, ...]:
         """All files except the base image that the workloads of a mode share; the history last."""
-        return (self.own_base, self.log, self.events, self.console, self.history)
+        return (self.own_base, self.log, self.events, self.console, self.said, self.history)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,15 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording, history_of
 from harness.errors import DiskError, DiskRefused, GuestError, GuestLost, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
+from harness.guests import wire
 from harness.guests.disk import Disk, Reads
-from harness.guests.session import Ask, CheckImage, Recovery, Session
+from harness.guests.session import Ask, CheckImage, Recovery, Session, Used
 from harness.guests.wire import WireError
 from harness.model import (
     Call,
     CallError,
     CaseId,
+    Change,
     Check,
     CheckResult,
     CrashState,
@@ -111,6 +113,8 @@ class FakeSession:
         self.asked: list[tuple[int, int]] = []
         self.uses: dict[int, list[Usability | Exception]] = {}
         self.used: list[int] = []
+        self.looked_again: list[int] = []
+        self.has_complained = False
         self.used_blocks: tuple[int, ...] = ()
         self.checked: list[int] = []
         self.closed = False
@@ -131,20 +135,26 @@ class FakeSession:
             raise answer
         if self.application and ask and not answer.mount_errno:
             answer = dataclasses.replace(answer, checks=ask(answer.tree, self.run_check))
-        return Recovery(answer, (0, 0, 0))
+        return Recovery(answer, (0, 0, 0), wire.Looks(names=str(len(answer.tree))))
 
     def use(
-        self, _: object, keep: Sequence[str], check: CheckImage | None
-    ) -> tuple[Usability, tuple[int, ...]]:
+        self,
+        _: object,
+        keep: Sequence[str] | None,
+        check: CheckImage | None,
+        *,
+        before: wire.Looks,
+        contents: bool,
+    ) -> Used:
         prefix = self.looked[-1]
-        self.used.append(prefix)
+        (self.looked_again if keep is None else self.used).append(prefix)
         if check is not None:
             self.checked.append(prefix)
         answers = self.uses.get(prefix, [Usability()])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer, self.used_blocks
+        return Used(answer, self.used_blocks, before, None)
 
     def run_check(self, check: Check, acknowledged: Sequence[str]) -> CheckResult:
         """An application that has kept what the digest of its file says."""
@@ -501,7 +511,7 @@ def test_what_writing_reads_of_the_state_counts_as_read(recording: Recording) ->
 
 def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     same_blocks(monkeypatch)
-    session = FakeSession({1: [GOOD], 2: [OTHER]})
+    session = FakeSession({1: [GOOD], 2: [dataclasses.replace(GOOD, kernel_log=("another",))]})
     session.uses = {1: [BROKEN]}
     session.used_blocks = (7,)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
@@ -1538,3 +1548,70 @@ def test_contents_that_nobody_asks_for_go_first(recording: Recording) -> None:
     assert contents.of(recording, "a") is not None
     contents.put(recording, "c", two)
     assert [contents.of(recording, n) is not None for n in "abc"] == [True, False, True]
+
+
+USED = Usability(errors=(CallError(Call.UNLINK, "f", errno.EIO),), fsck=FsckResult(FsckClass.CLEAN, 0, ""))
+WHOLE = dataclasses.replace(GOOD, fsck=FsckResult(FsckClass.CLEAN, 0, ""), usable=USED)
+
+
+@pytest.mark.parametrize(
+    ("of_outcome", "of_use"),
+    [
+        ({"mount_errno": errno.EIO}, {}),
+        ({"unmount_errno": errno.EIO}, {}),
+        ({"read_only": True}, {}),
+        ({"tree": OTHER.tree}, {}),
+        ({"walk_errors": (CallError(Call.READ, "f", errno.EIO),)}, {}),
+        ({"lost": "Oops"}, {}),
+        ({"fsck": FsckResult(FsckClass.DIRTY, 0, "")}, {}),
+        ({"kernel_log": ("EXT4-fs error (device vda): x",)}, {}),
+        ({"usable": None}, {}),
+        ({}, {"mount_errno": errno.EIO}),
+        ({}, {"unmount_errno": errno.EIO}),
+        ({}, {"remount_errno": errno.EIO}),
+        ({}, {"errors": (CallError(Call.UNLINK, "g", errno.EIO),)}),
+        ({}, {"differences": (Difference("f", DifferenceKind.SIZE, 0),)}),
+        ({}, {"changed": (Change("f", "size", "1", "2"),)}),
+        ({}, {"lost": "Oops"}),
+        ({}, {"fsck": FsckResult(FsckClass.DIRTY, 0, "")}),
+        ({}, {"kernel_log": ("EXT4-fs error (device vda): x",)}),
+    ],
+    ids=str,
+)
+def test_two_outcomes_that_differ_in_anything_that_is_judged_are_not_the_same(
+    recording: Recording, of_outcome: dict[str, Any], of_use: dict[str, Any]
+) -> None:
+    """Another errno of the unmount, another class of fsck, and other errors of the same number were the same:
+    the memo's test passed, and so did crash times of which a sample was drawn.
+    """
+    memo = memo_at(recording, 1.0)
+    other = dataclasses.replace(WHOLE, usable=dataclasses.replace(USED, **of_use))
+    other = dataclasses.replace(other, **of_outcome)
+    assert memo.same(WHOLE, WHOLE)
+    assert not memo.same(WHOLE, other)
+    assert not memo.same(other, WHOLE)
+
+
+def test_how_often_a_kernel_complains_and_what_it_says_then_of_writing_make_no_other_outcome(
+    recording: Recording,
+) -> None:
+    """A kernel with rate limits says less the next time."""
+    memo, line = memo_at(recording, 1.0), "EXT4-fs error (device vda): block 7"
+    often = dataclasses.replace(
+        WHOLE, kernel_log=(line, line.replace("7", "8")), usable=dataclasses.replace(USED, kernel_log=(line,))
+    )
+    assert memo.same(often, dataclasses.replace(WHOLE, kernel_log=(line,)))
+
+
+def test_what_fsck_rejects_is_looked_at_again_and_not_written_to(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where fsck's word does not count, or nobody asked for it, a second mount was never made."""
+    dirty = dataclasses.replace(CLEAN, result=FsckResult(FsckClass.DIRTY, 4, "bad"))
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda cls, profile, image, *_: dirty))
+    session = FakeSession({1: [GOOD]})
+    session.uses = {1: [Usability(changed=(Change("f", "size", "1", "2"),))]}
+    examiner = Examiner(recording, oracles=("usable",))
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
+    assert (session.used, session.looked_again) == ([], [1])
+    assert [v.signature for v in judgement.violations] == ["second mount: f: size"]

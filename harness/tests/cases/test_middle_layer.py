@@ -8,6 +8,8 @@ runs is said here of the real thing.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -29,7 +31,17 @@ from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How, JudgedState
 from harness.summary import CaseSummary, CaseVerdict, exit_code, summarise
-from harness.tests.cases.toy_kernel import LOST, LOST_IN_USE, VERDICTS, Bench, Kernel, Kind, Silent
+from harness.tests.cases.toy_kernel import (
+    COMPLAINT,
+    LOST,
+    LOST_IN_USE,
+    VERDICTS,
+    Bench,
+    Kernel,
+    Kind,
+    Silent,
+    toy_worker,
+)
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
@@ -495,3 +507,117 @@ def test_a_recording_without_times_is_looked_at_in_its_own_order_whatever_the_bu
     kernel = Kernel()
     bench.run(kernel, "exhaustive", budget=Budget(visits=2))
     assert kernel.visits == ["00", "10", "110", "111"]
+
+
+@pytest.mark.parametrize("states", WORDS)
+@pytest.mark.parametrize("memo", [True, False])
+def test_what_a_replay_changed_in_memory_alone_is_missed_at_the_second_mount(
+    bench: Bench, states: str, memo: bool
+) -> None:
+    """Nothing looked at what recovery had left a second time: a replay that filled memory, never the disk,
+    and emptied the journal, kept every promise. It leaves what a disk without a journal holds, of which the
+    answer is known by then: recalled, that would say that nothing changed.
+    """
+    bench.run(Kernel(journal=True, in_memory=True), states, memo=memo, sample_rate=0.0)
+    case, _ = ended(bench)
+    assert {(f.oracle, f.signature) for f in case.findings} == {("usable", "second mount: .: links")}
+    found = bench.verdicts(states)
+    assert {word: found[word] for word in found if word[0] == "1"} == {
+        word: {Verdict.FAIL} for word in found if word[0] == "1"
+    }
+    assert found["00"] == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("states", WORDS)
+def test_a_journal_that_was_replayed_is_there_at_the_second_mount(bench: Bench, states: str) -> None:
+    bench.run(Kernel(journal=True), states)
+    case, _ = ended(bench)
+    assert case.verdict is CaseVerdict.PASS
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(visits=1)], ids=["all", "one visit"])
+@pytest.mark.parametrize("states", WORDS)
+def test_what_the_kernel_said_while_the_workload_ran_is_a_finding_of_the_case(
+    bench: Bench, states: str, budget: Budget
+) -> None:
+    """The kernel log of the recording was thrown away: a WARN at each RENAME_EXCHANGE, KASAN, lockdep and the
+    file system's own errors passed. It belongs to the state after the workload's end, visited or not.
+    """
+    bench.run(Kernel(complains_in=1), states, budget=budget)
+    case, code = ended(bench)
+    (finding,) = case.findings
+    assert (case.verdict, code) == (CaseVerdict.FAIL, ExitCode.INCONSISTENT)
+    assert finding.summary == (
+        f"the kernel complains while the workload runs, in `sync` (operation 1): {COMPLAINT}"
+    )
+    assert (finding.oracle, finding.states) == ("kernel-log", 1)
+    assert finding.signature == "while the workload runs: EXT4-fs error (device vda): toy"
+    assert finding.state == bench.recording(states).end
+    evidence = bench.store.evidence(finding)
+    assert evidence is not None
+    assert evidence.kernel_log == "--- operation 1: sync ---\nEXT4-fs error (device vda): toy"
+    counts = bench.store.counts(bench.case)
+    assert counts.checked == counts.generated or budget.visits
+
+
+@pytest.mark.parametrize("states", WORDS)
+def test_a_recording_that_is_judged_again_has_what_the_kernel_said(
+    bench: Bench, states: str, tmp_path: Path
+) -> None:
+    bench.run(Kernel(complains_in=0), states)
+    before = [(f.id, f.state) for f in bench.store.findings_of(bench.case)]
+    folder = tmp_path / "again"
+    folder.mkdir()
+    with RunStore.create(folder, "t", INFO, durable=False) as store:
+        again = Bench(store, folder)
+        again.run(Kernel(), states, recordings=str(bench.store.layout.path))
+        assert [(f.id, f.state) for f in store.findings_of(again.case)] == before
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(["00", "110", "111"])], ids="-".join)
+@pytest.mark.parametrize("kind", [Kind.COMPLAINS_ONCE, Kind.KEEPS_BACK])
+def test_the_verdict_on_a_state_does_not_depend_on_what_its_guest_did_before(
+    bench: Bench, kind: Kind, order: tuple[str, ...]
+) -> None:
+    """What a kernel says once (WARN_ON_ONCE) or so often in a while (`*_ratelimited`) counted for the first
+    state of a guest alone: a case failed by itself, and passed behind another one.
+    """
+    kernel = Kernel(kind)
+    bench.run(Kernel(), "exhaustive")
+    words = {word: state for state, word in bench.words("exhaustive").items()}
+    examiner = Examiner(bench.recording("exhaustive"))
+    session = toy_worker(kernel, bench.folder / "again")
+    found: dict[str, Verdict] = {}
+    with contextlib.closing(examiner), session:
+        for word in (*order, *order):
+            observed = examiner.visit(session, [words[word]], threading.Event())
+            verdict = examiner.judge(words[word], observed).verdict
+            assert found.setdefault(word, verdict) is verdict
+    assert found == {word: kernel.verdict_on(word) for word in order}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_kernel_says_once_is_heard_of_every_state(bench: Bench, jobs: int) -> None:
+    kernel = Kernel(Kind.COMPLAINS_ONCE, at="111")
+    bench.run(kernel, "prefix", jobs=jobs, memo=False)
+    assert bench.verdicts("prefix") == expected(kernel, WORDS["prefix"])
+
+
+def test_a_guest_that_has_the_same_complaint_of_each_state_lives_on(bench: Bench) -> None:
+    """A boot for each state is dear, and tells no more: what this guest says, it still says."""
+    kernel = Kernel(Kind.COMPLAINS, at="111")
+    bench.run(kernel, "prefix", memo=False)
+    assert kernel.visits.count("111") == 2
+    assert kernel.boots == 1
+
+
+def test_a_guest_that_complained_records_no_other_workload(bench: Bench) -> None:
+    kernel = Kernel(complains_in=0)
+    session = toy_worker(kernel, bench.folder)
+    with session:
+        bench.run(Kernel(), "prefix")
+        target = bench.recording("prefix").target
+        for expected_boots in (1, 2):
+            session.record(target, bench.workload.operations)
+            assert session.has_complained
+            assert kernel.boots == expected_boots

@@ -66,6 +66,7 @@ REWRITTEN = (3, 9, 10, 11, 12, 13, 14, 15)
 """Blocks that a recovery reads and then writes, without a flush: 256 states of a cut."""
 NOBODY = 1 << 30
 """No process has this number: nobody can see whether a toy sleeps."""
+COMPLAINT = "EXT4-fs error (device vda): toy"
 PANIC = "Kernel panic - not syncing: toy"
 
 
@@ -109,7 +110,10 @@ class Kind(enum.StrEnum):
     NOT_MOUNTED = "mount fails"
     UNREADABLE = "a directory cannot be read"
     COMPLAINS = "the kernel complains"
+    COMPLAINS_ONCE = "each kernel complains the first time"
+    KEEPS_BACK = "each kernel keeps part of its log back, but for the first that it does"
     NOT_UNMOUNTED = "unmount fails"
+    READ_ONLY = "it refuses to be written to"
     DIES = "the kernel dies in recovery"
     DIES_ONCE = "the first kernel dies in recovery"
     HANGS = "the kernel hangs in recovery"
@@ -118,6 +122,7 @@ class Kind(enum.StrEnum):
     DISK_ENDS = "the disk process ends"
     CALL_FAILS_IN_USE = "a call fails while it is written to"
     NOT_MOUNTED_IN_USE = "the second mount fails"
+    CHANGED_IN_USE = "the second mount shows something else"
     NOT_UNMOUNTED_IN_USE = "unmount fails after writing"
     FORGETS_IN_USE = "what was written is not read back"
     NOT_REMOUNTED_IN_USE = "the mount after writing fails"
@@ -148,6 +153,7 @@ VERDICTS = dict.fromkeys(Kind, Verdict.FAIL) | {
     Kind.DIES_ONCE_IN_USE: Verdict.PASS,
     Kind.HANGS_IN_USE: Verdict.UNKNOWN,
     Kind.LATE_IN_USE: Verdict.UNKNOWN,
+    Kind.KEEPS_BACK: Verdict.PASS,
     Kind.REFUSED_IN_USE: Verdict.UNKNOWN,
     Kind.WAVERS: Verdict.PASS,
 }
@@ -176,6 +182,8 @@ class Kernel:
     three written. `data`: blocks that every operation but the first one writes, and that are read last, as
     those of a file are. `joins`: the tree has a file, `broken`, if so many of them are written; `stale`: if
     so many are, and recovery found that it had been there before.
+    `in_memory`: a journal is replayed in memory, never on the disk, and emptied.
+    `complains_in`: an operation of the workload in which it complains.
     """
 
     kind: Kind = Kind.FINE
@@ -197,6 +205,8 @@ class Kernel:
     data: tuple[int, ...] = ()
     joins: Collection[int] = ()
     stale: Collection[int] = ()
+    in_memory: bool = False
+    complains_in: int | None = None
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -219,6 +229,8 @@ class ToyGuest:
         self._said = "toy: up"
         self.process = SimpleNamespace(pid=NOBODY)
         self._tape = Tape(self._disk, kernel.data or (UNREAD,))
+        self._complained = False
+        self._recovered_before = False
         (boot.directory / CONSOLE_NAME).write_text("toy: up\n")
 
     def wait_until_up(self, _: float) -> None:
@@ -243,11 +255,15 @@ class ToyGuest:
                     self._tape.run(number)
                 return wire.OperationsDone([wire.OperationResult(first + n) for n in range(len(operations))])
             case wire.RecordFinish():
-                return wire.RecordFinished("", False, 0, [], True, self._tape.write(self._log))
+                said = [wire.Said(self._kernel.complains_in, [COMPLAINT])]
+                written = self._tape.write(self._log)
+                return wire.RecordFinished(
+                    "", False, 0, said if self._kernel.complains_in is not None else [], True, written
+                )
             case wire.Recover():
                 return self._recover()
-            case wire.Use():
-                return self._use()
+            case wire.Use(before=before):
+                return self._use(before)
             case wire.PutFile():
                 return wire.Done()
             case wire.RunProgram(argv=argv):
@@ -284,6 +300,7 @@ class ToyGuest:
         if kind is Kind.NOT_MOUNTED:
             return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN, entries=[])
         good.entries[0] = msgspec.structs.replace(good.entries[0], links=self._run_program())
+        good.looks = self._looks(good.entries[0].links)
         if kernel.refuses:
             good.entries.append(_file(b"word", 12, word))
         if kernel.counts:
@@ -294,12 +311,17 @@ class ToyGuest:
         self._write(REPLAYED, b"r" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
             Kind.UNREADABLE: {"walk_errors": [wire.CallError(Call.GETDENTS, b"", "", errno.EUCLEAN)]},
-            Kind.COMPLAINS: {"kernel_log": ["EXT4-fs error (device vda): toy"]},
+            Kind.COMPLAINS: {"kernel_log": [COMPLAINT]},
+            Kind.COMPLAINS_ONCE: {"kernel_log": [] if self._complained else [COMPLAINT]},
+            Kind.KEEPS_BACK: {"kernel_log": ["toy: 3 callbacks suppressed"] * self._recovered_before},
             Kind.NOT_UNMOUNTED: {"unmount_errno": errno.EIO},
+            Kind.READ_ONLY: {"read_only": True},
             Kind.NO_TREE: {"entries": [_directory(b"", 8), _directory(b"", 8)]},
             Kind.LOG_LOST: {"log_complete": False},
             Kind.WAVERS: {"entries": [_directory(b"", 8 * times)]},
         }
+        self._complained |= kind is Kind.COMPLAINS_ONCE
+        self._recovered_before = True
         return msgspec.structs.replace(good, **changes.get(kind, {}))
 
     def _files(self) -> Iterator[wire.TreeEntry]:
@@ -349,14 +371,26 @@ class ToyGuest:
         return before[:6]
 
     def _replay(self) -> int:
-        if waiting := value_of(self._read(0)):
+        waiting = value_of(self._read(0))
+        if waiting and self._kernel.in_memory:
+            self._write(0, BASE)
+            return told([waiting if block == 7 else value_of(self._read(block)) for block in VALUES])
+        if waiting:
             self._write(7, holding(waiting))
             if self._disk.flush() and self._kernel.on_error is not OnError.IGNORES:
                 raise OSError("a flush failed")
             self._write(0, BASE)
         return told([value_of(self._read(block)) for block in VALUES])
 
-    def _use(self) -> wire.Used:
+    def _looks(self, links: int) -> wire.Looks:
+        """Of the tree; only a journal changes that from one mount to the next."""
+        return wire.Looks(names=f"links: {links}" if self._kernel.journal else "")
+
+    def _second_tree(self) -> list[wire.TreeEntry]:
+        links = told([value_of(self._read(block)) for block in VALUES])
+        return [msgspec.structs.replace(_directory(b"", 8), links=links)]
+
+    def _use(self, before: wire.Looks) -> wire.Used:
         kernel, word = self._kernel, read_word(self._read)
         kernel.uses.append(word)
         kind, times = kernel.kind_of(word), Counter(kernel.uses)[word]
@@ -370,8 +404,16 @@ class ToyGuest:
         good = wire.Used(0, [], True, 0, [], True)
         if kind is Kind.NOT_MOUNTED_IN_USE:
             return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN)
+        if kernel.journal:
+            entries = self._second_tree()
+            good.looks = self._looks(entries[0].links)
+            good.entries = entries if good.looks != before else []
         self._disk.write(SCRATCH * SECTORS, b"u" * BLOCK_BYTES)
         changes: dict[Kind, dict[str, Any]] = {
+            Kind.CHANGED_IN_USE: {
+                "looks": wire.Looks(names="others"),
+                "entries": [msgspec.structs.replace(_directory(b"", 8), links=3)],
+            },
             Kind.CALL_FAILS_IN_USE: {"errors": [wire.CallError(Call.UNLINK, b"f", "", errno.EUCLEAN)]},
             Kind.NOT_UNMOUNTED_IN_USE: {"unmount_errno": errno.EIO},
             Kind.FORGETS_IN_USE: {"differences": [wire.Difference(b"f", DifferenceKind.SIZE, 0)]},

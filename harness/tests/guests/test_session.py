@@ -228,8 +228,8 @@ def test_a_mount_that_fails_needs_no_read(tmp_path: Path) -> None:
 def test_what_was_written_to_is_recovered_in_the_same_guest(tmp_path: Path) -> None:
     played = Played(tmp_path)
     played.session.recover(played.target, STATE)
-    seen, blocks = played.session.use(played.target)
-    assert (seen.kernel_log, seen.undecided, blocks) == (("written to",), "", (3, 1))
+    used = played.session.use(played.target)
+    assert (used.result.kernel_log, used.result.undecided, used.blocks) == (("written to",), "", (3, 1))
     played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (1, 1)
 
@@ -289,7 +289,7 @@ def test_a_guest_that_could_not_unmount_what_it_wrote_to_serves_no_other_state(t
     played = Played(tmp_path)
     played.used = msgspec.structs.replace(USED, unmount_errno=errno.EIO)
     played.session.recover(played.target, STATE)
-    assert played.session.use(played.target)[0].unmount_errno == errno.EIO
+    assert played.session.use(played.target).result.unmount_errno == errno.EIO
     played.session.recover(played.target, STATE)
     assert (played.booted, PlayedDisk.made) == (2, 2)
 
@@ -298,7 +298,7 @@ def test_what_was_not_tried_before_the_deadline_is_undecided(tmp_path: Path) -> 
     played = Played(tmp_path)
     played.used = msgspec.structs.replace(USED, finished=False)
     played.session.recover(played.target, STATE)
-    assert "deadline" in played.session.use(played.target)[0].undecided
+    assert "deadline" in played.session.use(played.target).result.undecided
 
 
 def test_what_is_left_in_the_end_is_checked_and_what_that_reads_counts(tmp_path: Path) -> None:
@@ -306,9 +306,10 @@ def test_what_is_left_in_the_end_is_checked_and_what_that_reads_counts(tmp_path:
     played = Played(tmp_path)
     played.session.recover(played.target, STATE)
     dirty = FsckResult(FsckClass.DIRTY, 4, "bad")
-    seen, blocks = played.session.use(played.target, (), lambda image: (dirty, (9, 8)))
-    assert (seen.fsck, blocks) == (dirty, (3, 1, 9, 8))
-    assert played.session.use(played.target, (), lambda image: (dirty, None)) == (seen, None)
+    used = played.session.use(played.target, (), lambda image: (dirty, (9, 8)))
+    assert (used.result.fsck, used.blocks) == (dirty, (3, 1, 9, 8))
+    unknown = played.session.use(played.target, (), lambda image: (dirty, None))
+    assert (unknown.result, unknown.blocks) == (used.result, None)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +329,7 @@ def test_what_went_wrong_already_is_not_checked(tmp_path: Path, used: dict[str, 
     played = Played(tmp_path)
     played.used = msgspec.structs.replace(USED, **used)
     played.session.recover(played.target, STATE)
-    assert played.session.use(played.target, (), check)[0].fsck is None
+    assert played.session.use(played.target, (), check).result.fsck is None
 
 
 class Answers:

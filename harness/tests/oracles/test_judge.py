@@ -16,6 +16,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.model import (
     Call,
     CallError,
+    Change,
     Check,
     CheckResult,
     Difference,
@@ -29,6 +30,7 @@ from harness.model import (
     OperationKind,
     Outcome,
     Position,
+    Said,
     TreeEntry,
     Usability,
     Verdict,
@@ -240,6 +242,85 @@ def test_what_fsck_finds_after_the_emptying_is_told_with_its_complaint() -> None
             "fsck: Inode N is bad",
         )
     ]
+
+
+def test_a_file_system_that_comes_back_read_only_is_told() -> None:
+    """It was not looked at: a mount that succeeds, silently read-only, after each crash passed."""
+    done = judge_alone(good(read_only=True, usable=Usability()))
+    assert [(v.oracle, v.summary, v.signature) for v in done.violations] == [
+        (
+            "usable",
+            "after recovery, the file system is read-only, although it was mounted to be written to",
+            "mount: read-only",
+        )
+    ]
+
+
+def test_what_the_second_mount_shows_otherwise_is_told_by_path() -> None:
+    """Nobody looked at what recovery had left a second time."""
+    found = (
+        Change("a", "existence", "there", "not there"),
+        Change("b", "size", "1", "2"),
+        Change(".", "permissions", "448", "493"),
+    )
+    done = judge_alone(good(usable=Usability(changed=found)))
+    lost = "what the first shows is not on the disk"
+    assert [(v.summary, v.expected, v.found, v.signature) for v in done.violations] == [
+        (
+            f"after recovery, `a` is there at the first mount, and not there at the second: {lost}",
+            "there",
+            "not there",
+            "second mount: a: existence",
+        ),
+        (
+            f"after recovery, `b` has another size at the second mount than at the first: {lost}",
+            "1",
+            "2",
+            "second mount: b: size",
+        ),
+        (
+            f"after recovery, the root has other permissions at the second mount than at the first: {lost}",
+            "448",
+            "493",
+            "second mount: .: permissions",
+        ),
+    ]
+
+
+def test_a_kernel_log_of_which_lines_were_suppressed_is_none() -> None:
+    """`*_ratelimited`: what a kernel keeps back may be a complaint."""
+    line = "_btrfs_printk: 12 callbacks suppressed"
+    assert verdict_on(good(kernel_log=(line,))) == (UNKNOWN, set())
+    assert verdict_on(good(usable=Usability(kernel_log=(line,)))) == (UNKNOWN, set())
+    assert verdict_on(good(kernel_log=(line, "EXT4-fs error (device vda): bad"))) == (FAIL, {"kernel-log"})
+
+
+def test_what_the_kernel_says_while_the_workload_runs_is_judged_as_in_recoveries() -> None:
+    """It was thrown away. One violation per kind, at the operation in which it was first said."""
+    said = (
+        Said(None, ("EXT4-fs (vda): mounted",)),
+        Said(0, ("[    1.5] EXT4-fs error (device vda): bad 1", "EXT4-fs error (device vda): bad 2")),
+        Said(None, ("EXT4-fs error (device vda): bad 3", "EXT4-fs error (device vda): worse")),
+    )
+    judge = Judge(ORDERED, history(["create f"]), error_patterns=PATTERNS)
+    done = judge.judge_recording(said)
+    assert [(v.oracle, v.summary, v.signature) for v in done.violations] == [
+        (
+            "kernel-log",
+            "the kernel complains while the workload runs, in `create f` (operation 0): "
+            "EXT4-fs error (device vda): bad 1",
+            "while the workload runs: EXT4-fs error (device vda): bad N",
+        ),
+        (
+            "kernel-log",
+            "the kernel complains while the workload runs, at its mount or unmount: "
+            "EXT4-fs error (device vda): worse",
+            "while the workload runs: EXT4-fs error (device vda): worse",
+        ),
+    ]
+    assert judge.judge_recording((Said(0, ("x: 3 callbacks suppressed",)),)).verdict is UNKNOWN
+    alone = Judge(ORDERED, history(["create f"]), error_patterns=PATTERNS, oracles={"fsck": ORACLES["fsck"]})
+    assert alone.judge_recording(said).verdict is PASS
 
 
 def test_a_mount_after_the_writing_that_could_not_be_tried_is_unknown() -> None:

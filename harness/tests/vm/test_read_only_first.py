@@ -20,7 +20,7 @@ def test_recovery_happens_in_a_read_only_mount_that_becomes_writable(
     crashed = recording.end
     with Session(spec, tmp_path / "judge") as session:
         recovery = session.recover(recording.target, crashed)
-        used, _ = session.use(recording.target)
+        used = session.use(recording.target).result
     assert recovery.outcome.mount_errno == 0
     said = [line for line in recovery.outcome.kernel_log if "mounted" in line]
     assert ["re-mounted" in line for line in said if "unmounting" not in line] == [False, True][: 1 + first]

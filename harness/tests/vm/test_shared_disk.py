@@ -95,7 +95,8 @@ def visit(session: Session, target: Target, state: CrashState, *, ticks: bool) -
     disk = session.disk
     reads, hashed = disk.reads(), image()
     counted = msgspec.structs.replace(disk.stats(), flushes=0)
-    used, blocks = session.use(target)
+    again = session.use(target)
+    used, blocks = again.result, again.blocks
     outcome = dataclasses.replace(recovery.outcome, kernel_log=said(recovery.outcome.kernel_log))
     used = dataclasses.replace(used, kernel_log=said(used.kernel_log))
     return Seen(outcome, reads, counted, hashed, used, blocks, image())

@@ -6,8 +6,10 @@ use std::{
 };
 
 use powercut_protocol::{
-    pattern::POISON, AgentReply, AgentRequest, ModuleError, MountSpec, Operation, RecordedEvents,
-    Recovered, StackSpec, PROTOCOL_VERSION,
+    limits::{LOG_BYTES, LOG_LINES},
+    pattern::POISON,
+    AgentReply, AgentRequest, CallError, Looks, ModuleError, MountSpec, Operation, RecordedEvents,
+    Recovered, Said, StackSpec, TreeEntry, PROTOCOL_VERSION,
 };
 use rustix::{
     io::Errno,
@@ -17,12 +19,12 @@ use rustix::{
 };
 
 use crate::{
-    ack,
+    ack, boot,
     dm::DeviceMapper,
     events::{self, Events},
     failure::{errno_of, failed, Failure},
     files,
-    kmsg::KernelLog,
+    kmsg::{KernelLog, Messages},
     logs::Logs,
     mounts::{self, MOUNT_POINT},
     operations,
@@ -53,6 +55,30 @@ struct Recording {
     events: Result<Events, String>,
     /// What its operations act on.
     scene: operations::Scene,
+    kernel_log: Noted,
+}
+
+/// What the kernel has said since a recording began: as much as one request may have.
+#[derive(Default)]
+struct Noted {
+    said: Vec<Said>,
+    lines: usize,
+    bytes: usize,
+    lost: bool,
+}
+
+impl Noted {
+    fn add(&mut self, operation: Option<u32>, messages: Messages) {
+        self.lines += messages.lines.len();
+        self.bytes += messages.lines.iter().map(String::len).sum::<usize>();
+        self.lost |= !messages.complete || self.lines > LOG_LINES || self.bytes > LOG_BYTES;
+        if !self.lost && !messages.lines.is_empty() {
+            self.said.push(Said {
+                operation,
+                lines: messages.lines,
+            });
+        }
+    }
 }
 
 impl Recording {
@@ -64,6 +90,39 @@ impl Recording {
             Ok(events) => events.mark(text),
             Err(_) => Ok(()),
         }
+    }
+}
+
+/// What is on the disk, and how to mount it.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    device: &'a str,
+    mount: &'a MountSpec,
+    clock_s: u64,
+}
+
+/// What a second mount showed. After it, the file system is mounted, unless `mounted` has an errno.
+struct Second {
+    mounted: Result<(), Errno>,
+    looks: Looks,
+    /// If that is not what the first showed.
+    entries: Vec<TreeEntry>,
+    errors: Vec<CallError>,
+}
+
+/// What is on the disk, while it is written to.
+struct Used<'a> {
+    agent: &'a mut Agent,
+    shown: Shown<'a>,
+}
+
+impl usable::Remount for Used<'_> {
+    fn mount(&mut self) -> Result<Result<(), Errno>, Failure> {
+        self.agent.mount_to_use(self.shown)
+    }
+
+    fn unmount(&mut self) -> Result<i32, Failure> {
+        self.agent.unmount_used()
     }
 }
 
@@ -152,11 +211,23 @@ impl Agent {
                 device,
                 mount,
                 clock_s,
+                before,
+                read_contents,
+                write,
                 keep,
                 deadline_s,
             } => {
+                let shown = Shown {
+                    device: &device,
+                    mount: &mount,
+                    clock_s,
+                };
                 let deadline = seconds_from_now(deadline_s);
-                self.write_and_remove(&device, &mount, clock_s, &keep, deadline)
+                self.look_again(shown, &before, read_contents)
+                    .and_then(|second| {
+                        let keep = write.then_some(keep.as_slice());
+                        self.write_and_remove(shown, second, keep, deadline)
+                    })
             }
             AgentRequest::PutFile {
                 path,
@@ -221,6 +292,9 @@ impl Agent {
     ) -> Result<AgentReply, Failure> {
         self.release();
         self.join()?;
+        // What came before is no part of it.
+        let _ = self.kernel_log.drain();
+        boot::forget_what_was_said_once();
         files::wait_for_device(log)?;
         // Without events nothing would tell the order of several logs.
         let traced = events::need_tracefs();
@@ -243,6 +317,7 @@ impl Agent {
             log: log.to_owned(),
             logs,
             scene: operations::Scene::default(),
+            kernel_log: Noted::default(),
         })); // a failure from here on releases it
         told?;
         let node = if apart {
@@ -265,6 +340,7 @@ impl Agent {
         let noted = recording.events.is_ok();
         recording.scene = operations::Scene::of(node, mount.clone(), noted);
         ack::begin(recording.logs.first(), recording.events.is_ok())?;
+        self.note_messages(None)?;
         Ok(AgentReply::RecordStarted {})
     }
 
@@ -334,15 +410,23 @@ impl Agent {
         }
     }
 
+    /// Keep what the kernel has said since this was called last, along with the operation that was under way.
+    fn note_messages(&mut self, operation: Option<u32>) -> Result<(), Failure> {
+        let messages = self.kernel_log.drain();
+        let (_, recording) = self.recording()?;
+        recording.kernel_log.add(operation, messages);
+        Ok(())
+    }
+
     fn run_operations(
         &mut self,
         first_index: u32,
         operations: &[Operation],
         deadline: Instant,
     ) -> Result<AgentReply, Failure> {
-        let (mapper, recording) = self.recording()?;
         let mut results = Vec::with_capacity(operations.len());
         for (index, operation) in (first_index..).zip(operations) {
+            let (mapper, recording) = self.recording()?;
             let writer = u16::try_from(index)
                 .ok()
                 .filter(|w| *w != POISON)
@@ -355,12 +439,15 @@ impl Agent {
             };
             let failed = done.error.is_some() || done.exit_code.is_some_and(|code| code != 0);
             results.push(done);
+            if !failed {
+                recording.mark(mapper, &format!("ack {index}"))?;
+            }
+            self.note_messages(Some(index))?;
             if failed {
                 break;
             }
-            recording.mark(mapper, &format!("ack {index}"))?;
         }
-        if let Ok(events) = &mut recording.events {
+        if let Ok(events) = &mut self.recording()?.1.events {
             events.collect()?;
         }
         Ok(AgentReply::OperationsDone { results })
@@ -385,16 +472,17 @@ impl Agent {
         recording.logs.flush()?;
         let status = recording.logs.status(mapper)?;
         recording.logs.remove(mapper)?;
+        let mut noted = std::mem::take(&mut recording.kernel_log);
         self.join()?;
         let recorded = self.keep_events()?;
         forget_devices()?;
-        let said = self.kernel_log.drain();
+        noted.add(None, self.kernel_log.drain());
         Ok(AgentReply::RecordFinished {
             status: status.line,
             logging_disabled: status.logging_disabled,
             unmount_errno,
-            kernel_log: said.lines,
-            log_complete: said.complete,
+            kernel_log: noted.said,
+            log_complete: !noted.lost,
             events: recorded,
         })
     }
@@ -499,6 +587,7 @@ impl Agent {
         clock_s: u64,
     ) -> Result<String, Failure> {
         self.release();
+        boot::forget_what_was_said_once();
         // Before the mount: recovery writes times into the super block.
         let time = Timespec {
             tv_sec: i64::try_from(clock_s).map_err(|_| failed("clock_settime")(Errno::INVAL))?,
@@ -531,56 +620,71 @@ impl Agent {
         })
     }
 
+    /// Mount what recovery left once more, and walk it.
+    fn look_again(
+        &mut self,
+        shown: Shown<'_>,
+        before: &Looks,
+        read_contents: bool,
+    ) -> Result<Second, Failure> {
+        let mut second = Second {
+            mounted: self.mount_to_use(shown)?,
+            looks: Looks::default(),
+            entries: Vec::new(),
+            errors: Vec::new(),
+        };
+        if second.mounted.is_ok() {
+            let walked =
+                watch::during(Call::Files, || self.walker.look(MOUNT_POINT, read_contents))?;
+            let contents = !read_contents || walked.looks.contents == before.contents;
+            if walked.looks.names != before.names || !contents {
+                second.entries = walked.entries;
+            }
+            (second.looks, second.errors) = (walked.looks, walked.errors);
+        }
+        Ok(second)
+    }
+
+    /// Write to what is mounted and unmount it. `keep`: names in the root; None: nothing is written.
     fn write_and_remove(
         &mut self,
-        device: &str,
-        mount: &MountSpec,
-        clock_s: u64,
-        keep: &[String],
+        shown: Shown<'_>,
+        second: Second,
+        keep: Option<&[String]>,
         deadline: Instant,
     ) -> Result<AgentReply, Failure> {
-        let mut user = usable::User::new(MOUNT_POINT, keep, deadline);
-        let (mut unmount_errno, mut remount_errno, mut again) = (0, 0, false);
-        let mounted = self.mount_to_use(device, mount, clock_s)?;
-        if mounted.is_ok() {
-            again = watch::during(Call::Files, || user.write_and_remove());
-            unmount_errno = self.unmount_used()?;
-        }
-        if again && unmount_errno == 0 {
-            match self.mount_to_use(device, mount, clock_s)? {
-                Ok(()) => {
-                    watch::during(Call::Files, || user.read_back());
-                    unmount_errno = self.unmount_used()?;
-                }
-                Err(errno) => remount_errno = errno.raw_os_error(),
-            }
+        let mut user = usable::User::new(MOUNT_POINT, keep.unwrap_or_default(), deadline);
+        let mut ended = usable::Ended::default();
+        if second.mounted.is_ok() && keep.is_some() {
+            ended = user.use_up(&mut Used { agent: self, shown })?;
+        } else if second.mounted.is_ok() {
+            ended.unmount_errno = self.unmount_used()?;
         }
         forget_devices()?;
         let (said, used) = (self.kernel_log.drain(), user.end());
+        let mut errors = second.errors;
+        errors.extend(used.errors);
         Ok(AgentReply::Used {
-            mount_errno: mounted.err().map_or(0, Errno::raw_os_error),
-            errors: used.errors,
+            mount_errno: second.mounted.err().map_or(0, Errno::raw_os_error),
+            errors,
             finished: used.finished,
-            unmount_errno,
+            unmount_errno: ended.unmount_errno,
             kernel_log: said.lines,
             log_complete: said.complete,
             differences: used.differences,
-            remount_errno,
+            remount_errno: ended.remount_errno,
+            looks: second.looks,
+            entries: second.entries,
         })
     }
 
     /// Mount a recovered file system that is to be written to.
-    fn mount_to_use(
-        &mut self,
-        device: &str,
-        mount: &MountSpec,
-        clock_s: u64,
-    ) -> Result<Result<(), Errno>, Failure> {
-        let Ok(device) = self.prepare(device, mount, clock_s)? else {
+    fn mount_to_use(&mut self, shown: Shown<'_>) -> Result<Result<(), Errno>, Failure> {
+        let Ok(device) = self.prepare(shown.device, shown.mount, shown.clock_s)? else {
             return Ok(Err(Errno::NXIO));
         };
         let mounted = watch::during(Call::Mount, || {
-            mounts::mount_device(&device, mount, MountFlags::NOATIME)
+            mounts::mount_device(&device, shown.mount, MountFlags::NOATIME)
         });
         if mounted.is_ok() {
             self.mounted = Mounted::Recovered;
@@ -611,6 +715,8 @@ impl Agent {
         let walked = watch::during(Call::Files, || self.walker.walk(MOUNT_POINT))?;
         recovered.entries = walked.entries;
         recovered.walk_errors = walked.errors;
+        recovered.looks = walked.looks;
+        recovered.read_only = mounts::is_read_only();
         Ok(())
     }
 

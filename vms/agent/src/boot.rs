@@ -111,6 +111,27 @@ pub fn watch_for_hangs() {
     let _ = fs::write(HUNG_TASK, HUNG_TASK_S);
 }
 
+/// Where the kernel takes it that what it says once may be said again (lib/bug.c, kernel/panic.c).
+const CLEAR_WARN_ONCE: &str = "/sys/kernel/debug/clear_warn_once";
+
+/// Have debugfs where it is looked for. A kernel may have none.
+pub fn mount_debugfs() {
+    let _ = mount(
+        "debugfs",
+        "/sys/kernel/debug",
+        "debugfs",
+        MountFlags::empty(),
+        None,
+    );
+}
+
+/// Let the kernel say again what it says once: WARN_ON_ONCE, pr_err_once. What it says so often in a while
+/// (`*_ratelimited`), and what lockdep and KASAN say once, it does not forget. A kernel without debugfs forgets
+/// nothing.
+pub fn forget_what_was_said_once() {
+    let _ = fs::write(CLEAR_WARN_ONCE, "1");
+}
+
 /// Load the modules named in the file `list`, in order. Returns those that failed; a module that is already
 /// loaded does not count as one.
 pub fn load_modules(list: &str) -> Vec<ModuleError> {

@@ -80,6 +80,7 @@ fn live(settings: &Settings) -> Result<(), Failure> {
         shell::run(settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
     } else if settings.root.is_empty() {
         boot::watch_for_hangs();
+        boot::mount_debugfs();
         watch::begin();
         serve(&settings.port, Agent::new(), module_errors)
     } else {

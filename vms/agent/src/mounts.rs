@@ -7,7 +7,7 @@ use std::{
 
 use powercut_protocol::MountSpec;
 use rustix::{
-    fs::{open, Mode, OFlags},
+    fs::{access, open, Access, Mode, OFlags},
     io::{self, Errno},
     ioctl::{self, opcode, Opcode},
     mount::{mount, mount_remount, unmount, MountFlags, UnmountFlags},
@@ -51,6 +51,12 @@ pub fn mount_crashed(device: &str, spec: &MountSpec, flags: MountFlags) -> io::R
         unmount_device();
     }
     remounted
+}
+
+/// Whether what is mounted refuses to be written to. Asked of access(2), which looks at nothing but that: statfs(2)
+/// has XFS begin to free inodes.
+pub fn is_read_only() -> bool {
+    access(MOUNT_POINT, Access::WRITE_OK) == Err(Errno::ROFS)
 }
 
 /// Mount according to `spec`.

@@ -20,7 +20,11 @@ use rustix::{
     io::{read, write, Errno},
 };
 
-use crate::files::close_all;
+use crate::{
+    failure::Failure,
+    files::close_all,
+    watch::{self, Call as Watched},
+};
 
 /// Directories in which a file is made. All are removed.
 const DIRECTORIES_MAX: usize = 64;
@@ -46,6 +50,22 @@ pub struct Used {
     pub differences: Vec<Difference>,
     /// Whether all was tried before the deadline.
     pub finished: bool,
+}
+
+/// Mounts what is written to, and unmounts it. Each may find what is no matter of the file system.
+pub trait Remount {
+    fn mount(&mut self) -> Result<Result<(), Errno>, Failure>;
+    /// Returns 0, or the errno of umount(2).
+    fn unmount(&mut self) -> Result<i32, Failure>;
+}
+
+/// How mounts and unmounts went; 0: well.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Of the last unmount.
+    pub unmount_errno: i32,
+    /// Of the mount after the writing.
+    pub remount_errno: i32,
 }
 
 type Put = dyn Fn(&OwnedFd, &[u8]) -> Result<usize, Errno>;
@@ -92,9 +112,30 @@ impl<'a> User<'a> {
         }
     }
 
+    /// Write to the file system that `disk` has mounted, and unmount it; mount it once more, and read back what was
+    /// written last.
+    ///
+    /// # Errors
+    /// As those of `disk`.
+    pub fn use_up(&mut self, disk: &mut impl Remount) -> Result<Ended, Failure> {
+        let mut ended = Ended::default();
+        let again = watch::during(Watched::Files, || self.write_and_remove());
+        ended.unmount_errno = disk.unmount()?;
+        if again && ended.unmount_errno == 0 {
+            match disk.mount()? {
+                Ok(()) => {
+                    watch::during(Watched::Files, || self.read_back());
+                    ended.unmount_errno = disk.unmount()?;
+                }
+                Err(errno) => ended.remount_errno = errno.raw_os_error(),
+            }
+        }
+        Ok(ended)
+    }
+
     /// Write to the file system, remove all that it holds, and make files again. Returns whether they are worth a
     /// look after another mount, which is `read_back`.
-    pub fn write_and_remove(&mut self) -> bool {
+    fn write_and_remove(&mut self) -> bool {
         let mut path = Vec::new();
         let Some(root) = self.open_root() else {
             return false;
@@ -110,7 +151,7 @@ impl<'a> User<'a> {
     }
 
     /// Read what was written before the last mount, and remove it.
-    pub fn read_back(&mut self) {
+    fn read_back(&mut self) {
         let mut path = Vec::new();
         let Some(root) = self.open_root() else {
             return;
@@ -491,6 +532,42 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    /// A directory as a disk: of what mounts and unmounts, in order, come to.
+    struct Played<'a> {
+        mounts: &'a [Result<(), Errno>],
+        unmounts: &'a [i32],
+    }
+
+    impl Remount for Played<'_> {
+        fn mount(&mut self) -> Result<Result<(), Errno>, Failure> {
+            let (first, left) = self.mounts.split_first().expect("no further mount");
+            self.mounts = left;
+            Ok(*first)
+        }
+
+        fn unmount(&mut self) -> Result<i32, Failure> {
+            let (first, left) = self.unmounts.split_first().expect("no further unmount");
+            self.unmounts = left;
+            Ok(*first)
+        }
+    }
+
+    /// A mount after the writing that failed was told as one that succeeded: no test of the agent saw it.
+    #[test]
+    fn a_mount_after_the_writing_that_fails_is_told() {
+        let ended = |mounts: &[Result<(), Errno>], unmounts: &[i32]| {
+            let scratch = Scratch::new("ended");
+            let mut played = Played { mounts, unmounts };
+            let ended = scratch.user().use_up(&mut played).unwrap();
+            assert!(played.mounts.is_empty() && played.unmounts.is_empty());
+            (ended.unmount_errno, ended.remount_errno)
+        };
+        assert_eq!(ended(&[Ok(())], &[0, 0]), (0, 0));
+        assert_eq!(ended(&[Err(Errno::UCLEAN)], &[0]), (0, 117));
+        assert_eq!(ended(&[], &[5]), (5, 0));
+        assert_eq!(ended(&[Ok(())], &[0, 5]), (5, 0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
 
 use powercut_protocol::{
     limits::{ENTRIES, LOG_BYTES, STRUCTURED_FRAME_BYTES, WALK_ERRORS},
-    Call, CallError, FileKind, TreeEntry, Xattr,
+    Call, CallError, FileKind, Looks, TreeEntry, Xattr,
 };
 use rustix::{
     fs::{
@@ -25,6 +25,7 @@ use rustix::{
     },
     io::Errno,
 };
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     contents::{self, Extent, CHUNK_BYTES},
@@ -58,6 +59,8 @@ pub struct Walked {
     /// In order of path, the root first.
     pub entries: Vec<TreeEntry>,
     pub errors: Vec<CallError>,
+    /// Without `contents`, if these were not read.
+    pub looks: Looks,
 }
 
 /// Walks trees; holds the buffers that all walks share.
@@ -75,6 +78,7 @@ pub struct Walker {
     /// For the current walk: bytes its tree takes, and whether it has more entries than allowed.
     told_bytes: usize,
     cut: bool,
+    reads_contents: bool,
     walked: Walked,
 }
 
@@ -91,6 +95,7 @@ impl Walker {
             told_limit_bytes: TOLD_LIMIT_BYTES,
             told_bytes: 0,
             cut: false,
+            reads_contents: true,
             walked: Walked::default(),
         }
     }
@@ -100,7 +105,16 @@ impl Walker {
     /// # Errors
     /// [`Failure::TreeTooLarge`] for a tree that does not fit into a frame.
     pub fn walk(&mut self, root: &str) -> Result<Walked, Failure> {
+        self.look(root, true)
+    }
+
+    /// As `walk`; without `contents`, files have neither runs nor a digest.
+    ///
+    /// # Errors
+    /// As `walk`.
+    pub fn look(&mut self, root: &str, contents: bool) -> Result<Walked, Failure> {
         self.walked = Walked::default();
+        self.reads_contents = contents;
         (self.told_bytes, self.cut) = (0, false);
         let mut path = Vec::new();
         match CString::new(root) {
@@ -116,6 +130,7 @@ impl Walker {
         }
         // Depth first is not the order of whole paths: `a-b` sorts before `a/b`.
         walked.entries.sort_by(|a, b| a.path.cmp(&b.path));
+        walked.looks = looks_of(&walked.entries, contents);
         Ok(walked)
     }
 
@@ -168,7 +183,7 @@ impl Walker {
             _ => entry.xattrs = self.xattrs(&Subject::named(parent, name), path),
         }
         match (kind, opened) {
-            (FileType::RegularFile, Some(file)) => {
+            (FileType::RegularFile, Some(file)) if self.reads_contents => {
                 find_mappings(&file, entry.size.min(self.file_limit_bytes));
                 self.unread.push((file, self.walked.entries.len()));
                 self.tell(entry);
@@ -215,12 +230,8 @@ impl Walker {
         if depth >= DEPTH_LIMIT {
             return self.error(Call::TooDeep, path, Errno::LOOP);
         }
-        let (names, repeated) = ordered(self.names(directory, path));
-        for name in repeated {
-            // The host keeps one entry per path: the other would be hidden.
-            let name = name.to_string_lossy().into_owned();
-            self.error_of(Call::Getdents, path, name, Errno::EXIST);
-        }
+        let names = self.names(directory, path);
+        let names = self.each_once(names, path);
         let length = path.len();
         for name in names {
             if !path.is_empty() {
@@ -230,6 +241,17 @@ impl Walker {
             self.visit(directory.as_fd(), &name, path, depth + 1);
             path.truncate(length);
         }
+    }
+
+    /// The names in order, each once. The host keeps one entry per path: of two that are equal, the other would be
+    /// hidden.
+    fn each_once(&mut self, names: Vec<CString>, path: &[u8]) -> Vec<CString> {
+        let (names, repeated) = ordered(names);
+        for name in repeated {
+            let name = name.to_string_lossy().into_owned();
+            self.error_of(Call::Getdents, path, name, Errno::EXIST);
+        }
+        names
     }
 
     /// The names in a directory as far as they can be read.
@@ -311,6 +333,43 @@ impl Walker {
             + xattrs.sum::<usize>()
             + entry.runs.len() * RUN_BYTES;
         self.walked.entries.push(entry);
+    }
+}
+
+/// What tells trees apart. Entries are in order, and each part says how long it is.
+fn looks_of(entries: &[TreeEntry], contents: bool) -> Looks {
+    let (mut names, mut held) = (Xxh3::new(), Xxh3::new());
+    let part = |hash: &mut Xxh3, bytes: &[u8]| {
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for entry in entries {
+        // How a directory is stored decides its size.
+        let size = if entry.kind == FileKind::Directory {
+            0
+        } else {
+            entry.size
+        };
+        let numbers = [entry.mode, entry.links, entry.uid, entry.gid].map(u64::from);
+        let kind = entry.kind as u64;
+        for number in [kind, size, entry.xattrs.len() as u64]
+            .into_iter()
+            .chain(numbers)
+        {
+            names.update(&number.to_le_bytes());
+        }
+        part(&mut names, &entry.path);
+        part(&mut names, &entry.target);
+        for xattr in &entry.xattrs {
+            part(&mut names, xattr.name.as_bytes());
+            part(&mut names, &xattr.value);
+        }
+        part(&mut held, entry.digest.as_bytes());
+    }
+    let told = |hash: &Xxh3| format!("{:032x}", hash.digest128());
+    Looks {
+        names: told(&names),
+        contents: if contents { told(&held) } else { String::new() },
     }
 }
 
@@ -412,6 +471,87 @@ mod tests {
             .iter()
             .map(|e| std::str::from_utf8(&e.path).unwrap());
         paths.collect()
+    }
+
+    /// That the second of two equal names was told, no test saw: the damaged directory passed.
+    #[test]
+    fn a_name_that_a_directory_has_twice_is_an_error_with_that_name() {
+        let mut walker = Walker::new();
+        let names = [c"b", c"a", c"b"].map(CStr::to_owned).to_vec();
+        assert_eq!(
+            walker.each_once(names, b"d"),
+            [c"a", c"b"].map(CStr::to_owned)
+        );
+        let told = CallError {
+            name: "b".to_owned(),
+            ..error(Call::Getdents, "d", Errno::EXIST)
+        };
+        assert_eq!(walker.walked.errors, [told]);
+    }
+
+    /// What the second mount shows is held against the first by these digests alone.
+    #[test]
+    fn trees_that_differ_in_anything_that_counts_look_different() {
+        let entry = || TreeEntry {
+            path: b"f".to_vec(),
+            size: 1,
+            digest: "d".to_owned(),
+            target: b"t".to_vec(),
+            xattrs: vec![Xattr {
+                name: "user.a".to_owned(),
+                value: b"v".to_vec(),
+            }],
+            ..TreeEntry::default()
+        };
+        let looks = |change: fn(&mut TreeEntry)| {
+            let mut changed = entry();
+            change(&mut changed);
+            looks_of(&[changed], true)
+        };
+        let plain = looks(|_| {});
+        let names: [fn(&mut TreeEntry); 10] = [
+            |e| e.path = b"g".to_vec(),
+            |e| e.kind = FileKind::Fifo,
+            |e| e.mode = 1,
+            |e| e.links = 1,
+            |e| e.uid = 1,
+            |e| e.gid = 1,
+            |e| e.size = 2,
+            |e| e.target = b"u".to_vec(),
+            |e| e.xattrs.clear(),
+            |e| e.xattrs[0].value = b"w".to_vec(),
+        ];
+        for change in names {
+            assert_ne!(looks(change).names, plain.names);
+        }
+        assert_ne!(
+            looks(|e| e.digest = "e".to_owned()).contents,
+            plain.contents
+        );
+        assert_eq!(looks(|e| e.blocks = 8), plain);
+        let directory = |size| {
+            let mut directory = entry();
+            (directory.kind, directory.size) = (FileKind::Directory, size);
+            looks_of(&[directory], false)
+        };
+        assert_eq!(directory(1), directory(2), "how it is stored");
+        assert_eq!(directory(1).contents, "");
+    }
+
+    #[test]
+    fn a_look_without_contents_reads_no_file() {
+        let scratch = Scratch::new("look");
+        fs::write(scratch.0.join("f"), "text").unwrap();
+        let root = scratch.0.to_str().unwrap();
+        let mut walker = Walker::new();
+        let (whole, brief) = (
+            walker.walk(root).unwrap(),
+            walker.look(root, false).unwrap(),
+        );
+        assert_eq!(whole.looks.names, brief.looks.names);
+        assert_eq!(brief.looks.contents, "");
+        assert!(brief.entries[1].digest.is_empty() && brief.entries[1].runs.is_empty());
+        assert!(!whole.entries[1].digest.is_empty());
     }
 
     #[test]

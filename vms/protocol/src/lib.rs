@@ -114,13 +114,18 @@ pub enum AgentRequest {
     },
     /// Unmount what `Recover` left mounted.
     Unmount {},
-    /// Write to a recovered file system that was unmounted: mount it again, make and write a file in its root and
-    /// in its directories, then remove all that is there but the names in `keep`, make files again, and unmount.
-    /// Mount it once more, read them back, remove them, and unmount.
+    /// Mount a recovered file system that was unmounted again, and walk it. Then, if it is to be written to: make and
+    /// write a file in its root and in its directories, remove all that is there but the names in `keep`, make files
+    /// again, and unmount. Mount it once more, read them back, remove them, and unmount.
     Use {
         device: String,
         mount: MountSpec,
         clock_s: u64,
+        /// What the first mount showed.
+        before: Looks,
+        /// Read what files hold, too.
+        read_contents: bool,
+        write: bool,
         /// Names in the root.
         keep: Vec<String>,
         deadline_s: u32,
@@ -159,8 +164,9 @@ pub enum AgentReply {
         /// Whether that line reports that the target stopped logging: the log is incomplete.
         logging_disabled: bool,
         unmount_errno: i32,
-        kernel_log: Vec<String>,
-        /// Whether `kernel_log` has every message since the previous request.
+        /// Kernel messages since the recording began.
+        kernel_log: Vec<Said>,
+        /// Whether `kernel_log` has all of them.
         log_complete: bool,
         events: RecordedEvents,
     },
@@ -190,6 +196,10 @@ pub enum AgentReply {
         differences: Vec<Difference>,
         /// Of the mount after the writing.
         remount_errno: i32,
+        /// What the second mount showed, before anything was written; its `contents` are empty if nobody read them.
+        looks: Looks,
+        /// That tree, if it is not the one of the first mount.
+        entries: Vec<TreeEntry>,
     },
     Done {},
     /// The request could not be carried out; the agent lives on and holds nothing mounted.
@@ -208,6 +218,14 @@ pub struct RecordedEvents {
     pub bytes: u64,
     /// Why there are none; empty if there are.
     pub lacking: String,
+}
+
+/// What the kernel said while a workload was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The operation that was under way; none at the mount and the unmount.
+    pub operation: Option<u32>,
+    pub lines: Vec<String>,
 }
 
 /// How one operation went. It succeeded if there is neither an error nor an exit code other than 0.
@@ -273,6 +291,18 @@ pub struct Recovered {
     pub unmount_us: u64,
     /// What the steps that start the stack said if one failed; then nothing was mounted. Empty: they succeeded.
     pub not_started: String,
+    /// Whether it refuses to be written to.
+    pub read_only: bool,
+    pub looks: Looks,
+}
+
+/// Digests of a tree, xxh3-128 in hexadecimal: trees of which both are equal hold the same. Empty: not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looks {
+    /// Of names, kinds, permissions, owners, links, sizes of what is no directory, link targets and attributes.
+    pub names: String,
+    /// Of what regular files hold.
+    pub contents: String,
 }
 
 /// One name in a recovered tree.
