@@ -1,4 +1,6 @@
-"""Kernels that complain, hang and die in recovery: jbd2 of a distribution's kernel, with one line more."""
+"""Kernels that complain, hang and die in recovery, or replay in memory alone: jbd2 of a distribution's
+kernel, with one line more, or another one.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,30 @@ WARNS = "WARN_ON(journal->j_tail);"
 HANGS = "wait_event(journal->j_wait_done_commit, !journal->j_tail);"
 # Where the journal holds a transaction: not of the states before the first commit.
 DIES = "BUG_ON(info.end_transaction != info.start_transaction);"
+# What is replayed stays in memory; the journal is emptied all the same.
+IN_MEMORY = """--- a/fs/jbd2/recovery.c
++++ b/fs/jbd2/recovery.c
+@@ -719,5 +719,5 @@
+ \t\t\t\t\tBUFFER_TRACE(nbh, "marking dirty");
+ \t\t\t\t\tset_buffer_uptodate(nbh);
+-\t\t\t\t\tmark_buffer_dirty(nbh);
++\t\t\t\t\tclear_buffer_dirty(nbh);
+ \t\t\t\t\tBUFFER_TRACE(nbh, "marking uptodate");
+ \t\t\t\t\t++info->nr_replays;
+"""
+# At each commit: while the workload runs, and in no recovery.
+COMMIT_WARNS = """--- a/fs/jbd2/commit.c
++++ b/fs/jbd2/commit.c
+@@ -405,2 +405,3 @@
+ \tJ_ASSERT(journal->j_running_transaction != NULL);
++\tWARN_ON(journal->j_running_transaction);
+ \tJ_ASSERT(journal->j_committing_transaction == NULL);
+"""
+WARNS_ONCE = "WARN_ON_ONCE(journal->j_tail);"
+ROOT_ONLY = """
+summary = "The root's inode alone changes: fsck accepts the state before each of these operations"
+operations = ["chmod . 700", "fsync .", "setxattr . user.a value", "fsync ."]
+"""
 ONE_COMMIT = """
 summary = "One file, one transaction"
 operations = ["create f", "append f 4K", "fsync f"]
@@ -37,17 +63,23 @@ operations = ["create f", "append f 4K", "fsync f"]
 
 
 def module_with(line: str, kernel: str, folder: Path) -> str:
+    return module_of(PATCH.format(line=line), kernel, folder)
+
+
+def module_of(text: str, kernel: str, folder: Path) -> str:
     patch = folder / "fault.patch"
-    patch.write_text(PATCH.format(line=line))
+    patch.write_text(text)
     with needed():
         return str(patched_module(find_kernel(kernel), patch, print))
 
 
-def run(kernel: str, replaced: list[str], reports: Path, visits: int = 4) -> Summary:
+def run(
+    kernel: str, replaced: list[str], reports: Path, visits: int = 4, workload: str = "append-fsync"
+) -> Summary:
     """The first states of a workload, at its fsyncs. From the second on there is a journal to replay."""
     plan = Plan(
         configurations=["ext4/ordered"],
-        workloads=["append-fsync"],
+        workloads=[workload],
         kernel=kernel,
         machine="qemu",
         jobs=1,
@@ -87,6 +119,36 @@ def test_a_kernel_that_hangs_in_recovery_fails(tmp_path: Path) -> None:
     (finding,) = summary.findings
     assert finding.signature.startswith("hangs: powercut-agent: mount hangs in ")
     assert "jbd2_journal_recover" in finding.signature
+
+
+def test_a_replay_in_memory_alone_fails_though_fsck_accepts_what_it_left(tmp_path: Path) -> None:
+    """It kept every promise: nobody looked at what recovery had left a second time."""
+    workload = tmp_path / "root-only.toml"
+    workload.write_text(ROOT_ONLY)
+    module = module_of(IN_MEMORY, "debian-6.12", tmp_path)
+    summary = run("debian-6.12", [module], tmp_path, workload=str(workload))
+    assert {f.oracle for f in summary.findings} == {"usable"}
+    assert "second mount: .: permissions" in {f.signature for f in summary.findings}
+
+
+def test_a_warning_while_the_workload_runs_fails(tmp_path: Path) -> None:
+    """The kernel log of the recording was thrown away."""
+    module = module_of(COMMIT_WARNS, "debian-6.12", tmp_path)
+    summary = run("debian-6.12", [module], tmp_path, visits=2)
+    (finding,) = [f for f in summary.findings if f.oracle == "kernel-log"]
+    assert finding.signature.startswith("while the workload runs: WARNING: ")
+    assert "jbd2_journal_commit_transaction" in finding.signature
+    assert finding.states == 1
+
+
+def test_what_a_kernel_says_once_is_said_of_every_state(tmp_path: Path) -> None:
+    """WARN_ON_ONCE was heard of the first state of a guest alone."""
+    module = module_with(WARNS_ONCE, "debian-6.12", tmp_path)
+    summary = run("debian-6.12", [module], tmp_path)
+    (case,) = summary.cases
+    assert {f.oracle for f in case.findings} == {"kernel-log"}
+    assert (case.counts.passed, case.counts.failed) == (1, case.counts.checked - 1)
+    assert case.counts.failed > 1
 
 
 @pytest.mark.parametrize("states", ["prefix", "exhaustive"])
