@@ -34,7 +34,7 @@ import itertools
 import random
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -47,6 +47,7 @@ from harness.cases.remote import AnySession, RemoteSession, nothing
 from harness.guests.disk import CONTENTS_MAX, Explored, KnownOutcome, Reads
 from harness.guests.session import Target
 from harness.model import CrashState, Verdict
+from harness.oracles import MAX_VIOLATIONS
 from harness.plan import SAMPLE_RATE, Budget
 from harness.states import Choices, CrashTime, LegalStates
 from harness.store.records import Coverage
@@ -126,8 +127,8 @@ class TimeCoverage:
 
     @property
     def is_known(self) -> bool:
-        """Whether all is known of it that there is."""
-        return self.reported and not (self.unexplored or self.blind or self.crowded)
+        """Whether all is known of it that there is, but for what is left out as of no effect."""
+        return self.reported and not (self.unexplored or self.blind or self.crowded or self.drawn)
 
     @property
     def target(self) -> Target | None:
@@ -420,7 +421,7 @@ class Exploration:
 
     def _hold(self, drawn: TimeCoverage, known: TimeCoverage, result: JudgedGroup) -> None:
         """Hold a state that was drawn against what is known of its crash time."""
-        if others := _violated(result) - known.violations - drawn.excused:
+        if others := _beyond(_violated(result), known.violations | drawn.excused):
             told = "; ".join(f"{oracle}: {signature}" for oracle, signature in sorted(others))
             self._examiner.memo.give_up(
                 result.group.states[0],
@@ -817,8 +818,27 @@ class Exploration:
         return Coverage(len(self._times), -1 if left else 0, volatile + left, self._visits, self._why)
 
 
+_MANY = "more than are listed"
+"""The signature of an oracle's violations where not all of them are listed."""
+
+
 def _violated(result: JudgedGroup) -> set[_Violated]:
-    return {(v.oracle, v.signature) for one in result.judged for v in one.judgement.violations}
+    found: set[_Violated] = set()
+    for one in result.judged:
+        counts = Counter(v.oracle for v in one.judgement.violations)
+        for v in one.judgement.violations:
+            found.add((v.oracle, _MANY if counts[v.oracle] > MAX_VIOLATIONS else v.signature))
+    return found
+
+
+def _beyond(found: set[_Violated], known: set[_Violated]) -> set[_Violated]:
+    """What was found and is surely not among what is known."""
+    oracles, many = {oracle for oracle, _ in known}, {oracle for oracle, what in known if what == _MANY}
+    return {
+        (oracle, what)
+        for oracle, what in found - known
+        if oracle not in many and not (what == _MANY and oracle in oracles)
+    }
 
 
 _BLIND = "states that told nothing of others: no guest came back, or nobody may rely on what it said"

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.cases import exploration as exploration_of_states
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Group, JudgedGroup, Observation
 from harness.cases.exploration import OF_RECORDING, Exploration, Report, Sampling, legal_times
@@ -28,6 +29,7 @@ from harness.filesystems.profiles import Profile, profiles
 from harness.guests.disk import CONTENTS_MAX, Disk, Explored, Order, Reads
 from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position, Violation
+from harness.oracles import MAX_VIOLATIONS
 from harness.plan import Budget
 from harness.states import Choices, LegalStates
 from harness.store.records import Coverage, How, JudgedState
@@ -705,3 +707,21 @@ def test_a_time_that_is_up_ends_it_in_the_middle_of_a_batch(
     assert len({g.group.states[0] for g in seen if not g.observation.recalled}) == coverage.visits
     assert coverage.open
     assert not coverage.exhaustive
+
+
+def test_violations_that_are_not_all_listed_are_no_difference() -> None:
+    """Of many, which ones are listed depends on all of them: a state that was drawn would be told from those
+    that were explored by what neither lists.
+    """
+    a, b, many = ("names", "a"), ("names", "b"), ("names", exploration_of_states._MANY)
+    other = ("durability", "a")
+    beyond = exploration_of_states._beyond
+    assert beyond({a, b, other}, {a}) == {b, other}
+    assert beyond({a, b, other}, {many}) == {other}
+    assert beyond({many, other}, {a}) == {other}
+    assert beyond({many}, {other}) == {many}
+    listed = [Violation("names", "f", "", "", "", f"{n}") for n in range(MAX_VIOLATIONS + 1)]
+    for count, expected in ((MAX_VIOLATIONS, MAX_VIOLATIONS), (MAX_VIOLATIONS + 1, 1)):
+        row = JudgedState(CrashState(0), "", Judgement(tuple(listed[:count])), How.JUDGED)
+        result = JudgedGroup(Group("", (row.state,)), Observation(Outcome()), (row,))
+        assert len(exploration_of_states._violated(result)) == expected
