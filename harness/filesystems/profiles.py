@@ -46,8 +46,10 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck; any other code
     means that it could not check. `environment` is added to the process's own. `writes`: it changes the image
     even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
-    output that report no error. `too_old`: those for parts of lines in which it says that it does not know
-    the file system's features: a newer kernel may use some that this host's program has never heard of.
+    output that report no error. `allowed`: those for runs of whole lines that call an error what recovery
+    means to leave; where an fsck finds nothing else, it has found nothing. `too_old`: those for parts of
+    lines in which it says that it does not know the file system's features: a newer kernel may use some that
+    this host's program has never heard of.
     `forks`: a fork of it that has been loaded, but has not begun, is as good as another start of it.
     `suites`: where its package and the libraries it needs are fetched from if this host does not have it;
     `always`: even if it has.
@@ -61,6 +63,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dirty: tuple[int, ...] = ()
     writes: bool = False
     chatter: list[str] = []
+    allowed: list[str] = []
     too_old: list[str] = []
     suites: list[str] = []
     always: bool = False
@@ -74,12 +77,19 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((line.strip() for line in output.splitlines() if says.search(line)), "")
 
     def complaint(self, output: str) -> str:
-        """The first line of output that reports an error; empty if there is none, or no chatter is known."""
+        """The first line of output that reports an error which is not allowed; empty if there is none, or no
+        chatter is known.
+        """
         if not self.chatter:
             return ""
-        lines = (line.strip() for line in output.splitlines())
+        lines = (line.strip() for line in self._without_allowed(output).splitlines())
         no_complaint = re.compile("|".join(["", *self.chatter]), re.IGNORECASE)
         return next((line for line in lines if not no_complaint.fullmatch(line)), "")
+
+    def _without_allowed(self, output: str) -> str:
+        for pattern in self.allowed:
+            output = re.sub(rf"^(?:{pattern})$", "", output, flags=re.MULTILINE)
+        return output
 
     def path(self) -> str:
         """Its path; sbin is searched too, and the cache. Raises EnvironmentLacks if it is missing."""
@@ -165,7 +175,10 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if exit_code in self.clean:
             return FsckResult(FsckClass.CLEAN, exit_code, output)
         if exit_code in self.dirty:
-            return FsckResult(FsckClass.DIRTY, exit_code, output, self.complaint(output))
+            complaint = self.complaint(output)
+            if not complaint and self._without_allowed(output) != output:
+                return FsckResult(FsckClass.CLEAN, exit_code, output)
+            return FsckResult(FsckClass.DIRTY, exit_code, output, complaint)
         return FsckResult(FsckClass.FAILED, exit_code, output)
 
 

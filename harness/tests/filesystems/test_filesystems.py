@@ -470,6 +470,67 @@ def test_without_known_chatter_no_line_is_picked() -> None:
     assert Tool("fsck", "util-linux").complaint("fsck 1.0\nbad\n") == ""
 
 
+XFS_INCOMPLETE = """\
+Phase 3 - for each AG...
+        - agno = 0
+attribute entry #6 in attr block 5, inode 132 is INCOMPLETE
+problem with attribute contents in inode 132
+would clear attr fork
+bad nblocks 7 for inode 132, would reset to 0
+bad anextents 3 for inode 132, would reset to 0
+        - agno = 1
+No modify flag set, skipping phase 5
+"""
+XFS_ONE_ENTRY = """\
+Phase 3 - for each AG...
+        - agno = 0
+attribute block hashvalue inconsistency, expected > 4064981997 / saw 4064981997
+bad attribute block in inode 131
+bad hash path in attribute fork for inode 131
+problem with attribute contents in inode 131
+would clear attr fork
+bad nblocks 2 for inode 131, would reset to 0
+bad anextents 2 for inode 131, would reset to 0
+        - agno = 1
+No modify flag set, skipping phase 5
+"""
+
+
+@pytest.mark.parametrize("output", [XFS_INCOMPLETE, XFS_ONE_ENTRY, XFS_INCOMPLETE + XFS_ONE_ENTRY])
+def test_what_xfs_means_to_leave_in_the_middle_of_a_setxattr_is_no_damage(output: str) -> None:
+    """xfs/wsync failed by fsck under many-attributes: xfs_repair 6.1 calls an incomplete attribute, and a
+    tree of attributes whose root has one entry, inconsistent; the kernel means to leave both.
+    """
+    fsck = select_profiles(["xfs/wsync"])[0].fsck
+    assert fsck is not None
+    found = fsck.decoded(1, output)
+    assert (found.classified, found.complaint, found.output) == (FsckClass.CLEAN, "", output)
+    assert fsck.decoded(0, "").classified is FsckClass.CLEAN
+
+
+@pytest.mark.parametrize(
+    ("output", "complaint"),
+    [
+        (XFS_INCOMPLETE + "bad CRC for inode 139\n", "bad CRC for inode 139"),
+        (
+            XFS_INCOMPLETE.replace("for inode 132", "for inode 133"),
+            "problem with attribute contents in inode 132",
+        ),
+        (
+            XFS_ONE_ENTRY.replace("saw 4064981997", "saw 4064981990"),
+            "attribute block hashvalue inconsistency, expected > 4064981997 / saw 4064981990",
+        ),
+        ("problem with attribute contents in inode 131\n", "problem with attribute contents in inode 131"),
+        ("Phase 3 - for each AG...\n", ""),
+    ],
+)
+def test_damage_beside_what_xfs_means_to_leave_is_damage(output: str, complaint: str) -> None:
+    fsck = select_profiles(["xfs/wsync"])[0].fsck
+    assert fsck is not None
+    found = fsck.decoded(1, output)
+    assert (found.classified, found.complaint) == (FsckClass.DIRTY, complaint)
+
+
 def test_a_mode_on_request_runs_only_if_it_is_named_in_full() -> None:
     """Modes for planted faults would have made `-c ext4` and `-c all` slower for everybody."""
     assert ALL["ext4/dioread_lock"].on_request
