@@ -12,10 +12,11 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, UsageError
+from harness.explain.effects import Change
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Mechanism, data_of, mechanism_of, wanted_sync
+from harness.explain.mechanism import Mechanism, data_of, mechanism_of
 from harness.explain.minimise import Minimal, Visits, always, minimise
-from harness.explain.program import Program, program_of, shown_calls
+from harness.explain.program import Evidence, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
@@ -27,6 +28,7 @@ from harness.model import (
     EntryFlag,
     Outcome,
     Position,
+    Tree,
     Violation,
 )
 from harness.oracles import Judge
@@ -38,6 +40,7 @@ from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.writelog.calls import ProgramCall
+from harness.writelog.times import TimedWrite
 
 _BEFORE, _AFTER = 12, 4  # rungs shown ahead of what matters, and behind the cut
 _MAX_RUNGS = 48
@@ -258,7 +261,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         visits,
         promised,
         acknowledged=acknowledged,
-        both=promise is None,
+        both=acknowledged or promise is None,
         keeps=keeps,
     )
     violation = explainer.same(finding, minimal.state)
@@ -315,7 +318,36 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Progra
     cut = explainer.legal.event(minimal.state)
     contract = recording.profile.contract
     in_order = contract.namespace == "prefix" or contract.persists != "inode"
-    return program_of(recording.workload.name, recording.calls, explainer.times, cut, in_order=in_order)
+
+    def is_record(write: TimedWrite) -> bool:
+        return write.fua or any(n.kind is Kind.RECORD for n in explainer.names.get(write.entry, ()))
+
+    records = [at for w in explainer.times.writes if is_record(w) for at in (w.submitted, w.completed)]
+    durable = [f.submitted for f in explainer.times.flushes]
+    durable += [w.submitted for w in explainer.times.writes if w.fua or w.preflush]
+    return program_of(
+        recording.workload.name,
+        recording.calls,
+        explainer.times,
+        cut,
+        in_order=in_order,
+        commits=lambda call: any(call.began < at < (call.returned or 0) for at in records),
+        sent=lambda call: any(call.began < at < (call.returned or 0) for at in durable),
+        evidence=_evidence(explainer, minimal),
+    )
+
+
+def _evidence(explainer: Explainer, minimal: Minimal) -> Evidence | None:
+    """The trees that a program's calls are held against; None where the failing state has none."""
+
+    def tree(state: CrashState | None) -> Tree | None:
+        outcome = None if state is None else explainer.outcome(state)
+        if outcome is None or isinstance(outcome, Unobserved) or outcome.mount_errno or outcome.lost:
+            return None
+        return outcome.tree
+
+    found = tree(minimal.state)
+    return None if found is None else Evidence(found, tree(minimal.more), tree(minimal.less))
 
 
 # --- the lines ------------------------------------------------------------------------------------
@@ -351,11 +383,12 @@ def _promised(facts: Facts) -> str:
 
 
 def _acknowledged(program: Program) -> str:
+    if program.at < 0:
+        return f"by {program.name}'s own check, before anything was acknowledged"
     said = f"by `powercut-ack {program.text}` of {program.name}, at event {program.at}"
     if not program.known:
         return f"{said}; not all that it had asked of the kernel is known"
-    last = program.synced[-1] if program.synced else None
-    if last is None:
+    if (last := program.synced) is None:
         return f"{said}; until then it had called no fsync, or the like"
     return f"{said}; before that it had called {last.text} (events {last.began} to {last.returned})"
 
@@ -365,10 +398,11 @@ def _written(facts: Facts, mechanism: Mechanism | None) -> str:
     writes, data, by = facts.writes, facts.data_of_subject(), facts.promised_at
     in_time = [w for w in data if by is None or w.submitted < by]
     chosen = [writes[e] for e in facts.lost] or (in_time or data)[-1:]
-    if mechanism is Mechanism.PROGRAM_REPLACED and facts.program and (gone := facts.program.replacement):
+    if mechanism is Mechanism.PROGRAM_REPLACED and facts.program and (gone := facts.program.taken):
         chosen = data_of(facts, gone)[:1]
         if not chosen:
-            return f"{gone.unsynced[-1].text}, at event {gone.unsynced[-1].began}: no write of it is known"
+            last_call = gone.missing[-1].call
+            return f"{last_call.text}, at event {last_call.began}: no write of it is known"
     if not chosen:
         last = [w for w in facts.submitted() if facts.on_platter(w.entry)][-1:]
         return f"last of what is there: {facts.name(last[0].entry)}" if last else "nothing yet"
@@ -417,22 +451,42 @@ def _recovery(outcome: Outcome | Unobserved, facts: Facts) -> str:
 
 
 def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
-    """What the program should have done; empty where that is not shown."""
+    """What the program should have done; empty where that is not shown. What no state shows is a guess, and
+    is called one.
+    """
     if program is None:
         return ""
-    if mechanism is Mechanism.PROGRAM_EARLY and program.pending is not None:
-        return f"the return of {program.pending.text} before event {program.at}"
-    if mechanism is Mechanism.PROGRAM_NEVER:
-        return _wanted(program.unsynced, program.at)
-    if mechanism is Mechanism.PROGRAM_REPLACED and (gone := program.replacement) is not None:
-        return f"{_wanted(gone.unsynced, gone.removal.began)}, {gone.removal.text}"
     if not program.known:
         return f"not told: look whether {program.name} had called fsync before it acknowledged"
-    return ""
+    if mechanism is None:
+        return ""
+    tried = "" if program.shown else " (a guess: no state in which that is durable was seen)"
+    said = _remedies(program).get(mechanism, "")
+    return f"{said}{tried}" if said else _GUESSES.get(mechanism, "")
 
 
-def _wanted(calls: Sequence[ProgramCall], by: int) -> str:
-    return f"an {wanted_sync(calls)}, called after event {calls[-1].returned} and done before event {by}"
+_GUESSES = {
+    Mechanism.PROGRAM_HALF: "a checksum in the record, so that half of one counts as none (a guess)",
+    Mechanism.PROGRAM_NAMED: "another name until the contents are durable, then a rename (a guess)",
+}
+
+
+def _remedies(program: Program) -> dict[Mechanism, str]:
+    found: dict[Mechanism, str] = {}
+    if (sync := program.pending) is not None:
+        found[Mechanism.PROGRAM_EARLY] = f"the return of {sync.text} before event {program.at}"
+    if changes := [c for c in program.unsynced if c in program.latest] or program.unsynced:
+        found[Mechanism.PROGRAM_NEVER] = _wanted(changes, program.at)
+    orders = {Mechanism.PROGRAM_REPLACED: program.taken, Mechanism.PROGRAM_ORDER: program.order}
+    for mechanism, order in orders.items():
+        if order is not None:
+            found[mechanism] = f"{_wanted(order.missing, order.ahead.began)}, {order.ahead.text}"
+    return found
+
+
+def _wanted(changes: Sequence[Change], by: int) -> str:
+    after = changes[-1].call.returned
+    return f"an {wanted_sync(changes)}, called after event {after} and done before event {by}"
 
 
 def _missing(facts: Facts, minimal: Minimal) -> str:

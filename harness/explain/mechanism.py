@@ -10,15 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.blocks.fields import Kind
+from harness.explain.effects import Change, Sort, distinct
 from harness.explain.facts import Facts, Flush
-from harness.explain.program import (
-    Program,
-    Replacement,
-    changes_contents,
-    changes_names,
-    directory_of,
-    renamed_to,
-)
+from harness.explain.program import Order, Program, wanted_sync
 from harness.host.text import first_few
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
@@ -35,6 +29,9 @@ class Mechanism(enum.StrEnum):
     PROGRAM_EARLY = "the program acknowledged before fsync had returned"
     PROGRAM_NEVER = "the program acknowledged without fsync"
     PROGRAM_REPLACED = "the program removed the old before the new was durable"
+    PROGRAM_HALF = "half of one write is there"
+    PROGRAM_ORDER = "the program's later call took effect without an earlier one"
+    PROGRAM_NAMED = "the file had its name before its contents were durable"
     RECORD_AHEAD = "record ahead of its blocks"
     METADATA_AHEAD = "metadata ahead of its data"
     IN_PLACE_AHEAD = "in place ahead of its record"
@@ -80,62 +77,94 @@ Sentence = Callable[[Facts], str]
 
 
 def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
-    """Where its calls explain all that is missing: it was sent after the program had acknowledged, or had
-    never been asked for. Not where an fsync of it sent nothing: that is the kernel's.
+    """Where its calls explain all that is missing. Not where trees do not tell, and an fsync of it sent
+    nothing: that is the kernel's.
     """
-    if any(_sent_nothing(facts, sync) for sync in program.synced):
+    if program.idle and not program.shown:
         return None
-    gone = program.replacement
-    if gone is not None and _is_what_replaces(facts, gone):
-        return Diagnosis(Mechanism.PROGRAM_REPLACED, _replaced(program, gone))
-    if not program.unsynced or not _explained(facts, program):
+    told = (_taken(facts, program), _acknowledged_early(facts, program), _half(facts, program))
+    if (found := next(filter(None, told), None)) is not None:
+        return found
+    if (order := program.order) is not None:
+        return Diagnosis(Mechanism.PROGRAM_ORDER, _out_of_order(program, order))
+    named = program.early
+    return None if named is None else Diagnosis(Mechanism.PROGRAM_NAMED, _named_early(program, named))
+
+
+def _taken(facts: Facts, program: Program) -> Diagnosis | None:
+    gone = program.taken
+    if gone is None or not (program.shown or _is_what_replaces(facts, gone)):
         return None
-    last, before = first_few(program.unsynced[::-1], 2)
-    changed = " and ".join(f"{c.text} (event {c.began})" for c in last[::-1])
-    also = f", and {before} more calls before" if before else ""
+    return Diagnosis(Mechanism.PROGRAM_REPLACED, _out_of_order(program, gone))
+
+
+def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
+    if not program.unsynced or not (program.shown or _explained(facts, program)):
+        return None
+    changes = [c for c in program.unsynced if c in program.latest] or program.unsynced
     said = f"{program.name} acknowledged `{program.text}` at event {program.at}"
     if (sync := program.pending) is not None:
         end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
-    sentence = f"{said} without having called {wanted_sync(program.unsynced)}, for {changed}{also}."
+    sentence = f"{said} without having called {wanted_sync(changes)}, for {_calls(changes)}."
     return Diagnosis(Mechanism.PROGRAM_NEVER, sentence)
 
 
-def wanted_sync(calls: Sequence[ProgramCall]) -> str:
-    """The sync that these calls want: that of the directory, where they only gave or took names."""
-    if not all(map(changes_names, calls)):
-        return "fsync, or the like"
-    directory = directory_of(renamed_to(calls[-1]))
-    where = "their directory" if len(calls) > 1 else f"the directory `{directory}`"
-    return f"fsync of {where}, or the like"
-
-
-def _replaced(program: Program, gone: Replacement) -> str:
-    last, before = first_few(gone.unsynced[::-1], 2)
-    made = " and ".join(f"{c.text} (event {c.began})" for c in last[::-1])
+def _calls(changes: Sequence[Change]) -> str:
+    """The last two calls, and how many there were before."""
+    last, before = first_few(list(distinct(changes))[::-1], 2)
     also = f", and {before} more calls before" if before else ""
+    return " and ".join(f"{c.text} (event {c.began})" for c in last[::-1]) + also
+
+
+def _out_of_order(program: Program, order: Order) -> str:
+    takes = ", which takes away what had been durable," if order.taken else ""
     return (
-        f"{program.name} called {gone.removal.text} at event {gone.removal.began}, which takes away what it "
-        f"had acknowledged, without having called {wanted_sync(gone.unsynced)}, for {made}{also}."
+        f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes} without having called "
+        f"{wanted_sync(order.missing)}, for {_calls(order.missing)}."
     )
 
 
-def _is_what_replaces(facts: Facts, gone: Replacement) -> bool:
+def _named_early(program: Program, named: Change) -> str:
+    return (
+        f"{program.name} gave the name `{named.path}` by {named.call.text} at event {named.began}, and an "
+        "fsync of the contents had not returned when the name became durable."
+    )
+
+
+def _half(facts: Facts, program: Program) -> Diagnosis | None:
+    """Where a write of several blocks is there in part, and nothing else is missing."""
+    write = program.whole
+    if write is None or not facts.lost:
+        return None
+    if any(facts.kinds(e) - {Kind.DATA, Kind.UNKNOWN} for e in facts.lost):
+        return None
+    data = data_of(facts, Order(write.call, (write,), paths=frozenset({write.path})))
+    if not any(facts.part(e) or facts.on_platter(e) for e in (*facts.lost, *(w.entry for w in data))):
+        return None
+    sentence = (
+        f"Of {write.call.text}, called at event {write.began}, a part came back: no call makes more than a "
+        "block durable as a whole."
+    )
+    return Diagnosis(Mechanism.PROGRAM_HALF, sentence)
+
+
+def _is_what_replaces(facts: Facts, gone: Order) -> bool:
     """Whether what replaces it is what is missing: of its contents nothing is on the platter, and all else
     that was lost was sent later.
     """
     data = data_of(facts, gone)
     if any(facts.on_platter(w.entry) for w in data):
         return False
-    late = gone.removal.began
+    late = gone.ahead.began
     own = {w.entry for w in data}
     return all(e in own or facts.writes[e].submitted > late for e in facts.lost if e in facts.writes)
 
 
-def data_of(facts: Facts, gone: Replacement) -> list[TimedWrite]:
-    """The writes that may have the contents of what replaces something: none that is called another file's,
-    or was sent while another file was synced and has no name.
+def data_of(facts: Facts, gone: Order) -> list[TimedWrite]:
+    """The writes that may have the contents of what is missing: none that is called another file's, or was
+    sent while another file was synced and has no name.
     """
 
     def may_be(write: TimedWrite) -> bool:
@@ -145,20 +174,12 @@ def data_of(facts: Facts, gone: Replacement) -> list[TimedWrite]:
             return True
         return not files.isdisjoint({*gone.paths, *(path.rpartition("/")[2] for path in gone.paths)})
 
-    begun = gone.unsynced[0].began
+    begun = gone.missing[0].began
     return [w for w in facts.times.writes if gone.paths and w.submitted > begun and may_be(w)]
 
 
 def _ran(sync: ProgramCall, at: int) -> bool:
     return sync.returned is not None and sync.began < at < sync.returned
-
-
-def _sent_nothing(facts: Facts, sync: ProgramCall) -> bool:
-    """Whether nothing became durable while a call ran."""
-    assert sync.returned is not None  # noqa: S101 - it is done
-    ran = range(sync.began, sync.returned)
-    fua = any(w.fua and w.submitted in ran for w in facts.times.writes)
-    return not fua and not any(f.submitted in ran for f in facts.flushes)
 
 
 def _explained(facts: Facts, program: Program) -> bool:
@@ -179,8 +200,8 @@ def _not_asked_for(facts: Facts, program: Program) -> bool:
     """Where all that was sent is there: whether contents that changed since the acknowledgement before were
     not sent. If contents were in part synced, that part may be what is missing: then nothing is said.
     """
-    contents = [c for c in program.latest if changes_contents(c)]
-    if not contents or any(map(changes_contents, program.kept)):
+    contents = [c for c in program.latest if c.sort is Sort.DATA]
+    if not contents or any(c.sort is Sort.DATA for c in program.kept):
         return False
     sent = (facts.kinds(w.entry) for w in facts.submitted() if w.submitted > contents[0].began)
     return all(kinds and kinds.isdisjoint({Kind.DATA, Kind.UNKNOWN}) for kinds in sent)

@@ -28,9 +28,9 @@ class Minimal:
     """`state`: has lost `lost`, whole writes by their entries, and fails the same way; with any one of them
     present it does not. `control`: None where none was found; `cleared`: the entries that are on its platter
     and not on the state's; `without`: those that are on the state's and not on its. `complete`: the
-    search was not cut short. `turning`: entries on the state's platter; a state that lacks one of them as well
-    does not fail. `less`, `more`: a state that does not fail and lacks something that the state has, and one
-    that has something that it lacks; the control is one of them.
+    search was not cut short. `turning`: entries on the state's platter; a state that lacks one of them as
+    well does not fail. `less`, `more`: a state that does not fail and lacks something that the state has, and
+    one that has something that it lacks; the control is one of them.
     """
 
     state: CrashState

@@ -1,42 +1,55 @@
-"""What an application had asked of the kernel when it acknowledged: from its system calls. Pure.
+"""What an application had asked of the kernel when the power failed, and which of its calls explains what
+came back. Pure.
 
-It says of a program that it acknowledged too early only where its calls show that. What they cannot show, it
-leaves open: requests of io_submit and io_uring_enter, stores into mappings, calls that were not noted.
+A call is named only where states show it: what came back lacks its effect, a state next to it has the effect
+and is accepted, and no sync that the program had called covers it. What calls cannot show is left open:
+requests of io_submit and io_uring_enter, stores into mappings, calls that were not noted.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.explain.effects import SHOWN, UNREAD, Change, Effects, Sort, Taking, directory_of, syncs, word_of
+from harness.model import FileKind, Tree, TreeEntry
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import TimedMark, Times
 
-_CALL = re.compile(r"(\w+)(?: exchange)?\((.*)\)", re.DOTALL)
-_FILE = ("fsync", "fdatasync", "msync")
-_ALL = ("sync", "syncfs")
-_DATA = ("write", "pwrite", "writev", "pwritev", "sendfile", "copy_file_range")
-_SIZE = ("ftruncate", "truncate", "fallocate")
-_PAIRS = ("rename", "renameat", "renameat2", "link", "linkat")
-_NAMES = (*_PAIRS, "creat", "symlink", "symlinkat", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir")
-_OPENS = ("open", "openat", "openat2")
-_UNREAD = ("io_submit", "io_uring_enter")
-_SHRINKS = ("ftruncate", "truncate", "unlink", "unlinkat")
-_RENAMES = ("rename", "renameat", "renameat2")
 _ACK = "app "
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
-    """What an application had acknowledged was taken away by `removal`: a file was cut, removed, or replaced
-    by a rename. `unsynced`: calls that made what is there instead, which no fsync or the like had covered
-    when the power failed. `paths`: of the files with those contents; empty if they only changed names.
-    `elsewhere`: each fsync of another file.
+class Evidence:
+    """Trees: of the failing state (`found`), of an accepted state that has something which it lacks (`more`),
+    and of one that lacks something which it has (`less`).
     """
 
-    removal: ProgramCall
-    unsynced: tuple[ProgramCall, ...]
+    found: Tree
+    more: Tree | None = None
+    less: Tree | None = None
+
+    @property
+    def lacking(self) -> set[str]:
+        """The paths of which the failing state lacks something."""
+        return _differing(self.found, self.more)
+
+    @property
+    def ahead(self) -> set[str]:
+        """The paths of which it has something that was not accepted."""
+        return _differing(self.found, self.less)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The effect of `ahead` came back without that of `missing`, which no sync had covered when `ahead` was
+    called. `taken`: what it took away had been durable. `paths`: the names of what is missing; empty if only
+    names were changed. `elsewhere`: each fsync of another file.
+    """
+
+    ahead: ProgramCall
+    missing: tuple[Change, ...]
+    taken: bool = False
     paths: frozenset[str] = frozenset()
     elsewhere: tuple[ProgramCall, ...] = ()
 
@@ -44,115 +57,83 @@ class Replacement:
 @dataclass(frozen=True, slots=True)
 class Program:
     """An application at the last acknowledgement before the power failed. `text`: what was acknowledged;
-    `at`: the event. `unsynced`: its calls that changed something and that no fsync or the like, begun later,
-    had covered when it acknowledged. `pending`: the first fsync or the like that had begun after these and
-    had not returned. `synced`: such calls that had returned, each with something to make durable. `latest`:
-    of `unsynced`, what was changed since the acknowledgement before. `kept`: what else was changed since, and
-    had been made durable. `known`: whether its calls tell all that it asked for.
+    `at`: the event; -1 if nothing was. `unsynced`: changes that explain what is missing, and that no sync had
+    covered when it acknowledged. `pending`: the first sync that covers one of them and had not returned.
+    `synced`: the last sync that had returned by then. `latest`: of `unsynced`, what was changed since the
+    acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
+    what came back in a wrong order. `early`: the call that gave a name to a file which has not all of its
+    contents. `whole`: a call that wrote contents of which nothing had been made durable. `known`: whether its
+    calls tell all that it asked for. `shown`: whether trees of accepted states were compared. `idle`: whether
+    a sync that had something to make durable sent nothing.
     """
 
     name: str
     text: str
     at: int
-    unsynced: tuple[ProgramCall, ...] = ()
+    unsynced: tuple[Change, ...] = ()
     pending: ProgramCall | None = None
-    synced: tuple[ProgramCall, ...] = ()
-    latest: tuple[ProgramCall, ...] = ()
-    kept: tuple[ProgramCall, ...] = ()
-    replacement: Replacement | None = None
+    synced: ProgramCall | None = None
+    latest: tuple[Change, ...] = ()
+    kept: tuple[Change, ...] = ()
+    taken: Order | None = None
+    order: Order | None = None
+    early: Change | None = None
+    whole: Change | None = None
     known: bool = False
+    shown: bool = False
+    idle: bool = False
 
     @property
     def unsynced_data(self) -> bool:
         """Whether contents or sizes are among what was not synced, beside names."""
-        return any(map(changes_contents, self.unsynced))
+        return any(c.sort is Sort.DATA for c in self.unsynced)
 
 
 def program_of(
-    name: str, noted: ProgramCalls, times: Times, cut: int, *, in_order: bool = True
-) -> Program | None:
-    """The application `name` when the power fails just before the event `cut`; None if it had acknowledged
-    nothing. `in_order`: names become durable in their order, so that each fsync covers all names before it;
-    else it covers one inode and the name used, or the names in a directory.
+    name: str,
+    noted: ProgramCalls,
+    times: Times,
+    cut: int,
+    *,
+    in_order: bool = True,
+    commits: Callable[[ProgramCall], bool] = lambda _: True,
+    sent: Callable[[ProgramCall], bool] = lambda _: True,
+    evidence: Evidence | None = None,
+) -> Program:
+    """The application `name` when the power fails just before the event `cut`. `in_order`: names become
+    durable in their order. `commits`: whether a record was written while a sync ran; `sent`: whether anything
+    became durable.
     """
     ack = last_ack(times, cut)
-    if ack is None:
-        return None
-    before = [call for call in noted.calls if call.began < ack.at]
-    known = noted.more == 0 and not any(_word(call) in _UNREAD for call in noted.calls)
-    if not known:
-        return Program(name, ack.text.removeprefix(_ACK), ack.at)
-    files = _Files(noted.calls, in_order)
-    changes = [call for call in before if _changes(call, files)]
-    done = [call for call in before if _syncs(call) and _is_done(call, ack.at)]
-    unsynced = [call for call in changes if not any(_covers(s, call, files) for s in done)]
-    flying = [call for call in before if _syncs(call) and (call.returned is None or call.returned > ack.at)]
-    pending = next((s for s in flying if any(_covers(s, call, files) for call in unsynced)), None)
-    synced = [s for s in done if any(_covers(s, c, files) for c in changes)]
-    earlier = last_ack(times, ack.at)
-    since = [c for c in before if _alters(c, files) and (earlier is None or c.began > earlier.at)]
+    text, at = (ack.text.removeprefix(_ACK), ack.at) if ack is not None else ("", -1)
+    if noted.more != 0 or any(word_of(call) in UNREAD for call in noted.calls):
+        return Program(name, text, at)
+    asked = _Asked(Effects(noted.calls, in_order, commits), at, cut, evidence)
+    done = [call for call in noted.calls if syncs(call) and call.returned is not None and call.returned < at]
+    found = Program(name, text, at, synced=done[-1] if done else None, known=True)
+    if evidence is not None and evidence.more is not None and not asked.explains_all():
+        return found
+    unsynced = asked.unsynced()
+    earlier = last_ack(times, at)
+    since = [c for c in asked.before(at) if earlier is None or c.began > earlier.at]
+    open_ = {c for c in since if not asked.effects.covered(c, at)}
     return Program(
         name,
-        ack.text.removeprefix(_ACK),
-        ack.at,
+        text,
+        at,
         tuple(unsynced),
-        pending,
-        tuple(synced),
-        latest=tuple(c for c in since if c in unsynced),
-        kept=tuple(c for c in since if c not in unsynced),
-        replacement=_replacement([c for c in noted.calls if c.began < cut], files, ack.at, cut),
+        asked.pending(unsynced),
+        found.synced,
+        latest=tuple(c for c in since if c in open_),
+        kept=tuple(c for c in since if c not in open_),
+        taken=asked.taken(),
+        order=asked.order(),
+        early=asked.early(),
+        whole=asked.whole(),
         known=True,
+        shown=evidence is not None and evidence.more is not None,
+        idle=asked.effects.idle(at, sent),
     )
-
-
-def _replacement(calls: Sequence[ProgramCall], files: _Files, ack: int, cut: int) -> Replacement | None:
-    """The first call that took away what had been acknowledged, with something that replaces it and is not
-    durable when the power fails: contents of another file or, where these do not become durable in their
-    order, names that were changed since what is gone was changed last.
-    """
-    done = [call for call in calls if _syncs(call) and _is_done(call, cut)]
-    for removal in calls:
-        victim = _taken_away(removal)
-        own = [c for c in calls if c.began < removal.began and _is_of(c, victim) and _alters(c, files)]
-        if not victim or not any(_was_kept(c, done, ack, files) for c in own):
-            continue
-        made = [
-            c
-            for c in calls
-            if own[-1].began < c.began < removal.began
-            and not _is_of(c, victim)
-            and _changes(c, files)
-            and not any(_covers(s, c, files) for s in done)
-        ]
-        contents = [c for c in made if changes_contents(c)]
-        renames = [c for c in made if _word(c) in _PAIRS and not files.in_order]
-        if contents or renames:
-            paths = {name for c in contents for name in files.called(_paths(c)[0])} - {victim}
-            elsewhere = [s for s in done if _word(s) in _FILE and _paths(s)[0] not in paths]
-            return Replacement(removal, tuple(contents or renames), frozenset(paths), tuple(elsewhere))
-    return None
-
-
-def _was_kept(call: ProgramCall, done: Sequence[ProgramCall], ack: int, files: _Files) -> bool:
-    """Whether what a call changed was durable when the program acknowledged something."""
-    by_then = (s for s in done if s.returned is not None and s.returned < ack)
-    return call.began < ack and (not _changes(call, files) or any(_covers(s, call, files) for s in by_then))
-
-
-def _taken_away(call: ProgramCall) -> str:
-    """The path whose contents or name a call took away; empty if it did nothing of that kind."""
-    word, (path, rest) = _word(call), _paths(call)
-    if call.returned is None or call.result < 0:
-        return ""
-    if word in _RENAMES and "exchange" not in call.text:
-        return rest
-    return path if word in _SHRINKS or (word in _OPENS and "truncate" in rest) else ""
-
-
-def _is_of(call: ProgramCall, path: str) -> bool:
-    """Whether a call was made to that path, or gave a file that name."""
-    first, rest = _paths(call)
-    return path in ((first, rest) if _word(call) in _PAIRS else (first,))
 
 
 def last_ack(times: Times, cut: int) -> TimedMark | None:
@@ -160,102 +141,170 @@ def last_ack(times: Times, cut: int) -> TimedMark | None:
     return next((m for m in reversed(times.marks) if m.text.startswith(_ACK) and m.at < cut), None)
 
 
-class _Files:
-    """Which paths may be of one file: a call names it as it was called then. `durable`: those that were
-    opened so that each write is durable when it returns. `first`: when a path was first named: what an open
-    finds there later it does not create. `in_order`: see `program_of`.
-    """
+@dataclass(slots=True)
+class _Asked:
+    """What was asked for when the program acknowledged (`at`), and when the power failed (`cut`)."""
 
-    def __init__(self, calls: Sequence[ProgramCall], in_order: bool) -> None:
-        self.in_order = in_order
-        self._same: dict[str, set[str]] = {}
-        self.durable: set[str] = set()
-        self.first: dict[str, int] = {}
-        for call in calls:
-            first, second = _paths(call)
-            self.first.setdefault(first, call.began)
-            if _word(call) in _PAIRS:
-                both = self.called(first) | self.called(second)
-                self._same |= dict.fromkeys(both, both)
-            if _word(call) in _OPENS and "sync" in second:
-                self.durable.add(first)
+    effects: Effects
+    at: int
+    cut: int
+    evidence: Evidence | None
 
-    def called(self, path: str) -> set[str]:
-        return self._same.get(path, {path})
+    def before(self, event: int) -> list[Change]:
+        return [c for c in self.effects.changes if c.began < event]
+
+    def explains_all(self) -> bool:
+        """Whether each path of which something is missing was changed by a call that nothing had covered."""
+        assert self.evidence is not None  # noqa: S101 - it is asked where there is some
+        return all(
+            any(
+                (c.began >= self.cut or not self.effects.covered(c, self.cut)) and self._is_of(c, path)
+                for c in self.effects.changes
+            )
+            for path in self.evidence.lacking
+        )
+
+    def unsynced(self) -> list[Change]:
+        """What had not been covered at the acknowledgement and, where trees tell, is what is missing."""
+        open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.at)]
+        return [c for c in open_ if self._is_missing(c)]
+
+    def pending(self, unsynced: Sequence[Change]) -> ProgramCall | None:
+        flying = (
+            s
+            for s in self.effects.syncs
+            if s.call.began < self.at and s.call.returned is not None and s.call.returned > self.at
+        )
+        return next((s.call for s in flying if any(self.effects.covers(s, c) for c in unsynced)), None)
+
+    def taken(self) -> Order | None:
+        """The first call that took away what had been durable while what replaces it was not."""
+        for taking in self.effects.takings:
+            if taking.call.began >= self.cut or not self.effects.was_kept(taking) or not self._came(taking):
+                continue
+            own = [c.began for c in self.effects.changes if c.inode == taking.inode]
+            last = max(at for at in own if at < taking.call.began)
+            if (found := self._order(taking.call, taking.inode, last, taken=True)) is not None:
+                return found
+        return None
+
+    def order(self) -> Order | None:
+        """A call whose effect has to be absent, or that of an earlier one there."""
+        if self.evidence is None or self.evidence.more is None or self.evidence.less is None:
+            return None
+        ahead = self.evidence.ahead
+        for change in self.before(self.cut):
+            if any(self._is_of(change, path) for path in ahead):
+                found = self._order(change.call, change.inode, -1, taken=False)
+                if found is not None:
+                    return found
+        return None
+
+    def _order(self, ahead: ProgramCall, inode: int, since: int, *, taken: bool) -> Order | None:
+        """What was changed before `ahead`, after `since`, in other files, and is what is missing."""
+        made = [
+            c
+            for c in self.before(ahead.began)
+            if since < c.began and c.call != ahead and (c.inode != inode or not taken)
+            if not self.effects.covered(c, ahead.began) and not self.effects.covered(c, self.cut)
+            if self._is_missing(c)
+        ]
+        contents = [c for c in made if c.sort is Sort.DATA]
+        if not (chosen := contents or [c for c in made if c.sort is Sort.GIVEN and not self._in_order]):
+            return None
+        files = {c.inode for c in contents}
+        paths = {name for i in files for name in self.effects.names_of(i, self.cut)}
+        paths |= {c.path for c in contents}
+        elsewhere = (s.call for s in self.effects.syncs if s.inode not in files)
+        return Order(ahead, tuple(chosen), taken, frozenset(paths), tuple(elsewhere))
+
+    @property
+    def _in_order(self) -> bool:
+        return self.effects.in_order
+
+    def early(self) -> Change | None:
+        """What gave a name that came back to a file whose contents did not; without it, all is accepted."""
+        if self.evidence is None or self.evidence.less is None:
+            return None
+        for change in reversed(self.before(self.cut)):
+            path = change.path
+            if change.sort is not Sort.GIVEN or path not in self.evidence.found:
+                continue
+            if path in self.evidence.less or self.evidence.found[path].kind is not FileKind.FILE:
+                continue
+            if self.evidence.more is not None and path not in self.evidence.lacking:
+                continue
+            later = [c for c in self.effects.changes if c.inode == change.inode and c.sort is Sort.DATA]
+            if later and not all(self.effects.covered(c, self.cut) for c in later):
+                return change
+        return None
+
+    def whole(self) -> Change | None:
+        """The one call that wrote what is missing, where it is the contents of one file."""
+        open_ = [c for c in self.before(self.cut) if not self.effects.covered(c, self.cut)]
+        contents = [c for c in open_ if c.sort is Sort.DATA and self._is_missing(c)]
+        return contents[0] if len(contents) == 1 and self.evidence is not None else None
+
+    def _came(self, taking: Taking) -> bool:
+        """Whether what came back shows that something was taken away."""
+        if self.evidence is None:
+            return True
+        found = self.evidence.found.get(taking.path)
+        if taking.left is not None:
+            return found is None or found.size <= max(taking.left, 0)
+        if word_of(taking.call).startswith("rename"):
+            given = [c for c in self.effects.changes if c.call == taking.call and c.sort is Sort.TAKEN]
+            return all(c.path not in self.evidence.found for c in given)
+        return found is None
+
+    def _is_missing(self, change: Change) -> bool:
+        """Whether the effect of a change is what is missing, as far as trees tell."""
+        evidence = self.evidence
+        if evidence is None or evidence.more is None:
+            return True
+        lacking = evidence.lacking
+        if change.sort is Sort.DATA:
+            return any(self._is_of(change, path) for path in lacking)
+        mine = {p for p in lacking if p == change.path or p.startswith(f"{change.path}/")}
+        if change.sort is Sort.TAKEN:
+            return any(p in evidence.found and p not in evidence.more for p in mine)
+        old = [c.path for c in self.effects.changes if c.call == change.call and c.sort is Sort.TAKEN]
+        back = any(path in evidence.found for path in old)
+        return any(p in evidence.more and (back or p not in evidence.found) for p in mine)
+
+    def _is_of(self, change: Change, path: str) -> bool:
+        """Whether a change is of the file that a path names, or of the name."""
+        if path == change.path or path.startswith(f"{change.path}/"):
+            return True
+        if change.sort is not Sort.DATA:
+            return False
+        return any(path in self.effects.names_of(change.inode, at) for at in (self.at, self.cut))
 
 
-def _word(call: ProgramCall) -> str:
-    found = _CALL.fullmatch(call.text)
-    return found[1] if found else ""
+def _differing(one: Tree, other: Tree | None) -> set[str]:
+    """The paths that only one tree has, or whose kind, contents, target or attributes differ."""
+    if other is None:
+        return set()
+    paths = {*one, *other} - {""}
+    return {path for path in paths if _essence(one.get(path)) != _essence(other.get(path))}
 
 
-def _paths(call: ProgramCall) -> tuple[str, str]:
-    """The first two arguments; a path with a comma in it is cut off, and then covers nothing less."""
-    found = _CALL.fullmatch(call.text)
-    first, _, rest = (found[2] if found else "").partition(", ")
-    return first, rest
+def _essence(entry: TreeEntry | None) -> object:
+    if entry is None:
+        return None
+    contents = (entry.size, entry.digest) if entry.kind is FileKind.FILE else ()
+    return entry.kind, contents, entry.target, entry.mode, sorted(entry.xattrs.items())
 
 
-def changes_contents(call: ProgramCall) -> bool:
-    """Whether a call changed what is in a file, or its size."""
-    return _word(call) in (*_DATA, *_SIZE)
-
-
-def _changes(call: ProgramCall, files: _Files) -> bool:
-    """Whether a call changed a file or a name, and is not durable by itself."""
-    return _alters(call, files) and files.called(_paths(call)[0]).isdisjoint(files.durable)
-
-
-def _alters(call: ProgramCall, files: _Files) -> bool:
-    """Whether a call changed a file or a name."""
-    word, (path, how) = _word(call), _paths(call)
-    if call.returned is None or call.result < 0:
-        return False
-    if word in _OPENS:
-        return "truncate" in how or ("create" in how and files.first[path] == call.began)
-    return word in (*_DATA, *_SIZE, *_NAMES)
-
-
-def _syncs(call: ProgramCall) -> bool:
-    return _word(call) in (*_FILE, *_ALL)
-
-
-def _is_done(call: ProgramCall, by: int) -> bool:
-    """Whether a call had returned by then, without an error."""
-    return call.returned is not None and call.returned < by and call.result >= 0
-
-
-def _covers(sync: ProgramCall, call: ProgramCall, files: _Files) -> bool:
-    """Whether a sync, begun after a call had returned, may make it durable: of contents, one of that file; of
-    a name, any where names become durable in their order, else one of that file or of its directory.
-    """
-    if call.returned is None or sync.began < call.returned:
-        return False
-    if _word(sync) in _ALL:
-        return True
-    if not changes_contents(call) and files.in_order:
-        return True
-    first, rest = _paths(call)
-    named = [first, rest] if _word(call) in _PAIRS else [first]
-    covered = set[str]().union(*map(files.called, named))
-    if not changes_contents(call):
-        covered.update(directory_of(name) for name in named)
-    return not files.called(_paths(sync)[0]).isdisjoint(covered)
-
-
-def directory_of(path: str) -> str:
-    """The directory of a name, as a call names it."""
-    return path.rpartition("/")[0] or "."
-
-
-def changes_names(call: ProgramCall) -> bool:
-    """Whether a call changed a name that was there or is now, and no contents."""
-    return _word(call) in _NAMES
-
-
-def renamed_to(call: ProgramCall) -> str:
-    """The name that a call gave; empty for one that gave none."""
-    return _paths(call)[1] if _word(call) in _PAIRS else ""
+def wanted_sync(changes: Sequence[Change]) -> str:
+    """The syncs that these changes want, each once."""
+    wanted = list(dict.fromkeys(c.wanted for c in changes))
+    if len(wanted) > 2:
+        directories = {directory_of(c.path) for c in changes}
+        names = all(c.sort is not Sort.DATA for c in changes)
+        one = f"fsync of the directory `{directories.pop()}`" if names and len(directories) == 1 else "fsync"
+        return f"{one}, or the like"
+    return f"{' and '.join(wanted)}, or the like"
 
 
 def shown_calls(
@@ -264,10 +313,12 @@ def shown_calls(
     """The calls for a ladder: those that change or sync something, up to the first sync after the power has
     failed. With whether it is one that matters.
     """
-    matter = {*program.unsynced[-3:], *([program.pending] if program.pending else [])}
-    if (gone := program.replacement) is not None:
-        matter = {*gone.unsynced[-3:], gone.removal}
-    late = next((c.began for c in calls if _syncs(c) and c.began >= cut), cut)
+    matter = {c.call for c in program.unsynced[-3:]} | ({program.pending} if program.pending else set())
+    for found in (program.taken, program.order):
+        if found is not None:
+            matter = {*(c.call for c in found.missing[-3:]), found.ahead}
+            break
+    late = next((c.began for c in calls if syncs(c) and c.began >= cut), cut)
     for call in calls:
-        if call.began <= late and (_syncs(call) or _word(call) in (*_DATA, *_SIZE, *_NAMES, *_UNREAD)):
+        if call.began <= late and (syncs(call) or word_of(call) in SHOWN):
             yield call, call in matter

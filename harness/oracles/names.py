@@ -21,6 +21,8 @@ from harness.oracles.timeline import ModelTimeline
 LOST_AND_FOUND = "lost+found"
 LISTED = 20
 """Names of one file that a message lists."""
+_APART = 3
+"""Names of which a message says how they differ."""
 Names = Mapping[str, Name]
 
 
@@ -96,14 +98,27 @@ def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
         key=lambda p: p.index,
     )
     lost = next(i for i in range(back, point.floor) if timeline.names.changed(i) or i + 1 == point.floor)
+    wanted, seen = _apart(timeline.names.names(point.floor), timeline.names.names(back))
     return Violation(
         oracle="durability",
         subject=timeline.operations[lost].path,
         summary=f"{describe(lost)} is undone, although {describe(point.index)} was acknowledged",
-        expected=f"the names after at least the first {point.floor} operations",
-        found=f"the names after the first {back}",
+        expected=f"the names after at least the first {point.floor} operations{wanted}",
+        found=f"the names after the first {back}{seen}",
         signature=f"names undone after {point.index}{timeline.of_all(point.index)}",
     )
+
+
+def _apart(wanted: Names, seen: Names) -> tuple[str, str]:
+    """Where two sets of names differ, each side in words; empty where they do not."""
+    paths = sorted(path for path in {*wanted, *seen} if wanted.get(path) != seen.get(path))
+    more = f"; and {len(paths) - _APART} more" if len(paths) > _APART else ""
+
+    def words(names: Names) -> str:
+        told = "; ".join(f"{path}: {_words(names.get(path))}" for path in paths[:_APART])
+        return f": {told}{more}" if told else ""
+
+    return words(wanted), words(seen)
 
 
 def _torn(timeline: ModelTimeline, position: Position, floor: int, found: Recovered) -> Iterator[Violation]:

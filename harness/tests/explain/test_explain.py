@@ -17,15 +17,18 @@ from harness.explain.explain import Explainer, _missing_of, _promised, _written,
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
-from harness.explain.program import program_of
+from harness.explain.program import Evidence, program_of
 from harness.model import (
     CaseId,
     CrashState,
     EarlierLife,
+    FileKind,
     History,
     HistoryStep,
     Operation,
     OperationKind,
+    Tree,
+    TreeEntry,
     Violation,
 )
 from harness.report.explanation import Explanation, Fate, Rung, mail_text
@@ -473,6 +476,7 @@ class Application:
         self.calls: list[ProgramCall] = []
         self.records: list[int] = []
         self.more = 0
+        self.evidence: Evidence | None = None
 
     def call(self, text: str, *, idle: bool = False, returns: bool = True) -> None:
         began = self.made.events
@@ -492,12 +496,20 @@ class Application:
         names = {e: name(Kind.RECORD, "commit record") for e in self.records}
         facts = facts_of(self.made, names, (), None)
         state = CrashState.parse(f"@t{last}-{last}")
+        records = [w.submitted for w in facts.times.writes]
+
+        def sent(call: ProgramCall) -> bool:
+            return any(call.began < at < (call.returned or 0) for at in records)
+
         program = program_of(
             "my-db",
             ProgramCalls(tuple(self.calls), self.more),
             facts.times,
             facts.legal.event(CrashState.parse(f"@t{last}")),
             in_order=in_order,
+            commits=sent,
+            sent=sent,
+            evidence=self.evidence,
         )
         return replace(facts, state=state, lost=(last,), program=program)
 
@@ -597,7 +609,7 @@ def test_a_program_is_told_of_what_was_never_sent(calls: list[str], named: str) 
     found = mechanism_of(with_all_there(forgetful(*calls)), made_up=False)
     assert found is not None
     assert found.mechanism is Mechanism.PROGRAM_NEVER
-    assert f"without having called fsync, or the like, for {named} (event" in found.sentence
+    assert f"without having called fsync of `f`, or the like, for {named} (event" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -666,11 +678,12 @@ def test_a_program_that_empties_its_log_before_the_table_is_synced_is_told_so() 
     assert found is not None
     assert found.mechanism is Mechanism.PROGRAM_REPLACED
     assert (
-        "my-db called ftruncate(wal, 0) at event 15, which takes away what it had acknowledged, without "
-        "having called fsync, or the like, for write(db.tmp, 21) (event 7)." in found.sentence
+        "my-db called ftruncate(wal, 0) at event 15, which takes away what had been durable, without "
+        "having called fsync of `db.tmp`, or the like, for write(db.tmp, 21) (event 7)." in found.sentence
     )
     assert _missing_of(facts.program, found.mechanism) == (
-        "an fsync, or the like, called after event 8 and done before event 15, ftruncate(wal, 0)"
+        "an fsync of `db.tmp`, or the like, called after event 8 and done before event 15, ftruncate(wal, 0) "
+        "(a guess: no state in which that is durable was seen)"
     )
     assert f"entry {late}, data of inode 13 (db), block 0 (?): sent at event" in _written(
         facts, found.mechanism
@@ -784,6 +797,175 @@ def test_a_program_that_syncs_all_before_it_takes_anything_away_is_never_accused
     app.made.mark("app 1")
     app.call("fsync(f)")
     assert told(app.facts(in_order=in_order)) is None
+
+
+# --- what came back beside what would have been accepted ------------------------------------------------
+
+
+def files(**contents: str) -> Tree:
+    """A tree of files in the root, or below `d_`, each with contents."""
+    entries = {}
+    for name, text in contents.items():
+        path = name.replace("__", "/")
+        entries[path] = TreeEntry(path, FileKind.FILE, 9, 0o644, 1, 0, 0, len(text), 0, digest=text)
+    return entries
+
+
+def cause(
+    calls: Sequence[str],
+    found: Tree,
+    more: Tree | None = None,
+    less: Tree | None = None,
+    *,
+    idle: Sequence[str] = (),
+    in_order: bool = True,
+) -> str:
+    """What is said of calls, among which `ack` acknowledges; at last, `fsync(later)` commits all."""
+    app = Application()
+    app.evidence = Evidence(found, more, less)
+    for text in calls:
+        if text == "ack":
+            app.made.mark("app 1")
+        else:
+            app.call(text, idle=text in idle)
+    app.call("fsync(later)")
+    found_ = mechanism_of(app.facts(in_order=in_order), made_up=False)
+    return "" if found_ is None else str(found_)
+
+
+def test_an_fsync_of_a_directory_that_had_nothing_left_to_do_hides_no_cause() -> None:
+    """No cause was given as soon as any fsync sent nothing: the commonest shape there is."""
+    calls = ["openat(f, create)", "write(f, 4)", "fsync(f)", "fsync(.)", "ack", "write(f, 4)", "ack"]
+    said = cause(calls, files(f="one"), files(f="one two"), idle=("fsync(.)",))
+    assert "without having called fsync of `f`, or the like, for write(f, 4) (event 11)" in said
+    app = Application()
+    for text in calls:
+        app.made.mark("app 1") if text == "ack" else app.call(text, idle=text == "fsync(.)")
+    app.call("fsync(later)")
+    assert told(with_all_there(app)) is Mechanism.PROGRAM_NEVER, "in a log that never has it"
+
+
+@pytest.mark.parametrize(
+    ("call", "directory", "found", "more"),
+    [
+        ("unlink(cache/data)", "cache", files(cache__data="x"), files()),
+        ("mkdir(a/b)", "a", files(), files(a__b="")),
+        ("symlink(a/b)", "a", files(), files(a__b="")),
+        ("rename(a/t, a/b)", "a", files(a__t="x"), files(a__b="x")),
+        ("linkat(f, a/b)", "a", files(f="x"), files(f="x", a__b="x")),
+    ],
+    ids=["unlink", "mkdir", "symlink", "rename", "link"],
+)
+def test_a_name_wants_the_fsync_of_its_own_directory(
+    call: str, directory: str, found: Tree, more: Tree
+) -> None:
+    """The working directory was named for all but renames."""
+    said = cause(["sync()", call, "ack"], found, more)
+    assert f"without having called fsync of the directory `{directory}`, or the like, for {call}" in said
+
+
+def test_an_fsync_of_another_directory_that_commits_nothing_covers_no_name() -> None:
+    """A file behind a link was replaced, and the link's directory synced: any fsync counted as covering."""
+    calls = ["write(real/t, 5)", "fsync(real/t)", "rename(real/t, real/c)", "fsync(etc)", "ack"]
+    found, more = files(real__t="new", real__c="old"), files(real__c="new")
+    said = cause(calls, found, more, idle=("fsync(etc)",))
+    assert "fsync of the directory `real`, or the like, for rename(real/t, real/c)" in said
+    assert cause(calls, found, more) == "", "what a commit has taken along is the kernel's"
+    assert "directory `real`" in cause(calls, found, more, in_order=False)
+
+
+def test_a_log_that_is_cut_before_its_pages_are_durable_is_told_by_the_cut() -> None:
+    """No cause was given: one of the pages had reached the platter."""
+    calls = ["write(wal, 9)", "fsync(wal)", "ack", "pwrite(db, 9 at 0)", "ftruncate(wal, 0)", "fsync(wal)"]
+    said = cause(calls, files(wal="", db="old"), files(wal="", db="new"))
+    assert said.startswith("The program removed the old before the new was durable. my-db called ftruncate")
+    assert "fsync of `db`, or the like, for pwrite(db, 9 at 0)" in said
+
+
+def test_of_several_removals_the_one_that_took_effect_is_named() -> None:
+    """An unlink was blamed that had not reached the disk; and two files that had one name were one."""
+    calls = ["write(m.tmp, 1)", "fsync(m.tmp)", "rename(m.tmp, m)", "write(t0, 9)", "fsync(t0)", "ack"]
+    calls += ["write(t1, 9)", "openat(m.tmp, create|truncate)", "write(m.tmp, 1)", "fsync(m.tmp)"]
+    calls += ["rename(m.tmp, m)", "fsync(.)", "unlink(t0)"]
+    found, more = files(m="t1", t0="0", t1=""), files(m="t1", t0="0", t1="1")
+    said = cause(calls, found, more)
+    assert "called rename(m.tmp, m) at event" in said
+    assert "fsync of `t1`, or the like, for write(t1, 9)" in said
+
+
+def test_a_name_that_held_nothing_before_takes_nothing_away() -> None:
+    """A rename to a new name was said to take away what the program had acknowledged."""
+    calls = ["write(log, 1)", "fsync(log)", "ack", "write(t, 5)", "rename(t, fresh)"]
+    said = cause(calls, files(log="1", fresh=""), files(log="1", fresh="x"))
+    assert "takes away" not in said
+
+
+def test_what_a_program_had_synced_is_the_kernels() -> None:
+    """The program was blamed for a kernel's bug, with a remedy that did not help: a file without a name is
+    synced, linked and renamed, its directory synced, and it comes back empty.
+    """
+    calls = ["write(etc/#7 (deleted), 9)", "fsync(etc/#7 (deleted))", "linkat(etc/#7 (deleted), etc/t)"]
+    calls += ["rename(etc/t, etc/c)", "fsync(etc)", "ack"]
+    assert cause(calls, files(etc__c=""), files(etc__c="new"), in_order=False) == ""
+    assert cause([*calls, "write(log, 1)", "ack"], files(etc__c=""), files(etc__c="new", log="1")) == ""
+
+
+def test_a_file_that_is_there_before_its_contents_is_told_before_any_acknowledgement() -> None:
+    """Before the first acknowledgement nothing was said."""
+    calls = ["openat(db, create)", "write(other, 1)", "fsync(other)", "pwrite(db, 16384 at 0)"]
+    said = cause(calls, files(db=""), files(db="pages"), files(other="1"))
+    assert said.startswith("The file had its name before its contents were durable. my-db gave the name `db`")
+
+
+@pytest.mark.parametrize("call", ["pwritev2(f, 9 at 0)", "ficlone(f)", "copy_file_range(f, 9)"])
+def test_a_write_of_any_kind_is_known(call: str) -> None:
+    """pwritev2, which os.pwritev calls, and FICLONE were no writes."""
+    said = cause(["sync()", call, "ack"], files(f="old"), files(f="new"))
+    assert f"fsync of `f`, or the like, for {call}" in said
+    assert cause(["sync()", "pwritev2(f, 9 at 0, dsync)", "ack"], files(f="old"), files(f="new")) == ""
+
+
+def test_a_write_that_is_there_in_part_wants_a_checksum() -> None:
+    app = Application()
+    app.call("openat(log, create)")
+    app.call("fsync(log)")
+    app.call("pwrite(log, 8192 at 0)")
+    app.evidence = Evidence(files(log="half"), files(log="whole"))
+    one, other = app.made.write(7), app.made.write(8)
+    app.call("fsync(log)")
+    data = {e: name(Kind.DATA, f"data of inode 13 (log), block {e}") for e in (one, other)}
+    facts = app.facts()
+    facts = replace(facts, names={**facts.names, **data}, lost=(one,))
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_HALF
+    assert "Of pwrite(log, 8192 at 0), called at event 6, a part came back" in found.sentence
+    assert "checksum" in _missing_of(facts.program, found.mechanism)
+
+
+def test_a_page_that_is_ahead_of_its_log_is_told_by_both() -> None:
+    """A page is written in place before the log that has it is durable: nothing was removed."""
+    calls = ["pwrite(db, 9 at 0)", "sync()", "ack", "write(wal, 9)", "pwrite(db, 9 at 0)"]
+    found = files(db="new", wal="")
+    said = cause(calls, found, files(db="new", wal="frame"), files(db="old", wal=""))
+    assert said.startswith("The program's later call took effect without an earlier one.")
+    assert "called pwrite(db, 9 at 0) at event" in said
+    assert "fsync of `wal`, or the like, for write(wal, 9)" in said
+
+
+def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
+    app = forgetful("write(f, 5)")
+    facts = with_all_there(app)
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert _missing_of(facts.program, found.mechanism).endswith(
+        "(a guess: no state in which that is durable was seen)"
+    )
+    app.evidence = Evidence(files(), files(f="x"))
+    facts = app.facts()
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert "guess" not in _missing_of(facts.program, found.mechanism)
 
 
 def test_a_state_that_another_of_its_own_checks_words_refuses_is_no_control() -> None:

@@ -189,7 +189,7 @@ fn stopped_child(argv: &[String], with_filter: bool) -> io::Result<pid_t> {
 const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Every call that may be noted.
-const CHOSEN: [c_long; 34] = [
+const CHOSEN: [c_long; 35] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
     libc::SYS_writev,
@@ -197,6 +197,7 @@ const CHOSEN: [c_long; 34] = [
     libc::SYS_pwritev2,
     libc::SYS_sendfile,
     libc::SYS_copy_file_range,
+    libc::SYS_ioctl,
     libc::SYS_ftruncate,
     libc::SYS_truncate,
     libc::SYS_fallocate,
@@ -225,6 +226,10 @@ const CHOSEN: [c_long; 34] = [
     libc::SYS_mkdirat,
     libc::SYS_rmdir,
 ];
+
+/// `FICLONE` and `FICLONERANGE` of include/uapi/linux/fs.h.
+const FICLONE: u32 = 0x4004_9409;
+const FICLONERANGE: u32 = 0x4020_940d;
 
 /// Stops at the chosen calls of x86-64, and lets all others pass: each in its turn, by its number.
 fn filter() -> Vec<libc::sock_filter> {
@@ -424,16 +429,25 @@ impl Call<'_> {
             libc::SYS_pwritev => {
                 format!("pwritev({}, {} at {})", self.file(0)?, self.vector(), a(3))
             }
-            libc::SYS_pwritev2 if a(3) == u64::MAX => {
-                format!("pwritev2({}, {})", self.file(0)?, self.vector())
-            }
             libc::SYS_pwritev2 => {
-                format!("pwritev2({}, {} at {})", self.file(0)?, self.vector(), a(3))
+                let at = match a(3) {
+                    u64::MAX => String::new(),
+                    offset => format!(" at {offset}"),
+                };
+                let durable = match a(5) as c_int & (libc::RWF_DSYNC | libc::RWF_SYNC) {
+                    0 => "",
+                    _ => ", dsync",
+                };
+                format!("pwritev2({}, {}{at}{durable})", self.file(0)?, self.vector())
+            }
+            libc::SYS_ioctl if a(1) as u32 == FICLONE => format!("ficlone({})", self.file(0)?),
+            libc::SYS_ioctl if a(1) as u32 == FICLONERANGE => {
+                format!("ficlonerange({})", self.file(0)?)
             }
             libc::SYS_sendfile => format!("sendfile({}, {})", self.file(0)?, a(3)),
             libc::SYS_copy_file_range => format!("copy_file_range({}, {})", self.file(2)?, a(4)),
             libc::SYS_ftruncate => format!("ftruncate({}, {})", self.file(0)?, a(1)),
-            libc::SYS_truncate => format!("truncate({}, {})", self.path(0)?, a(1)),
+            libc::SYS_truncate => format!("truncate({}, {})", self.target(libc::AT_FDCWD, 0)?, a(1)),
             libc::SYS_fallocate => {
                 format!(
                     "fallocate({}, {:#x}, {} at {})",
@@ -477,12 +491,18 @@ impl Call<'_> {
         let a = |number| self.argument(number);
         let number = c_long::try_from(self.registers.orig_rax).ok()?;
         Some(match number {
-            libc::SYS_open => format!("open({}, {})", self.path(0)?, opened_for(a(1))?),
-            libc::SYS_creat => format!("creat({})", self.path(0)?),
-            libc::SYS_openat => format!("openat({}, {})", self.path_at(0, 1)?, opened_for(a(2))?),
+            libc::SYS_open => {
+                let flags = opened_for(a(1))?;
+                format!("open({}, {flags})", self.target(libc::AT_FDCWD, 0)?)
+            }
+            libc::SYS_creat => format!("creat({})", self.target(libc::AT_FDCWD, 0)?),
+            libc::SYS_openat => {
+                let flags = opened_for(a(2))?;
+                format!("openat({}, {flags})", self.target(a(0) as i32, 1)?)
+            }
             libc::SYS_openat2 => {
                 let flags = opened_for(u64::from_ne_bytes(self.memory(a(2))?))?;
-                format!("openat2({}, {flags})", self.path_at(0, 1)?)
+                format!("openat2({}, {flags})", self.target(a(0) as i32, 1)?)
             }
             libc::SYS_rename => self.pair("rename", self.path(0), self.path(1))?,
             libc::SYS_renameat => self.pair("renameat", self.path_at(0, 1), self.path_at(2, 3))?,
@@ -493,7 +513,7 @@ impl Call<'_> {
                 self.pair("renameat2", self.path_at(0, 1), self.path_at(2, 3))?
             }
             libc::SYS_link => self.pair("link", self.path(0), self.path(1))?,
-            libc::SYS_linkat => self.pair("linkat", self.path_at(0, 1), self.path_at(2, 3))?,
+            libc::SYS_linkat => self.pair("linkat", self.linked(), self.path_at(2, 3))?,
             libc::SYS_symlink => format!("symlink({})", self.path(1)?),
             libc::SYS_symlinkat => format!("symlinkat({})", self.path_at(1, 2)?),
             libc::SYS_unlink => format!("unlink({})", self.path(0)?),
@@ -531,17 +551,42 @@ impl Call<'_> {
         self.named(self.argument(directory) as i32, path)
     }
 
+    /// What linkat(2) links: a path, or a descriptor by an empty path or by its name in /proc (open(2), O_TMPFILE).
+    fn linked(&self) -> Option<String> {
+        let name = self.string(self.argument(1))?;
+        if name.is_empty() && self.argument(4) as c_int & libc::AT_EMPTY_PATH != 0 {
+            return self.file(0);
+        }
+        match descriptor(&name) {
+            Some(number) => below_mount(&self.link(&format!("fd/{number}"))?),
+            None => self.path_at(0, 1),
+        }
+    }
+
     fn named(&self, directory: i32, argument: usize) -> Option<String> {
+        below_mount(&followed(&self.joined(directory, argument)?))
+    }
+
+    /// The file that a path in an argument leads to, if the path itself is a link as well.
+    fn target(&self, directory: i32, argument: usize) -> Option<String> {
+        let path = self.joined(directory, argument)?;
+        below_mount(&fs::canonicalize(&path).unwrap_or_else(|_| followed(&path)))
+    }
+
+    fn joined(&self, directory: i32, argument: usize) -> Option<PathBuf> {
         let name = self.string(self.argument(argument))?;
         let name = Path::new(std::ffi::OsStr::from_bytes(&name));
-        if name.is_absolute() {
-            return below_mount(&plain(name));
-        }
         let from = match directory {
-            libc::AT_FDCWD => format!("/proc/{}/cwd", self.task),
-            number => format!("/proc/{}/fd/{number}", self.task),
+            _ if name.is_absolute() => PathBuf::new(),
+            libc::AT_FDCWD => self.link("cwd")?,
+            number => self.link(&format!("fd/{number}"))?,
         };
-        below_mount(&plain(&fs::read_link(from).ok()?.join(name)))
+        Some(from.join(name))
+    }
+
+    /// Where a link in the thread's folder of /proc leads.
+    fn link(&self, name: &str) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/{}/{name}", self.task)).ok()
     }
 
     /// The bytes of an iovec.
@@ -660,7 +705,7 @@ mod tests {
 
     #[test]
     fn a_path_is_told_from_the_mount_point_on() {
-        let told = |path: &str| below_mount(&plain(Path::new(path)));
+        let told = |path: &str| below_mount(&followed(Path::new(path)));
         assert_eq!(told(&format!("{MOUNT_POINT}/a/./b/../c")).unwrap(), "a/c");
         assert_eq!(told(MOUNT_POINT).unwrap(), ".");
         assert_eq!(told(&format!("{MOUNT_POINT}/../tmp/f")), None);
@@ -671,6 +716,29 @@ mod tests {
         let long = told(&format!("{MOUNT_POINT}/{}/name", "x".repeat(200))).unwrap();
         assert_eq!((long.len(), &long[..4]), (PATH_BYTES + 3, "...x"));
         assert!(long.ends_with("/name"));
+    }
+
+    /// A file without a name is linked by that of its descriptor: its contents seemed to be another file's.
+    #[test]
+    fn a_descriptor_is_found_by_its_name_in_proc() {
+        assert_eq!(descriptor(b"/proc/self/fd/7"), Some(7));
+        assert_eq!(descriptor(b"/proc/61/fd/7"), Some(7));
+        assert_eq!(descriptor(b"/proc/self/fd/"), None);
+        assert_eq!(descriptor(b"/proc/self/cwd"), None);
+        assert_eq!(descriptor(b"fd/7"), None);
+    }
+
+    /// An fsync of the directory that a link leads to seemed to be one of another directory.
+    #[test]
+    fn a_name_behind_a_link_is_told_by_its_directory() {
+        let top = std::env::temp_dir().join(format!("powercut-link-{}", std::process::id()));
+        fs::create_dir_all(top.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", top.join("link")).unwrap();
+        let real = fs::canonicalize(top.join("real")).unwrap();
+        assert_eq!(followed(&top.join("link/name")), real.join("name"));
+        assert_eq!(followed(&top.join("link")), fs::canonicalize(&top).unwrap().join("link"));
+        assert_eq!(followed(&top.join("absent/./name")), top.join("absent/name"));
+        fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]

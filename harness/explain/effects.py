@@ -1,0 +1,311 @@
+"""What the calls of a program change, and which of its syncs makes which change durable. Pure.
+
+A call names a path. The file is the one that had the name when the call began: names are followed through
+renames, links and removals, so that two files which had one name, one after the other, stay two.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.writelog.calls import ProgramCall
+
+_CALL = re.compile(r"(\w+)(?: exchange)?\((.*)\)", re.DOTALL)
+_PLACE = re.compile(r"(\d+)(?: at (\d+))?")
+_FILE = ("fsync", "fdatasync", "msync")
+_ALL = ("sync", "syncfs")
+_DATA = (
+    *("write", "pwrite", "writev", "pwritev", "pwritev2", "sendfile", "splice"),
+    *("copy_file_range", "ficlone", "ficlonerange"),
+)
+_SIZE = ("ftruncate", "truncate", "fallocate")
+_RENAMES = ("rename", "renameat", "renameat2")
+_PAIRS = (*_RENAMES, "link", "linkat")
+_MAKES = ("creat", "symlink", "symlinkat", "mkdir", "mkdirat")
+_REMOVES = ("unlink", "unlinkat", "rmdir")
+_NAMES = (*_PAIRS, *_MAKES, *_REMOVES)
+_OPENS = ("open", "openat", "openat2")
+UNREAD = ("io_submit", "io_uring_enter")
+SHOWN = (*_DATA, *_SIZE, *_NAMES, *UNREAD)
+_DELETED = " (deleted)"
+"""What d_path() appends to the name of an open file that has none any more (fs/d_path.c)."""
+EVERY = -1
+"""The inode of a sync that is of all files."""
+
+
+class Sort(enum.Enum):
+    """What a call changed: contents or size of a file, a name that it gave, or one that it took."""
+
+    DATA = enum.auto()
+    GIVEN = enum.auto()
+    TAKEN = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that a call changed. `inode`: of the file, a number of ours. `path`: as the call named it.
+    `directory`: of a name, the inode of its directory. `durable`: by itself, as with O_SYNC.
+    """
+
+    call: ProgramCall
+    sort: Sort
+    inode: int
+    path: str
+    directory: int = EVERY
+    durable: bool = False
+
+    @property
+    def began(self) -> int:
+        return self.call.began
+
+    @property
+    def wanted(self) -> str:
+        """The sync that makes it durable."""
+        if self.sort is Sort.DATA:
+            return f"fsync of `{self.path}`"
+        return f"fsync of the directory `{directory_of(self.path)}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A call that makes changes of a file durable, or of every one. `names_only`: a write that is durable by
+    itself takes the name of its file along, and no other contents.
+    """
+
+    call: ProgramCall
+    inode: int
+    names_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """A call took away what a file held: its last name, or its contents. `path`: the name, `inode`: the file.
+    `left`: the size that it leaves; None if it takes the name.
+    """
+
+    call: ProgramCall
+    path: str
+    inode: int
+    left: int | None = None
+
+
+class Effects:
+    """The changes, syncs and takings of calls, in order. `in_order`: names become durable in their order, so
+    that a sync which commits anything, as `commits` tells, commits every name before it.
+    """
+
+    def __init__(
+        self, calls: Sequence[ProgramCall], in_order: bool, commits: Callable[[ProgramCall], bool]
+    ) -> None:
+        self.in_order, self._commits = in_order, commits
+        self.changes: list[Change] = []
+        self.syncs: list[Sync] = []
+        self.takings: list[Taking] = []
+        self._inodes = 1
+        self._named: dict[str, int] = {".": 0}
+        self._nameless: dict[str, int] = {}
+        self._log: list[tuple[int, str, int | None]] = []
+        self._sizes: dict[int, int] = {}
+        self._synchronous: set[int] = set()
+        for call in calls:
+            if call.returned is not None and call.result >= 0:
+                self._follow(call)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def covered(self, change: Change, by: int) -> bool:
+        """Whether a sync made a change durable that had returned by an event."""
+        return change.durable or any(_is_done(s.call, by) and self.covers(s, change) for s in self.syncs)
+
+    def idle(self, by: int, sent: Callable[[ProgramCall], bool]) -> bool:
+        """Whether a sync that had returned by an event had something to make durable and, as `sent` tells,
+        made nothing so.
+        """
+        done = [s for s in self.syncs if _is_done(s.call, by)]
+        busy = [s for s in done if sent(s.call)]
+        return any(
+            self.covers(s, c) and not any(self.covers(b, c) for b in busy if b.call.began < s.call.began)
+            for s in done
+            if s not in busy
+            for c in self.changes
+            if not c.durable
+        )
+
+    def covers(self, sync: Sync, change: Change) -> bool:
+        """Whether a sync, begun after a call had returned, makes its change durable: of contents, one of that
+        file; of a name, one of its directory, of the file that has it or, in order, any that commits.
+        """
+        returned = change.call.returned
+        if returned is None or sync.call.began < returned:
+            return False
+        if sync.inode == EVERY:
+            return True
+        if change.sort is Sort.DATA:
+            return sync.inode == change.inode and not sync.names_only
+        if sync.inode == change.inode and word_of(change.call) not in _REMOVES:
+            return True
+        return sync.inode == change.directory or (self.in_order and self._commits(sync.call))
+
+    def inode_at(self, path: str, event: int) -> int | None:
+        """The file that had a name at an event."""
+        found = [inode for at, name, inode in self._log if name == path and at < event]
+        return found[-1] if found else None
+
+    def names_of(self, inode: int, event: int) -> set[str]:
+        """The names that a file had at an event."""
+        names: dict[str, int | None] = {}
+        for at, name, held in self._log:
+            if at < event:
+                names[name] = held
+        return {name for name, held in names.items() if held == inode}
+
+    def size_of(self, inode: int) -> int:
+        """The bytes that a file has at least, in the end."""
+        return self._sizes.get(inode, 0)
+
+    def was_kept(self, taking: Taking) -> bool:
+        """Whether something of what was taken away had been made durable before."""
+        own = (c for c in self.changes if c.inode == taking.inode and c.sort is not Sort.TAKEN)
+        return any(c.began < taking.call.began and self.covered(c, taking.call.began) for c in own)
+
+    # --- a call after the other -------------------------------------------------------------------
+
+    def _follow(self, call: ProgramCall) -> None:
+        word, (first, rest) = word_of(call), paths_of(call)
+        if word in (*_FILE, *_ALL):
+            self.syncs.append(Sync(call, EVERY if word in _ALL else self._inode(first)))
+        elif word in (*_DATA, *_SIZE):
+            self._write(call, word, first, rest)
+        elif word in _OPENS or word == "creat":
+            self._open(call, first, "create|truncate" if word == "creat" else rest)
+        elif word in _RENAMES:
+            self._rename(call, first, rest, exchange=" exchange(" in call.text)
+        elif word in _PAIRS:
+            self._give(call, rest, self._inode(first))
+        elif word in _MAKES:
+            self._give(call, first, self._new())
+        elif word in _REMOVES:
+            inode = self._inode(first)
+            self._take(call, first, inode)
+            self._taken(call, first, inode)
+
+    def _write(self, call: ProgramCall, word: str, path: str, rest: str) -> None:
+        inode, size = self._inode(path), self._sizes.get(self._inode(path), 0)
+        place = _PLACE.search(rest.rpartition(", ")[2] if word == "fallocate" else rest)
+        durable = word in _DATA and (inode in self._synchronous or "dsync" in rest)
+        self.changes.append(Change(call, Sort.DATA, inode, path, durable=durable))
+        if durable:
+            self.syncs.append(Sync(call, inode, names_only=True))
+        if word in ("ftruncate", "truncate"):
+            left = int(place[1]) if place else 0
+            if left == 0 or left < size:
+                self.takings.append(Taking(call, path, inode, left))
+            self._sizes[inode] = left
+        elif word in _DATA:
+            start = int(place[2]) if place and place[2] else size
+            self._sizes[inode] = max(size, start + call.result)
+
+    def _open(self, call: ProgramCall, path: str, how: str) -> None:
+        if "tmpfile" in how:
+            return
+        if path not in self._named and "create" in how:
+            self._give(call, path, self._new())
+        inode = self._inode(path)
+        if "truncate" in how and self._sizes.get(inode, 1):
+            known = any(c.inode == inode and c.call != call for c in self.changes)
+            if known:
+                self.changes.append(Change(call, Sort.DATA, inode, path))
+                self.takings.append(Taking(call, path, inode, 0))
+            self._sizes[inode] = 0
+        if "sync" in how:
+            self._synchronous.add(inode)
+
+    def _rename(self, call: ProgramCall, old: str, new: str, *, exchange: bool) -> None:
+        moved, victim = self._inode(old), self._named.get(new)
+        if victim == moved:
+            return
+        self._take(call, old, moved)
+        if victim is not None and not exchange:
+            self._lose(call, new, victim)
+            self._taken(call, new, victim)
+        self._give(call, new, moved)
+        if exchange and victim is not None:
+            self._give(call, old, victim)
+        below = [path for path in self._named if path.startswith(f"{old}/")]
+        for path in below:
+            self._note(call, new + path.removeprefix(old), self._named[path])
+            self._note(call, path, None)
+
+    def _give(self, call: ProgramCall, path: str, inode: int) -> None:
+        self.changes.append(Change(call, Sort.GIVEN, inode, path, self._inode(directory_of(path))))
+        self._note(call, path, inode)
+
+    def _take(self, call: ProgramCall, path: str, inode: int) -> None:
+        self.changes.append(Change(call, Sort.TAKEN, inode, path, self._inode(directory_of(path))))
+        self._lose(call, path, inode)
+
+    def _lose(self, call: ProgramCall, path: str, inode: int) -> None:
+        self._note(call, path, None)
+        self._nameless[path + _DELETED] = inode
+
+    def _taken(self, call: ProgramCall, path: str, inode: int) -> None:
+        if inode not in self._named.values():
+            self.takings.append(Taking(call, path, inode))
+
+    def _note(self, call: ProgramCall, path: str, inode: int | None) -> None:
+        self._log.append((call.began, path, inode))
+        self._named.pop(path, None)
+        if inode is not None:
+            self._named[path] = inode
+
+    def _inode(self, path: str) -> int:
+        """The file of that name now; one that was there before the calls, or never had a name, is met."""
+        if (known := self._named.get(path, self._nameless.get(path))) is not None:
+            return known
+        inode = self._new()
+        if path.endswith(_DELETED):
+            self._nameless[path] = inode
+        else:
+            self._named[path] = inode
+            self._log.append((-1, path, inode))
+        return inode
+
+    def _new(self) -> int:
+        self._inodes += 1
+        return self._inodes
+
+
+def _is_done(call: ProgramCall, by: int) -> bool:
+    """Whether a call had returned by then, without an error."""
+    return call.returned is not None and call.returned < by and call.result >= 0
+
+
+def word_of(call: ProgramCall) -> str:
+    """The name of a call."""
+    found = _CALL.fullmatch(call.text)
+    return found[1] if found else ""
+
+
+def paths_of(call: ProgramCall) -> tuple[str, str]:
+    """The first argument, and the others; a path with a comma in it is cut off."""
+    found = _CALL.fullmatch(call.text)
+    first, _, rest = (found[2] if found else "").partition(", ")
+    return first, rest
+
+
+def directory_of(path: str) -> str:
+    """The directory of a name, as a call names it."""
+    return path.rpartition("/")[0] or "."
+
+
+def syncs(call: ProgramCall) -> bool:
+    """Whether a call makes something durable."""
+    return word_of(call) in (*_FILE, *_ALL)
+
+
+def distinct(changes: Sequence[Change]) -> Iterator[ProgramCall]:
+    """The calls of changes, each once."""
+    yield from dict.fromkeys(c.call for c in changes)
