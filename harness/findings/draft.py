@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, select_profiles
@@ -16,7 +19,7 @@ from harness.host.files import file_hash, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
 from harness.model import Operation, Workload
-from harness.report.explanation import mail_text, read_explanation
+from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.html import finding_html
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.report.lines import source_words
@@ -27,7 +30,7 @@ from harness.report.words import history_lines
 from harness.store import RunStore
 from harness.store.records import CaseInfo, DrawnEntry, Finding
 from harness.summary import summarise
-from harness.trust import NOTHING, Named, vouched_workload
+from harness.trust import NOTHING, Named, kept_module, vouched_workload
 from harness.workloads.load import load_workload
 
 _AFTER = 12
@@ -48,7 +51,7 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     directory names, and for modules that are not those of the run.
     """
     modules = named.replaced
-    _need_same(store.info.kernel.replaced, modules)
+    _need_same(store, modules)
     if folder.exists():
         raise UsageError(f"{folder} is there already", "name another one: --output DIR")
     (profile,) = select_profiles([finding.case.configuration])
@@ -57,11 +60,14 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     assert record is not None  # noqa: S101 - a finding is of a case
     operations = list(workload.operations)
     explanation = read_explanation(store.layout, finding.id)
+    if shown:
+        whole = [step.text for step in record.info.steps]
+        finding, explanation = renumbered(finding, explanation, whole, list(map(str, operations)))
     title = _titled(shown or finding.summary)
     files = {
-        "README.md": _readme(store, finding, record.info, operations, shown),
+        "README.md": _readme(store, finding, record.info, operations, shown, explanation),
         MAIL: mail(
-            profile.mailing_list,
+            _maintainers(store, profile),
             f"{profile.filesystem}: {title}",
             f"{profile.name}: {title}",
             operations,
@@ -93,6 +99,53 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     return [folder / name for name in (*files, *(m.name for m in modules))]
 
 
+def _maintainers(store: RunStore, profile: Profile) -> str:
+    """To whom a mail goes: a module that took the place of the kernel's own is not theirs."""
+    for path in store.info.kernel.replaced:
+        return f"TO DO: whoever maintains this {Path(path).name}, which is not the kernel's own"
+    return profile.mailing_list
+
+
+_NUMBERED = re.compile(r"(?P<words>\(?\boperation )(?P<of>\d+)(?P<end>\)?)|(?P<first>\bfirst )(?P<count>\d+)")
+
+
+def renumbered(
+    finding: Finding, explanation: Explanation | None, whole: Sequence[str], short: Sequence[str]
+) -> tuple[Finding, Explanation | None]:
+    """With the operations' numbers of the shrunk workload in place of those of the whole one; without a
+    number where that has none.
+    """
+    kept: list[int] = []
+    for number, text in enumerate(whole):
+        if len(kept) < len(short) and text == short[len(kept)]:
+            kept.append(number)
+    known = len(kept) == len(short)
+
+    def number(found: re.Match[str]) -> str:
+        if found["of"] is not None:
+            new = kept.index(int(found["of"])) if known and int(found["of"]) in kept else "that was left out"
+            return f"{found['words']}{new}{found['end']}"
+        before = sum(n < int(found["count"]) for n in kept)
+        return f"{found['first']}{before}" if known else found[0]
+
+    def told(text: str) -> str:
+        return _NUMBERED.sub(number, text)
+
+    violations = tuple(
+        replace(v, summary=told(v.summary), expected=told(v.expected), found=told(v.found))
+        for v in finding.violations
+    )
+    if explanation is not None:
+        lines = {label: told(text) for label, text in explanation.lines.items()}
+        explanation = msgspec.structs.replace(
+            explanation,
+            headline=told(explanation.headline),
+            mechanism=told(explanation.mechanism),
+            lines=lines,
+        )
+    return replace(finding, violations=violations), explanation
+
+
 def _page(store: RunStore, finding: Finding) -> str:
     """What the report shows of the finding."""
     case = next(c for c in summarise(store).cases if c.case == finding.case)
@@ -106,10 +159,12 @@ def _kernels(store: RunStore, finding: Finding) -> list[str]:
     return [f"{kernel}: seen", *(f"{c.kernel}: {c.words}" for c in (strip.cells if strip else ()))]
 
 
-def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
+def _need_same(store: RunStore, modules: Sequence[Path]) -> None:
     """Raises UsageError unless these are the modules of the run, byte for byte: else the folder would accuse
-    another one, or the kernel's own.
+    another one, or the kernel's own. What is said of them names the run's own copy, if it has one: a run from
+    elsewhere knows paths of its maker.
     """
+    replaced = store.info.kernel.replaced
     if len(replaced) > 1:
         raise UsageError(
             f"the run replaced {len(replaced)} modules",
@@ -121,6 +176,7 @@ def _need_same(replaced: Mapping[str, str], modules: Sequence[Path]) -> None:
     if not replaced:
         raise UsageError("the run was on the kernel's own modules", "leave out the module")
     (path, sha), *_ = replaced.items()
+    path = kept_module(store, Path(path), sha)
     raise UsageError(
         f"the run was with {path} (sha256 {sha[:12]}) in place of the kernel's own module, and so must be a "
         "bug report of it",
@@ -238,14 +294,18 @@ def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> st
 
 
 def _readme(
-    store: RunStore, finding: Finding, info: CaseInfo, operations: Sequence[Operation], shown: str
+    store: RunStore,
+    finding: Finding,
+    info: CaseInfo,
+    operations: Sequence[Operation],
+    shown: str,
+    explained: Explanation | None,
 ) -> str:
     asked = read_strip(store.layout, finding.id) is not None
     todo = [] if asked else ["TO DO: `powercut history` asks the other kernels."]
-    explained = read_explanation(store.layout, finding.id)
     why = explained.mechanism if explained else "TO DO: `powercut show` tells; then begin this folder anew."
     first = finding.violations[0]
-    before = " (Operations are numbered as before it was shrunk; so is the evidence.)" if shown else ""
+    before = " (Events and entries are those of the whole workload, as in the evidence.)" if shown else ""
     words = [
         f"# {finding.case.configuration}: {_titled(shown or finding.summary)}",
         "TO DO: one paragraph: what goes wrong, and why it matters.",

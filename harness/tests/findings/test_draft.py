@@ -14,7 +14,7 @@ import pytest
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
 from harness.findings.bug_report import load
-from harness.findings.draft import draft, log_excerpt, script, slug_of
+from harness.findings.draft import draft, log_excerpt, renumbered, script, slug_of
 from harness.findings.shell import shell_line
 from harness.findings.shrink import Shrunk, workload_file
 from harness.host.files import file_hash
@@ -29,6 +29,7 @@ from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
 from harness.tests.explain.test_explain import explanation
 from harness.tests.report.demo import append_fsync, demo_run
+from harness.trust import Named
 from harness.workloads.load import parse_operation
 
 EVERY_KIND = """
@@ -280,6 +281,57 @@ def test_a_run_with_a_module_accuses_that_module(run: RunStore, tmp_path: Path) 
     assert (tmp_path / "new/ext4.ko").read_bytes() == b"mine"
     assert "ext4.ko" in bug_report.title
     assert "**Kernels.** debian-6.12 with ext4.ko: seen" in (tmp_path / "new/README.md").read_text()
+
+
+def test_a_run_with_a_module_is_no_matter_of_the_kernels_list(run: RunStore, tmp_path: Path) -> None:
+    """The mail went to ext4's list, of somebody's own ext4.ko."""
+    module = tmp_path / "ext4.ko"
+    module.write_bytes(b"mine")
+    kernel = replace(run.info.kernel, replaced={str(module): file_hash(module)})
+    run.update_info(replace(run.info, kernel=kernel))
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, finding, "create a")
+    draft(run, finding, tmp_path / "new", Named(replaced=(module,)))
+    to = (tmp_path / "new/mail.txt").read_text().splitlines()[0]
+    assert to == "To: TO DO: whoever maintains this ext4.ko, which is not the kernel's own"
+
+
+def test_a_run_from_elsewhere_names_its_own_copy_of_a_module(run: RunStore, tmp_path: Path) -> None:
+    """A package said `--module /home/maker/ext4.ko`, a path of its maker."""
+    copy = run.layout.module("ext4.ko")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(b"mine")
+    kernel = replace(run.info.kernel, replaced={"/home/maker/ext4.ko": file_hash(copy)})
+    run.update_info(replace(run.info, kernel=kernel))
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    with pytest.raises(UsageError) as refused:
+        draft(run, finding, tmp_path / "new")
+    assert "maker" not in str(refused.value)
+    assert str(copy) in str(refused.value.next_step)
+
+
+def test_a_shrunk_workload_has_one_numbering(run: RunStore) -> None:
+    """Title and operations were of the shrunk workload, what was expected and why of the whole one."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    told = replace(
+        finding,
+        violations=(
+            replace(
+                finding.violations[0],
+                summary="`fsync f` (operation 3) lost",
+                expected="the names after at least the first 4 operations",
+            ),
+        ),
+    )
+    why = msgspec.structs.replace(
+        explanation(), lines={"promised": "by `sync`, operation 1: begun at event 7"}
+    )
+    whole, short = ["create g", "sync", "create f", "fsync f"], ["create f", "fsync f"]
+    found, explained = renumbered(told, why, whole, short)
+    assert found.summary == "`fsync f` (operation 1) lost"
+    assert found.violations[0].expected == "the names after at least the first 2 operations"
+    assert explained is not None
+    assert explained.lines["promised"] == "by `sync`, operation that was left out: begun"
 
 
 def test_the_excerpt_begins_with_the_last_operation_that_returned(run: RunStore) -> None:
