@@ -17,7 +17,7 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     UNDECIDED = 3
     NOTHING_RUN = 4  # or not everything that was required
-    TIME_UP = 5  # stopped after the time that it was given, nothing inconsistent so far
+    TIME_UP = 5  # stopped after the time that it was given: something was decided, nothing is inconsistent
     BISECT_SKIP = 125  # git bisect run: this commit cannot be tested
     BISECT_STOP = 128  # git bisect run: stop (1 to 127, but for 125, say that the commit is bad)
     INTERRUPTED = 130

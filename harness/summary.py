@@ -216,12 +216,31 @@ def exit_code(summary: Summary) -> ExitCode:
 
 
 def shell_code(summary: Summary) -> ExitCode:
-    """The exit code of `powercut`: INTERRUPTED; TIME_UP for a run that was stopped as asked and had found
-    nothing; or `exit_code`.
+    """The exit code of `powercut`: INTERRUPTED; for a run that was stopped as asked, see `_stopped_code`; or
+    `exit_code`.
     """
     if summary.info.stopped:
-        return ExitCode.INCONSISTENT if summary.unexpected else ExitCode.TIME_UP
+        return _stopped_code(summary)
     return ExitCode.INTERRUPTED if summary.info.interrupted else exit_code(summary)
+
+
+def _stopped_code(summary: Summary) -> ExitCode:
+    """TIME_UP, which a CI job may pass, only if some state was decided, nothing was inconsistent, and nothing
+    but the time is why the rest is not decided.
+    """
+    if summary.unexpected:
+        return ExitCode.INCONSISTENT
+    if any(_undecided_by_more_than_time(c) for c in summary.cases):
+        return ExitCode.UNDECIDED
+    if summary.checked == 0 or summary.missing:
+        return ExitCode.NOTHING_RUN
+    return ExitCode.TIME_UP
+
+
+def _undecided_by_more_than_time(c: CaseSummary) -> bool:
+    if c.status in (CaseStatus.PLANNED, CaseStatus.RECORDED):
+        return bool(c.counts.unknown or c.mismatch)
+    return bool(c.undecided) and not c.empty
 
 
 def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:

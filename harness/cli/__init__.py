@@ -130,8 +130,8 @@ def main() -> None:
     powercut faults --list                       kernel faults that are planted to test powercut itself
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error,
-    4 nothing was run or a required case was not, 5 nothing was inconsistent when the time was up,
-    130 interrupted.
+    4 nothing was run or a required case was not, 5 the time was up, with something decided and
+    nothing inconsistent, 130 interrupted.
     """
 
 

@@ -158,6 +158,6 @@ def exit_code(ledger: Ledger, end: End) -> ExitCode:
         return ExitCode.INCONSISTENT
     if any(d.undecided or d.failed for d in ledger.done.values()):
         return ExitCode.UNDECIDED
-    if end is End.TIME_UP:
-        return ExitCode.TIME_UP
-    return ExitCode.CONSISTENT if any(d.states for d in ledger.done.values()) else ExitCode.NOTHING_RUN
+    if not any(d.states for d in ledger.done.values()):
+        return ExitCode.NOTHING_RUN
+    return ExitCode.TIME_UP if end is End.TIME_UP else ExitCode.CONSISTENT

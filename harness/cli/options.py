@@ -399,7 +399,8 @@ stopping_options = [
         "--minutes",
         type=bounded(bounds.Minutes),
         metavar="N",
-        help="Stop in good order after N minutes; --resume continues. Exits with 5 if nothing had failed.",
+        help="Stop in good order after N minutes; --resume continues. Exits with 5 if something was decided "
+        "and nothing had failed.",
     ),
 ]
 

@@ -261,8 +261,8 @@ def run_command(**given: Any) -> ExitCode:
         powercut run -c ext4/ordered -w append-fsync --kernel arch/x86/boot/bzImage --bisect'
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error, 4 nothing was run or
-    a required case was not, 5 nothing was inconsistent when the time was up (--minutes), 130 interrupted. A
-    case is not required if the file system itself lacks an operation of the workload.
+    a required case was not, 5 the time (--minutes) was up, with something decided and nothing inconsistent,
+    130 interrupted. A case is not required if the file system itself lacks an operation of the workload.
     """
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))

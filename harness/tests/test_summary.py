@@ -450,15 +450,41 @@ def test_an_expected_oracle_with_much_to_say_does_not_hide_another(tmp_path: Pat
     assert exit_code(summary) is ExitCode.INCONSISTENT
 
 
+PLANNED, RECORDED = CaseStatus.PLANNED, CaseStatus.RECORDED
+
+
 @pytest.mark.parametrize(
-    ("seen", "code"), [(OK, ExitCode.TIME_UP), (LOST, ExitCode.TIME_UP), (BAD, ExitCode.INCONSISTENT)]
+    ("plan", "code"),
+    [
+        ({CASE: (DONE, [OK])}, ExitCode.TIME_UP),
+        ({CASE: (RECORDED, [OK])}, ExitCode.TIME_UP),
+        ({CASE: (DONE, [OK]), OTHER: (PLANNED, [])}, ExitCode.TIME_UP),
+        ({CASE: (DONE, [BAD])}, ExitCode.INCONSISTENT),
+        ({CASE: (RECORDED, [OK, BAD]), OTHER: (PLANNED, [])}, ExitCode.INCONSISTENT),
+        ({}, ExitCode.NOTHING_RUN),
+        ({CASE: (PLANNED, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (RECORDED, []), OTHER: (PLANNED, [])}, ExitCode.NOTHING_RUN),
+        ({CASE: (DONE, [LOST])}, ExitCode.UNDECIDED),
+        ({CASE: (RECORDED, [OK, LOST])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK]), OTHER: (CaseStatus.UNKNOWN, [])}, ExitCode.UNDECIDED),
+    ],
 )
-def test_a_run_that_was_stopped_as_asked_has_a_code_of_its_own_unless_it_found_something(
-    seen: Judgement, code: ExitCode, tmp_path: Path
+def test_only_a_run_that_decided_something_and_nothing_red_ends_with_time_up(
+    plan: Plan, code: ExitCode, tmp_path: Path
 ) -> None:
-    summary = summary_of(tmp_path, {CASE: (DONE, [seen])}, stopped="the time given, 5 min, is up")
+    """`--minutes` that were over before the first state ended in 5, and both recipes for CI jobs pass that;
+    so did a run whose every guest was lost.
+    """
+    summary = summary_of(tmp_path, plan, stopped="the time given, 5 min, is up")
     assert shell_code(summary) is code
     assert summary.interrupted
+    assert results(summary, "RUN")["exit_code"] == int(code)
+
+
+def test_a_required_case_that_was_not_run_is_no_matter_of_time(tmp_path: Path) -> None:
+    plan: Plan = {CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])}
+    summary = summary_of(tmp_path, plan, stopped="the time is up", require_all=True)
+    assert shell_code(summary) is ExitCode.NOTHING_RUN
 
 
 def test_failed_states_without_a_finding_are_no_pass() -> None:

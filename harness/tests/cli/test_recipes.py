@@ -29,7 +29,8 @@ def lines() -> Iterator[tuple[str, str]]:
     for recipe in RECIPES:
         for line in recipe.read_text().splitlines():
             if found := re.search(r"^[\s#-]*(?:run: )?(powercut .*)$", line):
-                yield recipe.name, found[1]
+                plain = found[1].partition(" ||")[0]
+                yield recipe.name, plain.replace('"$@"', "--module fs/ext4/ext4.ko")
 
 
 def parsed(line: str) -> None:
@@ -106,6 +107,57 @@ def test_a_job_that_came_to_no_run_says_so(recipe: Path, tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (0, "")
     assert "there is no run" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+FAKES = {
+    "apt-get": "exit 0",
+    "apt-cache": 'printf "linux-headers-6.12.%s+deb13-amd64 - headers\\n" 9 117 57',
+    "make": 'echo "make $*" >>"$SAID"; touch fs/ext4/ext4.ko; exit "$MAKES"',
+    "powercut": 'echo "powercut $*" >>"$SAID"; exit "$ENDS"',
+}
+"""What the step of a recipe calls."""
+
+
+def cut_the_power(recipe: Path, tmp_path: Path, ends: int, makes: int = 0) -> tuple[int, str]:
+    """The code of the step that builds the module and runs powercut, which ends so; and what was called."""
+    tools, said = tmp_path / "bin", tmp_path / "said"
+    tools.mkdir()
+    (tmp_path / "fs" / "ext4").mkdir(parents=True)
+    for name, text in FAKES.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    done = subprocess.run(
+        [VMS / "ci" / "try.sh", recipe, tmp_path],
+        env={"PATH": f"{tools}:/usr/bin:/bin", "SAID": str(said), "ENDS": str(ends), "MAKES": str(makes)},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, said.read_text()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5])
+def test_the_step_ends_as_the_run_does(recipe: Path, code: int, tmp_path: Path) -> None:
+    """5 is passed, by GitHub's step itself and by what GitLab's job allows: see `test_a_slow_runner_...`."""
+    passed = code == 5 and recipe.name == "github.yml"
+    assert cut_the_power(recipe, tmp_path, code)[0] == (0 if passed else code)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_the_module_of_the_repository_is_built_and_tested(recipe: Path, tmp_path: Path) -> None:
+    """Both recipes ran Debian's own kernel: a job was green whatever the repository held."""
+    code, said = cut_the_power(recipe, tmp_path, 0)
+    built, run = said.splitlines()
+    assert code == 0
+    assert built == f"make -C /usr/src/linux-headers-6.12.117+deb13-amd64 M={tmp_path}/fs/ext4 modules"
+    assert "--kernel debian-6.12 --module fs/ext4/ext4.ko" in run
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+def test_a_module_that_does_not_build_fails_the_job(recipe: Path, tmp_path: Path) -> None:
+    code, said = cut_the_power(recipe, tmp_path, 0, makes=2)
+    assert code == 2
+    assert "powercut" not in said
 
 
 def test_a_trial_of_the_image_takes_no_folder_of_the_host_along() -> None:
