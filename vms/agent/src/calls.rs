@@ -438,7 +438,11 @@ impl Call<'_> {
                     0 => "",
                     _ => ", dsync",
                 };
-                format!("pwritev2({}, {}{at}{durable})", self.file(0)?, self.vector())
+                format!(
+                    "pwritev2({}, {}{at}{durable})",
+                    self.file(0)?,
+                    self.vector()
+                )
             }
             libc::SYS_ioctl if a(1) as u32 == FICLONE => format!("ficlone({})", self.file(0)?),
             libc::SYS_ioctl if a(1) as u32 == FICLONERANGE => {
@@ -447,7 +451,9 @@ impl Call<'_> {
             libc::SYS_sendfile => format!("sendfile({}, {})", self.file(0)?, a(3)),
             libc::SYS_copy_file_range => format!("copy_file_range({}, {})", self.file(2)?, a(4)),
             libc::SYS_ftruncate => format!("ftruncate({}, {})", self.file(0)?, a(1)),
-            libc::SYS_truncate => format!("truncate({}, {})", self.target(libc::AT_FDCWD, 0)?, a(1)),
+            libc::SYS_truncate => {
+                format!("truncate({}, {})", self.target(libc::AT_FDCWD, 0)?, a(1))
+            }
             libc::SYS_fallocate => {
                 format!(
                     "fallocate({}, {:#x}, {} at {})",
@@ -685,6 +691,24 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
+/// The number of a descriptor that is named by its link in /proc, `/proc/self/fd/7`.
+fn descriptor(name: &[u8]) -> Option<i32> {
+    let rest = std::str::from_utf8(name).ok()?.strip_prefix("/proc/")?;
+    let (process, number) = rest.split_once("/fd/")?;
+    let is_process = process == "self" || process.parse::<u32>().is_ok();
+    is_process.then_some(number.parse().ok()?)
+}
+
+/// The path with all links followed but one that is its last part: that one may be what a call is about. Where
+/// its directory is not there, as far as its text tells.
+fn followed(path: &Path) -> PathBuf {
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(directory)), Some(name)) => directory.join(name),
+        (_, None) => fs::canonicalize(path).unwrap_or_else(|_| plain(path)),
+        _ => plain(path),
+    }
+}
+
 /// The path from the mount point on, in printable characters; none for one elsewhere.
 fn below_mount(path: &Path) -> Option<String> {
     let below = path.strip_prefix(MOUNT_POINT).ok()?;
@@ -736,8 +760,14 @@ mod tests {
         std::os::unix::fs::symlink("real", top.join("link")).unwrap();
         let real = fs::canonicalize(top.join("real")).unwrap();
         assert_eq!(followed(&top.join("link/name")), real.join("name"));
-        assert_eq!(followed(&top.join("link")), fs::canonicalize(&top).unwrap().join("link"));
-        assert_eq!(followed(&top.join("absent/./name")), top.join("absent/name"));
+        assert_eq!(
+            followed(&top.join("link")),
+            fs::canonicalize(&top).unwrap().join("link")
+        );
+        assert_eq!(
+            followed(&top.join("absent/./name")),
+            top.join("absent/name")
+        );
         fs::remove_dir_all(&top).unwrap();
     }
 

@@ -199,7 +199,10 @@ fn requests() -> (u64, u64) {
             .sum::<u64>();
         owed += counts.get(8).copied().unwrap_or(0);
     }
-    (answered - OWN_READS.load(Ordering::Relaxed).min(answered), owed)
+    (
+        answered - OWN_READS.load(Ordering::Relaxed).min(answered),
+        owed,
+    )
 }
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {

@@ -4,9 +4,7 @@ use std::io::{self, Read, Write};
 
 use serde::{de::DeserializeOwned, Serialize};
 
-use crate::limits::{
-    FRAME_BYTES, FRAME_DEPTH, FRAME_VALUES, PIECE_BYTES, STRUCTURED_FRAME_BYTES,
-};
+use crate::limits::{FRAME_BYTES, FRAME_DEPTH, FRAME_VALUES, PIECE_BYTES, STRUCTURED_FRAME_BYTES};
 
 /// What an agent answers to each piece of a request but the last.
 pub const MORE: u8 = b'+';
@@ -294,7 +292,10 @@ mod tests {
     impl Line<'_> {
         fn put(&self, bytes: usize) {
             self.holds.set(self.holds.get() + bytes);
-            assert!(self.holds.get() <= PIECE_BYTES + 4, "the line holds too much");
+            assert!(
+                self.holds.get() <= PIECE_BYTES + 4,
+                "the line holds too much"
+            );
         }
     }
 
@@ -312,7 +313,15 @@ mod tests {
     /// Requests of more than some 4 KiB stopped UML's serial line for good: the guest never answered.
     #[test]
     fn a_request_of_any_length_passes_through_a_line_that_holds_one_piece() {
-        for bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 9000, 1 << 20] {
+        for bytes in [
+            0,
+            1,
+            PIECE_BYTES - 1,
+            PIECE_BYTES,
+            PIECE_BYTES + 1,
+            9000,
+            1 << 20,
+        ] {
             let put = AgentRequest::PutFile {
                 path: "/x".into(),
                 mode: 0o644,
