@@ -26,12 +26,14 @@ from harness.cases.recording import (
     is_kept,
     load_recording,
     make_base,
+    read_said,
 )
 from harness.cases.second_life import record
 from harness.errors import (
     EnvironmentLacks,
     EventsDiffer,
     GuestLost,
+    GuestSpent,
     LogDiffers,
     PowercutError,
     StoreError,
@@ -43,7 +45,7 @@ from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests.session import Session
 from harness.host.files import json_bytes
 from harness.host.packed import pack
-from harness.model import CaseId, EntryFlag, FsckClass, LogEntry, Workload
+from harness.model import CaseId, EntryFlag, FsckClass, LogEntry, Said, Workload
 from harness.states import LegalStates
 from harness.store.layout import CaseLayout, RunLayout
 from harness.workloads.load import parse_operation
@@ -79,6 +81,7 @@ OPERATIONS = (parse_operation("create f"), parse_operation("fsync f"))
 WORKLOAD = Workload("append-fsync", "", OPERATIONS)
 MARKS = ("begin 0", "ack 0", "begin 1", "ack 1")
 CASE = CaseId("ext4", "ordered", "append-fsync")
+SAID = (Said(None, ("mounted",)), Said(1, ("a complaint", "another one")))
 LOG_BYTES = 1 << 20
 
 
@@ -142,6 +145,7 @@ def keep(folder: Path) -> RunLayout:
     (folder / "events").write_text(events(*MARKS))
     pack(folder / "events", kept.events)
     kept.console.write_text("booted\n")
+    kept.said.write_bytes(json_bytes(SAID))
     history = history_of(read_log(folder / "plain").entries, OPERATIONS)
     kept.history.write_bytes(json_bytes(history))
     return run
@@ -164,7 +168,8 @@ def test_a_recording_comes_back(run: RunLayout, profile: Profile) -> None:
     recording = load(run, profile, hashes_of(run.case(CASE)))
     assert recording.history == history_of(recording.write_log.entries, OPERATIONS)
     assert recording.files == hashes_of(run.case(CASE))
-    assert set(recording.files) == {"base.img.zst", "log.zst", "events.zst", "history.json"}
+    assert set(recording.files) == {"base.img.zst", "log.zst", "events.zst", "kernel.json", "history.json"}
+    assert recording.said == SAID
     assert recording.times is not None
     assert [(m.at, m.entry, m.text) for m in recording.times.marks] == [
         (i, i, mark) for i, mark in enumerate(MARKS)
@@ -250,7 +255,7 @@ def test_a_history_of_other_operations_or_acknowledgements_is_refused(
         load(run, profile)
 
 
-@pytest.mark.parametrize("name", ["base.img.zst", "log.zst", "events.zst", "history.json"])
+@pytest.mark.parametrize("name", ["base.img.zst", "log.zst", "events.zst", "kernel.json", "history.json"])
 def test_a_file_that_was_changed_since_is_named_with_both_hashes(
     run: RunLayout, profile: Profile, name: str, tmp_path: Path
 ) -> None:
@@ -258,7 +263,7 @@ def test_a_file_that_was_changed_since_is_named_with_both_hashes(
     kept = run.case(CASE)
     before = hashes_of(kept)
     file = next(f for f in (kept.base, *kept.files) if f.name == name)
-    if file == kept.history:
+    if file in (kept.history, kept.said):
         file.write_bytes(file.read_bytes() + b" ")
     else:
         (tmp_path / "plain").write_bytes(bytes(8192))
@@ -272,7 +277,7 @@ def test_a_file_that_was_changed_since_is_named_with_both_hashes(
 
 @pytest.mark.fuzz
 @given(
-    name=st.sampled_from(["base.img.zst", "log.zst", "events.zst", "history.json"]),
+    name=st.sampled_from(["base.img.zst", "log.zst", "events.zst", "kernel.json", "history.json"]),
     seed=st.integers(0, 10**6),
     cut=st.booleans(),
 )
@@ -381,22 +386,25 @@ def test_a_copy_that_a_kill_left_half_done_is_done_again(
 
 
 class FakeRecorder:
-    """Records in vain as often as there are errors, then well."""
+    """Records in vain as often as there are errors, then well; a text is what the kernel then says."""
 
-    def __init__(self, folder: Path, errors: Sequence[PowercutError]) -> None:
+    def __init__(self, folder: Path, errors: Sequence[PowercutError | str]) -> None:
         self.directory, self.log = folder, folder / "log-device"
+        self.said: tuple[Said, ...] = ()
         self.errors, self.tried = list(errors), 0
         (folder / "console.txt").touch()
         write_log(self.log, [MarkText("begin 0"), MarkText("ack 0")])
 
     def record(self, *_: object) -> str:
         self.tried += 1
-        if self.errors:
-            raise self.errors.pop(0)
+        said = self.errors.pop(0) if self.errors else "mounted"
+        if isinstance(said, PowercutError):
+            raise said
+        self.said = (Said(0, (said,)),)
         return events("begin 0", "ack 0")
 
 
-def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError | None]:
+def recorded(folder: Path, *errors: PowercutError | str) -> tuple[int, PowercutError | None]:
     """How many recordings were made where these errors come in turn, and the error of the last."""
     recorder = FakeRecorder(folder, errors)
     workload = Workload("w", "", (parse_operation("sync"),))
@@ -421,6 +429,17 @@ def recorded(folder: Path, *errors: PowercutError) -> tuple[int, PowercutError |
 def test_a_log_that_gives_neither_the_disk_nor_times_is_recorded_again(tmp_path: Path) -> None:
     """By chance: a page was changed while it was being written, or equal writes were in flight together."""
     assert recorded(tmp_path, LogDiffers("byte 7"), EventsDiffer("equal writes")) == (3, None)
+
+
+def test_a_recording_in_which_something_took_long_is_made_again(tmp_path: Path) -> None:
+    """What the kernel said meanwhile was thrown away: a slow host is told there, too, and is no complaint."""
+    slow = "rcu: INFO: rcu_sched self-detected stall on CPU"
+    assert recorded(tmp_path, slow, GuestSpent("it keeps something back"), slow) == (4, None)
+    kept = CaseLayout(tmp_path / "base", tmp_path / "kept")
+    assert read_said(kept.said) == (Said(0, ("mounted",)),)
+    tried, error = recorded(tmp_path, *[slow] * ATTEMPTS)
+    assert (tried, type(error)) == (ATTEMPTS, GuestLost)
+    assert "self-detected stall" in str(error)
 
 
 def test_a_log_that_never_gives_the_disk_is_an_error(tmp_path: Path) -> None:
