@@ -25,8 +25,8 @@ a file its name only if that is its only one, and was not put over another (`_ow
 What a persistence point covers: fsync of a file, the entry by which it was opened and the file itself, as of
 the last operation that changed it; fsync of a directory, every entry in it, but not what lies in its
 subdirectories; sync and remount, everything. None of them promises what a directory above is called. By a
-handle, the entry is that by which it was opened, as renames have changed it; fsync of what has no name covers
-nothing.
+handle, the entry is that by which it was opened, as renames have changed it; fsync of what has lost its last
+name covers nothing, and of what has none yet the file itself (not with `synced`).
 """
 
 from __future__ import annotations
