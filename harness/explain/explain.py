@@ -261,7 +261,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         visits,
         promised,
         acknowledged=acknowledged,
-        both=acknowledged or promise is None,
+        both=acknowledged or promise is None or finding.oracle in (*_MADE_UP, "contents"),
         keeps=keeps,
     )
     violation = explainer.same(finding, minimal.state)
@@ -361,7 +361,7 @@ def _lines(
         "written": _written(facts, mechanism),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
-        "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal),
+        "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding),
     }
@@ -489,13 +489,9 @@ def _wanted(changes: Sequence[Change], by: int) -> str:
     return f"an {wanted_sync(changes)}, called after event {after} and done before event {by}"
 
 
-def _missing(facts: Facts, minimal: Minimal) -> str:
+def _missing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:
     if not facts.lost:
-        later = [e for e in minimal.cleared if not facts.on_platter(e)]
-        if later and facts.promise is not None:
-            chosen = _first_needed(facts, later)
-            return f"{facts.name(chosen)}, sent only at event {facts.writes[chosen].submitted}"
-        return "no write: all that was sent is there"
+        return _missing_of_nothing(facts, minimal, mechanism)
     if facts.torn is not None and facts.promise is None:
         return f"the rest of entry {facts.torn}: no flush, but a disk that writes a block whole or not at all"
     entry = facts.lost[0]
@@ -508,6 +504,18 @@ def _missing(facts: Facts, minimal: Minimal) -> str:
     if flush is None:
         return f"{wanted}; there is none"
     return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"
+
+
+def _missing_of_nothing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:
+    """Where no write was lost."""
+    if mechanism is Mechanism.REUSED:
+        at = facts.writes[facts.turning[0]].submitted
+        return f"a commit of the removal before event {at}; of what was sent, nothing"
+    later = [e for e in minimal.cleared if not facts.on_platter(e)]
+    if later and facts.promise is not None:
+        chosen = _first_needed(facts, later)
+        return f"{facts.name(chosen)}, sent only at event {facts.writes[chosen].submitted}"
+    return "no write: all that was sent is there"
 
 
 def _first_needed(facts: Facts, later: Sequence[int]) -> int:

@@ -162,6 +162,29 @@ class Facts:
         """Whether the log shows a journal: blocks that count only once a record of it is written."""
         return any(Kind.LOG in self.kinds(entry) for entry in self.names)
 
+    def owner(self, name: BlockName) -> str:
+        """The path of the file whose data it is; empty where that is not known."""
+        steps = self.history.steps
+        known = name.writer is not None and name.writer < len(steps)
+        return steps[name.writer].operation.path if known and name.writer is not None else ""
+
+    def owner_before(self, entry: int) -> int | None:
+        """The last write before one, to a place that it covers, with data of the file concerned."""
+        places = [(c.sector, c.sector + c.sectors) for c in self.legal.chunks if c.entry == entry]
+        sent = self.writes[entry].submitted
+        for write in reversed([w for w in self.submitted() if w.submitted < sent]):
+            own = (c for c in self.legal.chunks if c.entry == write.entry)
+            if not any(low < c.sector + c.sectors and c.sector < high for c in own for low, high in places):
+                continue
+            owners = {self.owner(n) for n in self.names.get(write.entry, ()) if n.kind is Kind.DATA}
+            return write.entry if self.subject in owners else None
+        return None
+
+    def next_record(self, event: int) -> int | None:
+        """The first record of a journal that was sent after an event."""
+        late = (w.entry for w in self.times.writes if w.submitted > event)
+        return next((e for e in late if Kind.RECORD in self.kinds(e)), None)
+
     def _is_of(self, name: BlockName) -> bool:
         """Whether it is data of the file concerned, of operations up to the promise."""
         steps = self.history.steps

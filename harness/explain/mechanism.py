@@ -37,6 +37,8 @@ class Mechanism(enum.StrEnum):
     IN_PLACE_AHEAD = "in place ahead of its record"
     LATE_COMMIT = "there only with a later commit"
     DROPPED = "recovery dropped it"
+    REUSED = "written over blocks that were not free yet"
+    PRESENT = "a write came too early"
     MADE_UP = "recovery made it up"
     TORN = "torn write"
     FAILED = "recovery itself fails"
@@ -393,14 +395,47 @@ def _late_commit(facts: Facts) -> str:
     )
 
 
+def _reused(facts: Facts) -> str:
+    """A write without which nothing fails has taken the place of data of the file concerned, which was not
+    removed yet on the platter.
+    """
+    for entry in facts.turning:
+        new = next((n for n in facts.names.get(entry, ()) if n.kind is Kind.DATA), None)
+        old = None if new is None else facts.owner_before(entry)
+        if new is None or old is None or facts.owner(new) == facts.subject:
+            continue
+        record = facts.next_record(facts.writes[entry].submitted)
+        name = facts.name(entry)
+        still = "no commit was sent after it" if record is None else f"the next one is {facts.name(record)}"
+        return (
+            f"{name[:1].upper()}{name[1:]}, was sent at event {facts.writes[entry].submitted} to blocks of "
+            f"`{facts.subject}` ({facts.name(old)}), whose removal was in no commit yet: {still}."
+        )
+    return ""
+
+
+def _present(facts: Facts) -> str:
+    """Nothing was lost, and a write turns the verdict that is none of a journal, which recovery goes by."""
+    chosen = [e for e in facts.turning if facts.kinds(e) <= {Kind.DATA, Kind.METADATA}]
+    if not chosen:
+        return ""
+    return (
+        f"Nothing was lost. Without {facts.name(chosen[0])}, sent at event "
+        f"{facts.writes[chosen[0]].submitted}, it does not fail."
+    )
+
+
 _OF_RECOVERY: Mapping[Mechanism, Sentence] = {
+    Mechanism.REUSED: _reused,
     Mechanism.NOT_SENT: _not_sent,
     Mechanism.NO_COMMIT: _no_commit,
     Mechanism.LATE_COMMIT: _late_commit,
     Mechanism.DROPPED: _dropped,
 }
 _OF_INVENTION: Mapping[Mechanism, Sentence] = {
-    Mechanism.MADE_UP: lambda _: f"{_ALL_THERE} what recovery brought back was never there."
+    Mechanism.REUSED: _reused,
+    Mechanism.PRESENT: _present,
+    Mechanism.MADE_UP: lambda _: f"{_ALL_THERE} what recovery brought back was never there.",
 }
 _OF_REFUSAL: Mapping[Mechanism, Sentence] = {
     Mechanism.FAILED: lambda _: f"{_ALL_THERE} nothing was lost or reordered."

@@ -7,7 +7,7 @@ States are visited through `Visits`; all else is pure.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UsageError
@@ -29,8 +29,9 @@ class Minimal:
     present it does not. `control`: None where none was found; `cleared`: the entries that are on its platter
     and not on the state's; `without`: those that are on the state's and not on its. `complete`: the
     search was not cut short. `turning`: entries on the state's platter; a state that lacks one of them as
-    well does not fail. `less`, `more`: a state that does not fail and lacks something that the state has, and
-    one that has something that it lacks; the control is one of them.
+    well does not fail or, if there is no such entry, a few of several without all of which it does not.
+    `less`, `more`: a state that does not fail and lacks something that the state has, and one that has
+    something that it lacks; the control is one of them.
     """
 
     state: CrashState
@@ -138,14 +139,36 @@ class _Search:
         there = entries_of(self.legal, self.legal.losable(self.best) - lost)
         found: dict[int, CrashState] = {}
         for entry in sorted(there, key=self.legal.submitted, reverse=True)[:_TURNING]:
-            gone = {n for n, chunk in enumerate(self.legal.chunks) if chunk.entry == entry}
-            if (state := self.first(_legal_losing(self.legal, self.best, lost | gone))) is not None:
+            if (state := self.first(self._losing(lost, [entry]))) is not None:
                 found[entry] = state
         if found:
             return tuple(found), next(iter(found.values()))
+        if there and (bare := self.first(self._losing(lost, there))) is not None:
+            return self._together(lost, there), bare
         less = self.first(_earlier(self.legal, self.best, self.promised))
         only = () if less is None else self._without(less)
         return only if len(only) == 1 else (), less if only else None
+
+    def _losing(self, lost: frozenset[int], entries: Collection[int]) -> Iterator[CrashState]:
+        """The state that has lost these entries as well."""
+        losable = self.legal.losable(self.best)
+        gone = {n for n in losable if self.legal.chunks[n].entry in entries}
+        return _legal_losing(self.legal, self.best, lost | gone)
+
+    def _together(self, lost: frozenset[int], there: Sequence[int]) -> tuple[int, ...]:
+        """Of entries without all of which it does not fail, a few that suffice for it to fail; none where
+        the search was cut short.
+        """
+
+        def suffice(kept: Sequence[int]) -> bool:
+            states = self._losing(lost, set(there) - set(kept))
+            return any(self.visits.fails(state) for state in states)
+
+        try:
+            return tuple(ddmin([*there], suffice))
+        except OutOfVisits:
+            self.complete = False
+            return ()
 
     def _without(self, other: CrashState) -> tuple[int, ...]:
         return entries_of(self.legal, _on_platter(self.legal, self.best) - _on_platter(self.legal, other))

@@ -1132,3 +1132,64 @@ def test_of_several_devices_each_write_says_which_one_it_is_of() -> None:
     assert facts.name(data) == f"entry {data} of the second device, data of f"
     assert facts.name(commit) == f"entry {commit} of the first device"
     assert replace(facts, devices={data: "member 2"}).name(data).startswith("entry 0 of member 2,")
+
+
+def reused(*, subject: str = "f") -> tuple[Facts, int, int]:
+    """Data of g takes the place of data of f, whose removal is committed later."""
+    made = Recorder()
+    old = made.write(1)
+    made.complete(made.flush())
+    new = made.write(1)
+    made.mark("cut")
+    record = made.write(5, fua=True)
+    names = {
+        old: name(Kind.DATA, "data of f", writer=0),
+        new: name(Kind.DATA, "data of g", writer=1),
+        record: name(Kind.RECORD, "commit record"),
+    }
+    facts = facts_of(made, names, (), None, at="cut")
+    operations = (
+        Operation(OperationKind.APPEND, "f", length=4096),
+        Operation(OperationKind.APPEND, "g", length=4096),
+    )
+    history = History(tuple(HistoryStep(n, op, 0, 0) for n, op in enumerate(operations)))
+    return replace(facts, history=history, subject=subject), new, record
+
+
+def test_blocks_that_are_written_before_they_are_free_are_not_recoverys_invention() -> None:
+    """ "Recovery made it up" was said of data that had been written over a file whose removal was in no
+    commit yet.
+    """
+    facts, new, record = reused()
+    found = mechanism_of(replace(facts, turning=(new,)), made_up=True)
+    assert found is not None
+    assert found.mechanism is Mechanism.REUSED
+    assert (
+        f"Entry {new}, data of g, was sent at event 4 to blocks of `f` (entry 0, data of f)" in found.sentence
+    )
+    assert f"the next one is entry {record}, commit record" in found.sentence
+    assert told(replace(facts, turning=(new,))) is Mechanism.REUSED, "of contents that were promised"
+
+
+def test_where_a_write_turns_it_recovery_made_nothing_up() -> None:
+    facts, new, record = reused(subject="h")
+    assert told(replace(facts, turning=(new,)), made_up=True) is Mechanism.PRESENT
+    assert told(replace(facts, turning=()), made_up=True) is Mechanism.MADE_UP
+    assert told(replace(facts, turning=(record,)), made_up=True) is Mechanism.MADE_UP
+
+
+def test_of_writes_that_each_suffice_one_is_found() -> None:
+    """Any block that was given away too early fails: to leave out one of them changes nothing."""
+    made = Recorder()
+    entries = [made.submit(n) for n in (1, 2, 3)]
+    for entry in entries:
+        made.complete(entry)
+    made.mark("begin 0")
+    legal = made.legal()
+
+    def fails(state: CrashState) -> bool:
+        return len(legal.lost(state)) < 3 and legal.event(state) > 5
+
+    minimal = minimise(legal, legal.losing(legal.cuts()[-1], ()), Visits(fails), always, both=True)
+    assert minimal.lost == ()
+    assert len(minimal.turning) == 1
