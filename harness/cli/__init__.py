@@ -6,12 +6,15 @@ COMMANDS.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from harness import __version__
 from harness.cli.bench import bench_command
 from harness.cli.campaign import campaign_command
 from harness.cli.complete import attach
+from harness.cli.console import console
 from harness.cli.coverage import coverage_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
@@ -23,6 +26,7 @@ from harness.cli.kernel import kernel_group
 from harness.cli.log import log_group
 from harness.cli.manual import man_command
 from harness.cli.measure import measure_command
+from harness.cli.options import REPORTS
 from harness.cli.pack import pack_command
 from harness.cli.regressions import regressions_command
 from harness.cli.releases import history_command, matrix_command
@@ -30,11 +34,14 @@ from harness.cli.report import compare_command, list_command, report_command
 from harness.cli.repro import repro_command, shrink_command
 from harness.cli.rootfs import rootfs_command
 from harness.cli.run import run_command, smoke_command
+from harness.cli.sections import command_sections
 from harness.cli.show import show_command
 from harness.cli.trace import trace_command
 from harness.cli.triage import triage_command
 from harness.cli.workload import new_command, try_command
 from harness.errors import ExitCode
+from harness.report.words import shown_path
+from harness.store.layout import latest
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
@@ -106,14 +113,19 @@ class _Group(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, self.commands[name].get_short_help_str(limit=200)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        for heading, commands in command_sections(self, ctx):
+            with formatter.section(heading):
+                formatter.write_dl([(str(c.name), c.get_short_help_str(limit=200)) for c in commands])
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="powercut")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Does this kernel's file system keep its promises when the power fails at any moment?
 
     \b
@@ -133,6 +145,23 @@ def main() -> None:
     4 nothing was run or a required case was not, 5 the time was up, with something decided and
     nothing inconsistent, 130 interrupted.
     """
+    if ctx.invoked_subcommand is None:
+        for line in first_steps(latest(REPORTS)):
+            console.say(line)
+
+
+def first_steps(run: Path) -> list[str]:
+    """What to do next, for whoever types `powercut` alone. `run`: the latest run of this folder."""
+    steps = [
+        ("powercut smoke", "does everything work here? powercut doctor tells what is missing"),
+        ("powercut run -c ext4/ordered --quick", "a file system: every crash state of a few workloads"),
+        ("powercut new my-program", "a program of yours: a folder to begin with"),
+    ]
+    if (run / "run.json").is_file():
+        steps[0] = ("powercut report", f"what {shown_path(run)} came to; powercut show says why")
+    width = max(len(command) for command, _ in steps)
+    lines = [f"  {command:{width}}  {about}" for command, about in steps]
+    return ["Powercut cuts the power and looks at what comes back. Next:", *lines, "More: powercut --help"]
 
 
 for command in COMMANDS:

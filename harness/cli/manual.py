@@ -13,6 +13,7 @@ from harness import __version__
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import Folder
+from harness.cli.sections import COMMANDS_BELOW, command_sections, option_sections
 from harness.errors import ExitCode
 from harness.host.files import write_atomically
 from harness.report.words import plural, shown_path
@@ -62,16 +63,18 @@ def _page(command: click.Command, words: tuple[str, ...]) -> Iterator[str]:
     yield _line(" ".join(command.collect_usage_pieces(context)))
     yield ".SH DESCRIPTION"
     yield from _prose(inspect.cleandoc(command.help or ""))
-    options = [r for p in command.get_params(context) if (r := p.get_help_record(context))]
-    if options:
-        yield ".SH OPTIONS"
-    for flags, about in options:
-        yield from (".TP", f"\\fB{_escaped(flags)}\\fR", _line(about))
+    for heading, options in option_sections(command, context):
+        yield f".SH {_escaped(heading.upper())}"
+        for flags, about in options:
+            yield from (".TP", f"\\fB{_escaped(flags)}\\fR", _line(about))
     if isinstance(command, click.Group):
         yield ".SH COMMANDS"
-        for below in command.commands.values():
-            shown = f"\\fB{_escaped('-'.join((*words, str(below.name))))}\\fR({_SECTION})"
-            yield from (".TP", shown, _line(_summary(below)))
+        for heading, commands in command_sections(command, context):
+            if heading != COMMANDS_BELOW:
+                yield f".SS {_escaped(heading)}"
+            for below in commands:
+                shown = f"\\fB{_escaped('-'.join((*words, str(below.name))))}\\fR({_SECTION})"
+                yield from (".TP", shown, _line(_summary(below)))
     elif len(words) > 1:
         yield ".SH SEE ALSO"
         yield f"\\fB{_escaped('-'.join(words[:-1]))}\\fR({_SECTION})"

@@ -42,9 +42,9 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # not generic before cl
         return f"[{'|'.join(self._names())}]"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in self._names():
+        if value.lower() not in self._names():
             self.fail(f"{value!r} is not one of {', '.join(self._names())}", param, ctx)
-        return value
+        return value.lower()
 
 
 class _Real(click.FloatRange):
@@ -407,6 +407,7 @@ stopping_options = [
 
 def asked_oracles(names: Sequence[str]) -> list[str]:
     """The oracles that --oracle names, in their own order. Raises UsageError for an unknown one."""
+    names = [name.lower() for name in names]
     for name in names:
         if name not in ORACLES:
             near = difflib.get_close_matches(name, ORACLES, n=3) or list(ORACLES)
@@ -429,7 +430,7 @@ def asked_states(given: Sequence[str]) -> tuple[str, ...]:
     """The crash states named by --states. Raises UsageError for names that are unknown or exclude each
     other.
     """
-    names = list(given or ["prefix"])
+    names = [name.lower() for name in given or ["prefix"]]
     known = [*LEGAL, *FAULT_MODELS]
     for name in names:
         if name not in known:

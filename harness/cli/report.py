@@ -96,7 +96,7 @@ def report_command(
 @click.argument("second", type=RunDirectory())
 @click.option(
     "--by",
-    type=click.Choice(["states", "findings"]),
+    type=click.Choice(["states", "findings"], case_sensitive=False),
     help="Default: states, if both runs judged the same recordings; else findings.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -169,7 +169,12 @@ def _compared(found: Comparison) -> str:
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(["filesystems", "stacks", "disks", "workloads", "kernels", "runs"]))
+@click.argument(
+    "what",
+    type=click.Choice(
+        ["filesystems", "stacks", "disks", "workloads", "kernels", "runs"], case_sensitive=False
+    ),
+)
 @out_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded

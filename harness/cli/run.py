@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import click
 import msgspec
@@ -50,6 +50,8 @@ from harness.cli.options import (
     stopping_options,
     with_options,
 )
+from harness.cli.presets import preset_options, with_preset
+from harness.cli.sections import Sectioned
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
@@ -83,7 +85,30 @@ NAMED_CASES = 20  # of one mode; more are counted by -n, unless -v names them
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
 
-@click.command("run", cls=BisectCommand)
+class RunCommand(Sectioned, BisectCommand):
+    """`powercut run`: what one needs every day first."""
+
+    headings: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Every day": (
+            *("-c", "-w", "--kernel", "--module", "--quick", "--thorough", "--overnight"),
+            *("-j", "--resume", "-n"),
+        ),
+        "What is tested": (
+            *("--modules", "--machine", "--accel", "--sector-size", "--random", "--seed", "--schedules"),
+            *("--shard", "-k", "--failed-from", "--log-size", "--completions"),
+        ),
+        "Which crash states": ("--states", "--budget", "--again", "--disk"),
+        "What is judged, and what fails the run": (
+            *("--oracle", "--expect", "--require-all", "--recordings", "--coverage"),
+            *("--memo", "--memo-sample"),
+        ),
+        "When to stop, where to work, what to write": (
+            *("-x", "--minutes", "--cluster", "--all-logs", "--out", "--name", "--events", "-v", FLAG),
+        ),
+    }
+
+
+@click.command("run", cls=RunCommand)
 @click.option(
     "-c",
     "--config",
@@ -126,12 +151,13 @@ SMOKE = (["ext4/ordered"], ["append-fsync"])
     metavar="I/N",
     help="Only the I-th of N parts of the workloads (every N-th of them).",
 )
+@with_options(preset_options)
 @schedules_option
 @with_options(kernel_options)
 @with_options(states_options())
 @click.option(
     "--completions",
-    type=click.Choice([*Completions]),
+    type=click.Choice([c.value for c in Completions], case_sensitive=False),
     default=Completions.HOLD,
     show_default=True,
     help="While recording, the disk reports writes as completed as late as the guest allows (hold), which "
@@ -264,6 +290,7 @@ def run_command(**given: Any) -> ExitCode:
     a required case was not, 5 the time (--minutes) was up, with something decided and nothing inconsistent,
     130 interrupted. A case is not required if the file system itself lacks an operation of the workload.
     """
+    given = with_preset(given)
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))
     if given["resume"]:
@@ -414,6 +441,7 @@ def _with_sectors(given: Mapping[str, Any]) -> list[str]:
 def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]:
     """The ways in which the disk is to err. Raises UsageError for one that is none, or that nobody would
     judge."""
+    names = [name.lower() for name in names]
     for name in names:
         if name not in DISK_PROFILES:
             raise UsageError(f"no disk errs in the way {name!r}", f"name one of: {', '.join(DISK_PROFILES)}")

@@ -75,7 +75,12 @@ TARGET_PERCENT = 2.0
     is_flag=True,
     help="Measure the cost of the probes: rounds with and without them, alternating.",
 )
-@click.option("--source", type=click.Choice(["auto", "bcc", "tracefs"]), default="auto", show_default=True)
+@click.option(
+    "--source",
+    type=click.Choice(["auto", "bcc", "tracefs"], case_sensitive=False),
+    default="auto",
+    show_default=True,
+)
 @click.option(
     "--kernel", "kernel_name", default="debian-6.12", show_default=True, metavar="K", help="As for run."
 )

@@ -30,7 +30,7 @@ SHOWN_ACKNOWLEDGEMENTS = 5
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(KINDS, case_sensitive=False),
     default="shell",
     show_default=True,
     help="shell, python, c: an application in that language; operations: a list of operations.",

@@ -13,7 +13,7 @@ from harness.cli.manual import pages_of
 from harness.errors import ExitCode
 from harness.tests.cli.runner import powercut
 
-REQUESTS = (".TH", ".SH", ".TP", ".PP", ".B", ".nf", ".fi")
+REQUESTS = (".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".nf", ".fi")
 
 
 def commands(command: click.Command, name: str = "powercut") -> Iterator[tuple[str, click.Command]]:
