@@ -185,7 +185,13 @@ def make_kernel(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -
     """Configure and build a source tree in the empty folder `out`. Raises KernelError with the end of the log
     if it does not build.
     """
-    fragments = [resource("kernels", name) for name in flavour.fragments]
+    configure(tree, out, flavour, log)
+    make_again(tree, out, flavour, jobs, log)
+
+
+def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
+    """Give the empty folder `out` the configuration of a flavour. Raises as `make_kernel`."""
+    fragments = list(map(_fragment, flavour.fragments))
     common = _make(tree, out, flavour)
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
     steps = [
@@ -195,7 +201,6 @@ def make_kernel(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -
     ]
     _run(steps, log)
     _check_options(out / ".config", fragments)
-    make_again(tree, out, flavour, jobs, log)
 
 
 def make_again(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
@@ -299,13 +304,14 @@ def _add(addition: Addition, tree: Path, say: Callable[[str], None]) -> None:
         )
         return
     (tree / addition.to).mkdir(parents=True)
-    for file in _added(addition):
+    for file in added_files(addition):
         shutil.copy(file, tree / addition.to)
     with names.open("a") as f:
         f.write(f"{addition.line}\n")
 
 
-def _added(addition: Addition) -> list[Path]:
+def added_files(addition: Addition) -> list[Path]:
+    """What an addition brings into a source tree."""
     return sorted(resource("vms", addition.folder).iterdir())
 
 
@@ -350,13 +356,18 @@ def _identity(tree: Path) -> str:
     return digest.hexdigest()
 
 
+def _fragment(name: str) -> Path:
+    """A file of `kernels/`, or a user's own by its whole path."""
+    return Path(name) if Path(name).is_absolute() else resource("kernels", name)
+
+
 def key_for(identity: str, flavour: Flavour) -> str:
     """The hash of a source, of the current configuration and of the flavour's edits and files."""
-    fragments = b"".join(resource("kernels", name).read_bytes() for name in flavour.fragments)
+    fragments = b"".join(_fragment(name).read_bytes() for name in flavour.fragments)
     edits = msgspec.json.encode(flavour.edits) if flavour.edits else b""
     digest = hashlib.sha256(identity.encode() + fragments + edits)
     if flavour.addition:
         digest.update(msgspec.json.encode(flavour.addition))
-        for file in _added(flavour.addition):
+        for file in added_files(flavour.addition):
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()

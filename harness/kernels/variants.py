@@ -91,7 +91,7 @@ class KeptTree:
         final = cache_dir("kernels", "variants") / self.key(edits)[:24]
         if not (final / "image").exists():
             with self.changed(texts) as image:
-                _keep_image(image, final)
+                keep_image(image, final)
         return hold(final / "image")
 
     @contextlib.contextmanager
@@ -186,7 +186,7 @@ def _make_tree(
     write_atomically(path / "built.json", msgspec.json.encode(built))
 
 
-def _keep_image(image: Path, final: Path) -> None:
+def keep_image(image: Path, final: Path) -> None:
     """Move a build's result into the cache, atomically."""
     with tempfile.TemporaryDirectory(dir=final.parent, prefix="keeping-") as scratch:
         part = Path(scratch) / "kept"

@@ -1,0 +1,362 @@
+"""Kernels of the commits of a git tree, each built from the one before: only what differs is compiled.
+
+The user's tree is read and never written: objects of ours, such as a commit of changes that were not
+committed yet, go into a repository of our own that borrows the user's objects (gitrepository-layout(5),
+`objects/info/alternates`). In the cache:
+
+```
+kernels/commits/<machine>-<repository>-<configuration>/
+    lock            held by the process that uses the tree
+    git/            our repository: objects, and nothing else of ours
+    source/ out/    its work tree, at the commit that was built last, and the build
+    configured      written once `out` has a configuration
+kernels/variants/<key>/image
+```
+
+A commit is built with the edits and files that make judging faster (`Flavour`): they are a commit of ours on
+top, so a switch to another commit changes the files in which the two differ and no others, and make compiles
+these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import KernelError, UsageError
+from harness.host.cache import cache_dir, hold
+from harness.host.locks import exclusive
+from harness.kernels.build import Addition, Flavour, added_files, configure, key_for, make_again, need_tools
+from harness.kernels.edits import Edit, apply_edit
+from harness.kernels.variants import WAIT_S, keep_image
+
+UNCOMMITTED = "changes that are not committed"
+"""The subject of the commit of ours that holds them."""
+_WHO = {f"GIT_{who}_{what}": "powercut" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+_WHEN = {f"GIT_{who}_DATE": "2000-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
+"""So that equal contents are equal commits."""
+_ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit by its full name, with the first line of its message."""
+
+    id: str
+    subject: str
+
+    @property
+    def short(self) -> str:
+        return self.id[:12]
+
+    def __str__(self) -> str:
+        return self.subject if self.subject == UNCOMMITTED else f"{self.short} ({self.subject})"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is asked about: `commits` from the oldest on, on top of `base`. `changed`: the files in which the
+    last one and `base` differ.
+    """
+
+    base: Commit
+    commits: tuple[Commit, ...]
+    changed: tuple[str, ...]
+
+    @property
+    def head(self) -> Commit:
+        return self.commits[-1]
+
+
+class CommitTree:
+    """The kept build of a git tree's commits, locked for this process: see `commit_tree`."""
+
+    def __init__(
+        self, tree: Path, path: Path, flavour: Flavour, jobs: int, say: Callable[[str], None]
+    ) -> None:
+        self.tree, self.path, self.flavour = tree, path, flavour
+        self._jobs, self._say = jobs, say
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def series(self, asked: str = "", base: str = "", mbox: Path | None = None) -> Series:
+        """The series that was asked for: `BASE..HEAD`, or `base` up to what the tree holds now, with changes
+        that are not committed as a last commit; without either, from where the branch left its upstream, or
+        its last commit. `mbox`: patches that are applied to the base, or to HEAD.
+
+        Raises UsageError for what names no commit, holds none, or does not apply.
+        """
+        first, dots, last = asked.partition("..")
+        if asked and not dots:
+            raise UsageError(
+                f"{asked!r} is no range of commits", "name one as BASE..HEAD, or only its base with --base"
+            )
+        if asked and (base or mbox):
+            raise UsageError(
+                f"{asked} and {'--base' if base else '--mbox'} both say where it begins", "name one"
+            )
+        if mbox:
+            start = self._named(base or "HEAD")
+            return self._range(start, self._applied(start, mbox))
+        if asked:
+            return self._range(self._named(first or "HEAD"), self._named(last or "HEAD"))
+        head = self._named("HEAD")
+        end = self._uncommitted(head) or head
+        start = self._named(base) if base else self._default_base(head, end)
+        return self._range(start, end)
+
+    def _named(self, revision: str) -> str:
+        done = self._git_there(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+        )
+        if done.returncode:
+            raise UsageError(
+                f"{self.tree} has no commit {revision}", f"see: git -C {self.tree} log --oneline"
+            )
+        return done.stdout.strip()
+
+    def _default_base(self, head: str, end: str) -> str:
+        upstream = self._git_there("merge-base", "HEAD", "@{upstream}")
+        if upstream.returncode == 0 and upstream.stdout.strip() != end:
+            return upstream.stdout.strip()
+        return head if end != head else self._named("HEAD~1")
+
+    def _range(self, base: str, head: str) -> Series:
+        listed = self._git("log", "--reverse", "--first-parent", "--format=%H %s", f"{base}..{head}")
+        commits = tuple(Commit(*line.split(" ", 1)) for line in listed.splitlines())
+        if not commits:
+            raise UsageError(
+                f"there is no commit from {base[:12]} to {head[:12]}",
+                "name the base of your patch with --base",
+            )
+        changed = self._git("diff", "--name-only", "-z", base, head).split("\0")
+        subject = self._git("log", "-1", "--format=%s", base).strip()
+        return Series(Commit(base, subject), commits, tuple(filter(None, changed)))
+
+    def _uncommitted(self, head: str) -> str:
+        """A commit of ours with the changes to tracked files; empty if there are none."""
+        changed = self._git_there("diff", "--name-only", "-z", "HEAD").stdout
+        with self._index() as index:
+            self._git("read-tree", head, env=index)
+            taken = ("update-index", "--add", "--remove", "-z", "--stdin")
+            self._git(*taken, env=index, given=changed, at=self.tree)
+            tree = self._git("write-tree", env=index).strip()
+        if tree == self._git("rev-parse", f"{head}^{{tree}}").strip():
+            return ""
+        return self._committed(tree, head, UNCOMMITTED)
+
+    def _applied(self, base: str, mbox: Path) -> str:
+        """The last commit once all patches of a file are applied to `base`."""
+        source = self._work_tree()
+        self._switch(base)
+        try:
+            self._git("am", "--quiet", "--3way", str(mbox.resolve()), at=source, env=_WHO)
+        except KernelError as e:
+            subprocess.run([*self._ours(source), "am", "--abort"], capture_output=True, check=False)
+            raise UsageError(
+                f"{mbox} does not apply to {base[:12]}: {e.what}",
+                "name the commit that it is made for with --base",
+            ) from e
+        return self._git("rev-parse", "HEAD", at=source).strip()
+
+    # --- kernels ------------------------------------------------------------------------------
+
+    def key(self, commit: str) -> str:
+        """Identifies the kernel of a commit: its files, and the configuration."""
+        tree = self._git("rev-parse", f"{commit}^{{tree}}").strip()
+        return key_for(f"git tree {tree}", self.flavour)
+
+    def kernel(self, commit: Commit) -> Path:
+        """The image of a commit's kernel, built unless the cache has it. Raises KernelError, with the first
+        error that make told, if it does not build.
+        """
+        final = cache_dir("kernels", "variants") / self.key(commit.id)[:24]
+        if not (final / "image").exists():
+            log = self.path / "make.log"
+            log.unlink(missing_ok=True)
+            self._say(f"building the kernel of {commit}; what make prints goes to {log}")
+            self._build(commit, log)
+            keep_image(self.path / "out" / self.flavour.image, final)
+        return hold(final / "image")
+
+    def _build(self, commit: Commit, log: Path) -> None:
+        source = self._work_tree()
+        self._switch(self._with_ours(commit.id))
+        try:
+            if not (self.path / "configured").exists():
+                shutil.rmtree(self.path / "out", ignore_errors=True)
+                (self.path / "out").mkdir()
+                configure(source, self.path / "out", self.flavour, log)
+                (self.path / "configured").touch()
+            make_again(source, self.path / "out", self.flavour, self._jobs, log)
+        except KernelError as e:
+            first = _ERROR.search(log.read_text(errors="replace"))
+            what = first[0].strip() if first else e.what
+            raise KernelError(f"{commit} does not build: {what}", f"the whole log is {log}") from e
+
+    def _with_ours(self, commit: str) -> str:
+        """A commit of ours on top, with the flavour's edits and files: those that fit."""
+        blobs = {name: self._blob(text) for name, text in self._edited(commit).items()}
+        for file, to in self._added(self.flavour.addition, commit):
+            blobs[to] = self._git("hash-object", "-w", "--", str(file)).strip()
+        with self._index() as index:
+            self._git("read-tree", commit, env=index)
+            for name, blob in blobs.items():
+                self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=index)
+            return self._committed(self._git("write-tree", env=index).strip(), commit, "for judging")
+
+    def _edited(self, commit: str) -> Mapping[str, str]:
+        """The text of each file that changes for speed."""
+        texts: dict[str, str] = {}
+        edits: Sequence[Edit] = self.flavour.edits
+        for edit in edits:
+            try:
+                texts[edit.file] = apply_edit(texts.get(edit.file) or self._text(commit, edit.file), edit)
+            except (KernelError, UsageError) as e:
+                self._say(f"built without an edit that makes judging faster: {e.args[0]}")
+        addition = self.flavour.addition
+        if addition and self._has(commit, addition.named_in):
+            texts[addition.named_in] = f"{self._text(commit, addition.named_in)}{addition.line}\n"
+        return texts
+
+    def _added(self, addition: Addition | None, commit: str) -> Iterator[tuple[Path, str]]:
+        if addition and self._has(commit, addition.named_in):
+            yield from ((file, f"{addition.to}/{file.name}") for file in added_files(addition))
+
+    # --- git ----------------------------------------------------------------------------------
+
+    def _work_tree(self) -> Path:
+        """Where sources are compiled; its folder is made, and its contents come with the first switch."""
+        (self.path / "source").mkdir(exist_ok=True)
+        return self.path / "source"
+
+    def _switch(self, commit: str) -> None:
+        self._git("checkout", "--quiet", "--force", "--detach", commit, at=self._work_tree())
+
+    def _has(self, commit: str, name: str) -> bool:
+        return bool(self._git("ls-tree", commit, "--", name).strip())
+
+    def _text(self, commit: str, name: str) -> str:
+        return self._git("show", f"{commit}:{name}")
+
+    def _blob(self, text: str) -> str:
+        return self._git("hash-object", "-w", "--stdin", given=text).strip()
+
+    def _committed(self, tree: str, parent: str, subject: str) -> str:
+        return self._git("commit-tree", tree, "-p", parent, "-m", subject, env=_WHO | _WHEN).strip()
+
+    @contextlib.contextmanager
+    def _index(self) -> Iterator[dict[str, str]]:
+        """The environment for an index of its own."""
+        file = self.path / "git" / "index-of-ours"
+        file.unlink(missing_ok=True)
+        try:
+            yield {"GIT_INDEX_FILE": str(file)}
+        finally:
+            file.unlink(missing_ok=True)
+
+    def _ours(self, at: Path | None) -> list[str]:
+        where = (
+            [f"--git-dir={self.path / 'git'}", f"--work-tree={at}"]
+            if at
+            else [f"--git-dir={self.path / 'git'}"]
+        )
+        return ["git", *where, *(["-C", str(at)] if at else [])]
+
+    def _git(
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        given: str | None = None,
+        at: Path | None = None,
+    ) -> str:
+        """What git prints, in our repository. Raises KernelError with what it complains of."""
+        done = subprocess.run(
+            [*self._ours(at), *words],
+            env=plain_environment() | dict(env or {}),
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+        )
+        if done.returncode:
+            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            raise KernelError(f"git {words[0]}: {said}", f"is {self.tree} a whole git tree of Linux?")
+        return done.stdout
+
+    def _git_there(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Ask the user's repository; these commands only read."""
+        return read_only_git(self.tree, *words)
+
+
+def plain_environment() -> dict[str, str]:
+    """Without variables that point git elsewhere, as a hook has them, and with no prompt."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+def read_only_git(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Ask the user's repository, without the refresh of its index that some questions bring."""
+    return subprocess.run(
+        ["git", "-C", str(tree), "-c", "diff.autoRefreshIndex=false", *words],
+        env=plain_environment(),
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def commit_tree(
+    tree: Path, machine: str, flavour: Flavour, jobs: int, say: Callable[[str], None]
+) -> Iterator[CommitTree]:
+    """The kept build of a user's git tree. One process at a time has it: others wait.
+
+    Raises UsageError for a folder that is no git tree of Linux, InUse if another process has it for longer
+    than WAIT_S, EnvironmentLacks for a missing tool.
+    """
+    top = read_only_git(tree, "rev-parse", "--show-toplevel")
+    if top.returncode or not Path(top.stdout.rstrip("\n"), "Kconfig").exists():
+        raise UsageError(
+            f"{tree} is no git tree of Linux",
+            "go into one, or name it; a source tree becomes one by: git init && git add -A -f && git commit",
+        )
+    need_tools(flavour)
+    root = Path(top.stdout.rstrip("\n"))
+    store = Path(
+        read_only_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.rstrip("\n")
+    )
+    name = hashlib.sha256(f"{store} {key_for('', flavour)}".encode()).hexdigest()[:12]
+    path = cache_dir("kernels", "commits") / f"{machine}-{name}"
+    path.mkdir(exist_ok=True)
+    hold(path)
+    with exclusive(path / "lock", f"the kept build of {root}", say, WAIT_S):
+        _borrow(path / "git", store)
+        yield CommitTree(root, path, flavour, jobs, say)
+
+
+def _borrow(ours: Path, theirs: Path) -> None:
+    """Our repository, with the user's objects."""
+    if not (ours / "HEAD").exists():
+        done = subprocess.run(
+            ["git", "init", "--quiet", "--bare", str(ours)],
+            env=plain_environment(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise KernelError(f"git init: {done.stderr.strip()}", "is there room in the cache?")
+        subprocess.run(["git", f"--git-dir={ours}", "config", "core.bare", "false"], check=True)
+    (ours / "objects/info").mkdir(parents=True, exist_ok=True)
+    (ours / "objects/info/alternates").write_text(f"{theirs / 'objects'}\n")
+    if (theirs / "shallow").exists():
+        shutil.copy(theirs / "shallow", ours / "shallow")
+    else:
+        (ours / "shallow").unlink(missing_ok=True)

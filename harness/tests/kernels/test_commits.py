@@ -1,0 +1,234 @@
+"""Kernels of commits: which commits a patch is, and what is compiled. Git and make are real; the kernel is a
+C program of two files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.errors import KernelError, UsageError
+from harness.kernels import commits as commits_module
+from harness.kernels import variants
+from harness.kernels.build import Flavour
+from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
+from harness.kernels.edits import Edit
+
+MAIN = "int other(void);\nint main(void)\n{\n\treturn other();\n}\n"
+OTHER = "int other(void)\n{\n\treturn 7;\n}\n"
+MAKEFILE = """
+allnoconfig olddefconfig:
+\t@touch $(O)/.config
+linux: $(O)/linux
+$(O)/%.o: fs/%.c
+\t@echo $< >>$(O)/compiled
+\t$(CC) -c -o $@ $<
+$(O)/linux: $(O)/main.o $(O)/other.o
+\t$(CC) -o $@ $^
+"""
+FLAVOUR = Flavour("toy", "linux", "linux", (), edits=(Edit("fs/main.c", "main", "other()", "other() + 100"),))
+
+
+def git(tree: Path, *words: str) -> str:
+    named = ["-c", "user.name=A Developer", "-c", "user.email=dev@example.org"]
+    done = subprocess.run(
+        ["git", *named, "-C", str(tree), *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def change(tree: Path, answer: str, subject: str = "") -> str:
+    """Change what the kernel answers; with a subject, commit it. The commit."""
+    (tree / "fs/other.c").write_text(OTHER.replace("7", answer))
+    if subject:
+        git(tree, "commit", "-qam", subject)
+    return git(tree, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    path = tmp_path / "linux"
+    (path / "fs").mkdir(parents=True)
+    (path / "scripts/kconfig").mkdir(parents=True)
+    merge = path / "scripts/kconfig/merge_config.sh"
+    merge.write_text("#!/bin/sh\n")
+    merge.chmod(0o755)
+    files = {"Kconfig": "", "Makefile": MAKEFILE, "fs/main.c": MAIN, "fs/other.c": OTHER}
+    for name, text in files.items():
+        (path / name).write_text(text)
+    git(path, "init", "-q", "-b", "main")
+    git(path, "add", "-A")
+    git(path, "commit", "-qm", "base")
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def cache_dir(*parts: str) -> Path:
+        path = tmp_path.joinpath("cache", *parts)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    for module in (variants, commits_module):
+        monkeypatch.setattr(module, "cache_dir", cache_dir)
+    monkeypatch.setattr(commits_module, "need_tools", lambda flavour: None)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def kernels(tree: Path, cache: Path) -> Iterator[CommitTree]:
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        yield kept
+
+
+def answer(image: Path) -> int:
+    return subprocess.run([image], check=False).returncode
+
+
+def compiled(kernels: CommitTree) -> list[str]:
+    """The files that were compiled since this was asked last."""
+    file = kernels.path / "out/compiled"
+    found = file.read_text().split() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return found
+
+
+def snapshot(tree: Path) -> dict[str, bytes]:
+    """Every file of a tree, its repository too."""
+    return {str(p.relative_to(tree)): p.read_bytes() for p in sorted(tree.rglob("*")) if p.is_file()}
+
+
+def test_each_commit_has_its_kernel_and_only_what_differs_is_compiled(
+    tree: Path, kernels: CommitTree
+) -> None:
+    change(tree, "3", "three")
+    change(tree, "4", "four")
+    series = kernels.series("main~2..main")
+    assert [c.subject for c in series.commits] == ["three", "four"]
+    assert series.changed == ("fs/other.c",)
+    assert answer(kernels.kernel(series.head)) == 104
+    assert compiled(kernels) == ["fs/main.c", "fs/other.c"]
+    assert answer(kernels.kernel(series.base)) == 107
+    assert compiled(kernels) == ["fs/other.c"]
+    assert answer(kernels.kernel(series.commits[0])) == 103
+    assert answer(kernels.kernel(series.head)) == 104  # from the cache
+    assert compiled(kernels) == ["fs/other.c"]
+
+
+def test_what_is_not_committed_is_the_last_commit(tree: Path, kernels: CommitTree) -> None:
+    base = change(tree, "7")
+    change(tree, "5")
+    series = kernels.series()
+    assert (series.base.id, [c.subject for c in series.commits]) == (base, [UNCOMMITTED])
+    assert answer(kernels.kernel(series.head)) == 105
+
+
+def test_the_users_tree_is_not_written(tree: Path, kernels: CommitTree) -> None:
+    """Its index, objects and work tree: somebody works there at the same time."""
+    change(tree, "3", "three")
+    change(tree, "5")
+    os.utime(tree / "fs/main.c", (1, 1))  # `git status` would write the index for this
+    before = snapshot(tree)
+    series = kernels.series(base="HEAD~1")
+    assert [c.subject for c in series.commits] == ["three", UNCOMMITTED]
+    for commit in series.commits:
+        kernels.kernel(commit)
+    assert snapshot(tree) == before
+
+
+def test_a_file_that_was_only_touched_is_no_change(tree: Path, kernels: CommitTree) -> None:
+    """Git's index then differs in the time alone."""
+    change(tree, "3", "three")
+    os.utime(tree / "fs/main.c", (1, 1))
+    assert [c.subject for c in kernels.series().commits] == ["three"]
+
+
+def test_a_branch_begins_where_it_left_its_upstream(tree: Path, kernels: CommitTree) -> None:
+    base = git(tree, "rev-parse", "HEAD")
+    git(tree, "checkout", "-qb", "topic", "--track", "main")
+    change(tree, "3", "three")
+    change(tree, "4", "four")
+    series = kernels.series()
+    assert (series.base.id, [c.subject for c in series.commits]) == (base, ["three", "four"])
+
+
+def test_patches_of_a_mailbox_are_applied_to_the_base(
+    tree: Path, kernels: CommitTree, tmp_path: Path
+) -> None:
+    git(tree, "checkout", "-qb", "theirs")
+    change(tree, "3", "three")
+    change(tree, "4", "four")
+    mbox = tmp_path / "series.mbox"
+    mbox.write_text(git(tree, "format-patch", "--stdout", "main..theirs") + "\n")
+    git(tree, "checkout", "-q", "main")
+    before = snapshot(tree)
+    series = kernels.series(mbox=mbox)
+    assert [c.subject for c in series.commits] == ["three", "four"]
+    assert answer(kernels.kernel(series.head)) == 104
+    assert snapshot(tree) == before
+
+
+def test_a_mailbox_that_does_not_apply_says_so_and_the_next_one_does(
+    tree: Path, kernels: CommitTree, tmp_path: Path
+) -> None:
+    change(tree, "3", "three")
+    mbox = tmp_path / "series.mbox"
+    mbox.write_text(git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n")
+    git(tree, "reset", "-q", "--hard", "HEAD~1")
+    (tree / "fs/other.c").write_text("int something_else;\n")
+    git(tree, "commit", "-qam", "else")
+    with pytest.raises(UsageError, match="does not apply to"):
+        kernels.series(mbox=mbox)
+    assert [c.subject for c in kernels.series(base="HEAD~1", mbox=mbox).commits] == ["three"]
+
+
+def test_a_commit_that_does_not_build_says_the_first_error(tree: Path, kernels: CommitTree) -> None:
+    change(tree, "no_such_name", "broken")
+    series = kernels.series()
+    with pytest.raises(KernelError, match=r"broken.* does not build: .*no_such_name"):
+        kernels.kernel(series.head)
+    assert answer(kernels.kernel(series.base)) == 107
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("main",), "is no range of commits"),
+        (("nope..main",), "has no commit nope"),
+        (("main..main",), "there is no commit from"),
+        (("main~1..main", "main~1"), "both say where it begins"),
+    ],
+)
+def test_a_range_that_is_none_is_refused(
+    tree: Path, kernels: CommitTree, words: tuple[str, ...], what: str
+) -> None:
+    change(tree, "3", "three")
+    with pytest.raises(UsageError, match=what):
+        kernels.series(asked=words[0], base="".join(words[1:]))
+
+
+def test_a_revision_is_never_an_option_of_git(tree: Path, kernels: CommitTree) -> None:
+    with pytest.raises(UsageError, match="has no commit --all"):
+        kernels.series("--all..main")
+
+
+def test_a_folder_that_is_no_tree_of_linux_says_how_it_becomes_one(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    with (
+        pytest.raises(UsageError, match="is no git tree of Linux"),
+        commit_tree(tmp_path / "plain", "toy", FLAVOUR, 1, lambda text: None),
+    ):
+        pytest.fail("it was taken")
+
+
+def test_another_configuration_is_another_kernel(tree: Path, kernels: CommitTree, tmp_path: Path) -> None:
+    fragment = tmp_path / "kasan.config"
+    fragment.write_text("CONFIG_KASAN=y\n")
+    flavour = Flavour("toy", "linux", "linux", (str(fragment),))
+    head = git(tree, "rev-parse", "HEAD")
+    with commit_tree(tree, "toy", flavour, 1, lambda text: None) as other:
+        assert other.key(head) != kernels.key(head)
+        assert other.path != kernels.path
