@@ -28,6 +28,7 @@ from harness.cli.manual import man_command
 from harness.cli.measure import measure_command
 from harness.cli.options import REPORTS
 from harness.cli.pack import pack_command
+from harness.cli.patch import patch_command
 from harness.cli.regressions import regressions_command
 from harness.cli.releases import history_command, matrix_command
 from harness.cli.report import compare_command, list_command, report_command
@@ -45,6 +46,7 @@ from harness.store.layout import latest
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
+    patch_command,
     smoke_command,
     new_command,
     try_command,

@@ -305,6 +305,8 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seek_reads_mapping: bool = False  # lseek(SEEK_DATA) reads all that says where a file's data lies
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
+    source: tuple[str, ...] = ()  # its own folders and files in the kernel's source
+    usual: str = "default"  # the mode that most people use
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
     tools_image: InToolsImage | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
@@ -314,6 +316,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
     contract: dict[str, object]
     on_request: bool = False
+    source: tuple[str, ...] = ()  # files of the kernel's source that this mode alone runs, as patterns
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
     disk: str = ""  # of vms/disks; empty: the usual one
@@ -359,7 +362,9 @@ class Profile:
     look after it in Linux. `options`: that the kernel must have been built with, beside its driver. `steps`:
     programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
     with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
-    mounted. `recovery`: where its recovery is in the kernel's source. `tallies`: where it counts its mounts.
+    mounted. `source`: its file system's own folders and files in the kernel's source; `mode_source`: files
+    that this mode alone runs; `recovery`: where its recovery is there. `usual`: the mode that most people
+    use. `tallies`: where it counts its mounts.
     `remaps`: recovery decides which blocks a file has. `plain_data`: neither checksums nor compression join
     blocks of data, nor does any structure that is read with them. `seek_reads_mapping`: lseek(SEEK_DATA) and
     lseek(SEEK_HOLE) read all that says where a file's data lies, so that nothing of it is read with the data.
@@ -386,6 +391,9 @@ class Profile:
     mailing_list: str = ""
     read_only_first: bool = False
     stacked: Stacked | None = None
+    source: tuple[str, ...] = ()
+    mode_source: tuple[str, ...] = ()
+    usual: bool = False
     recovery: tuple[RecoverySource, ...] = ()
     disk: DiskKind = USUAL
     sectors: Sectors | None = None
@@ -715,6 +723,9 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         mailing_list=shared.mailing_list,
         read_only_first=mode.read_only_first,
         first=mode.first,
+        source=shared.source,
+        mode_source=mode.source,
+        usual=path.stem == shared.usual,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
         # A program that looks at the disk first may look at these, and say so.
         tallies=() if mode.first else shared.tallies,

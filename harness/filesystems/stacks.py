@@ -43,7 +43,8 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of `vms/stacks`. `promises`: what a file system on it may rely on, for people. `modules`: of the
     kernel; `options`: those of its configuration that stand for them in one without modules. `programs`: of
     this host, with their packages, that come into the guest. `device`: what holds the file system.
-    `may_miss`: members, by number, any one of which may be gone after the power cut.
+    `may_miss`: members, by number, any one of which may be gone after the power cut. `source`: files of the
+    kernel's source that are its own, as patterns.
 
     `make`, `start`, `stop`: the steps. In `start`, `{members}` stands for those that are there.
     `start_degraded`: instead of `start` where one is missing, if its documentation names other steps.
@@ -65,6 +66,7 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     finish: str = ""
     degraded: list[str] = []
     may_miss: list[int] = []
+    source: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

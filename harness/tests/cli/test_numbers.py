@@ -16,6 +16,7 @@ from harness.cli import main
 from harness.errors import StoreError, UsageError
 from harness.faults.results import FaultsPlan
 from harness.measure.run import MeasurePlan
+from harness.patches.results import PatchPlan
 from harness.plan import Budget, Plan
 from harness.regressions.results import RegressionsPlan
 from harness.releases.results import StudyPlan
@@ -27,7 +28,17 @@ from harness.workloads.match import MAX_DEPTH, matcher
 
 NO_NUMBERS = ["nan", "inf", "-inf", "1e400", "-1", "1000000000000"]
 NUMBERS = (click.types.IntParamType, click.types.FloatParamType)
-PLANS = (Plan, Budget, CampaignPlan, FaultsPlan, MeasurePlan, RegressionsPlan, StudyPlan, TracePlan)
+PLANS = (
+    Plan,
+    Budget,
+    CampaignPlan,
+    FaultsPlan,
+    MeasurePlan,
+    PatchPlan,
+    RegressionsPlan,
+    StudyPlan,
+    TracePlan,
+)
 COMPUTED = {"schema"}  # our own version
 
 

@@ -1,0 +1,189 @@
+"""`powercut patch`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import OneOf, RunDirectory, beside_resume, bounded, listed, out_option
+from harness.cli.series import run_series
+from harness.errors import ExitCode, KernelError, UsageError
+from harness.explain.explain import Explainer, explain
+from harness.faults.results import Detection
+from harness.findings.repro import repro_context
+from harness.guests.machine import buildable, profile_of
+from harness.kernels.build import Flavour
+from harness.kernels.commits import CommitTree, commit_tree
+from harness.model import bounds
+from harness.patches.questions import asked_of, chosen, stages
+from harness.patches.results import Answer, PatchPlan
+from harness.patches.work import PatchSeries, create, load_plan, need_head
+from harness.report.explanation import mail_text, write_explanation
+from harness.report.lines import resume_patch, source_of
+from harness.report.words import plural, shown_path
+from harness.store import RunStore
+from harness.trust import Named, plan_here
+
+MINUTES = 10.0
+
+
+@click.command("patch")
+@click.argument("tree", required=False, type=click.Path(file_okay=False, path_type=Path), metavar="[TREE]")
+@click.argument("commits", required=False, default="", metavar="[BASE..HEAD]")
+@click.option("--base", default="", metavar="REV",
+              help="Where the patch begins. Default: where the branch left its upstream, "
+              "else the last commit.")  # fmt: skip
+@click.option("--mbox", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Apply the patches of a mailbox to the base (default: HEAD), "
+              "and ask about those.")  # fmt: skip
+@click.option("--config", "config", multiple=True, metavar="FILE",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Build with these options as well: a configuration fragment, "
+              "such as CONFIG_KASAN=y.")  # fmt: skip
+@click.option("-c", "--mode", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
+              help="Ask in these modes. Default: those whose code the patch changes.")  # fmt: skip
+@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
+              help="Ask with these workloads. Default: general sets, those that find "
+              "most first.")  # fmt: skip
+@click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
+              show_default=True, help="Stop asking after so long. What was found by then is compared with "
+              "the base all the same.")  # fmt: skip
+@click.option("--why/--no-why", default=True, show_default=True, help="Explain each new finding as it comes.")
+@click.option("-n", "--no-action", is_flag=True, help="Print what would be asked; build and run nothing.")
+@click.option("--machine", type=OneOf(buildable), default=lambda: buildable()[0],
+              help="The machine that records and judges. Default: the fastest.")  # fmt: skip
+@click.option("-j", "--jobs", type=bounded(bounds.Jobs), default=os.cpu_count() or 1, show_default=True,
+              help="Guests to run at once, and processes that compile.")  # fmt: skip
+@out_option()
+@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
+              help="Go on with the stages that are left. TREE is named again.")  # fmt: skip
+@guarded
+def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
+    """Does a patch to Linux break a promise that its base keeps, and which of its commits does?
+
+    \b
+    powercut patch                                  the branch in this folder, with what is not committed
+    powercut patch ~/linux v6.12..my-branch         these commits
+    powercut patch ~/linux --mbox series.mbox       patches from a mailing list, on top of HEAD
+    powercut patch ~/linux --base HEAD~5 --minutes 60
+    powercut patch ~/linux --resume reports/runs/DATE-patch
+
+    TREE is a git tree of Linux (default: this folder). It is only read: the kernels are built beside it, in
+    the cache. The first build of a tree takes minutes, the next one the seconds that the changed files take.
+
+    The kernel of the last commit runs general sets of workloads in the modes whose code the patch changes, in
+    every legal crash state. Where it breaks a promise, the base runs the same cases; what only the patch
+    breaks is new, is explained, and of several commits the first that breaks it is named.
+
+    Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided or a harness error, 5 nothing was new
+    when the time was up, 125 the last commit does not build, 130 interrupted.
+    """
+    where = tree or Path()
+    machine = given["machine"]
+    config = tuple(str(path.resolve()) for path in given["config"])
+    with commit_tree(where, machine, _flavour(machine, config), given["jobs"], console.say) as kernels:
+        if given["resume"]:
+            beside_resume("patch", ("resume", "tree", "config", "machine", "why"))
+            plan, path = load_plan(given["resume"]), given["resume"].resolve()
+            _need_same(plan, machine, config)
+        else:
+            plan = _plan(kernels, commits, config, given)
+            if given["no_action"]:
+                return _show(plan)
+            path = create(plan, given["out"])
+        return _carry_out(plan, path, kernels, why=given["why"])
+
+
+def _flavour(machine: str, config: Sequence[str]) -> Flavour:
+    flavour = profile_of(machine).build
+    if flavour is None:
+        raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
+    return msgspec.structs.replace(flavour, fragments=(*flavour.fragments, *config))
+
+
+def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
+    series = kernels.series(commits, given["base"], given["mbox"])
+    asked = chosen(given["modes"], series.changed) if given["modes"] else asked_of(series.changed)
+    return PatchPlan(
+        tree=str(kernels.tree),
+        base=(series.base.id, series.base.subject),
+        commits=tuple((c.id, c.subject) for c in series.commits),
+        changed=series.changed,
+        stages=tuple(stages(asked, given["workloads"])),
+        nobodys=asked.nobodys,
+        recovery=asked.recovery,
+        config=config,
+        machine=given["machine"],
+        minutes=given["minutes"],
+        jobs=given["jobs"],
+        argv=sys.argv[1:],
+    )
+
+
+def _need_same(plan: PatchPlan, machine: str, config: tuple[str, ...]) -> None:
+    """Raises UsageError for a series that was begun otherwise: a directory names no file that is used."""
+    if plan.config != config:
+        words = " ".join(f"--config {path}" for path in plan.config) or "without --config"
+        raise UsageError("it was begun with other options of the kernel", f"go on with: {words}")
+    if plan.machine != machine:
+        raise UsageError(f"it was begun on {plan.machine}", f"go on with: --machine {plan.machine}")
+
+
+def _show(plan: PatchPlan) -> ExitCode:
+    """Print what would be asked (--no-action)."""
+    console.say(f"{plan.series.head} against {plan.series.base}: {plural(len(plan.commits), 'commit')}")
+    for stage in plan.stages:
+        console.say(f"{stage.name}: {', '.join(stage.modes)}: {', '.join(stage.workloads[:3])}")
+    for file in plan.nobodys:
+        console.say(f"not asked: {file}: no mode of Powercut runs it")
+    return ExitCode.CONSISTENT
+
+
+def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -> ExitCode:
+    try:
+        need_head(kernels, plan)
+    except KernelError as e:
+        console.say(f"{e}")
+        return ExitCode.BISECT_SKIP
+    series = PatchSeries(plan, path, kernels, explained if why else None)
+    count = plural(len(plan.commits), "commit")
+    again = resume_patch(shown_path(Path(plan.tree)), plan.config, shown_path(path))
+    limit = None if plan.minutes is None else plan.minutes * 60
+    run_series(series, f"{count} up to {plan.series.head}", again, limit)
+    if not series.known.interrupted and series.follows_left:
+        series.closing = True
+        run_series(series, "what was found, against the base", again)
+    return exit_code(series.answer)
+
+
+def explained(run: Path, seen: Detection) -> list[str]:
+    """Why a finding failed, in the lines of `powercut show`; kept in its run directory."""
+    with RunStore.open(run) as store:
+        finding = next(f for f in store.findings() if f.id == seen.id)
+        plan = plan_here(store, named := Named())
+        with (
+            repro_context(store, finding.crash_point, named, "auto") as shown,
+            Explainer(shown, plan.unit_sectors) as explainer,
+        ):
+            found = explain(explainer, finding, source_of(plan, str(store.path)))
+        write_explanation(store.layout, found)
+        return mail_text(found, str(finding.crash_point)).splitlines()
+
+
+def exit_code(answer: Answer) -> ExitCode:
+    """Of what a patch has come to."""
+    if answer.new:
+        return ExitCode.INCONSISTENT
+    if answer.interrupted:
+        return ExitCode.INTERRUPTED
+    if not answer.states or answer.undecided or len(answer.compared) < len(answer.regressions):
+        return ExitCode.UNDECIDED
+    return ExitCode.TIME_UP if answer.left else ExitCode.CONSISTENT

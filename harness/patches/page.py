@@ -1,0 +1,166 @@
+"""What a patch came to, as a page to put under a mail."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from harness.patches.questions import BUDGET, Stage
+from harness.patches.results import Answer, Regression, Standing
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.words import number, plural, seconds, shown_path
+
+_CLASSES = {Standing.NEW: "fail", Standing.IN_BASE: "xfail", Standing.UNDECIDED: "unknown"}
+_NEW = (
+    "The kernel of the last commit breaks these promises, and the kernel of the base keeps them in the same "
+    "case. "
+    "The commit named is the first that breaks it."
+)
+_IN_BASE = "The base breaks these as well, so the patch is not the cause."
+_UNDECIDED = "The base could not be asked, so nothing is said of the patch."
+_ASKED = (
+    f"Each stage ran on the kernel of the last commit, in the legal crash states of each case, {BUDGET} "
+    "recoveries a case at most. The base ran only the cases in which the last commit broke a promise."
+)
+
+
+def headline(answer: Answer) -> str:
+    """`no promise broken that the base keeps, in 1,204 crash states of 40 cases`"""
+    cases = sum(len(t.cases) for t in answer.head.values())
+    looked = f"{plural(answer.states, 'crash state')} of {plural(cases, 'case')}"
+    if answer.new:
+        return f"{plural(len(answer.new), 'promise')} broken that the base keeps, in {looked}."
+    if not answer.states:
+        return "nothing was looked at, so nothing is known."
+    rest = [f"{plural(len(answer.undecided), 'case')} undecided"] * bool(answer.undecided)
+    compared = sum(r.standing is Standing.UNDECIDED for r in answer.regressions)
+    rest += [f"{plural(compared, 'finding')} not compared with the base"] * bool(compared)
+    more = f"; {', '.join(rest)}" if rest else ""
+    return f"no promise broken that the base keeps, in {looked}{more}."
+
+
+def page_of(answer: Answer) -> Page:
+    """All of it."""
+    plan, series = answer.plan, answer.plan.series
+    left = answer.left
+    kind = "fail" if answer.new else "unknown" if answer.undecided or not answer.states else "pass"
+    by = {s: [r for r in answer.regressions if r.standing is s] for s in Standing}
+    time_up = [f"stages not done when the time was up: {', '.join(s.name for s in left)}"] * bool(left)
+    return Page(
+        what="patch",
+        subject=f"{series.head} against {series.base}",
+        headline=headline(answer),
+        kind=kind,
+        figures=(
+            f"{plural(len(series.commits), 'commit')}, {plural(len(series.changed), 'file')} changed; "
+            f"asked in {', '.join(plan.stages[0].modes)}",
+            *time_up,
+        ),
+        notice="Interrupted: the stages that are left are listed as such." * answer.interrupted,
+        sections=(
+            Section(
+                "Broken by this patch", _NEW, findings=tuple(_finding(answer, r) for r in by[Standing.NEW])
+            ),
+            Section("Also in the base", _IN_BASE, lines=tuple(_line(r) for r in by[Standing.IN_BASE])),
+            Section(
+                "Not compared with the base",
+                _UNDECIDED,
+                lines=tuple(_line(r) for r in by[Standing.UNDECIDED]),
+            ),
+            Section("Not decided", lines=tuple(Line(why, case) for case, why in answer.undecided.items())),
+            Section("What was asked", _ASKED, tables=(_asked(answer),)),
+            Section("What was not asked", lines=tuple(_not_asked(answer))),
+            Section("The commits", lines=tuple(Line(str(c)) for c in series.commits), in_text=False),
+        ),
+        command=shlex.join(["powercut", *plan.argv]),
+        data={
+            "plan": plan,
+            "states": answer.states,
+            "stages": dict(answer.head),
+            "regressions": [_data(answer, r) for r in answer.regressions],
+            "undecided": answer.undecided,
+            "stages_left": [s.name for s in left],
+            "interrupted": answer.interrupted,
+        },
+    )
+
+
+def _finding(answer: Answer, told: Regression) -> Finding:
+    seen = told.seen[0]
+    others = len(told.seen) - 1
+    more = f", and {plural(others, 'more case')}" if others else ""
+    return Finding(
+        f"{seen.oracle}: {seen.summary}",
+        (
+            Line(f"first broken by {told.culprit}"),
+            Line(f"{seen.case}: {number(seen.states)} of {number(seen.of)} crash states{more}"),
+            Line(aside=f"found after {seconds(told.after_s)}, in stage {told.stage}"),
+            *(Line(line) for line in answer.explained.get(told.found, ())),
+        ),
+        commands=tuple(_commands(answer, told)),
+    )
+
+
+def _commands(answer: Answer, told: Regression) -> Iterator[str]:
+    if told.run:
+        run = shlex.quote(shown_path(answer.path / told.run))
+        yield f"reproduce: powercut repro {told.seen[0].example} --from {run}"
+        yield f"explain: powercut show {told.seen[0].id} --from {run}"
+
+
+def _line(told: Regression) -> Line:
+    seen = told.seen[0]
+    return Line(f"{seen.summary}{f' ({told.why})' if told.why else ''}", seen.case, seen.oracle)
+
+
+def _asked(answer: Answer) -> PageTable:
+    rows = []
+    for stage in answer.plan.stages:
+        trial = answer.head.get(stage.name)
+        if trial is None:
+            continue
+        shown = sum(not d.known for d in trial.detections)
+        how = "interrupted" if trial.interrupted else "failed" if trial.failed else "done"
+        rows.append(
+            (
+                stage.name + _extra(stage),
+                ", ".join(stage.modes),
+                Cell(str(shown), "fail" if shown else ""),
+                Cell(how, "pass" if how == "done" else "unknown"),
+                number(len(trial.cases)),
+                number(trial.states),
+                seconds(trial.seconds),
+            )
+        )
+    return PageTable(
+        ("stage", "modes", "findings", "how far", "cases", "states", "time"), tuple(rows), figures=4
+    )
+
+
+def _extra(stage: Stage) -> str:
+    again = f", recoveries cut {stage.again} deep" if stage.again else ""
+    return again + (f", on a disk that errs ({', '.join(stage.disk)})" if stage.disk else "")
+
+
+def _not_asked(answer: Answer) -> Iterator[Line]:
+    for stage in answer.left:
+        begun = stage.name in answer.head
+        yield Line("not to its end" if begun else "not begun", f"{stage.name}{_extra(stage)}")
+    for file in answer.plan.nobodys:
+        yield Line("no mode of Powercut runs it", file)
+    yield Line("schedules other than the recorded one of each case")
+
+
+def _data(answer: Answer, told: Regression) -> dict[str, object]:
+    return {
+        "standing": told.standing,
+        "oracle": told.found[0],
+        "symptom": told.found[1],
+        "seen": told.seen,
+        "stage": told.stage,
+        "seconds": told.after_s,
+        "why": told.why,
+        "commit": told.culprit.first.id if told.culprit and not told.culprit.among else None,
+        "among": [c.id for c in (*told.culprit.among, told.culprit.first)] if told.culprit else [],
+        "explained": answer.explained.get(told.found, ()),
+    }

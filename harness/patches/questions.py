@@ -1,0 +1,132 @@
+"""What a patch is asked: which modes, by the files that it changes, and which workloads, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.filesystems.profiles import Profile, profiles, select_profiles
+from harness.filesystems.stacks import stacks
+from harness.host.resources import resource
+from harness.model import bounds
+from harness.workloads.generate.chance import name_of as random_name
+
+BUDGET = 300
+"""Visits to the legal states of a case."""
+RANDOM_WORKLOADS, RANDOM_LENGTH = 20, 20
+ON_STACKS = "ext4/ordered"
+"""The mode in which a stack is asked."""
+
+
+class SharedCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`vms/filesystems/shared-code.toml`: code that all file systems share, and the modes that stand for
+    all.
+    """
+
+    modes: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One run of the head's kernel. `disk`, `again`: as in `Plan`."""
+
+    name: str
+    modes: tuple[str, ...]
+    workloads: tuple[str, ...]
+    disk: tuple[str, ...] = ()
+    again: bounds.Depth = 0
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What follows from changed files. `first`: the modes that come first; `then`: other modes of the same
+    file systems. `recovery`: changed files with recovery code. `nobodys`: changed files that nothing here
+    runs.
+    """
+
+    first: tuple[str, ...]
+    then: tuple[str, ...] = ()
+    recovery: tuple[str, ...] = ()
+    nobodys: tuple[str, ...] = ()
+
+
+def is_of(changed: str, pattern: str) -> bool:
+    """Whether a changed file is that file, lies in that folder, or fits the pattern, whose `*` ends at a
+    slash.
+    """
+    return (
+        changed == pattern
+        or changed.startswith(f"{pattern}/")
+        or (changed.count("/") == pattern.count("/") and PurePosixPath(changed).match(pattern))
+    )
+
+
+def asked_of(changed: Sequence[str]) -> Asked:
+    """What a change to these files of the kernel is asked. Raises UsageError if nothing here runs any of
+    them.
+    """
+    shared = msgspec.toml.decode(
+        resource("vms", "filesystems", "shared-code.toml").read_bytes(), type=SharedCode
+    )
+    owned: set[str] = set()
+
+    def touched(patterns: Iterable[str]) -> bool:
+        hit = {file for file in changed for pattern in patterns if is_of(file, pattern)}
+        owned.update(hit)
+        return bool(hit)
+
+    own = [p for p in profiles().values() if not p.on_request and touched(p.source)]
+    first = [p.name for p in own if p.usual or any(is_of(f, s) for f in changed for s in p.mode_source)]
+    first += [f"{ON_STACKS}@{name}" for name, stack in stacks().items() if touched(stack.source)]
+    if touched(shared.paths):
+        first += shared.modes
+    if not first:
+        raise UsageError(
+            f"nothing here runs {', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''}",
+            "name modes with -c, such as -c ext4/ordered",
+        )
+    then = [p.name for p in own if p.name not in first]
+    nobodys = [f for f in changed if f not in owned]
+    return Asked(tuple(dict.fromkeys(first)), tuple(then), recovery_of(changed, own), tuple(nobodys))
+
+
+def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ...]:
+    """The changed files that hold recovery code of these modes."""
+    recovers = {source.file for profile in own for source in profile.recovery}
+    return tuple(f for f in changed if f in recovers)
+
+
+def chosen(modes: Sequence[str], changed: Sequence[str]) -> Asked:
+    """The same where the user named the modes. Raises UsageError for one that there is not."""
+    found = select_profiles(modes)
+    return Asked(tuple(p.name for p in found), (), recovery_of(changed, found))
+
+
+def stages(asked: Asked, workloads: Sequence[str] = ()) -> list[Stage]:
+    """The runs of the head's kernel, in order: what finds most in the least time comes first."""
+    if workloads:
+        ahead = [Stage("asked", (*asked.first, *asked.then), tuple(workloads))]
+        return [*ahead, *_recoveries(asked, tuple(workloads))]
+    by_chance = tuple(random_name(seed, RANDOM_LENGTH) for seed in range(1, RANDOM_WORKLOADS + 1))
+    first = asked.first
+    return [
+        Stage("quick", first, ("quick",)),
+        *_recoveries(asked, ("quick",)),
+        *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
+        *(Stage(name, first, (name,)) for name in ("all", "more", "oldtree", "beside", "ace1")),
+        Stage("random", first, by_chance),
+        *([Stage("more-other-modes", asked.then, ("more",))] if asked.then else []),
+    ]
+
+
+def _recoveries(asked: Asked, workloads: tuple[str, ...]) -> list[Stage]:
+    """Recoveries cut again and on a disk that errs, where their code was changed."""
+    if not asked.recovery:
+        return []
+    on_disks = tuple(m for m in asked.first if "@" not in m)
+    return [
+        Stage("recovery-cut-again", asked.first, workloads, again=1),
+        *([Stage("recovery-on-an-erring-disk", on_disks, workloads, disk=("errors",))] if on_disks else []),
+    ]

@@ -1,0 +1,187 @@
+"""What the kernels of a patch showed, and what follows from that. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from harness.faults.results import Detection, Trial
+from harness.kernels.commits import Commit, Series
+from harness.model import bounds
+from harness.patches.questions import Stage
+
+Found = tuple[str, str]
+"""What one defect is told by: the oracle, and the symptom."""
+
+
+class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked. `tree`: for people; `series`: see `Series`. `minutes`: None: until all stages are
+    done.
+    """
+
+    tree: str
+    base: tuple[str, str]
+    commits: tuple[tuple[str, str], ...]
+    changed: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    nobodys: tuple[str, ...] = ()
+    recovery: tuple[str, ...] = ()
+    config: tuple[str, ...] = ()
+    machine: str
+    minutes: bounds.Minutes | None = None
+    jobs: bounds.Jobs = 1
+    argv: list[str] = []
+
+    @property
+    def series(self) -> Series:
+        return Series(Commit(*self.base), tuple(Commit(*c) for c in self.commits), self.changed)
+
+
+class Standing(enum.StrEnum):
+    """How a finding of the head stands to the base."""
+
+    NEW = "new"
+    IN_BASE = "also in base"
+    UNDECIDED = "not compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The first commit that shows a finding; or, where those in between could not be tried, the last of those
+    that may be it.
+    """
+
+    first: Commit
+    among: tuple[Commit, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            str(self.first) if not self.among else f"one of {', '.join(map(str, [*self.among, self.first]))}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """All findings of one oracle and symptom. `seen`: the case with the fewest states first. `stage`: that
+    showed the first of them, and `after_s`: seconds from the start until that stage was done.
+    """
+
+    seen: tuple[Detection, ...]
+    standing: Standing
+    stage: str
+    run: str
+    after_s: float
+    why: str = ""
+    culprit: Culprit | None = None
+
+    @property
+    def found(self) -> Found:
+        return self.seen[0].oracle, self.seen[0].symptom
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a patch has come to so far. `head`: the stages that were begun, by name. `explained`: why the
+    first finding of a regression failed, in lines.
+    """
+
+    plan: PatchPlan
+    path: Path
+    head: Mapping[str, Trial]
+    regressions: tuple[Regression, ...]
+    explained: Mapping[Found, tuple[str, ...]]
+    finished: bool = False
+    interrupted: bool = False
+
+    @property
+    def new(self) -> tuple[Regression, ...]:
+        return tuple(r for r in self.regressions if r.standing is Standing.NEW)
+
+    @property
+    def compared(self) -> tuple[Regression, ...]:
+        """Those of which it is known how they stand to the base."""
+        return tuple(r for r in self.regressions if r.standing is not Standing.UNDECIDED)
+
+    @property
+    def states(self) -> int:
+        return sum(t.states for t in self.head.values())
+
+    @property
+    def undecided(self) -> dict[str, str]:
+        """Cases of the head that could not be decided, and stages of which nothing came."""
+        found = {f"{s}: {case}": why for s, t in self.head.items() for case, why in t.undecided.items()}
+        return found | {s: t.failed for s, t in self.head.items() if t.failed}
+
+    @property
+    def left(self) -> tuple[Stage, ...]:
+        """Stages that were not done, or not to their end."""
+        done = {name for name, t in self.head.items() if not t.interrupted and not t.failed}
+        return tuple(s for s in self.plan.stages if s.name not in done)
+
+
+def unexpected(trial: Trial) -> Iterator[Detection]:
+    """What the head showed that unmodified kernels are not known for."""
+    return (d for d in trial.detections if not d.known)
+
+
+def standing_of(seen: Sequence[Detection], base: Trial | None) -> tuple[Standing, str]:
+    """How findings of one symptom stand to what the base came to in the same cases, and why they could not be
+    compared. One that the base decided without showing it makes them new.
+    """
+    if base is None:
+        return Standing.UNDECIDED, "the base was not asked"
+    if base.failed:
+        return Standing.UNDECIDED, base.failed
+    shown = {(d.case, d.oracle, d.symptom) for d in base.detections}
+    decided = [d for d in seen if d.case in base.cases]
+    if any((d.case, d.oracle, d.symptom) in shown for d in seen):
+        return Standing.IN_BASE, ""
+    if decided:
+        return Standing.NEW, ""
+    why = next((base.undecided[d.case] for d in seen if d.case in base.undecided), "the base did not run it")
+    return Standing.UNDECIDED, why
+
+
+def shows(trial: Trial | None, seen: Detection) -> bool | None:
+    """Whether a commit's kernel shows a finding in its case; None: it could not be tried or decided."""
+    if trial is None or trial.failed:
+        return None
+    if any((d.case, d.oracle, d.symptom) == (seen.case, seen.oracle, seen.symptom) for d in trial.detections):
+        return True
+    return False if seen.case in trial.cases else None
+
+
+def next_commit(count: int, known: Mapping[int, bool | None]) -> int | None:
+    """Which of `count` commits to try next; None once no further one tells more. The last one shows the
+    finding, the base does not. One that could not be tried (None) is passed over, the nearest to the middle
+    first.
+    """
+    low, high = _bounds(count, known)
+    open_ = [n for n in range(low + 1, high) if n not in known]
+    middle = (low + high) / 2
+    return min(open_, key=lambda n: (abs(n - middle), n)) if open_ else None
+
+
+def culprit_of(commits: Sequence[Commit], known: Mapping[int, bool | None]) -> Culprit:
+    """What is known of the first commit that shows it."""
+    low, high = _bounds(len(commits), known)
+    return Culprit(commits[high], tuple(commits[low + 1 : high]))
+
+
+def _bounds(count: int, known: Mapping[int, bool | None]) -> tuple[int, int]:
+    """The last commit known not to show it (-1: the base), before the first known to show it."""
+    high = min((n for n, answer in known.items() if answer), default=count - 1)
+    low = max((n for n, answer in known.items() if answer is False and n < high), default=-1)
+    return low, high
+
+
+def grouped(seen: Iterable[Detection]) -> dict[Found, tuple[Detection, ...]]:
+    """Findings by oracle and symptom, those of the case with the fewest states first."""
+    found: dict[Found, list[Detection]] = {}
+    for d in seen:
+        found.setdefault((d.oracle, d.symptom), []).append(d)
+    return {key: tuple(sorted(ds, key=lambda d: (d.of, d.case))) for key, ds in found.items()}

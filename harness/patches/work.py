@@ -1,0 +1,237 @@
+"""A patch as a series: the kernel of its last commit, stage by stage; where that shows something, the kernel
+of its base in the same cases; and, of several commits, those in between until the first that shows it is
+known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.errors import EnvironmentLacks, PowercutError, UsageError
+from harness.faults.campaign import asked_key, known_failures, trial_of
+from harness.faults.results import Detection, Trial
+from harness.kernels.commits import Commit
+from harness.patches.page import page_of
+from harness.patches.questions import BUDGET, Stage
+from harness.patches.results import (
+    Answer,
+    Found,
+    PatchPlan,
+    Regression,
+    Standing,
+    culprit_of,
+    grouped,
+    next_commit,
+    shows,
+    standing_of,
+    unexpected,
+)
+from harness.plan import Budget, Plan
+from harness.report.page import Page
+from harness.report.words import plural
+from harness.series.work import Item, Series, Work, begin, read_plan
+from harness.store import RunStore
+from harness.summary import Summary
+
+HEAD, BASE = "head", "base"
+Explain = Callable[[Path, Detection], Sequence[str]]
+"""Why a finding of a run directory failed, in lines."""
+
+
+class Kernels(Protocol):
+    """Where the kernels of commits come from: see `harness.kernels.commits.CommitTree`."""
+
+    def key(self, commit: str) -> str:
+        """Identifies the kernel of a commit."""
+        ...
+
+    def kernel(self, commit: Commit) -> Path:
+        """Its image. Raises KernelError if it does not build."""
+        ...
+
+
+def create(plan: PatchPlan, out: Path) -> Path:
+    """A new directory with its plan."""
+    return begin(plan, out, "patch")
+
+
+def load_plan(path: Path) -> PatchPlan:
+    """The plan of a directory. Raises as `read_plan`."""
+    return read_plan(path, PatchPlan, "series of a patch", "patch")
+
+
+class PatchSeries(Series[Trial]):
+    """See `Series`. `closing`: the time for the head is up, and only what it has shown is followed further.
+    `explain`: None: findings are not explained.
+    """
+
+    done = Trial
+    folder = "kernels"
+    results = "patch.json"
+    quiet = False
+    common_lacks = (EnvironmentLacks, UsageError)
+
+    def __init__(self, plan: PatchPlan, path: Path, kernels: Kernels, explain: Explain | None = None) -> None:
+        self.plan, self._kernels, self._explain = plan, kernels, explain
+        self._series = plan.series
+        self._build_s: dict[str, float] = {}
+        self._explained: dict[Found, tuple[str, ...]] = {}
+        self.closing = False
+        super().__init__(path, plan.argv, known_failures())
+
+    # --- items --------------------------------------------------------------------------------
+
+    def items(self, work: Work[Trial]) -> Iterator[Item]:
+        for stage in self.plan.stages:
+            if not self.closing:
+                yield self._item(f"{HEAD}-{stage.name}", self._series.head, stage)
+            if (trial := self._trial(HEAD, stage)) is not None:
+                yield from self._followed(stage, trial, work)
+
+    def _followed(self, stage: Stage, head: Trial, work: Work[Trial]) -> Iterator[Item]:
+        """What a stage of the head showed, asked of the base and of the commits in between."""
+        found = grouped(unexpected(head))
+        if not found:
+            return
+        cases = sorted({d.case for seen in found.values() for d in seen})
+        yield self._item(f"{BASE}-{stage.name}", self._series.base, stage, cases)
+        base = self._trial(BASE, stage)
+        for (oracle, symptom), seen in found.items():
+            standing, why = standing_of(seen, base)
+            said = f"{standing}: {seen[0].case}: {oracle}: {seen[0].summary}"
+            work.progress.say(said + (f" ({why})" if why else ""))
+            if standing is Standing.NEW:
+                self._explain_first((oracle, symptom), seen[0], head, work)
+                yield from self._bisected(stage, seen[0])
+
+    def _bisected(self, stage: Stage, seen: Detection) -> Iterator[Item]:
+        """The commits to try until the first that shows a finding is known."""
+        commits = self._series.commits
+        while (n := next_commit(len(commits), self._answers(stage, seen))) is not None:
+            yield self._item(self._between(commits[n], stage, seen), commits[n], stage, [seen.case])
+            if n not in self._answers(stage, seen):
+                return  # it was interrupted
+
+    def _answers(self, stage: Stage, seen: Detection) -> dict[int, bool | None]:
+        """Of the commits that were tried, whether each shows the finding."""
+        commits = self._series.commits
+        tried = {n: self._known(self._between(c, stage, seen)) for n, c in enumerate(commits[:-1])}
+        return {n: shows(trial, seen) for n, trial in tried.items() if trial is not None}
+
+    def _between(self, commit: Commit, stage: Stage, seen: Detection) -> str:
+        return f"{commit.short}-{stage.name}-{seen.case.replace('/', '-')}"
+
+    def _item(self, name: str, commit: Commit, stage: Stage, cases: Sequence[str] = ()) -> Item:
+        again = [f"again {stage.again}"] if stage.again else []
+        states = ["exhaustive", str(BUDGET), *stage.disk, *again, *cases]
+        key = asked_key(self._kernels.key(commit.id), stage.modes, stage.workloads, states)
+        return Item(name, self._planned(name, commit, stage, cases), key)
+
+    def _planned(self, name: str, commit: Commit, stage: Stage, cases: Sequence[str]) -> Callable[[], Plan]:
+        def plan() -> Plan:
+            begun = time.monotonic()
+            image = self._kernels.kernel(commit)
+            self._build_s[name] = round(time.monotonic() - begun, 1)
+            return Plan(
+                configurations=list(stage.modes),
+                workloads=list(stage.workloads),
+                kernel=str(image),
+                machine=self.plan.machine,
+                fault_models=("exhaustive",),
+                budget=Budget(BUDGET),
+                disk=stage.disk,
+                again=stage.again,
+                only=tuple(cases),
+                jobs=self.plan.jobs,
+                argv=self.plan.argv,
+            )
+
+        return plan
+
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
+        return msgspec.structs.replace(trial_of(item.name, summary), build_seconds=self._build_s[item.name])
+
+    def words(self, done: Trial) -> str:
+        if done.failed:
+            return f"not decided: {done.failed}"
+        shown = sum(not d.known for d in done.detections)
+        left = f", {plural(len(done.undecided), 'case')} undecided" if done.undecided else ""
+        found = plural(shown, "unexpected finding")
+        looked = f"{plural(done.states, 'state')} of {plural(len(done.cases), 'case')}"
+        return f"{looked}: {found}{left}, {done.seconds:.0f} s"
+
+    @property
+    def follows_left(self) -> bool:
+        """Whether what the head has shown was not followed to its end: the time was up before."""
+        for stage in self.plan.stages:
+            head, base = self._trial(HEAD, stage), self._trial(BASE, stage)
+            for seen in grouped(unexpected(head)).values() if head else ():
+                if base is None or not base.decided:
+                    return True
+                new = standing_of(seen, base)[0] is Standing.NEW
+                if new and next_commit(len(self._series.commits), self._answers(stage, seen[0])) is not None:
+                    return True
+        return False
+
+    # --- what is known ------------------------------------------------------------------------
+
+    def _explain_first(self, found: Found, seen: Detection, head: Trial, work: Work[Trial]) -> None:
+        """Once in a process for each symptom; what cannot be explained is said, and is no error."""
+        if self._explain is None or found in self._explained or not head.run:
+            return
+        try:
+            self._explained[found] = tuple(self._explain(self.path / head.run, seen))
+        except PowercutError as e:
+            self._explained[found] = (f"no cause is known: {e.what}",)
+        for line in self._explained[found]:
+            work.progress.say(f"   {line}")
+
+    def _trial(self, of: str, stage: Stage) -> Trial | None:
+        return self._known(f"{of}-{stage.name}")
+
+    def _known(self, item: str) -> Trial | None:
+        """What came of an item; of an interrupted one, what it had come to."""
+        return self.known.done.get(item)
+
+    @property
+    def answer(self) -> Answer:
+        """What the patch has come to so far."""
+        head = {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
+        return Answer(
+            self.plan, self.path, head, tuple(self._regressions(head)), self._explained,
+            bool(self.known.finished), self.known.interrupted,
+        )  # fmt: skip
+
+    def _regressions(self, head: Mapping[str, Trial]) -> Iterator[Regression]:
+        """Each symptom once, as it stands in the first stage in which it could be compared."""
+        best: dict[Found, Regression] = {}
+        for stage in self.plan.stages:
+            if stage.name not in head:
+                continue
+            for found, seen in grouped(unexpected(head[stage.name])).items():
+                told = self._regression(stage, head[stage.name], seen)
+                known = best.get(found)
+                if known is None or (known.standing is not Standing.NEW and told.standing is Standing.NEW):
+                    best[found] = told
+        order = list(Standing)
+        yield from sorted(best.values(), key=lambda r: order.index(r.standing))
+
+    def _regression(self, stage: Stage, head: Trial, seen: tuple[Detection, ...]) -> Regression:
+        standing, why = standing_of(seen, self._trial(BASE, stage))
+        culprit = None
+        if standing is Standing.NEW:
+            culprit = culprit_of(self._series.commits, self._answers(stage, seen[0]))
+        return Regression(seen, standing, stage.name, head.run, head.at, why, culprit)
+
+    def page(self) -> Page:
+        return page_of(self.answer)
+
+
+def need_head(kernels: Kernels, plan: PatchPlan) -> None:
+    """Build the kernel of the last commit. Raises KernelError, for git bisect's 125, if it does not build."""
+    kernels.kernel(plan.series.head)

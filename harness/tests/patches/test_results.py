@@ -1,0 +1,117 @@
+"""How findings of a patch stand to its base, and which commit is the first."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.faults.results import Detection, Trial
+from harness.kernels.commits import Commit
+from harness.patches.questions import Stage
+from harness.patches.results import (
+    Answer,
+    PatchPlan,
+    Standing,
+    culprit_of,
+    grouped,
+    next_commit,
+    shows,
+    standing_of,
+)
+
+CASE = "ext4-ordered/append-fsync"
+
+
+def seen(symptom: str = "NAME: missing", case: str = CASE, of: int = 10, known: str = "") -> Detection:
+    return Detection("id", case, "durability", 1, of, "f is gone", f"{case}@4", known, symptom)
+
+
+def commit(n: int) -> Commit:
+    return Commit(f"{n:040x}", f"commit {n}")
+
+
+def test_a_symptom_that_the_base_decided_without_is_new() -> None:
+    assert standing_of([seen()], Trial(item="base", cases=(CASE,))) == (Standing.NEW, "")
+
+
+def test_another_symptom_of_the_same_oracle_in_the_base_excuses_nothing() -> None:
+    base = Trial(item="base", cases=(CASE,), detections=(seen("NAME: of another size"),))
+    assert standing_of([seen()], base)[0] is Standing.NEW
+
+
+def test_what_the_base_shows_as_well_is_not_the_patchs() -> None:
+    base = Trial(item="base", cases=(CASE,), detections=(seen(),))
+    assert standing_of([seen()], base) == (Standing.IN_BASE, "")
+
+
+def test_a_known_failure_of_the_base_still_counts_as_shown() -> None:
+    base = Trial(item="base", cases=(CASE,), detections=(seen(known="it is known"),))
+    assert standing_of([seen()], base)[0] is Standing.IN_BASE
+
+
+def test_a_base_that_did_not_decide_the_case_says_nothing() -> None:
+    """It was taken for one that keeps the promise."""
+    for base, why in (
+        (None, "the base was not asked"),
+        (Trial(item="base", failed="it does not build"), "it does not build"),
+        (Trial(item="base", undecided={CASE: "guests were lost"}), "guests were lost"),
+        (Trial(item="base"), "the base did not run it"),
+    ):
+        assert standing_of([seen()], base) == (Standing.UNDECIDED, why)
+
+
+def test_a_commit_that_could_not_be_tried_is_neither_good_nor_bad() -> None:
+    assert shows(None, seen()) is None
+    assert shows(Trial(item="c", failed="it does not build", cases=(CASE,)), seen()) is None
+    assert shows(Trial(item="c", undecided={CASE: "lost"}), seen()) is None
+    assert shows(Trial(item="c", cases=(CASE,)), seen()) is False
+    assert shows(Trial(item="c", cases=(CASE,), detections=(seen(),)), seen()) is True
+
+
+def test_a_stage_that_was_stopped_or_failed_is_not_done() -> None:
+    """All that was asked was said to be done."""
+    stages = tuple(
+        Stage(name, ("ext4/ordered",), ("quick",)) for name in ("done", "stopped", "failed", "none")
+    )
+    plan = PatchPlan(
+        tree="", base=("b", "base"), commits=(("c", "head"),), changed=(), stages=stages, machine="uml"
+    )
+    head = {
+        "done": Trial(item="head-done", cases=(CASE,)),
+        "stopped": Trial(item="head-stopped", cases=(CASE,), interrupted=True),
+        "failed": Trial(item="head-failed", failed="no guest comes up"),
+    }
+    answer = Answer(plan, Path(), head, (), {})
+    assert [s.name for s in answer.left] == ["stopped", "failed", "none"]
+
+
+@given(st.data(), st.integers(1, 40))
+def test_the_first_bad_commit_is_found_or_is_among_those_that_are_named(
+    data: st.DataObject, count: int
+) -> None:
+    """Whichever it is, and whichever of the others cannot be tried."""
+    bad = data.draw(st.integers(0, count - 1))
+    skipped = data.draw(st.sets(st.integers(0, max(0, count - 2)))) if count > 1 else set()
+    known: dict[int, bool | None] = {}
+    while (n := next_commit(count, known)) is not None:
+        assert n not in known
+        assert n != count - 1, "the last one is known"
+        known[n] = None if n in skipped else n >= bad
+    found = culprit_of([commit(n) for n in range(count)], known)
+    named = [int(c.id, 16) for c in (*found.among, found.first)]
+    assert bad in named
+    assert set(named[:-1]) <= skipped, "only what could not be tried is left open"
+    if not skipped:
+        assert named == [bad]
+        assert len(known) <= math.ceil(math.log2(count)) + 1
+
+
+def test_findings_of_one_symptom_are_one_and_the_shortest_case_stands_first() -> None:
+    longer, other = seen(case="ext4-ordered/long", of=900), seen("another")
+    assert grouped([longer, seen(), other]) == {
+        ("durability", "NAME: missing"): (seen(), longer),
+        ("durability", "another"): (other,),
+    }

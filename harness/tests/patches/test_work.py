@@ -1,0 +1,222 @@
+"""A patch as a series: what is run on which kernel, and what its page says. Runs are made up, all else is
+real.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.cli.patch import exit_code
+from harness.errors import ExitCode, KernelError, UsageError
+from harness.faults.results import Detection
+from harness.host.progress import Progress
+from harness.kernels.commits import Commit
+from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.patches.questions import Stage
+from harness.patches.results import PatchPlan, Standing
+from harness.patches.work import PatchSeries, create, load_plan
+from harness.plan import Plan
+from harness.series.work import Execute, OnDone, carry_out
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.summary import Summary, summarise
+from harness.tests.said import Said
+
+CASE = CaseId("ext4", "ordered", "append-fsync")
+LOST = Judgement((Violation("durability", "f", "f: missing", "f", "nothing", "f is gone"),))
+QUICK = Stage("quick", ("ext4/ordered",), ("append-fsync",))
+MORE = Stage("more", ("ext4/ordered",), ("append-fsync",), again=1)
+COMMITS = tuple((str(n) * 40, f"commit {n}") for n in range(1, 6))
+BASE = ("b" * 40, "the base")
+HEAD = COMMITS[-1][0]
+Shows = Callable[[str], Judgement | None]
+"""By the commit: what its kernel shows; None: the case cannot be decided."""
+
+
+IMAGES = Path(tempfile.mkdtemp(prefix="powercut-test-images-"))
+atexit.register(shutil.rmtree, IMAGES, ignore_errors=True)
+
+
+class Kernels:
+    """The image of a commit is called after it. `broken`: commits that do not build."""
+
+    def __init__(self, *broken: str) -> None:
+        self.broken, self.built = broken, []  # type: tuple[str, ...], list[str]
+
+    def key(self, commit: str) -> str:
+        return commit
+
+    def kernel(self, commit: Commit) -> Path:
+        if commit.id in self.broken:
+            raise KernelError(f"{commit} does not build: error: no such name", "the log")
+        self.built.append(commit.id)
+        image = IMAGES / commit.id
+        if not image.exists():
+            shutil.copy("/bin/true", image)
+        return image
+
+
+def ran(shows: Shows, asked: list[tuple[str, Plan]]) -> Execute:
+    """In place of `harness.run.execute`."""
+
+    def execute(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
+        commit = Path(plan.kernel).name
+        asked.append((commit, plan))
+        store.add_case(CaseInfo(CASE, generated=1, distinct=1))
+        if (judgement := shows(commit)) is None:
+            judgement = Judgement(unknown=("guests were lost",))
+        store.put_judgements(CASE, [JudgedState(CrashState(0), "0", judgement)])
+        store.set_case_status(CASE, CaseStatus.DONE)
+        on_done(CASE)
+        store.finish()
+        return summarise(store)
+
+    return execute
+
+
+def plan(*stages: Stage) -> PatchPlan:
+    return PatchPlan(
+        tree="/linux", base=BASE, commits=COMMITS, changed=("fs/ext4/fsync.c", "README"), stages=stages,
+        nobodys=("README",), machine="uml", argv=["patch"],
+    )  # fmt: skip
+
+
+def carried_out(
+    tmp_path: Path,
+    shows: Shows,
+    stages: Sequence[Stage] = (QUICK,),
+    kernels: Kernels | None = None,
+    explain: Callable[[Path, Detection], Sequence[str]] | None = None,
+) -> tuple[PatchSeries, list[tuple[str, Plan]], Said]:
+    asked: list[tuple[str, Plan]] = []
+    path = create(plan(*stages), tmp_path)
+    series = PatchSeries(load_plan(path), path, kernels or Kernels(), explain)
+    said = Said()
+    carry_out(series, said, run=ran(shows, asked))
+    return series, asked, said
+
+
+def from_third_on(commit: str) -> Judgement:
+    return LOST if commit in [c for c, _ in COMMITS[2:]] else Judgement()
+
+
+def test_a_patch_that_breaks_nothing_asks_nothing_of_its_base(tmp_path: Path) -> None:
+    series, asked, _ = carried_out(tmp_path, lambda commit: Judgement(), (QUICK, MORE))
+    assert [(c, p.again) for c, p in asked] == [(HEAD, 0), (HEAD, 1)]
+    assert series.page().headline == "no promise broken that the base keeps, in 2 crash states of 2 cases."
+    assert exit_code(series.answer) is ExitCode.CONSISTENT
+
+
+def test_what_only_the_patch_breaks_is_new_and_the_first_commit_that_does_is_named(tmp_path: Path) -> None:
+    series, asked, said = carried_out(tmp_path, from_third_on)
+    (told,) = series.answer.regressions
+    assert (told.standing, str(told.culprit)) == (Standing.NEW, "333333333333 (commit 3)")
+    assert asked[1][0] == BASE[0]
+    assert asked[1][1].only == (str(CASE),)
+    assert exit_code(series.answer) is ExitCode.INCONSISTENT
+    assert any("new: ext4-ordered/append-fsync: durability" in line for line in said.lines)
+    page = series.page()
+    assert "first broken by 333333333333 (commit 3)" in page.text()
+    assert json.loads(page.json())["regressions"][0]["commit"] == COMMITS[2][0]
+
+
+def test_what_the_base_breaks_as_well_is_no_news(tmp_path: Path) -> None:
+    series, asked, _ = carried_out(tmp_path, lambda commit: LOST)
+    assert [r.standing for r in series.answer.regressions] == [Standing.IN_BASE]
+    assert [c for c, _ in asked] == [HEAD, BASE[0]]
+    assert exit_code(series.answer) is ExitCode.CONSISTENT
+
+
+def test_a_base_that_cannot_be_asked_makes_no_finding_new(tmp_path: Path) -> None:
+    for shows, kernels in (
+        (lambda c: None if c == BASE[0] else LOST, Kernels()),
+        (lambda c: LOST, Kernels(BASE[0])),
+    ):  # type: Shows, Kernels
+        series, _, _ = carried_out(tmp_path, shows, kernels=kernels)
+        assert [r.standing for r in series.answer.regressions] == [Standing.UNDECIDED]
+        assert exit_code(series.answer) is ExitCode.UNDECIDED
+        assert "1 finding not compared with the base" in series.page().headline
+
+
+def test_a_head_that_cannot_be_decided_is_not_green(tmp_path: Path) -> None:
+    series, _, _ = carried_out(tmp_path, lambda commit: None)
+    assert exit_code(series.answer) is ExitCode.UNDECIDED
+    assert series.page().kind == "unknown"
+
+
+def test_commits_that_do_not_build_are_passed_over(tmp_path: Path) -> None:
+    series, _, _ = carried_out(tmp_path, from_third_on, kernels=Kernels(COMMITS[1][0], COMMITS[2][0]))
+    (told,) = series.answer.regressions
+    assert told.culprit is not None
+    assert [c.subject for c in (*told.culprit.among, told.culprit.first)] == [
+        "commit 2", "commit 3", "commit 4",
+    ]  # fmt: skip
+
+
+def test_a_new_finding_is_explained_once_and_what_cannot_be_explained_is_said(tmp_path: Path) -> None:
+    explained: list[str] = []
+
+    def explain(run: Path, seen: Detection) -> list[str]:
+        assert (run / "run.json").exists()
+        explained.append(seen.id)
+        if len(explained) > 1:
+            raise UsageError("it has no times")
+        return ["the flush was left out"]
+
+    series, _, said = carried_out(tmp_path, from_third_on, (QUICK, MORE), explain=explain)
+    assert len(explained) == 1
+    assert "the flush was left out" in series.page().text()
+    series, _, said = carried_out(tmp_path, from_third_on, explain=explain)
+    assert any("no cause is known: it has no times" in line for line in said.lines)
+
+
+def test_when_the_time_is_up_what_was_found_is_still_compared(tmp_path: Path) -> None:
+    """It was left as "not compared", although the base was never asked."""
+    asked: list[tuple[str, Plan]] = []
+    path = create(plan(QUICK, MORE), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+
+    def execute(p: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        series.known.at = 100.0
+        return ran(from_third_on, asked)(p, store, progress, on_done)
+
+    carry_out(series, Said(), until_s=0.000_001, run=execute)
+    assert asked == []
+    carry_out(series, Said(), until_s=60, run=ran(from_third_on, asked))
+    assert exit_code(series.answer) is ExitCode.INCONSISTENT
+
+
+def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    path = create(plan(QUICK, MORE), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    series.closing = True
+    carry_out(series, Said(), run=ran(lambda commit: Judgement(), []))
+    assert [s.name for s in series.answer.left] == ["quick", "more"]
+    assert exit_code(series.answer) is ExitCode.UNDECIDED, "nothing was looked at"
+    assert series.page().headline == "nothing was looked at, so nothing is known."
+
+
+def test_a_series_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    series, _, _ = carried_out(tmp_path, from_third_on, (QUICK, MORE))
+    again = PatchSeries(load_plan(series.path), series.path, Kernels())
+    more: list[tuple[str, Plan]] = []
+    carry_out(again, Said(), run=ran(from_third_on, more))
+    assert more == []
+    assert [str(r.culprit) for r in again.answer.regressions] == [
+        str(r.culprit) for r in series.answer.regressions
+    ]
+
+
+@pytest.mark.parametrize("name", ["README", "more"])
+def test_the_page_says_what_was_not_asked(tmp_path: Path, name: str) -> None:
+    path = create(plan(QUICK, MORE), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    text = series.page().text()
+    assert name in text[text.index("What was not asked") :]
