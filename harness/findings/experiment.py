@@ -89,8 +89,8 @@ def violations(
     if equipment.plan.unit_sectors is not None:
         recording, _ = by_times(recording, equipment.plan.unit_sectors)
     examiner = Examiner(recording, memo=equipment.plan.memo, sample_rate=equipment.plan.sample_rate)
-    said = [(recording.end, violation) for violation in examiner.of_recording.violations]
     try:
+        said = [(recording.end, violation) for violation in examiner.of_recording.violations]
         return said if any(enough(v) for _, v in said) else said + _among(equipment, examiner, enough)
     finally:
         examiner.close()

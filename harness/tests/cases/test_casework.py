@@ -140,6 +140,7 @@ class FakeExaminer:
         self.recording, self.script, self.on_mismatch = recording, script, on_mismatch
         self.memo = FakeMemo(script, mismatch)
         self.cuts = CutOnce(lambda _: None)
+        self.of_recording = Judgement()
 
     def close(self) -> None:
         self.memo.close()

@@ -163,6 +163,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
         class Judges:
             def __init__(self, recording: Recording, **_: object) -> None:
                 self.recording, self.memo = recording, Memo()
+                self.of_recording = Judgement()
                 self.operations = [str(op) for op in recording.workload.operations]
 
             def visit(self, *_: object) -> Observation:
