@@ -65,7 +65,7 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 
 reference: setup  ## legal states of small moments, and cuts in recoveries, one by one, against what runs found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
-		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,ext4/external-journal,xfs/external-log || \
+		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,nilfs2/default,ext4/external-journal,xfs/external-log || \
 		[ $$? = 1 ]; \
 	.venv/bin/python -m harness.tests.reference reports/verify/latest
 	@set -e; .venv/bin/powercut run --out reports/verify --name again --states exhaustive -w quick --again 1 \

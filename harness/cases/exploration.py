@@ -670,10 +670,12 @@ class Exploration:
         """A state each of some of the crash times that have become known, and of recoveries that are alike to
         those to which these belong.
         """
-        known = [t for t in self._times if t.is_known and not t.is_tested and isinstance(t.ask, Choices)]
-        drawn = []
-        for one in known:
+        known, drawn = list[TimeCoverage](), list[TimeCoverage]()
+        for one in self._times:
+            if one.is_tested or not one.is_known or isinstance(one.ask, CrashState):
+                continue
             one.is_tested = True
+            known.append(one)
             if one.ask.volatile and self._is_to_be_tested(one):
                 drawn += self._draw_test(one, one)
         by_place = {
@@ -802,8 +804,8 @@ class Exploration:
             depth = min(t.sampling.depth for t in sampled)
             losses = depth if losses is None else min(losses, depth)
         left = sum(t.unexplored + t.blind for t in self._times) + ambiguous + crowded
-        whys = [self._why, ambiguous and _AMBIGUOUS.format(ambiguous), crowded and _CROWDED.format(crowded)]
-        why = "; ".join(filter(None, whys))
+        unclear = [(_AMBIGUOUS, ambiguous), (_CROWDED, crowded)]
+        why = "; ".join(filter(None, [self._why, *(text.format(n) for text, n in unclear if n)]))
         drawn = sum(t.drawn for t in sampled)
         return Coverage(len(self._times), losses, left, self._visits, why, len(sampled), drawn)
 

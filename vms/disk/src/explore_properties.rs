@@ -579,7 +579,7 @@ fn leaves_over_the_limit_count_as_cut() {
 fn of_a_block_with_too_many_contents_few_are_followed_and_that_is_told() {
     let mut random = Random(7);
     let rewrites = |count: usize| -> Vec<Change> {
-        let letters = |n: usize| vec![b'a' + n as u8; BLOCK_SECTORS as usize * SECTOR_BYTES];
+        let letters = |n: usize| vec![b'0' + n as u8; BLOCK_SECTORS as usize * SECTOR_BYTES];
         let mut log: Vec<_> = (0..count).map(|n| Change::Write(0, letters(n))).collect();
         log.push(Change::Write(BLOCK_SECTORS, letters(9)));
         log
