@@ -359,8 +359,30 @@ def _exchange_range(m: Inodes, i: int, op: Operation) -> None:
 
 
 def _fsync(m: Inodes, i: int, op: Operation) -> None:
-    m.inode(op.path, "file", "directory")
-    persist(m, i, op.path, data_only=op.kind is OperationKind.FDATASYNC)
+    """[doc] open(2), path_resolution(7): a symbolic link is followed, so fsync is of what it leads to, by the
+    name that is there, and promises nothing of the link.
+    """
+    path = _led_to(m, op.path)
+    m.inode(path, "file", "directory")
+    persist(m, i, path, data_only=op.kind is OperationKind.FDATASYNC)
+
+
+_MAX_LINKS = 40
+"""[code] MAXSYMLINKS."""
+
+
+def _led_to(m: Inodes, path: str) -> str:
+    """The path that symbolic links at this path lead to, each of them down from its own directory."""
+    for _ in range(_MAX_LINKS):
+        node = m.nodes[m.inode(path)]
+        if node.kind != "symlink":
+            return path
+        target = node.target.decode("utf-8", "surrogateescape")
+        if not target or target.startswith("/") or {"", ".", ".."} & set(target.split("/")):
+            raise Misfit(f"{path} leads to {target!r}, which is no path below its own directory")
+        directory = path.rpartition("/")[0]
+        path = f"{directory}/{target}" if directory else target
+    raise Misfit(f"{path} leads to more than {_MAX_LINKS} symbolic links")
 
 
 def _sync(m: Inodes, i: int, op: Operation) -> None:

@@ -388,3 +388,22 @@ def test_what_fallocate_allocated_goes_with_the_contents() -> None:
 def test_nothing_happens_to_two_empty_files() -> None:
     files = replay(ORDERED, history(["create a", "create b", "exchange-range a b"])).files.values()
     assert [f.events for f in files] == [[], []]
+
+
+# --- fsync through a symbolic link ---
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH])
+def test_fsync_of_a_symbolic_link_is_that_of_the_file_it_leads_to(contract: Contract) -> None:
+    """The model refused such a workload, so what a program syncs by another name was never asked."""
+    operations = ["mkdir d", "create d/f", "append d/f 4096", "symlink d/s f", "fsync d/s"]
+    whole = file("d/f", written(2, 0, 4096))
+    assert judged(operations, tree(directory("d"), whole), contract).verdict is PASS
+    assert oracles(judged(operations, tree(directory("d")), contract)) == {"durability"}
+    assert "durability" in oracles(judged(operations, tree(directory("d"), file("d/f")), contract))
+
+
+def test_a_symbolic_link_that_leads_nowhere_or_up_cannot_be_synced() -> None:
+    for target, why in (("g", "g does not exist"), ("../f", "no path below"), ("s", "more than 40")):
+        with pytest.raises(UsageError, match=why):
+            judged(["create f", f"symlink s {target}", "fsync s"], tree())
