@@ -251,7 +251,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
     visits = Visits(lambda s: explainer.same(finding, s) is not None)
 
     def promised(cut: CrashState) -> bool:
-        return promise is None or explainer.legal.position(cut).acked > promise
+        return has_promised(explainer.legal, cut, promise)
 
     acknowledged = finding.oracle == "program"
     keeps = explainer.is_accepted if acknowledged else always
@@ -297,6 +297,11 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         differences=tuple(_differences(explainer, facts)),
         trees=_trees(explainer, facts),
     )
+
+
+def has_promised(legal: LegalStates, cut: CrashState, promise: int | None) -> bool:
+    """Whether the operation that gives a promise had returned at a crash time; true if any time will do."""
+    return promise is None or legal.position(cut).acked > promise
 
 
 def _trees(explainer: Explainer, facts: Facts) -> Trees | None:

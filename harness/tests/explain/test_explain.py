@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.errors import GuestError, UsageError
-from harness.explain.explain import Explainer, _missing_of, _promised, _written, ladder
+from harness.explain.effects import Effects, Sort
+from harness.explain.explain import Explainer, _missing_of, _promised, _written, has_promised, ladder
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
@@ -1193,3 +1194,61 @@ def test_of_writes_that_each_suffice_one_is_found() -> None:
     minimal = minimise(legal, legal.losing(legal.cuts()[-1], ()), Visits(fails), always, both=True)
     assert minimal.lost == ()
     assert len(minimal.turning) == 1
+
+
+def test_a_promise_holds_from_the_return_of_its_operation_on() -> None:
+    """A cut before the return was taken for one after it: a state that nobody had promised was explained."""
+    legal = three_writes()
+    acked = {legal.event(cut): legal.position(cut).acked for cut in legal.cuts()}
+    for cut in legal.cuts():
+        assert has_promised(legal, cut, 0) is (acked[legal.event(cut)] >= 1)
+        assert has_promised(legal, cut, 1) is (acked[legal.event(cut)] >= 2)
+        assert has_promised(legal, cut, None)
+    assert {has_promised(legal, cut, 0) for cut in legal.cuts()} == {False, True}
+
+
+@given(recorders(), st.data())
+def test_no_state_is_visited_that_no_disk_can_be_in(made: Recorder, data: st.DataObject) -> None:
+    """A write behind a flush, there without what the flush makes durable, was explained."""
+    legal = made.legal()
+    crash_time = data.draw(st.sampled_from(legal.crash_times))
+    start = legal.name(crash_time, [*crash_time.choices.absent, *crash_time.choices.volatile])
+
+    def ask(state: CrashState) -> bool:
+        legal.on_disk(state)  # raises for one that is not legal
+        return data.draw(st.booleans()) or state == start
+
+    minimise(legal, start, Visits(ask), always, both=True)
+
+
+def test_a_write_behind_a_flush_is_not_kept_without_what_is_ahead_of_it() -> None:
+    made = Recorder()
+    data = made.write(1)
+    record = made.submit(2, preflush=True, fua=True)
+    made.mark("begin 0")
+    made.complete(record)
+    legal = made.legal()
+    cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 2)
+    asked: list[frozenset[int]] = []
+
+    def ask(state: CrashState) -> bool:
+        asked.append(frozenset(entries_of(legal, legal.lost(state))))
+        return data in asked[-1]
+
+    minimal = minimise(legal, legal.losing(cut, legal.losable(cut)), Visits(ask), always, both=True)
+    assert frozenset({data}) not in asked
+    assert minimal.lost == (data, record)
+
+
+def test_a_file_that_was_removed_stays_the_file_that_it_was() -> None:
+    """Two files that had one name, one after the other, were one file for good."""
+    app = Application()
+    for text in ("openat(f, create)", "write(f, 1)", "unlink(f)", "fsync(f (deleted))", "openat(f, create)"):
+        app.call(text)
+    app.call("write(f, 1)")
+    effects = Effects(app.calls, False, lambda _: True)
+    first, second = (c for c in effects.changes if c.sort is Sort.DATA)
+    assert first.inode != second.inode
+    assert effects.covered(first, app.made.events)
+    assert not effects.covered(second, app.made.events)
+    assert effects.names_of(second.inode, app.made.events) == {"f"}
