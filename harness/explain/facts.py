@@ -12,7 +12,7 @@ from harness.blocks.fields import BlockName, Kind
 from harness.explain.program import Program
 from harness.model import SECTOR_BYTES, CrashState, History
 from harness.states.legal import NEVER, LegalStates
-from harness.writelog.times import TimedWrite, Times
+from harness.writelog.times import TimedFlush, TimedWrite, Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class Facts:
 
     @property
     def flushes(self) -> list[Flush]:
-        of_both = (*self.times.flushes, *(w for w in self.times.writes if w.preflush))
+        of_both: list[TimedFlush | TimedWrite] = [*self.times.flushes]
+        of_both += [w for w in self.times.writes if w.preflush]
         found = [Flush(f.entry, f.submitted, f.completed, f.device) for f in of_both]
         return sorted(found, key=lambda f: f.submitted)
 

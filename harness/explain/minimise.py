@@ -102,7 +102,8 @@ def minimise(
     search = _Search(legal, best, visits, lambda cut: promised(cut) and has_promised(cut), keeps)
     control = search.first(_controls(legal, best, search.promised))
     lost = entries_of(legal, legal.lost(best))
-    cleared = without = ()
+    cleared: tuple[int, ...] = ()
+    without: tuple[int, ...] = ()
     if control is not None:
         before, after = _on_platter(legal, best), _on_platter(legal, control)
         cleared, without = entries_of(legal, after - before), entries_of(legal, before - after)

@@ -116,9 +116,9 @@ def renumbered(
     number where that has none.
     """
     kept: list[int] = []
-    for number, text in enumerate(whole):
+    for place, text in enumerate(whole):
         if len(kept) < len(short) and text == short[len(kept)]:
-            kept.append(number)
+            kept.append(place)
     known = len(kept) == len(short)
 
     def number(found: re.Match[str]) -> str:
