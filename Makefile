@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run legal test lint deny unit fuzz chaos mutants smoke bench verify reference planted caches rootfs findings wheel man image clean
+.PHONY: help setup run legal test nightly lint deny unit fuzz chaos mutants smoke bench verify reference planted caches rootfs findings wheel docs man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
 	.venv/bin/pytest -n 2 --dist loadfile --durations 20
 
+nightly: setup  ## sessions of the documents that take minutes
+	.venv/bin/pytest -m nightly -n 0
+
 unit: setup  ## the tests that need no guest
 	.venv/bin/pytest -m 'not vm' -n 2
 
@@ -39,8 +42,8 @@ mutants: setup  ## plant defects in the harness's own code: a test has to notice
 lint: setup  ## types and style
 	cargo fmt --check
 	cargo clippy -q --locked --release --all-targets -- -D warnings
-	.venv/bin/ruff check harness
-	.venv/bin/ruff format --check harness
+	.venv/bin/ruff check harness docs
+	.venv/bin/ruff format --check harness docs
 	.venv/bin/mypy
 
 deny: setup  ## licences, sources and known vulnerabilities of the crates
@@ -93,7 +96,12 @@ rootfs: setup  ## build the root image of the guest with tools, for powercut tra
 findings: setup  ## reproduce the bugs in reports/findings by their scripts, each with its control
 	@.venv/bin/powercut findings
 
-wheel: setup  ## build dist/powercut-*.whl, which runs without this checkout and without Rust
+docs: setup  ## write the reference from the code, and build the site in dist/site (warnings are errors)
+	@.venv/bin/python docs/generate.py
+	@.venv/bin/sphinx-build -q -W --keep-going -c docs -d dist/doctrees . dist/site
+	@.venv/bin/powercut docs --path
+
+wheel: docs  ## build dist/powercut-*.whl, which runs without this checkout and without Rust
 	@.venv/bin/pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 

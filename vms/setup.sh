@@ -38,6 +38,7 @@ need lz4 lz4
 need mmdebstrap mmdebstrap
 need newuidmap uidmap
 need mkfs.erofs erofs-utils
+need dot graphviz # diagrams of the documents
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3 python3-venv"
 

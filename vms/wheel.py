@@ -1,4 +1,4 @@
-"""Hatchling's build hook: put the built Rust parts into the wheel, and tag it for the platform they run on.
+"""Hatchling's build hook: put the built Rust parts and the documents into the wheel, and tag it for the platform they run on.
 
 [doc] https://hatch.pypa.io/latest/plugins/build-hook/custom/; PEP 600 for the tag: a shared library's symbols
 name the oldest glibc that it works with.
@@ -19,20 +19,24 @@ PARTS = (
     "release/libpowercut_umlshim.so",
     "x86_64-unknown-linux-gnu/release/powercut-agent",
 )
+SITE = "dist/site"
 
 
 class RustParts(BuildHookInterface):
-    """Adds PARTS of `target/` as `harness/_data/parts/`. An editable installation uses `target/` itself."""
+    """Adds PARTS of `target/` as `harness/_data/parts/`, and SITE as `harness/_data/site/`. An editable installation uses `target/` itself."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Raises RuntimeError if a part is not built."""
+        """Raises RuntimeError if a part is not built. The site is left out if it is not: `make wheel` builds it."""
         if version == "editable":
             return
         target = Path(self.root, "target")
         if missing := [part for part in PARTS if not (target / part).is_file()]:
             raise RuntimeError(f"target/{missing[0]} is not built; run: make wheel")
+        site = Path(self.root, SITE)
+        if (site / "docs/index.html").is_file():
+            build_data["force_include"][str(site)] = "harness/_data/site"
         for part in PARTS:
             build_data["force_include"][str(target / part)] = f"harness/_data/parts/{Path(part).name}"
         minor = max(_glibc_minor(target / part) for part in PARTS)

@@ -16,6 +16,7 @@ from harness.cli.campaign import campaign_command
 from harness.cli.complete import attach
 from harness.cli.console import console
 from harness.cli.coverage import coverage_command
+from harness.cli.docs import docs_command
 from harness.cli.doctor import doctor_command
 from harness.cli.faults import faults_command
 from harness.cli.fetch import fetch_command
@@ -72,6 +73,7 @@ COMMANDS: tuple[click.Command, ...] = (
     measure_command,
     rootfs_command,
     bench_command,
+    docs_command,
     doctor_command,
     fetch_command,
     gc_command,

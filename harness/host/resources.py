@@ -28,6 +28,16 @@ def resource(*parts: str) -> Path:
     )
 
 
+def site() -> Path | None:
+    """The first page of the documents: what `make docs` built in a source checkout, or what a wheel carries.
+    None if it is in neither place.
+    """
+    checkout = (_PACKAGE.parent / "pyproject.toml").exists()
+    folder = _PACKAGE.parent / "dist" / "site" if checkout else _PACKAGE / "_data" / "site"
+    page = folder / "docs" / "index.html"
+    return page if page.is_file() else None
+
+
 def built_part(variable: str, *parts: str) -> Path:
     """A program or library in Rust: the file that the environment variable `variable` names; else, in a
     source checkout, what `make setup` built, at `parts` below `target/`; in an installed wheel, its own.

@@ -1,0 +1,35 @@
+"""`powercut docs`: the documents of this installation, as a site that needs no server."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+
+import click
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.errors import EnvironmentLacks, ExitCode
+from harness.host.resources import site
+
+
+@click.command("docs")
+@click.option("--open/--path", "opens", default=None,
+              help="Open it in a browser, or only print the path. Default: open it, on a terminal.")  # fmt: skip
+@guarded
+def docs_command(opens: bool | None) -> ExitCode:
+    """Open the documents, or print where they are.
+
+    \b
+    powercut docs                 in a browser
+    powercut docs --path          the path of the first page
+
+    A wheel and an image have the documents built in. In a checkout, make docs builds them.
+    """
+    page = site()
+    if page is None:
+        raise EnvironmentLacks("the documents are not built", "run: make docs")
+    if sys.stdout.isatty() if opens is None else opens:
+        webbrowser.open(page.as_uri())
+    console.say(str(page))
+    return ExitCode.CONSISTENT

@@ -1,0 +1,36 @@
+"""Carries out the sessions of a document."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.tests.markdown import Session, matches, plain
+
+STEP_TIMEOUT_S = 1800  # one that hangs ends; those that build a kernel take minutes
+_BIN = Path(sys.executable).parent
+
+
+def carry_out(of_document: Sequence[Session], folder: Path) -> None:
+    """Run each step in a shell, all in one folder; its output must be the document's."""
+    environment = {**os.environ, "PATH": f"{_BIN}:{os.environ['PATH']}", "COLUMNS": "100", "TERM": "dumb"}
+    for session in of_document:
+        for step in session.steps:
+            done = subprocess.run(  # noqa: S602  # a session is what a user types into a shell
+                step.command,
+                shell=True,
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                timeout=STEP_TIMEOUT_S,
+                check=False,
+            )
+            printed = done.stdout.rstrip("\n").splitlines()
+            told = "\n".join(map(plain, printed))
+            assert matches(step.output, printed), f"{session.document}: $ {step.command}\n{told}"
