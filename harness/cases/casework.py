@@ -24,7 +24,7 @@ from harness.cases.answers import SharedNotes
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
 from harness.cases.erring import Erring
-from harness.cases.examine import Examiner, Group, JudgedGroup
+from harness.cases.examine import Examiner, Group, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_again, legal_times
 from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
@@ -149,7 +149,7 @@ class Casework:
         self._on_done = on_done
         self._limits = Limits(plan)
         self._answers = SharedNotes()
-        self._contents = None if plan.again or plan.disk else KnownContents()
+        self._contents = None if plan.again or plan.disk else KnownContents(on_doubt=store.set_case_mismatch)
         self._unrecorded: deque[PlannedCase] = deque()
         self._open: dict[CaseId, _Work] = {}
         self._waiting: dict[cf.Future[Callback], bool] = {}  # and whether it takes a station
@@ -332,18 +332,11 @@ class Casework:
         self._progress.advance("operations", count)
 
     def _examiner(self, case: PlannedCase, recording: Recording) -> Examiner:
-        # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
-        disturbed = bool(self._plan.again or self._plan.disk)
-        every = (recording.legal is not None or disturbed) and not self._plan.memo
-        examiner = Examiner(
+        examiner = examiner_for(
+            self._plan,
             recording,
-            memo=self._plan.memo or every,
-            sample_rate=1.0 if every else self._plan.sample_rate,
             mismatch=case.mismatch,
             on_mismatch=lambda mismatch: self._store.set_case_mismatch(case.id, mismatch),
-            oracles=self._plan.oracles,
-            again=self._plan.again,
-            erring=bool(self._plan.disk),
         )
         examiner.share(self._answers)
         return examiner
@@ -361,9 +354,12 @@ class Casework:
         self._progress.advance("recorded", 1)
         self._open[work.id] = work
         try:
-            work.ledger.recorded(groups, why_not_legal)
+            decided = work.ledger.recorded(groups, why_not_legal)
         except StoreError as e:
             self._close(pool, work, e.line)
+            return
+        if decided:
+            self._go_on_decided(pool, work)
             return
         times = self._times(work, groups, why_not_legal)
         if times:
@@ -372,6 +368,16 @@ class Casework:
         else:
             work.explored = True
             self._go_on(pool, work)
+
+    def _go_on_decided(self, pool: Pool, work: _Work) -> None:
+        """A case that an earlier part decided stays as it is; at most, its findings are confirmed."""
+        work.confirmed = work.ledger.resume_decided()
+        if pool.confirms and work.ledger.smallest.keys() - work.confirmed:
+            work.explored = True
+            self._go_on(pool, work)
+        else:
+            self._limits.ended(self._store, work.id)
+            self._close(pool, work)
 
     def _begin(
         self,
@@ -394,19 +400,13 @@ class Casework:
         self._add_station(pool, work)
 
     def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[TimeCoverage]:
-        """The crash times to cover; none if an earlier part of the run decided all of them. Of legal
-        states, and where recoveries are cut or the disk errs, what it left unfinished begins anew.
-        """
+        """The crash times to cover; none if an earlier part of the run decided each state."""
         ledger, recording = work.ledger, work.examiner.recording
-        if ledger.is_final:
-            ledger.resume_final()
-            return []
-        anew = recording.legal is not None or bool(self._plan.again or self._plan.disk)
         if recording.legal is not None:
-            ledger.begin(expected=0, anew=True)
+            ledger.begin(expected=0)
             return legal_times(recording.legal)
-        left = groups if anew else ledger.left(groups)
-        ledger.begin(expected=sum(len(g.states) for g in left), anew=anew)
+        left = groups if ledger.begins_anew else ledger.left(groups)
+        ledger.begin(expected=sum(len(g.states) for g in left))
         budget = Budget() if why_not_legal else self._plan.budget
         return in_turn(left, recording.history, budget)
 
@@ -579,6 +579,7 @@ class Casework:
     # --- finish -------------------------------------------------------------------------------
 
     def _finish(self, pool: Pool, work: _Work) -> None:
+        self._keep_recoveries(work)  # first: nobody looks again at a case that is DONE
         work.ledger.finish(work.seconds)
         self._limits.ended(self._store, work.id)
         self._close(pool, work)
@@ -587,6 +588,8 @@ class Casework:
         """Keep what recoveries wrote in whose cuts something was found or left undecided."""
         recording, kept = work.examiner.recording, self._store.layout.case(work.id)
         needed: set[CrashState] = set()
+        if not recording.recoveries:
+            return
         for row in self._store.iter_verdicts(work.id):
             state = row.state
             while state.again and row.verdict is not Verdict.PASS:
@@ -598,12 +601,11 @@ class Casework:
     def _close(self, pool: Pool, work: _Work, failure: str = "") -> None:
         """Let go of the case, and begin the next recording."""
         if failure:
+            self._keep_recoveries(work)
             work.ledger.give_up(failure)
         self._open.pop(work.id, None)
         work.examiner.close()
         recording = work.examiner.recording
-        if recording.recoveries:
-            self._keep_recoveries(work)
         for log in (recording.log, *(r.log for r in recording.recoveries.values())):
             log.unlink(missing_ok=True)
         self._on_done(work.id)

@@ -8,14 +8,15 @@ else.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.cases.examine import Examiner, Group, Observation
 from harness.cases.recording import Recording
 from harness.cases.remote import AnySession
 from harness.guests.disk import Reads
-from harness.model import Outcome
+from harness.model import CaseId, Outcome
 
 ENTRIES_MAX = 100_000
 """Names and lines of kernel logs in all outcomes that are kept: some 100 MiB. The contents that were asked
@@ -39,10 +40,21 @@ class KnownContent:
 class KnownContents:
     """Of one run: one kernel, one kind of guest that visits. Not for runs that cut recoveries or let disks
     err. Thread-safe. Only what a guest showed itself is put in, and only what the memo may learn.
+
+    A content that does not come to the same in a second guest casts doubt on all cases of its mode that took
+    something from here, also on those that are DONE.
     """
 
-    def __init__(self, entries_max: int | None = None) -> None:
-        """`entries_max`: ENTRIES_MAX, if None."""
+    def __init__(
+        self,
+        entries_max: int | None = None,
+        on_doubt: Callable[[CaseId, str], None] = lambda case, why: None,
+    ) -> None:
+        """`entries_max`: ENTRIES_MAX, if None. `on_doubt` is told of each case that took something, and why
+        that is in doubt now; it is called before the visit that found it returns.
+        """
+        self._on_doubt = on_doubt
+        self._took: defaultdict[str, set[CaseId]] = defaultdict(set)
         self._entries_max = ENTRIES_MAX if entries_max is None else entries_max
         self._entries = 0
         self._known: OrderedDict[tuple[object, ...], KnownContent] = OrderedDict()
@@ -62,7 +74,7 @@ class KnownContents:
         if not group.content_hash or not memo.recalls or recording.workload.checks:
             return examiner.visit(session, group.states, stop)
         known = self.of(recording, group.content_hash)
-        if known is not None and not memo.sampled(state):
+        if known is not None and not memo.sampled(state) and self._take(recording):
             return Observation(
                 known.outcome, number=memo.keep(known.outcome), reads=known.reads, elsewhere=True
             )
@@ -71,10 +83,27 @@ class KnownContents:
             if known is not None:
                 memo.compare(state, known.outcome, seen.outcome)
                 if memo.mismatch:
-                    self._doubted.add(recording.profile.name)
+                    self._doubt(recording, memo.mismatch)
             if seen.reads is not None:
                 self.put(recording, group.content_hash, KnownContent(seen.outcome, seen.reads))
         return seen
+
+    def _take(self, recording: Recording) -> bool:
+        """Note that a case takes something; False where that is in doubt by now."""
+        mode = recording.profile.name
+        with self._lock:
+            if mode not in self._doubted:
+                self._took[mode].add(recording.case)
+        return mode not in self._doubted
+
+    def _doubt(self, recording: Recording, mismatch: str) -> None:
+        """Nothing more is taken in this mode, and what was taken is in doubt."""
+        with self._lock:
+            self._doubted.add(recording.profile.name)
+            took = sorted(self._took.pop(recording.profile.name, ()), key=str)
+        for case in took:
+            if case != recording.case:
+                self._on_doubt(case, f"it shares contents with {recording.case}: {mismatch}")
 
     def of(self, recording: Recording, content_hash: str) -> KnownContent | None:
         """What visits of this content came to, in this mode. `content_hash`: tells contents apart that were

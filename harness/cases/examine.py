@@ -31,7 +31,7 @@ from harness.guests.session import Ask
 from harness.model import CheckResult, CrashState, DiskFault, Judgement, Outcome, Position
 from harness.oracles import ORACLES, Judge
 from harness.oracles.case import Injury
-from harness.plan import SAMPLE_RATE
+from harness.plan import SAMPLE_RATE, Plan
 from harness.store.records import How, JudgedState
 
 
@@ -330,3 +330,24 @@ def judge_group(examiner: Examiner, group: Group, observation: Observation) -> J
         for state in group.states
     )
     return JudgedGroup(group, observation, judged)
+
+
+def examiner_for(
+    plan: Plan, recording: Recording, *, mismatch: str = "", on_mismatch: Callable[[str], None] = _ignore
+) -> Examiner:
+    """The examiner of a recording with all looks that a plan asks for. `mismatch`, `on_mismatch`: see
+    `Examiner`.
+    """
+    # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
+    disturbed = bool(plan.again or plan.disk)
+    every = (recording.legal is not None or disturbed) and not plan.memo
+    return Examiner(
+        recording,
+        memo=plan.memo or every,
+        sample_rate=1.0 if every else plan.sample_rate,
+        mismatch=mismatch,
+        on_mismatch=on_mismatch,
+        oracles=plan.oracles,
+        again=plan.again,
+        erring=bool(plan.disk),
+    )

@@ -62,6 +62,8 @@ from harness.store.records import (
 
 Key = tuple[str, str]
 """A finding's oracle and signature."""
+CONFIRMED = "confirmed"
+"""The note beside a finding's evidence that says what another machine answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,10 @@ class Ledger:
 
     # --- begin --------------------------------------------------------------------------------
 
-    def recorded(self, groups: Sequence[Group], why_not_legal: str) -> None:
+    def recorded(self, groups: Sequence[Group], why_not_legal: str) -> bool:
         """Store what is known of a case once it is recorded. `groups`: its states, if they are those of the
-        log's own order. Raises StoreError if it was judged on another recording; those verdicts stay as they
+        log's own order. Returns whether an earlier part of the run decided all of it: then it stays as that
+        part left it. Raises StoreError if it was judged on another recording; those verdicts stay as they
         are.
         """
         recording, before = self._examiner.recording, self._case.before
@@ -129,47 +132,59 @@ class Ledger:
             calls=_calls(recording),
             coverage=Coverage(0, -1, 0, 0, why_not_legal) if why_not_legal else None,
         )
-        cut = before is not None and before.coverage is not None and self._case.final
-        if (recording.legal is not None or cut) and before is not None:
+        decided = before is not None and self._is_decided
+        if before is not None and decided:
+            info = replace(before, log_hash=info.log_hash, timeline=info.timeline)
+        elif before is not None and before.coverage is not None and self._case.final and not self.begins_anew:
             info = replace(
                 info, generated=before.generated, distinct=before.distinct, coverage=before.coverage
             )
         self._store.add_case(info)
+        return decided
+
+    @property
+    def _is_decided(self) -> bool:
+        """Whether an earlier part of the run decided all of it."""
+        verdicts = self._store.iter_verdicts(self.id)
+        return self._case.final and all(v.verdict is not Verdict.UNKNOWN for v in verdicts)
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether what an earlier part of the run left unfinished is looked at from the begin: of legal
+        states, and where recoveries are cut or the disk errs.
+        """
+        return self._examiner.recording.legal is not None or bool(self._plan.again or self._plan.disk)
 
     def left(self, groups: Sequence[Group]) -> list[Group]:
         """The contents still to be visited: those with an UNKNOWN or missing verdict, and those that the
-        memo answered. Nothing of a final case in which everything was decided; and what a budget left out
-        of a final case stays out.
+        memo answered. What a budget left out of a final case stays out.
         """
         verdicts = {v.state: v for v in self._store.iter_verdicts(self.id)}
-        if self._case.final and all(v.verdict is not Verdict.UNKNOWN for v in verdicts.values()):
-            return []
         before = self._case.before
         if self._case.final and before is not None and before.coverage is not None:
             known = {v.content_hash for v in verdicts.values()}
             groups = [g for g in groups if g.content_hash in known]
         return [g for g in groups if not _is_decided([verdicts.get(s) for s in g.states])]
 
-    @property
-    def is_final(self) -> bool:
-        """Whether an earlier part of the run decided all of it."""
-        verdicts = self._store.iter_verdicts(self.id)
-        return self._case.final and all(v.verdict is not Verdict.UNKNOWN for v in verdicts)
-
-    def begin(self, *, expected: int, anew: bool) -> None:
-        """From now on, states are visited. `expected`: how many, as far as that is known. `anew`: what an
-        earlier part of the run left of it is forgotten.
+    def begin(self, *, expected: int) -> None:
+        """From now on, states are visited. `expected`: how many, as far as that is known. Of what begins
+        anew, what an earlier part of the run left is forgotten.
         """
-        if anew:
+        if self.begins_anew:
             self._store.forget_states(self.id)
         self._store.set_case_status(self.id, CaseStatus.RECORDED)
         self._expected = expected
         self._progress.begin("states", expected)
         self.smallest = self._smallest()
 
-    def resume_final(self) -> None:
-        """Nothing is visited again."""
+    def resume_decided(self) -> set[Key]:
+        """No state is visited. Returns the findings that another machine was asked about."""
         self.smallest = self._smallest()
+        return {key for key, state in self.smallest.items() if self._was_confirmed(key, state)}
+
+    def _was_confirmed(self, key: Key, state: CrashState) -> bool:
+        evidence = self._store.evidence(finding_at(self.id, key, state))
+        return evidence is not None and CONFIRMED in evidence.notes
 
     # --- keep ---------------------------------------------------------------------------------
 
@@ -250,7 +265,7 @@ class Ledger:
             return
         finding = finding_at(self.id, key, self.smallest[key])
         evidence = self._store.evidence(finding) or Evidence(self.smallest[key])
-        self._store.put_evidence(finding, replace(evidence, notes={**evidence.notes, "confirmed": answer}))
+        self._store.put_evidence(finding, replace(evidence, notes={**evidence.notes, CONFIRMED: answer}))
 
     # --- end ----------------------------------------------------------------------------------
 

@@ -178,11 +178,12 @@ class Campaign:
 def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:
     """What became of a fault. `trial`: None if it has not been tried.
 
-    A finding counts if the baseline decided the same case and does not show it. Where the same oracle found
-    other things in the baseline, as with a race that hits now this file, now that one, more states have to
-    show it than show all of those. What unmodified kernels are known to show counts only in such a
-    comparison: by itself it may be that race, which the baseline happened to miss. A fault is missed only if
-    all its cases were decided, in the baseline too; an undecided case never makes it found or missed.
+    A finding counts if the baseline decided the same case and does not show it. Where the same symptom showed
+    otherwise in the baseline, as with a race that hits now this file, now that one, more states have to show
+    it than show all of those; another symptom of the same oracle says nothing of it. What unmodified kernels
+    are known to show counts only in such a comparison: by itself it may be that race, which the baseline
+    happened to miss. A fault is missed only if all its cases were decided, in the baseline too; an undecided
+    case never makes it found or missed.
     """
     if trial is None:
         return Row(fault, Status.NOT_TRIED)
@@ -205,12 +206,27 @@ def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:
 
 def counts(seen: Detection, baseline: Trial) -> bool:
     """Whether what a fault's kernel shows is credited to the fault; see `row_of`."""
-    if seen.case not in baseline.cases:
+    if seen.known and not alike(seen, baseline):
         return False
-    alike = [s for s in baseline.detections if (s.case, s.oracle) == (seen.case, seen.oracle)]
-    if seen.known and not alike:
-        return False
-    return all(s.id != seen.id for s in alike) and seen.states > sum(s.states for s in alike)
+    return is_not_of(baseline, seen)
+
+
+def alike(seen: Detection, other: Trial) -> list[Detection]:
+    """What another kernel shows in the same case with the same symptom. Of one that was kept without its
+    symptom, any finding of its oracle may be that.
+    """
+    found = [d for d in other.detections if (d.case, d.oracle) == (seen.case, seen.oracle)]
+    return [d for d in found if not (d.symptom and seen.symptom) or d.symptom == seen.symptom]
+
+
+def is_not_of(other: Trial, seen: Detection) -> bool:
+    """Whether another kernel decided the case of a finding and does not show it: see `row_of`."""
+    theirs = alike(seen, other)
+    return (
+        seen.case in other.cases
+        and all(d.id != seen.id for d in theirs)
+        and seen.states > sum(d.states for d in theirs)
+    )
 
 
 def _not_found(fault: Fault, trial: Trial, baseline: Trial) -> tuple[Status, str]:

@@ -1,4 +1,6 @@
-"""An experiment: operations recorded anew on a run's mode and kernel, and what their crash states show."""
+"""An experiment: operations recorded anew on a run's mode and kernel, and what their crash states show, with
+all looks that the run had: its recoveries are cut, and its disk errs, as the plan says.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cases.examine import Examiner, JudgedGroup
-from harness.cases.exploration import Exploration, legal_times, listed
+from harness.cases.erring import Erring
+from harness.cases.examine import Examiner, JudgedGroup, examiner_for
+from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times, listed
 from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base
@@ -88,23 +91,22 @@ def violations(
     recording = record(equipment.recorder, profile, workload, case, equipment.base, kept, equipment.directory)
     if equipment.plan.unit_sectors is not None:
         recording, _ = by_times(recording, equipment.plan.unit_sectors)
-    examiner = Examiner(recording, memo=equipment.plan.memo, sample_rate=equipment.plan.sample_rate)
+    examiner = examiner_for(equipment.plan, recording)
     try:
         said = [(recording.end, violation) for violation in examiner.of_recording.violations]
         return said if any(enough(v) for _, v in said) else said + _among(equipment, examiner, enough)
     finally:
         examiner.close()
-        recording.log.unlink()
+        for log in (recording.log, *(r.log for r in examiner.recording.recoveries.values())):
+            log.unlink(missing_ok=True)
 
 
 def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Violated]:
-    """Among the states that the run covered, within its budget for legal ones."""
-    stop, found = threading.Event(), []
-    legal, budget = examiner.recording.legal, Budget()
-    if legal is not None:
-        times, budget = legal_times(legal), equipment.plan.budget
-    else:
-        times = listed(groups_of(equipment.plan.fault_models, examiner))
+    """Among the states that the run covered, within its budget for legal ones; then among those that cuts in
+    recoveries leave, and on a disk that errs, as far as the run's plan asks for these.
+    """
+    plan, legal = equipment.plan, examiner.recording.legal
+    stop, found = threading.Event(), list[Violated]()
 
     def report(seen: Sequence[JudgedGroup]) -> None:
         for violated in map(_violated, seen):
@@ -112,7 +114,20 @@ def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Vio
             if any(enough(violation) for _, violation in violated):
                 stop.set()
 
-    Exploration(examiner, times, equipment.judge.machine_name, budget, stop, report).work(equipment.judge)
+    def explored(times: Sequence[TimeCoverage], budget: Budget) -> Exploration:
+        exploration = Exploration(examiner, times, equipment.judge.machine_name, budget, stop, report)
+        exploration.work(equipment.judge)
+        return exploration
+
+    if legal is not None:
+        done = [explored(legal_times(legal), plan.budget)]
+    else:
+        done = [explored(listed(groups_of(plan.fault_models, examiner)), Budget())]
+    while len(done) <= plan.again and done[-1].recoveries and not stop.is_set():
+        done.append(explored(cut_again(done[-1].recoveries), plan.budget))
+    if plan.disk and not stop.is_set():
+        erring = Erring(examiner, done, plan.disk, plan.fault_kinds, plan.budget, stop, report)
+        erring.work(equipment.judge)
     return found
 
 

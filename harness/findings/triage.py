@@ -27,10 +27,13 @@ from harness.findings.experiment import Equipment, Violated, open_equipment, vio
 from harness.findings.shrink import Shrunk, workload_file
 from harness.findings.simplify import Operations, minimal
 from harness.guests.disk import find_binary
+from harness.guests.guest_specs import built_kernel, recording_machine
+from harness.guests.machine import profile_of
 from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.files import file_hash, json_bytes, valid_text
 from harness.host.progress import Progress, time_left
+from harness.kernels.find import Kernel
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report.words import plural, shown_path
@@ -219,8 +222,18 @@ def _settings(store: RunStore, profile: Profile, named: Named) -> str:
         *map(file_hash, kernel.replaced),
         *map(file_hash, (find_agent(), find_binary(), Path(experiment.__file__))),
         source_hash(),
+        *(file_hash(Path(tool.path())) for tool in profile.tools),
+        *map(file_hash, _judging(plan, kernel)),
     ]
     return hashlib.sha256(json_bytes([parts, profile, asked])).hexdigest()[:24]
+
+
+def _judging(plan: Plan, kernel: Kernel) -> list[Path]:
+    """The kernels that may judge in the place of the run's own."""
+    recorder = recording_machine(plan.machine, kernel)
+    machines = [recorder, *profile_of(recorder).confirms]
+    found = [built_kernel(machine, kernel.package_version) for machine in machines]
+    return [built.image for built in found if built is not None]
 
 
 # --- shrinking one finding -------------------------------------------------------------------

@@ -17,7 +17,7 @@ from harness.guests.accel import choose_accel
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
 from harness.guests.session import GuestSpec, Session, Target, find_agent
 from harness.host import elf
-from harness.kernels.build import matching_kernel, outdated_kernel
+from harness.kernels.build import matching_kernel, need_as_built, outdated_kernel
 from harness.kernels.find import Kernel
 from harness.kernels.instrumented import instrumented_kernel, is_instrumented
 from harness.kernels.module_files import resolve_modules
@@ -177,7 +177,10 @@ def spec_of(
     workloads: Sequence[Workload],
     archive: Path,
 ) -> GuestSpec:
-    """A spec whose guests can mount these profiles' file systems and run these workloads' programs."""
+    """A spec whose guests can mount these profiles' file systems and run these workloads' programs. Raises
+    KernelError for a kernel of the cache that is not what was built.
+    """
+    need_as_built(kernel.image)
     modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
     programs = [program for p in profiles for program in p.guest_programs]
     stacked = next((p.stacked for p in profiles if p.stacked), None)  # a shell has one mode

@@ -18,6 +18,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir, hold, scratch_folder
+from harness.host.files import file_hash, write_atomically
 from harness.host.locks import exclusive
 from harness.host.processes import run_group
 from harness.host.resources import resource
@@ -176,9 +177,36 @@ def _keep(image: Path, config: Path, scratch: Path, built: Built) -> Path:
     shutil.copy2(image, part / "image")
     shutil.copy2(config, part / "config")
     (part / "built.json").write_bytes(msgspec.json.encode(built))
+    seal(part / "image")
     shutil.rmtree(final, ignore_errors=True)
     part.rename(final)
     return final / "image"
+
+
+def seal(image: Path) -> None:
+    """Keep the digest of a kernel in the cache beside it."""
+    write_atomically(_digest_of(image), file_hash(image))
+
+
+def need_as_built(image: Path) -> None:
+    """Hold a kernel of the cache against the digest that was kept with it; one that has none is given it now.
+    A kernel from elsewhere is the user's own. Raises KernelError for one that has changed: what it says of a
+    file system, nobody can say again.
+    """
+    if cache_dir("kernels") not in image.parents:
+        return
+    if not _digest_of(image).is_file():
+        seal(image)
+    kept, now = _digest_of(image).read_text().strip(), file_hash(image)
+    if kept != now:
+        raise KernelError(
+            f"{image} is not what was built: its SHA-256 was {kept[:12]} and is {now[:12]}",
+            f"remove {image.parent} and run the command again: the kernel is then built anew, or told how to",
+        )
+
+
+def _digest_of(image: Path) -> Path:
+    return image.with_name(f"{image.name}.sha256")
 
 
 def make_kernel(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:

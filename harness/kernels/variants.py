@@ -41,6 +41,7 @@ from harness.kernels.build import (
     make_again,
     make_kernel,
     need_tools,
+    seal,
     source_tree,
 )
 from harness.kernels.edits import Edit, apply_edit
@@ -192,6 +193,7 @@ def keep_image(image: Path, final: Path) -> None:
         part = Path(scratch) / "kept"
         part.mkdir()
         strip_image(image, part / "image")
+        seal(part / "image")
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.faults.results import Detection, Trial
+from harness.faults.results import Detection, Trial, is_not_of
 from harness.model.bounds import Jobs
 from harness.plan import Budget
 from harness.regressions.catalogue import Bug
@@ -110,7 +110,7 @@ def _outcome(
 ) -> tuple[Outcome, tuple[Detection, ...], str]:
     asked = list(zip(before, after, strict=True))
     could = [(d, then) for now, then in asked if now for d in now.detections if _may_show(bug, d)]
-    credited = [d for d, then in could if then and _is_gone(d, then)]
+    credited = [d for d, then in could if then and is_not_of(then, d)]
     if credited:
         general = [d for d in credited if d.workload not in bug.own]
         outcome = Outcome.FOUND if general else Outcome.OWN
@@ -146,17 +146,6 @@ def _may_show(bug: Bug, seen: Detection) -> bool:
     """Whether a finding on the kernel before may be the bug."""
     expected = bool(seen.known) and not (bug.known and bug.known in seen.known)
     return seen.oracle in bug.oracles and not expected
-
-
-def _is_gone(seen: Detection, after: Trial) -> bool:
-    alike = [d for d in after.detections if (d.case, d.oracle) == (seen.case, seen.oracle)]
-    if seen.symptom:  # one that a run of before was not asked for may be any
-        alike = [d for d in alike if d.symptom in ("", seen.symptom)]
-    return (
-        seen.case in after.cases
-        and all(d.id != seen.id for d in alike)
-        and seen.states > sum(d.states for d in alike)
-    )
 
 
 def _after(after: Iterable[Trial | None]) -> tuple[str, bool | None]:

@@ -2,8 +2,9 @@
 
 The runs may have made recordings of their own. A finding is the same if its case, oracle and signature are;
 crash points are not compared, since those of two recordings name different disks. What the second run does
-not show is fixed only if that run covered every state that the first can have covered (`reach`), or, of
-the same recording, at each that the first did cover.
+not show is fixed only if that run looked at every state that the first can have looked at (`reach`), or, of
+the same recording, at each that the first did: at cuts in recoveries, and on a disk that errs, where only
+these show it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model import CaseId
+from harness.model import CaseId, CrashState
 from harness.oracles import ORACLES
+from harness.plan import Plan
 from harness.report import page
 from harness.report.lines import reproduce, source_words
-from harness.report.reach import reach_of
+from harness.report.reach import Looked, looked_at
 from harness.report.words import covered, enumerated, number, plural
 from harness.store import RunStore
 from harness.store.records import Coverage, Finding
@@ -28,13 +30,13 @@ from harness.summary import CaseSummary, Summary, summarise
 
 class Change(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
-    cover all that the first may have.
+    look at all that the first may have looked at.
     """
 
     NEW = "new"
     STILL = "still there"
     FIXED = "fixed"
-    GONE = "not covered again"
+    GONE = "not looked at again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,12 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A run to compare. `states`: which its plan asks for. `source`: see `lines.source_words`. `judged`: the
+    """A run to compare. `plan`: what it was asked for. `source`: see `lines.source_words`. `judged`: the
     names of the states of a case that it has a verdict on.
     """
 
     summary: Summary
-    states: tuple[str, ...]
+    plan: Plan
     source: str
     judged: Callable[[CaseId], AbstractSet[str]]
 
@@ -90,7 +92,11 @@ class Side:
         def judged(case: CaseId) -> AbstractSet[str]:
             return {str(v.state) for v in store.iter_verdicts(case)}
 
-        return cls(summarise(store), store.plan().fault_models, source_words(store, shown), judged)
+        return cls(summarise(store), store.plan(), source_words(store, shown), judged)
+
+    def looked_at(self, case: CaseId) -> Looked:
+        """What it looked at of a case that it decided."""
+        return looked_at(self.plan, self.cases[case].info)
 
     @property
     def cases(self) -> Mapping[CaseId, CaseSummary]:
@@ -102,12 +108,13 @@ def changes(first: Side, second: Side) -> Changes:
     one, two, mine, others = first.summary, second.summary, first.cases, second.cases
     if mine.keys().isdisjoint(others):
         raise UsageError(f"{one.run} and {two.run} share no case", "compare runs of the same workloads")
-    as_far = {case for case in mine if case in others and _as_far(case, first, second)}
+    as_far = {case for case in mine if case in others and _as_far(case, _NO_FURTHER, first, second)}
     before, after = _findings(one.cases), _findings(two.cases)
     found = [_changed(Change.STILL if key in before else Change.NEW, f, second) for key, f in after.items()]
     for key, f in before.items():
         if key not in after:
-            covered_too = f.case in as_far and f.oracle in _judging(others[f.case])
+            covered_too = f.case in others and _as_far(f.case, f.state, first, second)
+            covered_too = covered_too and f.oracle in _judging(others[f.case])
             found.append(_changed(Change.FIXED if covered_too else Change.GONE, f, first))
     order = list(Change)
     found.sort(key=lambda c: order.index(c.change))
@@ -125,18 +132,25 @@ def _judging(case: CaseSummary) -> AbstractSet[str]:
     return set(case.info.oracles or ORACLES)
 
 
-def _as_far(case: CaseId, first: Side, second: Side) -> bool:
-    """Whether the second run decided the case, and covered every state that the first may have covered;
-    of the same recording, at each state that the first has a verdict on.
+_NO_FURTHER = CrashState(0)
+"""Stands for states that neither a cut in a recovery nor a fault of the disk is needed for."""
+
+
+def _as_far(case: CaseId, state: CrashState, first: Side, second: Side) -> bool:
+    """Whether the second run decided the case, and looked at every state like `state` that the first may
+    have looked at; of the same recording, at each state that the first has a verdict on.
     """
-    one, two = first.cases[case], second.cases[case]
-    if not _decided(two):
+    if not _decided(second.cases[case]):
         return False
-    reaches = [reach_of(s.states, s.cases[case].info.coverage) for s in (first, second)]
-    if reaches[1].covers(reaches[0]):
+    if second.looked_at(case).covers(first.looked_at(case), state):
         return True
-    same = bool(one.info.log_hash) and one.info.log_hash == two.info.log_hash
-    return same and first.judged(case) <= second.judged(case)
+    return _same_states(case, first, second)
+
+
+def _same_states(case: CaseId, first: Side, second: Side) -> bool:
+    """Whether the second run has a verdict on each state that the first has one on, of the same recording."""
+    one, two = first.cases[case].info.log_hash, second.cases[case].info.log_hash
+    return bool(one) and one == two and first.judged(case) <= second.judged(case)
 
 
 def _findings(cases: Sequence[CaseSummary]) -> dict[tuple[CaseId, str, str], Finding]:
@@ -160,9 +174,23 @@ def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[s
         if case not in as_far:
             one, two = (_extent(side, case) for side in (first, second))
             lines.append(f"{case}: the second run did not cover as much: {two}; the first: {one}")
+        lines += [f"{case}: the second run {less}" for less in _looks_lacking(case, first, second)]
         if missing := _judging(mine[case]) - _judging(others[case]):
             lines.append(f"{case}: the second run did not judge by {enumerated(sorted(missing))}")
     return lines
+
+
+def _looks_lacking(case: CaseId, first: Side, second: Side) -> Iterator[str]:
+    """Which looks beside plain crash states only the first run had, in words that follow "the second run"."""
+    one, two = first.looked_at(case), second.looked_at(case)
+    if _same_states(case, first, second):
+        return
+    if len(one.cuts) > len(two.cuts):
+        yield f"cut recoveries {plural(len(two.cuts), 'time')} (--again), the first {len(one.cuts)}"
+    elif not all(mine.covers(others) for mine, others in zip(two.cuts, one.cuts, strict=False)):
+        yield "did not cover as many cuts in recoveries (--again) as the first may have"
+    if lacking := one.faults - two.faults:
+        yield f"did not look on a disk that errs as in the first (--disk): {enumerated(sorted(lacking))}"
 
 
 def _state(case: CaseSummary | None) -> str:
@@ -175,7 +203,7 @@ def _state(case: CaseSummary | None) -> str:
 def _extent(side: Side, case: CaseId) -> str:
     coverage: Coverage | None = side.cases[case].info.coverage
     what = "every state of the write log's own order" if coverage is None else covered(coverage)
-    return f"{what} ({', '.join(side.states)})"
+    return f"{what} ({', '.join(side.plan.fault_models)})"
 
 
 def changes_text(found: Changes) -> Iterator[str]:
@@ -220,8 +248,8 @@ _ABOUT = {
     "new": "The second run shows these, the first does not.",
     "still there": "Both runs show these.",
     "fixed": "The first run shows these; the second covered all that the first did, and does not.",
-    "not covered again": "The first run shows these; the second did not decide the case, or did not "
-    "cover all that the first may have.",
+    "not looked at again": "The first run shows these; the second did not decide the case, or did not "
+    "look at all that the first may have looked at.",
 }
 
 

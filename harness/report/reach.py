@@ -3,6 +3,8 @@
 Pure. Runs may have made recordings of their own, so sets of states are compared by their rules: all legal
 states by blocks or by sectors, as deep as the exploration came, or the states of the log's own order. What a
 budget ended is between two such sets: all of the last complete depth was covered, none beyond the next.
+Cuts in recoveries (`--again`) and faults of the disk (`--disk`) are looks of their own: what only they show
+was looked at again only where the other run had them as well.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.plan import LEGAL
-from harness.store.records import Coverage
+from harness.model import DISK_PROFILES, CrashState, FaultKind
+from harness.plan import LEGAL, Budget, Plan
+from harness.store.records import CaseInfo, Coverage, CutAgain
 
 TORN = "torn"
 """The states of the log's own order that are legal only by sectors."""
@@ -76,10 +79,65 @@ def reach_of(states: Iterable[str], coverage: Coverage | None) -> Reach:
         order = Region(frozenset(asked - LEGAL.keys()) or frozenset({"prefix"}))
         return Reach(NOTHING if coverage is not None and coverage.open else order, order)
     every = Region(unit=unit)
-    if coverage is None:
-        return Reach(NOTHING, every)
+    return Reach(NOTHING, every) if coverage is None else _within(every, coverage)
+
+
+def _within(every: Region, coverage: Coverage) -> Reach:
+    """Of all legal states, those that were covered."""
     if coverage.losses is None:
         return Reach(every, every)
+    unit = every.unit
     least = Region(unit=unit, depth=coverage.losses) if coverage.losses >= 0 else NOTHING
     # States drawn at random may be of any depth.
     return Reach(least, every if coverage.alike else Region(unit=unit, depth=coverage.losses + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """All that a run looked at of a case. `states`: crash states; `cuts`: what cuts in recoveries leave, a
+    reach a generation; `faults`: kinds of faults of the disk, tried as often as a run without a budget does.
+    """
+
+    states: Reach
+    cuts: tuple[Reach, ...] = ()
+    faults: frozenset[FaultKind] = frozenset()
+
+    def covers(self, other: Looked, state: CrashState) -> bool:
+        """Whether what the other run may have seen by looking as it did at `state` was surely looked at."""
+        return (
+            self.states.covers(other.states) and self._covers_cuts(other, state) and self._covers_fault(state)
+        )
+
+    def _covers_cuts(self, other: Looked, state: CrashState) -> bool:
+        depth = len(state.again)
+        mine, others = self.cuts[:depth], other.cuts[:depth]
+        return len(mine) == depth and all(m.covers(o) for m, o in zip(mine, others, strict=False))
+
+    def _covers_fault(self, state: CrashState) -> bool:
+        return state.fault is None or state.fault.kind in self.faults
+
+
+def looked_at(plan: Plan, info: CaseInfo) -> Looked:
+    """What was looked at of a decided case, in a run with this plan."""
+    return Looked(reach_of(plan.fault_models, info.coverage), _cuts(plan, info.again), _faults(plan, info))
+
+
+def _cuts(plan: Plan, again: Iterable[CutAgain]) -> tuple[Reach, ...]:
+    """A reach for each generation that was asked for. A run ends before the
+    last one where a generation had nothing to cut: what lies deeper is covered like that.
+    """
+    every = Region(unit=plan.unit_sectors or LEGAL["exhaustive"])
+    found = [_cut(cut, every) for cut in again]
+    return tuple(found + found[-1:] * (plan.again - len(found)))
+
+
+def _cut(cut: CutAgain, every: Region) -> Reach:
+    reach = _within(every, cut.coverage)
+    return Reach(NOTHING, reach.most) if cut.uncut else reach
+
+
+def _faults(plan: Plan, info: CaseInfo) -> frozenset[FaultKind]:
+    disk = info.disk
+    if disk is None or (plan.budget != Budget() and disk.tried < disk.faults):
+        return frozenset()
+    return frozenset(kind for profile in disk.profiles for kind in DISK_PROFILES.get(profile, ()))

@@ -1533,6 +1533,20 @@ def test_contents_are_shared_no_more_once_one_was_not_repeated(recording: Record
     assert visited(another, contents, GOOD, prefix=3)[2] == [], "of another mode"
 
 
+def test_a_case_that_took_what_was_not_repeated_is_in_doubt_although_it_is_done(recording: Recording) -> None:
+    """It stayed PASS: only the case in which a guest showed something else was UNKNOWN."""
+    told: dict[str, str] = {}
+    contents = KnownContents(on_doubt=lambda case, why: told.update({case.workload: why}))
+    visited(recording, contents, GOOD)
+    visited(recording, contents, GOOD, prefix=3)
+    visited(recording, contents, GOOD, prefix=7, rate=1.0)
+    assert not told
+    visited(recording, contents, OTHER, prefix=5, rate=1.0)
+    assert told.keys() == {"w3"}, "w7 asked a guest itself"
+    assert "it shares contents with" in told["w3"]
+    assert "w5" in told["w3"]
+
+
 def test_a_guest_that_was_lost_is_not_what_another_case_knows(recording: Recording) -> None:
     contents = KnownContents()
     visited(recording, contents, cast(Any, GuestLost("gone")))

@@ -397,7 +397,7 @@ def test_progress_counts_a_state_of_several_crash_times_once(bench: Bench) -> No
     case = PlannedCase(bench.profile, bench.workload, bench.case)
     plan = Plan(configurations=[bench.profile.name], workloads=[bench.workload.name])
     ledger = Ledger(case, Examiner(bench.recording("exhaustive")), bench.store, plan, Counting())
-    ledger.begin(expected=0, anew=True)
+    ledger.begin(expected=0)
     judged = [JudgedState(row.state, row.content_hash, Judgement(), How.JUDGED) for row in rows]
     groups = [JudgedGroup(Group(j.content_hash, (j.state,)), Observation(Outcome()), (j,)) for j in judged]
     ledger.keep(groups)

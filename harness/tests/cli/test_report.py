@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from harness.errors import ExitCode
@@ -13,7 +15,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.garbage import Kept
-from harness.store.records import CaseInfo, CaseStatus, Coverage, How, JudgedState
+from harness.store.records import CaseInfo, CaseStatus, Coverage, CutAgain, DiskErred, How, JudgedState
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 from harness.workloads.load import workload_sets
@@ -66,20 +68,27 @@ def recorded(
     oracles: tuple[str, ...] = (),
     states: tuple[str, ...] = ("prefix",),
     unknown: bool = False,
+    again: tuple[CutAgain, ...] = (),
+    disk: DiskErred | None = None,
+    at: CrashState | None = None,
 ) -> Path:
-    """A run of one case with a state for each of `verdicts`; None passes, or is `unknown`."""
+    """A run of one case with a state for each of `verdicts`; None passes, or is `unknown`. `at`: the state of
+    the last one.
+    """
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.create(root, "test", run_info()) as store:
-        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], fault_models=states))
+        plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], fault_models=states)
+        errs = disk.profiles if disk else ()
+        store.put_plan(msgspec.structs.replace(plan, again=len(again), disk=errs))
         info = CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash)
-        store.add_case(replace(info, coverage=coverage, oracles=oracles))
+        store.add_case(replace(info, coverage=coverage, oracles=oracles, again=again, disk=disk))
+        named = [CrashState(i) for i in range(len(verdicts))]
+        named = [*named[:-1], at] if at else named
         store.put_judgements(
             case,
             [
-                JudgedState(
-                    CrashState(i), str(i), Judgement((v,) if v else (), ("lost",) * unknown), How.JUDGED
-                )
-                for i, v in enumerate(verdicts)
+                JudgedState(state, str(i), Judgement((v,) if v else (), ("lost",) * unknown), How.JUDGED)
+                for i, (state, v) in enumerate(zip(named, verdicts, strict=True))
             ],
         )
         store.set_case_status(case, status)
@@ -169,7 +178,7 @@ def test_what_the_second_run_did_not_decide_is_not_fixed(tmp_path: Path) -> None
     after = recorded(tmp_path / "b", None, log_hash="other", status=CaseStatus.UNKNOWN)
     done = powercut("compare", before, after)
     assert done.exit_code == ExitCode.NOTHING_RUN
-    assert "not covered again: ext4-ordered/append-fsync durability" in done.output
+    assert "not looked at again: ext4-ordered/append-fsync durability" in done.output
     assert "decided in the first, undecided in the second" in done.output
 
 
@@ -185,15 +194,15 @@ EXHAUSTIVE, SECTORS, PREFIX = ("exhaustive",), ("sectors",), ("prefix",)
     [
         ((PREFIX, None), (PREFIX, None), "fixed"),
         ((PREFIX, None), (EXHAUSTIVE, LEGAL), "fixed"),
-        ((PREFIX, None), (EXHAUSTIVE, CUT), "not covered again"),
-        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "not covered again"),
+        ((PREFIX, None), (EXHAUSTIVE, CUT), "not looked at again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "not looked at again"),
         ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "fixed"),
-        ((EXHAUSTIVE, LEGAL), (PREFIX, None), "not covered again"),
-        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, CUT), "not covered again"),
-        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, replace(CUT, losses=0)), "not covered again"),
-        ((SECTORS, LEGAL), (EXHAUSTIVE, LEGAL), "not covered again"),
-        ((("prefix", "torn"), None), (PREFIX, None), "not covered again"),
-        ((PREFIX, None), (PREFIX, Coverage(0, -1, 36, 5, "5 of 41 states")), "not covered again"),
+        ((EXHAUSTIVE, LEGAL), (PREFIX, None), "not looked at again"),
+        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, CUT), "not looked at again"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, replace(CUT, losses=0)), "not looked at again"),
+        ((SECTORS, LEGAL), (EXHAUSTIVE, LEGAL), "not looked at again"),
+        ((("prefix", "torn"), None), (PREFIX, None), "not looked at again"),
+        ((PREFIX, None), (PREFIX, Coverage(0, -1, 36, 5, "5 of 41 states")), "not looked at again"),
     ],
 )
 def test_what_the_second_run_did_not_look_for_is_not_fixed(
@@ -213,9 +222,42 @@ def test_what_the_second_run_did_not_look_for_is_not_fixed(
     assert ("the second run did not cover as much" in done.output) == (change != "fixed")
 
 
+CUT_AGAIN = CrashState(0, again=(CrashState.parse("@t3"),))
+ERRING = CrashState.parse("@0+eio-read2048")
+CUTS = CutAgain(1, 3, 0, LEGAL)
+ERRED = DiskErred(("errors",), 3, 0, 9, 9, ())
+
+
+@pytest.mark.parametrize(
+    ("at", "first", "second", "change"),
+    [
+        (CUT_AGAIN, {"again": (CUTS,)}, {}, "not looked at again"),
+        (CUT_AGAIN, {"again": (CUTS,)}, {"again": (CUTS,)}, "fixed"),
+        (CUT_AGAIN, {"again": (CUTS,)}, {"again": (replace(CUTS, coverage=CUT),)}, "not looked at again"),
+        (ERRING, {"disk": ERRED}, {}, "not looked at again"),
+        (ERRING, {"disk": ERRED}, {"disk": replace(ERRED, profiles=("rots",))}, "not looked at again"),
+        (ERRING, {"disk": ERRED}, {"disk": ERRED}, "fixed"),
+        (CrashState(1), {"again": (CUTS,), "disk": ERRED}, {}, "fixed"),
+    ],
+)
+def test_what_only_a_cut_recovery_or_an_erring_disk_showed_is_not_fixed_by_a_run_without(
+    tmp_path: Path, at: CrashState, first: dict[str, Any], second: dict[str, Any], change: str
+) -> None:
+    """`1 fixed`, exit 0, of a finding of `--again`, and `28 fixed` of findings of `--disk`, by a second run
+    that had neither.
+    """
+    before = recorded(tmp_path / "a", None, FSCK, at=at, **first)
+    after = recorded(tmp_path / "b", None, log_hash="other", **second)
+    done = powercut("compare", before, after)
+    assert done.output.startswith(f"{change}: ext4-ordered/append-fsync fsck")
+    lacking = "the second" in done.output
+    assert lacking == (first != second), "a run that looked at less says so, whatever it found"
+    assert done.exit_code == (ExitCode.UNDECIDED if lacking else ExitCode.CONSISTENT)
+
+
 def test_the_same_states_of_one_recording_are_looked_at_again_whatever_the_budget(tmp_path: Path) -> None:
     before = recorded(tmp_path / "a", None, LOST, states=EXHAUSTIVE, coverage=CUT)
-    for number, (verdicts, change) in enumerate([((None, None), "fixed"), ((None,), "not covered again")]):
+    for number, (verdicts, change) in enumerate([((None, None), "fixed"), ((None,), "not looked at again")]):
         after = recorded(tmp_path / f"b{number}", *verdicts, states=EXHAUSTIVE, coverage=CUT)
         assert powercut("compare", before, after, "--by", "findings").output.startswith(f"{change}: ")
 
@@ -235,7 +277,7 @@ def test_what_the_second_run_did_not_judge_is_not_fixed(tmp_path: Path) -> None:
     before = recorded(tmp_path / "a", LOST)
     after = recorded(tmp_path / "b", None, log_hash="other", oracles=("fsck",))
     done = powercut("compare", before, after)
-    assert done.output.startswith("not covered again: ")
+    assert done.output.startswith("not looked at again: ")
     assert "the second run did not judge by" in done.output
     assert done.exit_code == ExitCode.UNDECIDED
 

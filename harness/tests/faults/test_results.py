@@ -187,3 +187,26 @@ def test_another_campaign_is_read_from_its_results(tmp_path: Path) -> None:
     (tmp_path / "faults.json").write_text("{}")
     with pytest.raises(StoreError, match="cannot be read"):
         elsewhere(tmp_path)
+
+
+def of_symptom(what: str, states: int, known: str = "") -> Detection:
+    return msgspec.structs.replace(seen(what=f"{what} of a", states=states, known=known), symptom=what)
+
+
+def test_another_symptom_of_an_oracle_with_a_known_failure_finds_the_fault() -> None:
+    """ext4 with an external journal is known to lose data there, in 19 states. A replay that leaves out the
+    last transaction showed another symptom of the same oracle in four: the run was red, the fault "missed".
+    """
+    baseline = trial(of_symptom("NAME: data ends early", 19, known="no flush"))
+    loses = of_symptom("NAME: missing", 4)
+    assert row_of(FAULT, trial(loses), baseline).status is Status.FOUND
+    same = of_symptom("NAME: data ends early", 4)
+    assert row_of(FAULT, trial(msgspec.structs.replace(same, id="b")), baseline).status is Status.MISSED
+    more = msgspec.structs.replace(of_symptom("NAME: data ends early", 20, known="no flush"), id="b")
+    assert row_of(FAULT, trial(more), baseline).status is Status.FOUND
+
+
+def test_a_known_failure_that_the_baseline_happened_to_miss_finds_nothing() -> None:
+    baseline = trial(of_symptom("NAME: data ends early", 19, known="no flush"))
+    known = of_symptom("NAME: missing", 30, known="no flush either")
+    assert row_of(FAULT, trial(known), baseline).status is Status.MISSED

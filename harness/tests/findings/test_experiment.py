@@ -11,10 +11,23 @@ import pytest
 from harness.cases import first_mount
 from harness.filesystems.profiles import profiles
 from harness.findings import experiment
-from harness.model import Workload
+from harness.guests.disk import find_binary
+from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.store.layout import RunLayout
+from harness.tests.cases.toy_kernel import (
+    BASE,
+    BLOCKS,
+    LOG_BYTES,
+    Kernel,
+    OnError,
+    Put,
+    toy_profile,
+    toy_worker,
+)
+from harness.tests.needs import needed
 from harness.trust import Named
+from harness.workloads.load import parse_operation
 
 
 class Idle:
@@ -64,3 +77,38 @@ def test_a_base_image_made_anew_is_mounted_once_as_that_of_a_run(
     with experiment.open_equipment(plan, cast(Any, store), profile, nothing, Named()) as equipment:
         assert mounted == ([equipment.base] if mode == "xfs/default" and not kept else [])
     assert theirs.exists() is kept
+
+
+BREAKS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
+"""A recovery that is not idempotent: only a cut in it shows that."""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "looks", "oracle"),
+    [
+        (Kernel(program=BREAKS), {"again": 1}, "confluence"),
+        (Kernel(journal=True, on_error=OnError.IGNORES), {"disk": ("errors",)}, "honesty"),
+    ],
+    ids=["again", "disk"],
+)
+@pytest.mark.parametrize("looking", [True, False])
+def test_what_only_a_cut_recovery_or_an_erring_disk_shows_is_shown_by_a_candidate(
+    tmp_path: Path, kernel: Kernel, looks: dict[str, Any], oracle: str, looking: bool
+) -> None:
+    """`shrink` and `triage` looked at plain crash states alone: "a new recording does not show it" of each
+    finding of --again and --disk, for which the report had offered them.
+    """
+    with needed():
+        find_binary()
+    profile, base = toy_profile(), tmp_path / "base.img"
+    base.write_bytes(BASE * BLOCKS)
+    plan = Plan(
+        configurations=[profile.name], workloads=["w"], log_bytes=LOG_BYTES, **(looks if looking else {})
+    )
+    with toy_worker(kernel, tmp_path) as session:
+        equipment = experiment.Equipment(plan, session, session, base, tmp_path)
+        operations = (parse_operation("sync"), parse_operation("sync"))
+        case = CaseId(profile.filesystem, profile.mode, "w")
+        found = experiment.violations(equipment, profile, case, "c", operations, lambda v: v.oracle == oracle)
+    assert any(v.oracle == oracle for _, v in found) is looking
+    assert not [*tmp_path.glob("**/*recover*.log")]

@@ -326,3 +326,31 @@ def test_programs_are_listed_though_they_cannot_be_shrunk(tmp_path: Path) -> Non
         text = "\n".join(text_of(found, [store], {}))
     assert "1 finding, 1 cause" in text
     assert "not shrunk" in text
+
+
+@pytest.mark.parametrize("changed", ["fsck", "mkfs", "judging kernel", "kernel"])
+def test_a_triage_does_not_answer_from_experiments_of_another_fsck_mkfs_or_judging_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """What was kept bore hashes of kernel, agent and disk alone: after an update of e2fsprogs, or of the UML
+    kernel that judges, `triage` told what the old ones had shown.
+    """
+    files = {name: tmp_path / name for name in ("fsck", "mkfs", "judging kernel")}
+    for file in files.values():
+        file.write_bytes(b"as it was")
+    (profile,) = select_profiles(["ext4/ordered"])
+    tools = [SimpleNamespace(path=lambda name=name: str(files[name])) for name in ("fsck", "mkfs")]
+    monkeypatch.setattr(type(profile), "tools", property(lambda _: tools))
+    kernel = SimpleNamespace(sha256="one", replaced=(), package_version="1", machine="")
+    monkeypatch.setattr(module, "chosen_kernel", lambda *_: kernel)
+    monkeypatch.setattr(module, "recording_machine", lambda *_: "qemu")
+    judge = SimpleNamespace(image=files["judging kernel"])
+    monkeypatch.setattr(module, "built_kernel", lambda name, _: judge if name == "uml" else None)
+    with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store:
+        before = module._settings(store, profile, Named())
+        assert module._settings(store, profile, Named()) == before
+        if changed == "kernel":
+            kernel.sha256 = "another"
+        else:
+            files[changed].write_bytes(b"as it was, and is no more")
+        assert module._settings(store, profile, Named()) != before

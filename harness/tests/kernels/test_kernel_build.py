@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +13,8 @@ import msgspec
 import pytest
 
 from harness.errors import KernelError
-from harness.guests.machine import profile_of
+from harness.guests.guest_specs import spec_of
+from harness.guests.machine import machine_of, profile_of
 from harness.host.archive import Archive
 from harness.host.resources import resource
 from harness.kernels import build as kernel_build
@@ -25,6 +27,7 @@ from harness.kernels.build import (
     outdated_kernel,
 )
 from harness.kernels.edits import Edit
+from harness.kernels.find import Kernel
 
 VERSION = "6.12.117-1~deb12u1"
 
@@ -167,3 +170,45 @@ def test_a_source_package_of_another_suite_comes_from_where_its_series_does(
     assert kernel_build._source_archive("linux-source-6.12").suite == ""
     with pytest.raises(KernelError, match=r"no package linux-source-7\.2 in .*trixie-backports"):
         kernel_build._source_archive("linux-source-7.2")
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_kernel_of_the_cache_that_changed_on_disk_boots_nothing(cache: Path, sealed: bool) -> None:
+    """Eight bytes of a cached kernel were changed on disk, and 94 states were "ok": nothing held it against
+    what had been built. One that was kept without a digest is held against what it was at its first use.
+    """
+    image = kept(cache, "built-uml-1", today(VERSION))
+    image.write_bytes(bytes(range(256)) * 16)
+    if sealed:
+        kernel_build.seal(image)
+    kernel_build.need_as_built(image)
+    with image.open("r+b") as f:
+        f.seek(1024)
+        f.write(b"8 bytes!")
+    os.utime(image, (1, 1))  # the clock of the file system may not have moved on since
+    with pytest.raises(KernelError, match="is not what was built"):
+        kernel_build.need_as_built(image)
+
+
+def test_a_kernel_that_is_not_of_the_cache_is_the_users_own(cache: Path, tmp_path_factory: Any) -> None:
+    image = tmp_path_factory.mktemp("own") / "image"
+    image.write_bytes(b"a kernel")
+    kernel_build.need_as_built(image)
+    assert [p.name for p in image.parent.iterdir()] == ["image"]
+
+
+def test_every_guest_spec_holds_its_kernel_against_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no command boots one that has changed: each makes its guests here."""
+    asked: list[Path] = []
+
+    def refuse(image: Path) -> None:
+        asked.append(image)
+        raise KernelError("is not what was built", "build it again")
+
+    monkeypatch.setattr("harness.guests.guest_specs.need_as_built", refuse)
+    kernel = Kernel("k", tmp_path / "image", None, "")
+    with pytest.raises(KernelError, match="not what was built"):
+        spec_of(machine_of("uml"), kernel, [], [], tmp_path / "initramfs")
+    assert asked == [tmp_path / "image"]

@@ -1,0 +1,173 @@
+"""A resumed run in which nothing is left to do is the same run, with everything real but the guest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.guests.disk import find_binary
+from harness.plan import Budget
+from harness.report.results import results
+from harness.store import RunStore
+from harness.store.records import (
+    CaseInfo,
+    Coverage,
+    CutAgain,
+    DiskCell,
+    DiskErred,
+    DrawnCall,
+    DrawnCalls,
+    DrawnEntry,
+    Step,
+)
+from harness.summary import CaseVerdict, summarise
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
+
+ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
+"""A recovery that is not idempotent: a cut in it is found by `confluence`."""
+IDLE = Coverage(3, 1, 2, 5, "the budget of 5 states", 1, 64)
+CHANGED: dict[str, Any] = {
+    "mkfs_options": "-O other",
+    "mount_options": "other",
+    "workload_summary": "other",
+    "oracles": ("durability",),
+    "generated": 1_000,
+    "distinct": 900,
+    "steps": (Step(0, "other", 1, 2),),
+    "timeline": (DrawnEntry(0, "write", 0, 8),),
+    "files": {},
+    "coverage": IDLE,
+    "again": (CutAgain(1, 3, 7, IDLE),),
+    "disk": DiskErred(("errors",), 3, 1, 9, 4, (DiskCell("read fails", "journal", True, {"x": 1}, {}),)),
+    "left_at": "worker-3",
+    "calls": DrawnCalls((DrawnCall(0, 1, "fsync(f)", "= 0"),)),
+}
+"""For each field of a case, what an earlier part may have left there."""
+GIVEN = {"case", "log_hash"}
+"""Fields that say which case it is."""
+FROM_THE_RECORDING = {"timeline"}
+"""What the recording says again, which is the same by its hash."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with needed():
+        find_binary()
+    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
+        yield Bench(store, tmp_path)
+
+
+def whole(bench: Bench) -> tuple[object, ...]:
+    """All that a run says of its case: its rows, and what the reports make of them."""
+    bench.store.finish(INFO.started)
+    return bench.store.rows_of(bench.case), results(summarise(bench.store), "run")
+
+
+plans = st.fixed_dictionaries(
+    {
+        "states": st.sampled_from(["prefix", "exhaustive"]),
+        "again": st.integers(0, 1),
+        "disk": st.sampled_from([(), ("errors",)]),
+        "budget": st.sampled_from([Budget(), Budget(visits=2), Budget(visits=6)]),
+        "memo": st.booleans(),
+    }
+)
+kernels = st.sampled_from(
+    [
+        Kernel(),
+        Kernel(program=ADDS),
+        Kernel(Kind.NOT_MOUNTED, program=ADDS),
+        Kernel(journal=True, on_error=OnError.IGNORES),
+    ]
+)
+
+
+@settings(max_examples=5, deadline=None, database=None)
+@given(plan=plans, kernel=kernels)
+def test_a_resumed_run_with_nothing_left_is_the_same_run(
+    tmp_path_factory: pytest.TempPathFactory, plan: dict[str, Any], kernel: Kernel
+) -> None:
+    """The case was stored anew with three of its fields. What cuts in recoveries and a disk that errs had
+    come to was forgotten, so that choices which nobody had followed were no longer told.
+    """
+    folder = tmp_path_factory.mktemp("run")
+    with RunStore.create(folder / "reports", "t", INFO, durable=False) as store:
+        bench, kernel = Bench(store, folder), replace(kernel, visits=[], uses=[])
+        bench.run(kernel, **plan)
+        before, visits = whole(bench), len(kernel.visits)
+        bench.run(kernel, **plan)
+        assert whole(bench) == before
+        assert len(kernel.visits) == visits
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(CaseInfo) if f.name not in GIVEN])
+def test_whatever_a_decided_case_has_is_kept_when_its_run_is_resumed(bench: Bench, name: str) -> None:
+    """Field by field, so that a new one is not forgotten as `again` and `disk` were."""
+    assert name in CHANGED, "say here what an earlier part may have left in this field"
+    bench.run(Kernel(), "prefix")
+    record = bench.store.case(bench.case)
+    assert record is not None
+    drawn = bench.store.timeline(bench.case)
+    bench.store.add_case(replace(record.info, **{"timeline": drawn, name: CHANGED[name]}))
+    before = bench.store.rows_of(bench.case)
+    bench.run(Kernel(), "prefix")
+    if name in FROM_THE_RECORDING:
+        assert bench.store.timeline(bench.case) == drawn
+    else:
+        assert bench.store.rows_of(bench.case) == before
+
+
+def test_a_case_with_recoveries_that_could_not_be_cut_stays_unknown_when_its_run_is_resumed(
+    bench: Bench,
+) -> None:
+    """PASS, exit 0: that seven recoveries had not been cut was forgotten."""
+    bench.run(Kernel(), "exhaustive", again=1)
+    record = bench.store.case(bench.case)
+    assert record is not None
+    again = tuple(replace(cut, uncut=7) for cut in record.info.again)
+    bench.store.add_case(replace(record.info, timeline=bench.store.timeline(bench.case), again=again))
+    for resumed in (False, True):
+        if resumed:
+            bench.run(Kernel(), "exhaustive", again=1)
+        (case,) = summarise(bench.store).cases
+        assert case.undecided == "7 recoveries could not be cut"
+        assert case.verdict is CaseVerdict.UNKNOWN
+
+
+def test_a_case_that_passed_on_a_disk_that_errs_still_does_when_its_run_is_resumed(bench: Bench) -> None:
+    """UNKNOWN: states with a fault had been checked, and the number of states no longer had them."""
+    for _ in range(2):
+        bench.run(Kernel(journal=True), "prefix", disk=("errors",))
+        (case,) = summarise(bench.store).cases
+        assert case.info.disk is not None
+        assert case.info.disk.tried
+        assert case.verdict is CaseVerdict.PASS, case.undecided
+
+
+def test_recoveries_of_what_failed_are_kept_before_the_case_is_done(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed in between had a finding behind a cut recovery that nothing could reproduce: a
+    case that is DONE is not looked at again.
+    """
+    there: list[list[bool]] = []
+    done = RunStore.set_case_seconds
+
+    def noted(store: RunStore, case: Any, seconds: float) -> None:
+        kept = store.layout.case(case)
+        nested = [f.state.recovered for f in store.findings_of(case) if f.state.again]
+        there.append([kept.recovery(state).is_file() for state in nested])
+        done(store, case, seconds)
+
+    monkeypatch.setattr(RunStore, "set_case_seconds", noted)
+    bench.run(Kernel(program=ADDS), "exhaustive", again=1)
+    assert there
+    assert all(all(found) and found for found in there)
