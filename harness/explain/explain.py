@@ -473,6 +473,7 @@ def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
 _GUESSES = {
     Mechanism.PROGRAM_HALF: "a checksum in the record, so that half of one counts as none (a guess)",
     Mechanism.PROGRAM_NAMED: "another name until the contents are durable, then a rename (a guess)",
+    Mechanism.PROGRAM_REPLACED: "another file until the contents are durable, then a rename (a guess)",
 }
 
 
@@ -484,7 +485,7 @@ def _remedies(program: Program) -> dict[Mechanism, str]:
         found[Mechanism.PROGRAM_NEVER] = _wanted(changes, program.at)
     orders = {Mechanism.PROGRAM_REPLACED: program.taken, Mechanism.PROGRAM_ORDER: program.order}
     for mechanism, order in orders.items():
-        if order is not None:
+        if order is not None and not order.is_in_place:
             found[mechanism] = f"{_wanted(order.missing, order.ahead.began)}, {order.ahead.text}"
     return found
 

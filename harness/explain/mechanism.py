@@ -122,6 +122,11 @@ def _calls(changes: Sequence[Change]) -> str:
 
 def _out_of_order(program: Program, order: Order) -> str:
     takes = ", which takes away what had been durable," if order.taken else ""
+    if order.is_in_place:
+        return (
+            f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes} before what "
+            f"replaces it was durable: {_calls(order.missing)}."
+        )
     return (
         f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes} without having called "
         f"{wanted_sync(order.missing)}, for {_calls(order.missing)}."

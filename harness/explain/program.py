@@ -43,8 +43,8 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class Order:
     """The effect of `ahead` came back without that of `missing`, which no sync had covered when `ahead` was
-    called. `taken`: what it took away had been durable. `paths`: the names of what is missing; empty if only
-    names were changed. `elsewhere`: each fsync of another file.
+    called; or `missing` is what was to replace it. `taken`: what it took away had been durable. `paths`: the
+    names of what is missing; empty if only names were changed. `elsewhere`: each fsync of another file.
     """
 
     ahead: ProgramCall
@@ -52,6 +52,11 @@ class Order:
     taken: bool = False
     paths: frozenset[str] = frozenset()
     elsewhere: tuple[ProgramCall, ...] = ()
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is missing was called later: no sync before could have helped."""
+        return self.missing[0].began > self.ahead.began
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +191,20 @@ class _Asked:
             last = max(at for at in own if at < taking.call.began)
             if (found := self._order(taking.call, taking.inode, last, taken=True)) is not None:
                 return found
+            if (found := self._in_place(taking)) is not None:
+                return found
         return None
+
+    def _in_place(self, taking: Taking) -> Order | None:
+        """A file that was emptied, to be written anew: what is written later is what replaces it."""
+        evidence = self.evidence
+        if taking.left is None or evidence is None or taking.path not in evidence.lacking:
+            return None
+        if evidence.less is not None and taking.path not in evidence.ahead:
+            return None
+        own = (c for c in self.effects.changes if c.inode == taking.inode and c.sort is Sort.DATA)
+        later = [c for c in own if c.began > taking.call.began and not self.effects.covered(c, self.cut)]
+        return Order(taking.call, (later[0],), taken=True, paths=frozenset({taking.path})) if later else None
 
     def order(self) -> Order | None:
         """A call whose effect has to be absent, or that of an earlier one there."""
@@ -205,7 +223,7 @@ class _Asked:
         made = [
             c
             for c in self.before(ahead.began)
-            if since < c.began and c.call != ahead and (c.inode != inode or not taken)
+            if since < c.began and c.call != ahead and c.inode != inode
             if not self.effects.covered(c, ahead.began) and not self.effects.covered(c, self.cut)
             if self._is_missing(c)
         ]

@@ -486,7 +486,8 @@ class Application:
             self.records.append(self.made.write(len(self.records), fua=True))
         returned = self.made.events if returns else None
         self.made.events += 1
-        self.calls.append(ProgramCall(7, text, began, returned))
+        wrote = re.match(r"p?writev?2?\(.*, (\d+)", text)
+        self.calls.append(ProgramCall(7, text, began, returned, int(wrote[1]) if wrote else 0))
 
     def found(self) -> Diagnosis | None:
         """The diagnosis when power fails before the last commit is on the platter."""
@@ -892,6 +893,14 @@ def test_of_several_removals_the_one_that_took_effect_is_named() -> None:
     said = cause(calls, found, more)
     assert "called rename(m.tmp, m) at event" in said
     assert "fsync of `t1`, or the like, for write(t1, 9)" in said
+
+
+def test_a_file_that_is_emptied_before_it_is_written_anew_is_told_by_that() -> None:
+    """The write was said to be ahead of the truncation."""
+    calls = ["openat(c, create)", "write(c, 9)", "fsync(c)", "ack", "openat(c, truncate)", "write(c, 9)"]
+    said = cause(calls, files(c=""), files(c="new"), files(c="old"))
+    assert "called openat(c, truncate) at event" in said
+    assert "before what replaces it was durable: write(c, 9)" in said
 
 
 def test_a_name_that_held_nothing_before_takes_nothing_away() -> None:
