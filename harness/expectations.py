@@ -76,6 +76,9 @@ def first_match(expectations: Iterable[Expectation], case: CaseId, symptom: Symp
     return next((e for e in expectations if e.matches(case, symptom)), None)
 
 
+_SHOWN = 60  # characters of a line in an error
+
+
 def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
     """Parse the text of a file of expectations; `origin` is its name in errors.
 
@@ -92,16 +95,21 @@ def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
             continue
         if m is None or len(patterns) != 3 or not _ENDS_SO.search(words):
             raise UsageError(
-                f"{where}: {len(patterns)} patterns where three belong: {words.strip()!r}",
+                f"{where}: {len(patterns)} patterns where three belong: {_short(words)}",
                 'write: <configuration> <workload> <oracle> "<symptom>"  # reason; without the symptom: any',
             )
         if not reason.strip():
             raise UsageError(
-                f"{where}: the expected failure {words.strip()!r} has no reason",
+                f"{where}: the expected failure {_short(words)} has no reason",
                 "say after a # why this failure is expected; a reader must be able to check it",
             )
         found.append(Expectation(patterns[0], patterns[1], patterns[2], reason.strip(), where, symptoms))
     return tuple(found)
+
+
+def _short(words: str) -> str:
+    shown = words.strip()
+    return repr(shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...")
 
 
 def read_expectations(path: Path) -> tuple[Expectation, ...]:

@@ -52,8 +52,10 @@ def findings_command(
         raise UsageError(f"no findings in {folder or findings_folder()}", "name another folder: --folder DIR")
     asked = list(_asked(chosen, kernels))
     if want_list:
-        for bug_report, stated in asked:
-            console.say(f"{bug_report.slug}: {stated.name}: {stated.says}")
+        for bug_report in chosen:
+            console.say(f"{bug_report.slug}: {bug_report.title}")
+            for stated in (s for of, s in asked if of is bug_report):
+                console.say(f"  {stated.name}: {stated.says}")
         return ExitCode.CONSISTENT
     for _, stated in asked:
         look_up_pc_kernel(stated.kernel)

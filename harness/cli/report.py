@@ -280,7 +280,9 @@ def _run_row(path: Path) -> tuple[str, ...]:
     """A row for a run of any version, as far as its run.json can be read."""
     try:
         info = msgspec.json.decode(path.read_bytes())
-        finished = "finished" if info.get("finished") else "not finished"
+        how = f"stopped: {info['stopped']}" if info.get("stopped") else "interrupted"
+        whole = how if info.get("interrupted") else "finished"
+        finished = whole if info.get("finished") else "not finished"
         return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
         return (str(path.parent), "?", "cannot be read", "")

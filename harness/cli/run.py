@@ -430,11 +430,11 @@ def _with_sectors(given: Mapping[str, Any]) -> list[str]:
             "the cases of a run are run again on the disks that they had",
             "name the modes as well, or leave out --sector-size",
         )
-    if disk.is_usual:
-        return list(asked)
-    named = {*disks()}
+    named = {*disks()} if given["sector_size"] else set()
     if there := next((c for c in asked if named.intersection(c.split("@")[1:])), None):
         raise UsageError(f"{there} names a disk, and --sector-size another", "leave out one of them")
+    if disk.is_usual:
+        return list(asked)
     return [f"{c}@{disk.name}" for c in asked]
 
 
@@ -516,6 +516,7 @@ def _absolute(name: str) -> str:
 
 
 @click.command("smoke")
+@jobs_option
 @out_option()
 @with_options(kernel_options)
 @guarded
@@ -532,7 +533,7 @@ def smoke_command(**given: Any) -> ExitCode:
         configurations=SMOKE[0],
         workloads=SMOKE[1],
         **asked_kernel(given),
-        jobs=os.cpu_count() or 1,
+        jobs=given["jobs"],
         require_all=True,
         argv=sys.argv[1:],
     )

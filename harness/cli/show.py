@@ -24,6 +24,7 @@ from harness.cli.options import (
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.explain.minimise import VISITS
+from harness.findings.named import finding_by_id
 from harness.findings.repro import find_point, kernel_words, repro_context
 from harness.host.files import json_line
 from harness.host.progress import PLAIN_INTERVAL_S
@@ -171,7 +172,7 @@ def _telling(finding: Finding) -> Callable[[int], None]:
 def _named(store: RunStore, text: str) -> tuple[Finding, str]:
     """A finding by its id, or the first that a crash point shows; with the crash point to be explained."""
     known = store.findings()
-    if (by_id := next((f for f in known if f.id == text), None)) is not None:
+    if (by_id := finding_by_id(text, store)) is not None:
         return by_id, str(by_id.crash_point)
     point = find_point(text, store)
     seen = store.violated(point.case).get(str(point.state), frozenset())

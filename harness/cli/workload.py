@@ -53,6 +53,11 @@ def new_command(name: str, kind: str) -> ExitCode:
     powercut try workloads/my-db               # once, without a power cut, with all output
     powercut run -c ext4/ordered,xfs/default -w workloads/my-db
     """
+    if Path(name).name in ("", ".."):
+        raise UsageError(
+            f"{name} is a folder that is there, and a workload needs one of its own",
+            "name one that is not: powercut new my-db",
+        )
     place = make_workload(Path(name) if "/" in name else FOLDER / name, kind)
     shown = _as_argument(place)
     if place.is_dir():

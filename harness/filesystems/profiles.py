@@ -31,6 +31,7 @@ from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
 from harness.host.resources import resource
+from harness.host.text import near_or
 from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
 
@@ -792,6 +793,11 @@ def select_profiles(wanted: Sequence[str]) -> list[Profile]:
     found: dict[str, Profile] = {}
     for word in wanted:
         name, *on = word.split("@")
+        if len(on_disks := [what for what in on if what in disks()]) > 1:
+            raise UsageError(
+                f"{word} names {len(on_disks)} kinds of disk: {' and '.join(on_disks)}",
+                "a mode is on one: name it once",
+            )
         chosen = _named(name, known)
         for what in on:
             chosen = list(_put_on(chosen, what, every=name not in known))
@@ -820,8 +826,8 @@ def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
     found = [p for p in known.values() if name == p.name or (name == p.filesystem and not p.on_request)]
     if not found:
         candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
-        near = difflib.get_close_matches(name, candidates, n=3, cutoff=0.4) or list(known)
         raise UsageError(
-            f"no file system or mode {name!r}", f"try one of: {', '.join(near)} (powercut list filesystems)"
+            f"no file system or mode {name!r}",
+            near_or(name, candidates, "powercut list filesystems names all"),
         )
     return found

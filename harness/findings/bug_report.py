@@ -12,7 +12,6 @@ evidence/       what reproduce.sh and the kernel printed
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +20,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.host.resources import resource
+from harness.host.text import near_or
 
 SCRIPT = "reproduce.sh"
 MAIL = "mail.txt"
@@ -114,6 +114,6 @@ def select_bug_reports(names: Sequence[str], folder: Path) -> list[BugReport]:
     known = bug_reports(folder)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
-            raise UsageError(f"no finding {name!r} in {folder}", f"one of: {', '.join(near) or 'none'}")
+            listed = f"powercut findings --list names all {len(known)}"
+            raise UsageError(f"no finding {name!r} in {folder}", near_or(name, known, listed))
     return [known[name] for name in dict.fromkeys(names)] or list(known.values())

@@ -1,8 +1,16 @@
-"""What somebody may have meant who named a finding, and there is none of that name."""
+"""Findings by their ids, and what somebody may have meant who named one that is not there."""
 
 from __future__ import annotations
 
+import re
+
+from harness.errors import UsageError
+from harness.host.text import first_few
 from harness.store import RunStore
+from harness.store.records import Finding
+
+ID_DIGITS_MIN = 4
+"""Of a finding's id, as git has it."""
 
 
 def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
@@ -10,7 +18,25 @@ def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
     if text.startswith(("/", ".")):
         return f"{text} is a path: a finding or a crash point is wanted", f"name a run with --from {text}"
     known = [f.id for f in store.findings()]
-    if meant := [n for n in known if n.startswith(text)]:
+    if meant := [n for n in known if text and n.startswith(text)]:
         return f"{text!r} is only the beginning of a finding's id", f"is {' or '.join(meant[:3])} meant?"
-    has = f"its findings: {', '.join(known[:6])}" if known else "it has no finding"
-    return f"{why}, nor the 12 digits of a finding of the run {store.path.name}", has
+    cases = ", ".join(str(c.case) for c in store.cases()[:6])
+    has = f"its findings: {', '.join(known[:6])}" if known else f"a state of one of its cases: {cases}"
+    return f"{why}, nor the id of a finding of the run {store.path.name}", has
+
+
+def finding_by_id(text: str, store: RunStore) -> Finding | None:
+    """The finding whose id begins with `text`, as git takes the name of a commit; None if `text` is no begin
+    of an id. Raises UsageError where no finding of the run has that, or several do.
+    """
+    if not re.fullmatch(f"[0-9a-f]{{{ID_DIGITS_MIN},12}}", text):
+        return None
+    findings = store.findings()
+    found = [f for f in findings if f.id.startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    shown, left = first_few([f.id for f in found or findings], 6)
+    ids = ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
+    if found:
+        raise UsageError(f"{text} may be any of {len(found)} findings", f"one more digit: {ids}")
+    raise UsageError(f"the run {store.path.name} has no finding {text}", f"its findings: {ids}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import shutil
 import threading
@@ -19,7 +18,7 @@ from harness.cases.recording import Recording, by_times, load_recording
 from harness.cases.recoveries import load
 from harness.errors import DiskError, EnvironmentLacks, StoreError, UsageError
 from harness.filesystems.profiles import inspection_programs, select_profiles
-from harness.findings.named import not_a_point
+from harness.findings.named import finding_by_id, not_a_point
 from harness.guests.disk import Disk
 from harness.guests.guest_specs import make_specs, recording_machine
 from harness.guests.initramfs import find_program
@@ -92,15 +91,11 @@ class ReproContext:
 
 
 def find_point(text: str, store: RunStore) -> CrashPoint:
-    """The crash point that `text` names: `ext4-ordered/append-fsync@417`, or the 12 digits of a finding id.
-    Raises UsageError, listing what the run has, if the run does not have it.
+    """The crash point that `text` names: `ext4-ordered/append-fsync@417`, or the id of a finding, as
+    far as `finding_by_id` needs it. Raises UsageError, listing what the run has, if the run does not have it.
     """
-    findings = {f.id: f for f in store.findings()}
-    if text in findings:
-        return findings[text].crash_point
-    if re.fullmatch("[0-9a-f]{12}", text):
-        known = ", ".join(list(findings)[:6]) or "none"
-        raise UsageError(f"the run {store.path.name} has no finding {text}", f"its findings: {known}")
+    if (by_id := finding_by_id(text, store)) is not None:
+        return by_id.crash_point
     try:
         point = CrashPoint.parse(text)
     except ValueError as e:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings.experiment import Equipment, open_equipment, violations
-from harness.findings.named import not_a_point
+from harness.findings.named import finding_by_id, not_a_point
 from harness.findings.simplify import shortest
 from harness.model import CaseId, Operation, Violation, Workload
 from harness.model.schedules import under_schedule, without_schedule
@@ -46,7 +46,7 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
     ones; of `oracle`, if named. None if the case has none: it passed. Raises UsageError for a case or oracle
     that the run does not have.
     """
-    if (by_id := next((f for f in store.findings() if f.id == text), None)) is not None:
+    if (by_id := finding_by_id(text, store)) is not None:
         return by_id
     try:
         case = CaseId.named_in(text)

@@ -4,8 +4,9 @@ must neither control the terminal nor pass for a line of Powercut.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -36,6 +37,14 @@ def indented(text: str, by: str = "    ") -> str:
 def framed(text: str) -> str:
     """`printable`, with every newline escaped that `indented` has not made: a foreign one begins no line."""
     return _LOOSE_NEWLINE.sub(r"\\n", printable(text))
+
+
+def near_or(name: str, known: Collection[str], else_said: str) -> str:
+    """What to do about an unknown name: `did you mean append-fsync?`, or, where nothing is near it, what else
+    is said. A name that is not near would send the reader the wrong way.
+    """
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else else_said
 
 
 def first_few(items: Sequence[_T], limit: int) -> tuple[Sequence[_T], int]:

@@ -44,7 +44,10 @@ class CaseId:
 
     @classmethod
     def parse(cls, text: str) -> CaseId:
-        """Inverse of `str`. Raises ValueError that shows the form expected."""
+        """Inverse of `str`; the mode may stand as in -c, too: `ext4/ordered/append-fsync`. Raises ValueError
+        that shows the form expected.
+        """
+        text = _as_named(text)
         m = re.fullmatch(r"([a-z0-9]+)-([a-z0-9_+-]+(?:@[a-z0-9-]+)*)/([A-Za-z0-9_.+-]+)", text)
         if not m:
             raise ValueError(f"case {text!r} is not of the form ext4-ordered/append-fsync")
@@ -53,7 +56,9 @@ class CaseId:
     @classmethod
     def named_in(cls, text: str) -> CaseId:
         """The case that `text` names, itself or by one of its crash points. Raises ValueError as `parse`."""
-        folder, slash, rest = text.partition("/")  # a mode on a stack or another disk has an @, too
+        folder, slash, rest = _as_named(text).partition(
+            "/"
+        )  # a mode on a stack or another disk has an @, too
         return cls.parse(folder + slash + rest.partition("@")[0])
 
 
@@ -70,7 +75,12 @@ class CrashPoint:
     @classmethod
     def parse(cls, text: str) -> CrashPoint:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
-        _, at, state = text.partition("/")[2].partition("@")
+        _, at, state = _as_named(text).partition("/")[2].partition("@")
         if not at:
             raise ValueError(f"crash point {text!r} is not of the form ext4-ordered/append-fsync@417")
         return cls(CaseId.named_in(text), CrashState.parse(at + state))
+
+
+def _as_named(text: str) -> str:
+    """A case, or a crash point, whose mode stands as in -c (`ext4/ordered`), as it is named."""
+    return re.sub(r"^([a-z0-9]+)/", r"\1-", text)

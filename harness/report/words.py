@@ -325,7 +325,17 @@ def _not_kept(summary: Summary, run: Mapping[str, CaseVerdict], verdict: CaseVer
     names = [name for name, seen in run.items() if seen is verdict]
     if len(names) > _NAMED_MODES:
         return [f"{len(names)} modes {_did(verdict, '')}"]
+    if verdict is CaseVerdict.UNKNOWN:
+        return [_not_decided(summary, name) for name in names]
     return [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
+
+
+def _not_decided(summary: Summary, mode: str) -> str:
+    """`2 of 236 cases of ext4/ordered could not be decided`; the mode alone where none was."""
+    cases = [c for c in modes(summary)[mode] if c.verdict is not CaseVerdict.NOT_RUN]
+    open_ones = sum(c.verdict is CaseVerdict.UNKNOWN for c in cases)
+    some = f"{number(open_ones)} of {plural(len(cases), 'case')} of " if open_ones < len(cases) else ""
+    return f"{some}{mode} could not be decided"
 
 
 def _judged_by(summary: Summary) -> list[str]:

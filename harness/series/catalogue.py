@@ -4,7 +4,6 @@ can show and the oracles that should speak there.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +12,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, profiles, select_profiles
+from harness.host.text import near_or
 from harness.oracles import ORACLES
 
 
@@ -65,6 +65,5 @@ def named(known: Mapping[str, L], names: Sequence[str], what: str, command: str)
     """
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
-            raise UsageError(f"no {what} {name!r}", f"try one of: {', '.join(near)} ({command})")
+            raise UsageError(f"no {what} {name!r}", near_or(name, known, f"{command} names all {len(known)}"))
     return [known[name] for name in dict.fromkeys(names)] or list(known.values())

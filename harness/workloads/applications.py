@@ -141,7 +141,9 @@ def _read(directory: Path) -> _Description:
 
 
 def next_key(e: Exception, table: type[msgspec.Struct]) -> str:
-    """What to do about a file of TOML that is no such table: which key was meant, or which ones there are."""
+    """What to do about a file that is no TOML, or no such table: which key was meant, or is needed."""
+    if not isinstance(e, msgspec.ValidationError):
+        return "that is no TOML: mend it at that place; texts stand in quotation marks, lists in brackets"
     keys = {f.encode_name: f.required for f in msgspec.structs.fields(table)}
     wrong = re.search(r"unknown field `([^`]*)`", str(e))
     if wrong and "$." not in str(e):

@@ -21,6 +21,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.files import json_bytes
 from harness.host.resources import resource
+from harness.host.text import near_or
 from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.model.schedules import under_schedule, without_schedule
@@ -326,8 +327,7 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
     if "/" in name or path.suffix in LOADERS:
         return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)
     every = [*known, *workload_sets(), *GENERATED_SETS]
-    near = difflib.get_close_matches(name, every, n=3, cutoff=0.4) or every[:6]
-    return UsageError(f"no workload {name!r}", f"try one of: {', '.join(near)} (powercut list workloads)")
+    return UsageError(f"no workload {name!r}", near_or(name, every, "powercut list workloads names all"))
 
 
 def workload_sets() -> dict[str, list[str]]:

@@ -78,7 +78,7 @@ def test_the_description_of_an_application_is_named_by_its_directory(tmp_path: P
 
 def test_a_set_may_have_been_meant() -> None:
     """`ace9`: "try one of: namespace, fallocate, stale"."""
-    says(powercut("run", "-n", "-w", "ace9"), "no workload 'ace9'", "ace2, ace1")
+    says(powercut("run", "-n", "-w", "ace9"), "no workload 'ace9'", "did you mean ace2 or ace1")
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_what_names_no_finding_says_which_there_are(run: Path) -> None:
     with demo_run(run.parent.parent / "other") as store:
         known = store.findings()[0].id
         path = store.path
-    says(powercut("show", known[:4], "--from", path), "only the beginning of a finding's id", f"{known}")
-    says(powercut("show", "zzz", "--from", path), "'zzz'", "nor the 12 digits of a finding", known)
-    says(powercut("bugreport", "zzz", "--from", path), "'zzz'", "nor the 12 digits of a finding", known)
+    says(powercut("show", known[:3], "--from", path), "only the beginning of a finding's id", f"{known}")
+    says(powercut("show", "zzz", "--from", path), "'zzz'", "nor the id of a finding", known)
+    says(powercut("bugreport", "zzz", "--from", path), "'zzz'", "nor the id of a finding", known)
     says(powercut("show", path, "--from", path), "is a path", f"--from {path}")
 
 

@@ -69,7 +69,7 @@ def test_names_are_looked_up_in_the_order_in_which_they_were_given(tmp_path: Pat
     assert [i.name for i in named(known, [], "item", "list")] == ["a", "b", "bc"]
     with pytest.raises(UsageError, match="no item 'bd'") as e:
         named(known, ["bd"], "item", "list")
-    assert e.value.next_step == "try one of: b, bc (list)"
+    assert e.value.next_step == "did you mean b?"
 
 
 def test_both_catalogues_are_loaded_so() -> None:

@@ -1,0 +1,177 @@
+"""What commands say to words that are nearly right, or not right at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.errors import UsageError
+from harness.findings.bug_report import bug_reports, findings_folder
+from harness.findings.named import finding_by_id
+from harness.host.text import near_or
+from harness.model import CaseId, CrashPoint, CrashState, Judgement
+from harness.report.words import headline
+from harness.store import RunStore
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.summary import summarise
+from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import FINISHED, demo_run, run_info
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["faults nope", "regressions nope", "findings nope", "run -n -w nope", "run -n -c nope"],
+)
+def test_what_is_not_near_is_not_proposed(words: str) -> None:
+    """`faults nope` proposed three faults that have no two letters in common with it."""
+    done = powercut(*words.split())
+    assert done.exit_code == 2
+    assert "did you mean" not in done.output
+    assert "names all" in done.output
+
+
+def test_what_is_near_is_proposed() -> None:
+    assert near_or("apend-fsync", ["append-fsync", "stale"], "else") == "did you mean append-fsync?"
+    assert near_or("nope", ["more", "unlinked-open", "held-open"], "else") == "else"
+    assert "did you mean append-fsync" in powercut("run", "-n", "-w", "apend-fsync").output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = [\n", "that is no TOML"),
+        ("", "it needs summary and operations"),
+        ('sumary = "s"\noperations = ["sync"]\n', "is summary meant?"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told_from_one_that_lacks_something(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    """A bracket that was never closed was answered by "it needs summary and operations"."""
+    file = tmp_path / "w.toml"
+    file.write_text(text)
+    done = powercut("run", "-n", "-w", file)
+    assert done.exit_code == 2
+    assert said in done.output.replace("\n", "")
+
+
+def test_a_file_of_no_expectations_is_named_as_that_and_not_printed(tmp_path: Path) -> None:
+    """--expect /etc/passwd printed a line of it."""
+    file = tmp_path / "notes.txt"
+    file.write_text("a" * 500 + "\n")
+    done = powercut("run", "-n", "--expect", file)
+    assert done.exit_code == 2
+    assert "1 patterns where three belong" in done.output.replace("\n", " ")
+    assert "a" * 100 not in done.output.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-c ext4/ordered@4k@512e",
+        "-c ext4/ordered@4k@4k",
+        "-c ext4/ordered@4k --sector-size 512",
+        "-c ext4/ordered@4k --sector-size 4096",
+    ],
+)
+def test_a_mode_is_on_one_kind_of_disk(words: str) -> None:
+    """The last name won, in silence, and `@4k --sector-size 512` ran on a disk with 4k."""
+    done = powercut("run", "-n", "-w", "append-fsync", *words.split())
+    assert done.exit_code == 2
+    assert "disk" in done.output
+
+
+@pytest.mark.parametrize("name", [".", "..", "./", "/"])
+def test_a_new_workload_needs_a_name_of_its_own(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`powercut new .` said "a workload cannot be named ''"."""
+    monkeypatch.chdir(tmp_path)
+    done = powercut("new", name)
+    assert done.exit_code == 2
+    assert "powercut new my-db" in done.output.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_smoke_takes_a_number_of_guests_as_run_does() -> None:
+    assert any("--jobs" in p.opts for p in main.commands["smoke"].params)
+
+
+def test_the_list_of_findings_has_their_titles() -> None:
+    """It had short names alone, one line for each kernel: nobody could tell what was found."""
+    said = powercut("findings", "--list").stdout.replace("\n", " ")
+    for slug, known in bug_reports(findings_folder()).items():
+        assert f"{slug}: {known.title[:40]}" in said
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    return demo_run(tmp_path_factory.mktemp("demo"))
+
+
+def test_the_beginning_of_an_id_names_a_finding_if_no_other_begins_so(run: RunStore) -> None:
+    """All twelve digits had to be pasted."""
+    findings = run.findings()
+    first = findings[0]
+    shortest = next(n for n in range(4, 13) if sum(f.id.startswith(first.id[:n]) for f in findings) == 1)
+    assert finding_by_id(first.id[:shortest], run) == first
+    assert finding_by_id(first.id, run) == first
+    assert finding_by_id(first.id[:3], run) is None
+    for wrong in ("0123456789ab", "ffff0000"):
+        with pytest.raises(UsageError, match="has no finding"):
+            finding_by_id(wrong, run)
+
+
+def test_an_id_that_several_begin_with_names_none(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, *_ = run.findings()
+    alike = [replace(one, signature=one.signature), two]
+    monkeypatch.setattr(type(one), "id", property(lambda f: "abcd1" + ("0" if f is alike[0] else "1") * 7))
+    monkeypatch.setattr(run, "findings", lambda: alike)
+    with pytest.raises(UsageError, match="any of 2 findings"):
+        finding_by_id("abcd1", run)
+
+
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [
+        ("ext4/ordered/stale@3", "ext4-ordered/stale@3"),
+        ("ext4/ordered@raid1/stale@417/t3", "ext4-ordered@raid1/stale@417/t3"),
+        ("ext4-ordered/stale@417/t3", "ext4-ordered/stale@417/t3"),
+        ("xfs/default/append-fsync.s2@t52-40@t12=", "xfs-default/append-fsync.s2@t52-40@t12="),
+    ],
+)
+def test_a_crash_point_is_taken_with_its_mode_as_in_c(typed: str, named: str) -> None:
+    """-c takes ext4/ordered and `repro` took ext4-ordered alone."""
+    assert str(CrashPoint.parse(typed)) == named
+    assert str(CaseId.named_in(typed)) == named.partition("@4")[0].partition("@3")[0].partition("@t")[0]
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "stopped", "said"),
+    [(False, "", "finished"), (True, "", "interrupted"), (True, "the time is up", "stopped: the time is up")],
+)
+def test_a_list_of_runs_tells_those_that_were_stopped(
+    interrupted: bool, stopped: str, said: str, tmp_path: Path
+) -> None:
+    """An interrupted run was "finished"."""
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.finish(FINISHED, interrupted=interrupted, stopped=stopped)
+    assert f"  {said}  " in powercut("list", "runs", "--out", tmp_path).stdout.replace("\n", "")
+
+
+def test_a_headline_counts_the_cases_that_are_not_decided(tmp_path: Path) -> None:
+    """Two of 236 cases undecided read as "ext4/ordered could not be decided"."""
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        for number in range(5):
+            case = CaseId("ext4", "ordered", f"w{number}")
+            store.add_case(CaseInfo(case, generated=1, distinct=1))
+            status = CaseStatus.UNKNOWN if number < 2 else CaseStatus.DONE
+            if status is CaseStatus.DONE:
+                store.put_judgements(case, [JudgedState(CrashState(0), "0", Judgement())])
+            store.set_case_status(case, status, "because")
+        store.finish(FINISHED)
+        said = headline(summarise(store))
+    assert "2 of 5 cases of ext4/ordered could not be decided" in said
