@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from harness.cases import exploration
 from harness.cases.attempts import Attempts, Unobserved
-from harness.cases.examine import Examiner, Observation
+from harness.cases.examine import Examiner, Group, Observation
 from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
@@ -27,7 +27,16 @@ from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.profiles import Tally
 from harness.guests.disk import Reads, find_binary
 from harness.guests.session import Target
-from harness.model import BLOCK_BYTES, CrashState, EntryFlag, LogEntry, Verdict, Workload
+from harness.model import (
+    BLOCK_BYTES,
+    CrashState,
+    EntryFlag,
+    LogEntry,
+    Outcome,
+    Usability,
+    Verdict,
+    Workload,
+)
 from harness.plan import Budget
 from harness.report.words import recoveries_cut
 from harness.store import RunStore
@@ -534,3 +543,14 @@ def test_what_a_recovery_wrote_is_never_written_over(tmp_path: Path) -> None:
         attempts._recording = recording
         attempts._recovery_of(session, CrashState(3), cast(Any, None))
     assert len(set(named)) == 2
+
+
+def test_a_recovery_that_wrote_more_than_is_kept_is_counted_as_not_cut() -> None:
+    """It was neither cut nor counted: `--again` said that all recoveries had been cut."""
+    seen = Observation(Outcome(usable=Usability()), recovery=None)
+    counted = SimpleNamespace(uncut=0, recoveries=[])
+    Exploration._keep_recovery(cast(Any, counted), Group("", (CrashState(3),)), seen, None)
+    assert (counted.uncut, counted.recoveries) == (1, [])
+    failed = Observation(Outcome(), recovery=None)
+    Exploration._keep_recovery(cast(Any, counted), Group("", (CrashState(3),)), failed, None)
+    assert counted.uncut == 1, "what did not come back whole fails already"

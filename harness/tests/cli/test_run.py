@@ -307,6 +307,8 @@ DEEP = Plan(
     configurations=["ext4/ordered"],
     workloads=["append-fsync", "stale"],
     fault_models=("sectors",),
+    again=2,
+    disk=("errors",),
     budget=Budget(400),
     kernel="debian-6.12",
     machine="qemu",
@@ -327,16 +329,29 @@ def test_a_failure_is_looked_for_again_where_it_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A case that had failed in a state by sectors, on another kernel, was looked at in prefixes on the usual
-    one: red turned green. What could not be decided was not looked at again at all.
+    one: red turned green. What could not be decided was not looked at again at all. Nor would it be noticed
+    if one that failed in a cut recovery, or on a disk that errs, were run again without.
     """
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
     plan = planned(monkeypatch, "--failed-from", before)
     assert plan.only == (str(FAILED), str(OPEN))
-    same = ("fault_models", "budget", "machine", "oracles", "completions", "memo", "sample_rate", "log_bytes")
+    same = ("fault_models", "again", "disk", "budget", "machine", "oracles")
+    same += ("completions", "memo", "sample_rate", "log_bytes")
     assert [getattr(plan, name) for name in same] == [getattr(DEEP, name) for name in same]
     assert plan.kernel == "debian-6.12.117"
     assert (plan.cluster, plan.recordings, plan.minutes) == ("", None, None)
     assert plan.jobs == (os.cpu_count() or 1)
+
+
+def test_a_required_case_that_could_not_be_run_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave the run its exit code, and `--failed-from` went on without it: red turned green."""
+    before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
+    with RunStore.open(before) as store:
+        store.set_case_status(OPEN, CaseStatus.NOT_RUN, "this host lacks something")
+        store.update_info(replace(store.info, require_all=True))
+    assert planned(monkeypatch, "--failed-from", before).only == (str(FAILED), str(OPEN))
 
 
 def test_what_is_named_again_wins_over_what_is_inherited(
@@ -354,9 +369,8 @@ def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(run, "new_run", lambda *_: (_ for _ in ()).throw(UsageError("seen")))
     said = " ".join(powercut("run", "--failed-from", before, "--budget", "5", "-k", "stale").stderr.split())
     assert "1 case that failed and 1 case left undecided" in said
-    assert (
-        "as there: --kernel debian-6.12.117 --states sectors --oracle durability,fsck --machine qemu" in said
-    )
+    assert "as there: --kernel debian-6.12.117 --states sectors --again 2 --disk errors --oracle " in said
+    assert "--oracle durability,fsck --machine qemu" in said
     assert "--completions prompt --no-memo --memo-sample 50 --log-size 2048" in said
     assert f"left out, since this command line chooses others: {FAILED}" in said
 
