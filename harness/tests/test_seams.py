@@ -39,6 +39,7 @@ from harness.tests.store.samples import INFO
 
 HERE = Path(__file__).parent
 ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
+NO_LIMIT = Budget()
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Look:
     asked: Any
     kernel: Callable[[], Kernel]
     oracle: str
-    budget: Budget = Budget()
+    budget: Budget = NO_LIMIT
 
     def run(self, bench: Bench, *, looking: bool = True) -> None:
         """The toy's case, with these looks or without."""

@@ -335,8 +335,8 @@ def test_a_failure_is_looked_for_again_where_it_was_found(
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
     plan = planned(monkeypatch, "--failed-from", before)
     assert plan.only == (str(FAILED), str(OPEN))
-    same = ("fault_models", "again", "disk", "budget", "machine", "oracles")
-    same += ("completions", "memo", "sample_rate", "log_bytes")
+    looks = ("fault_models", "again", "disk", "budget")
+    same = (*looks, "machine", "oracles", "completions", "memo", "sample_rate", "log_bytes")
     assert [getattr(plan, name) for name in same] == [getattr(DEEP, name) for name in same]
     assert plan.kernel == "debian-6.12.117"
     assert (plan.cluster, plan.recordings, plan.minutes) == ("", None, None)
