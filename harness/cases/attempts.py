@@ -145,10 +145,7 @@ class Attempts:
         losses: list[_Loss] = []
         while len(losses) < ATTEMPTS and not stop.is_set():
             try:
-                return self._visit(session, state, ask)
-            except GuestSpent:  # nothing is wrong with the state; the next guest has said nothing yet
-                session.close()
-                continue
+                return self._heard_whole(session, state, ask)
             except (GuestLost, DiskError) as e:
                 loss = _Loss(e)
             except _LostInUse as e:
@@ -195,6 +192,16 @@ class Attempts:
         if len(kinds := {loss.kind for loss in losses}) == 1:
             self._known_ends |= kinds
         return losses[-1].outcome
+
+    def _heard_whole(self, session: Session, state: CrashState, ask: Ask | None) -> Visited:
+        """Visit `state`; once more, in a guest that has said nothing yet, where this one may keep back what
+        it said before. Raises as `_visit`.
+        """
+        try:
+            return self._visit(session, state, ask)
+        except GuestSpent:
+            session.close()
+            return self._visit(session, state, ask)
 
     def _visit(self, session: Session, state: CrashState, ask: Ask | None) -> Visited:
         if state.fault is not None:
