@@ -286,7 +286,7 @@ def _rows_of(text: str, first: str) -> list[tuple[str, str]]:
 _MORE = {
     "assembles": "a stack starts after any power cut, and with it the file system's device is there",
     "untouched": "a durable file that nothing touched reads as it did; on stacks",
-    "confluence": "a recovery that was cut and done again comes to what one without a cut comes to (`--again`)",
+    "confluence": "a recovery that was cut and done again ends like one without a cut (`--again`)",
     "honesty": "an error of the disk is reported or does no harm (`--disk`)",
 }
 
@@ -436,9 +436,9 @@ def _run_directory() -> Lines:
 def _findings() -> Lines:
     yield from ("# Findings", "")
     yield from (
-        "Bugs of unmodified kernels that Powercut found. Each has a folder in `reports/findings` with a script that",
-        "needs no Powercut; `make findings` runs every script on affected kernels and controls. The",
-        "[evidence](findings-evidence.md) says what was seen, and where in the code.",
+        "Bugs of unmodified kernels that Powercut found. Each has a folder in `reports/findings` with a",
+        "script that needs no Powercut; `make findings` runs every script on affected kernels and controls.",
+        "The [evidence](findings-evidence.md) says what was seen, and where in the code.",
         "",
     )
     rows = []

@@ -6,8 +6,8 @@
 - `outcome_memo`: owns the outcomes, recalls them without a guest, and holds them against guests;
 - `checks`: the workload's own checks, each run once for a content.
 
-Two caches know results by contents: fsck's (`fsck_reads.FsckAnswers`) and the checks'
-(`checks.CheckAnswers`). No cache may change a verdict.
+Four caches know results by contents: fsck's (`fsck_reads.FsckAnswers`), writing's (`use_reads.UseAnswers`), the
+checks' (`checks.CheckAnswers`), and other cases' (`contents.KnownContents`). No cache may change a verdict.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from harness.host.resources import site
 
 @click.command("docs")
 @click.option("--open/--path", "opens", default=None,
-              help="Open it in a browser, or only print the path. Default: open it, on a terminal.")  # fmt: skip
+              help="Open it in a browser, or only print the path. On a terminal: open.")  # fmt: skip
 @guarded
 def docs_command(opens: bool | None) -> ExitCode:
     """Open the documents, or print where they are.

@@ -3,7 +3,8 @@
 `default` is the ordinary suite's budget. `HYPOTHESIS_PROFILE=fuzz` (`make fuzz`) gives the tests marked
 `fuzz`, those of bytes that come from elsewhere, a hundred times as many examples. `mutants` (`make mutants`)
 has the default's examples, always the same. A test with a budget of its own takes it from
-`harness.tests.budget`, so that the profile reaches it too.
+`harness.tests.budget`, so that the profile reaches it too; one with `settings(max_examples=...)` has the same
+examples in every profile.
 """
 
 from __future__ import annotations
