@@ -6,8 +6,9 @@
 - `outcome_memo`: owns the outcomes, recalls them without a guest, and holds them against guests;
 - `checks`: the workload's own checks, each run once for a content.
 
-Four caches know results by contents: fsck's (`fsck_reads.FsckAnswers`), writing's (`use_reads.UseAnswers`), the
-checks' (`checks.CheckAnswers`), and other cases' (`contents.KnownContents`). No cache may change a verdict.
+Four caches know results by contents: fsck's (`fsck_reads.FsckAnswers`), writing's
+(`use_reads.UseAnswers`), the checks' (`checks.CheckAnswers`), and other cases' (`contents.KnownContents`). No
+cache may change a verdict.
 """
 
 from __future__ import annotations

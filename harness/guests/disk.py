@@ -277,7 +277,8 @@ class Disk:
 
     def also_read(self, blocks: Iterable[int]) -> None:
         """Count 4 KiB blocks of the device as read in this visit, in this order: a program on the host saw
-        them in the image. Required before the visit is learned, for every read that the guest did not make itself.
+        them in the image. Required before the visit is learned, for every read that the guest did not make
+        itself.
         """
         self._ask(wire.AlsoRead(blocks=list(dict.fromkeys(blocks))), wire.Noted)
 
