@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from harness.cli import main
+from harness.cli.sections import command_sections, option_sections
 from harness.errors import ExitCode
 from harness.explain import explain
 from harness.faults.catalogue import Fault
@@ -68,18 +69,24 @@ def _commands() -> Lines:
     yield from ("# Commands", "")
     yield from ("`powercut COMMAND --help` says the same. `powercut man` writes it as manual pages.", "")
     found = list(_below(main, ("powercut",)))
-    yield from _table(
-        ("command", "does"),
-        [(f"[`{' '.join(words)}`](#{'-'.join(words)})", _sentence(command)) for words, command in found],
-    )
+    for heading, commands in command_sections(main, click.Context(main, info_name="powercut")):
+        yield from ("", f"**{heading}**", "")
+        names = {c.name for c in commands}
+        rows = [(words, command) for words, command in found if words[1] in names]
+        yield from _table(
+            ("command", "does"),
+            [(f"[`{' '.join(words)}`](#{'-'.join(words)})", _sentence(command)) for words, command in rows],
+        )
     for words, command in found:
         yield from ("", f"## {' '.join(words)}", "")
         context = click.Context(command, info_name=" ".join(words))
         usage = " ".join([*words, *command.collect_usage_pieces(context)])
         yield from ("```text", usage, "```", "")
         yield from _prose(command.help or "")
-        options = [r for p in command.get_params(context) if (r := _record(p, context))]
-        yield from (f"- `{flags}`: {_escaped(_one_line(about))}" for flags, about in options)
+        told = {r[0]: r[1] for p in command.get_params(context) if (r := _record(p, context))}
+        for heading, rows in option_sections(command, context):
+            yield from ("", f"{heading}:", "")
+            yield from (f"- `{flags}`: {_escaped(_one_line(told[flags]))}" for flags, _ in rows)
 
 
 def _record(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Understand": ("show", "report", "repro", "compare", "shrink", "triage", "log", "history"),
     "Your own": ("new", "try"),
     "Hand on": ("pack", "bugreport", "findings"),
-    "Kernels and machines": ("list", "kernel", "doctor", "fetch", "gc", "rootfs", "man"),
+    "Kernels and machines": ("list", "kernel", "doctor", "docs", "fetch", "gc", "rootfs", "man"),
     "How good is it": ("faults", "regressions", "coverage", "bench"),
     "What it costs": ("measure", "trace"),
 }
