@@ -360,7 +360,7 @@ _CODES = {
     ExitCode.USAGE: "wrong usage: the message says what to write instead",
     ExitCode.UNDECIDED: "something is UNKNOWN, or the harness has an error",
     ExitCode.NOTHING_RUN: "nothing was run, or a required case was not (`--require-all`)",
-    ExitCode.TIME_UP: "nothing was inconsistent when the time of `--minutes` was up",
+    ExitCode.TIME_UP: "the time of `--minutes` or `--hours` was up, with something decided and nothing inconsistent",
     ExitCode.BISECT_SKIP: "`--bisect`: skip this commit",
     ExitCode.BISECT_STOP: "`--bisect`: stop, bisecting makes no sense",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM, SIGHUP); results are kept, `--resume` continues",
