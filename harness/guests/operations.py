@@ -64,7 +64,7 @@ _LIMITS = {
     errno.EFBIG: "no files so large",
     errno.EMLINK: "no room for so many links",
 }
-"""What errors say of a limit of the file system, whatever the operation: path_resolution(7), write(2), link(2)."""
+"""What errors say of a limit of the file system: path_resolution(7), write(2), link(2)."""
 
 
 def _limit(error: int, operation: Operation) -> str:

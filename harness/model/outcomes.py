@@ -31,8 +31,7 @@ class Call(enum.StrEnum):
     LISTXATTR = "listxattr"
     GETXATTR = "getxattr"
     READ = "read"
-    TOO_MANY_ENTRIES = "too-many-entries"  # EOVERFLOW: the walk ended there
-    TOO_DEEP = "too-deep"  # ELOOP: the walk did not descend
+    INSIDE_ITSELF = "inside-itself"  # ELOOP: the walk did not descend
     ANOTHER_MOUNT = "another-mount"  # EXDEV: the walk did not descend
     OPEN = "open"
     FSTAT = "fstat"
@@ -71,8 +70,7 @@ class Call(enum.StrEnum):
 
 
 _PHRASES = {
-    Call.TOO_MANY_ENTRIES: "too many entries at",
-    Call.TOO_DEEP: "too deep at",
+    Call.INSIDE_ITSELF: "a directory inside itself:",
     Call.ANOTHER_MOUNT: "another mount at",
 }
 

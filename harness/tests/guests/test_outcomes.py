@@ -71,7 +71,7 @@ def test_an_error_reads_as_a_line() -> None:
         CallError(Call.STATX, "", errno.ENOENT): "statx: ENOENT (2)",
         CallError(Call.GETXATTR, "f", errno.EIO, "user.a"): "getxattr user.a f: EIO (5)",
         CallError(Call.GETDENTS, "d", errno.EEXIST, "x"): "getdents (x twice) d: EEXIST (17)",
-        CallError(Call.TOO_DEEP, "d/d", errno.ELOOP): "too deep at d/d: ELOOP (40)",
+        CallError(Call.INSIDE_ITSELF, "d/d", errno.ELOOP): "a directory inside itself: d/d: ELOOP (40)",
         CallError(Call.READ, "f", 4000): "read f: errno (4000)",
     }
     assert [str(error) for error in lines] == list(lines.values())

@@ -39,7 +39,9 @@ pub enum Failure {
     TooManyWriters(u32),
     #[error("{0}: not a path outside the mount point")]
     NotOutside(String),
-    #[error("the tree takes more than the {limit} bytes of a reply")]
+    #[error("the tree has more than the {limit} names of a reply: it was not looked at whole")]
+    TooManyEntries { limit: usize },
+    #[error("the tree takes more than the {limit} bytes of a reply: it was not looked at whole")]
     TreeTooLarge { limit: usize },
     #[error("powercut.{name}={value} on the kernel's command line: expected {expected}")]
     Setting {
@@ -58,7 +60,7 @@ impl Failure {
             Self::Call { errno, .. } => *errno,
             Self::NoDevice(_) | Self::NoPort(_) => Errno::NOENT,
             Self::TooManyWriters(_) => Errno::OVERFLOW,
-            Self::TreeTooLarge { .. } => Errno::TOOBIG,
+            Self::TreeTooLarge { .. } | Self::TooManyEntries { .. } => Errno::TOOBIG,
             Self::Tracing(_) => Errno::IO,
             Self::NoRoom { .. } => Errno::NOSPC,
             Self::TargetStatus { .. } => Errno::PROTO,

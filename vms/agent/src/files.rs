@@ -8,13 +8,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::{makedev, mknodat, seek, FileType, Mode, OFlags, SeekFrom, CWD};
+use rustix::{
+    fs::{makedev, mknodat, seek, FileType, Mode, OFlags, SeekFrom, CWD},
+    process::{getrlimit, setrlimit, Resource, Rlimit},
+};
 
 use crate::failure::{errno_of, failed, Failure};
 
 /// How long a device may take to appear after its driver was loaded: drivers probe in the background.
 pub const APPEAR_TIMEOUT: Duration = Duration::from_secs(10);
 const APPEAR_POLL: Duration = Duration::from_millis(5);
+
+/// Files that may be open at once: a walk keeps every directory open that is above the one it is in.
+const OPEN_FILES: u64 = 65_536;
+
+/// Have the kernel allow [`OPEN_FILES`], or as many as it will.
+pub fn raise_file_limit() {
+    let wanted = |maximum| Rlimit {
+        current: Some(maximum),
+        maximum: Some(maximum),
+    };
+    if setrlimit(Resource::Nofile, wanted(OPEN_FILES)).is_err() {
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(OPEN_FILES);
+        let _ = setrlimit(Resource::Nofile, wanted(most));
+    }
+}
 
 /// Retry until there is a result; None after [`APPEAR_TIMEOUT`].
 pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {

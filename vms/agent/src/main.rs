@@ -41,6 +41,7 @@ mod parts;
 mod phases;
 mod processes;
 mod program;
+mod requests;
 mod root;
 mod shell;
 mod stack;
@@ -75,6 +76,7 @@ fn main() {
 
 /// Do what the kernel's command line asks for, to the end.
 fn live(settings: &Settings) -> Result<(), Failure> {
+    files::raise_file_limit();
     let module_errors = boot::load_modules(MODULE_LIST);
     if settings.shell {
         shell::run(settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))

@@ -30,8 +30,8 @@ use crate::{
 const DIRECTORIES_MAX: usize = 64;
 /// Files made after the removal: the first of them get the inodes and blocks that were freed first.
 const AGAIN: u8 = 8;
-/// Nested directories: the walk refuses deeper trees.
-const DEPTH_LIMIT: usize = 64;
+/// Nested directories: the paths of a deeper tree do not fit into the walk's reply.
+const DEPTH_LIMIT: usize = 4096;
 /// Errors that are told. One is enough for a verdict.
 const ERRORS_MAX: usize = 100;
 /// Steps between two looks at the clock. A look is a system call, and a file system under test has a few dozen names.

@@ -6,9 +6,11 @@
 //!
 //! The tree may be damaged in any way that the kernel lets through: nothing here trusts it, and each
 //! error becomes a line beside what could still be read. Symbolic links are not followed, other
-//! mounts not entered. Names are visited in order, so that the same image is read the same way.
+//! mounts not entered. Names are visited in order, so that the same image is read the same way. Nothing limits how deep
+//! directories nest but the reply, which holds every path.
 
 use std::{
+    collections::HashSet,
     ffi::{CStr, CString},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -39,9 +41,7 @@ use crate::{
 const BATCH_FILES: usize = 256;
 /// Stretches of data and holes that are looked up in one file before its contents are read.
 const MAPPINGS_LIMIT: usize = 10_000;
-/// Nested directories; a deeper tree is damaged.
-const DEPTH_LIMIT: usize = 64;
-/// Bytes read of one file: a damaged size may claim any length. The rest is `unreadable`, EFBIG.
+/// Bytes read of one file, holes aside: a damaged one may claim any length. The rest is `unreadable`, EFBIG.
 const FILE_LIMIT_BYTES: u64 = 1 << 30;
 /// Bytes of a frame that a tree may take. The kernel's log gets the rest.
 const TOLD_LIMIT_BYTES: usize = STRUCTURED_FRAME_BYTES - LOG_BYTES - LOG_HEADS_BYTES;
@@ -63,6 +63,18 @@ pub struct Walked {
     pub looks: Looks,
 }
 
+/// Which directory it is: device and inode.
+type Place = (u32, u32, u64);
+
+/// A directory that is being walked.
+struct Directory {
+    file: OwnedFd,
+    place: Place,
+    /// Names that are still to be visited, in order.
+    names: std::vec::IntoIter<CString>,
+    path_length: usize,
+}
+
 /// Walks trees; holds the buffers that all walks share.
 pub struct Walker {
     /// Told where the reading of contents begins and ends.
@@ -77,8 +89,8 @@ pub struct Walker {
     told_limit_bytes: usize,
     /// For the current walk: bytes its tree takes, and whether it has more entries than allowed.
     told_bytes: usize,
-    cut: bool,
     reads_contents: bool,
+    too_many: bool,
     walked: Walked,
 }
 
@@ -94,8 +106,8 @@ impl Walker {
             entries_limit: ENTRIES,
             told_limit_bytes: TOLD_LIMIT_BYTES,
             told_bytes: 0,
-            cut: false,
             reads_contents: true,
+            too_many: false,
             walked: Walked::default(),
         }
     }
@@ -103,7 +115,8 @@ impl Walker {
     /// Walk the tree at `root`.
     ///
     /// # Errors
-    /// [`Failure::TreeTooLarge`] for a tree that does not fit into a frame.
+    /// [`Failure::TreeTooLarge`] for a tree that does not fit into a frame, [`Failure::TooManyEntries`] for one of more
+    /// entries than a reply may have: not all of it was looked at.
     pub fn walk(&mut self, root: &str) -> Result<Walked, Failure> {
         self.look(root, true)
     }
@@ -115,14 +128,18 @@ impl Walker {
     pub fn look(&mut self, root: &str, contents: bool) -> Result<Walked, Failure> {
         self.walked = Walked::default();
         self.reads_contents = contents;
-        (self.told_bytes, self.cut) = (0, false);
-        let mut path = Vec::new();
+        (self.told_bytes, self.too_many) = (0, false);
         match CString::new(root) {
-            Ok(root) => self.visit(CWD, &root, &mut path, 0),
-            Err(_) => self.error(Call::Openat, &path, Errno::INVAL),
+            Ok(root) => self.descend(&root),
+            Err(_) => self.error(Call::Openat, &[], Errno::INVAL),
         }
         self.read_contents();
         let mut walked = std::mem::take(&mut self.walked);
+        if self.too_many {
+            return Err(Failure::TooManyEntries {
+                limit: self.entries_limit,
+            });
+        }
         if self.told_bytes > self.told_limit_bytes {
             return Err(Failure::TreeTooLarge {
                 limit: self.told_limit_bytes,
@@ -132,6 +149,29 @@ impl Walker {
         walked.entries.sort_by(|a, b| a.path.cmp(&b.path));
         walked.looks = looks_of(&walked.entries, contents);
         Ok(walked)
+    }
+
+    /// Visit everything from `root` on: the directories on the way down are open, and wait for their turn.
+    fn descend(&mut self, root: &CStr) {
+        let mut path = Vec::new();
+        let mut open: Vec<Directory> = Vec::new();
+        if let Some((file, place)) = self.visit(CWD, root, &path, true) {
+            open.extend(self.enter(file, place, &path, &open));
+        }
+        while let Some(directory) = open.last_mut() {
+            path.truncate(directory.path_length);
+            let Some(name) = directory.names.next() else {
+                open.pop();
+                continue;
+            };
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name.as_bytes());
+            if let Some((file, place)) = self.visit(directory.file.as_fd(), &name, &path, false) {
+                open.extend(self.enter(file, place, &path, &open));
+            }
+        }
     }
 
     fn error(&mut self, call: Call, path: &[u8], errno: Errno) {
@@ -154,22 +194,28 @@ impl Walker {
         });
     }
 
-    /// Take the entry `name` of `parent`, and what is below it.
-    fn visit(&mut self, parent: BorrowedFd<'_>, name: &CStr, path: &mut Vec<u8>, depth: usize) {
-        if self.told_bytes > self.told_limit_bytes {
-            return;
+    /// Take the entry `name` of `parent`. Returns it, if it is a directory to be entered.
+    fn visit(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        path: &[u8],
+        is_root: bool,
+    ) -> Option<(OwnedFd, Place)> {
+        if self.told_bytes > self.told_limit_bytes || self.too_many {
+            return None;
         }
         if self.walked.entries.len() >= self.entries_limit {
-            if !self.cut {
-                self.error(Call::TooManyEntries, path, Errno::OVERFLOW);
-            }
-            self.cut = true;
-            return;
+            self.too_many = true;
+            return None;
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = match statx(parent, name, flags, StatxFlags::BASIC_STATS) {
             Ok(stat) => stat,
-            Err(errno) => return self.error(Call::Statx, path, errno),
+            Err(errno) => {
+                self.error(Call::Statx, path, errno);
+                return None;
+            }
         };
         let mut entry = described(&stat, path);
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
@@ -184,13 +230,13 @@ impl Walker {
         }
         match (kind, opened) {
             (FileType::RegularFile, Some(file)) if self.reads_contents => {
-                find_mappings(&file, entry.size.min(self.file_limit_bytes));
+                find_mappings(&file, entry.size);
                 self.unread.push((file, self.walked.entries.len()));
                 self.tell(entry);
                 if self.unread.len() == BATCH_FILES {
                     self.read_contents();
                 }
-                return;
+                return None;
             }
             (FileType::Symlink, _) => match readlinkat(parent, name, Vec::new()) {
                 Ok(target) => entry.target = target.into_bytes(),
@@ -199,14 +245,17 @@ impl Walker {
             (FileType::Directory, Some(directory)) => {
                 self.tell(entry);
                 let other_mount = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-                if depth > 0 && other_mount {
-                    return self.error(Call::AnotherMount, path, Errno::XDEV);
+                if !is_root && other_mount {
+                    self.error(Call::AnotherMount, path, Errno::XDEV);
+                    return None;
                 }
-                return self.enter(&directory, path, depth);
+                let place = (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+                return Some((directory, place));
             }
             _ => {}
         }
         self.tell(entry);
+        None
     }
 
     fn open(
@@ -225,22 +274,26 @@ impl Walker {
             .ok()
     }
 
-    /// Visit what is in a directory, in order of name.
-    fn enter(&mut self, directory: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
-        if depth >= DEPTH_LIMIT {
-            return self.error(Call::TooDeep, path, Errno::LOOP);
+    /// List a directory, unless it is inside itself: `above` are those on the way to it.
+    fn enter(
+        &mut self,
+        file: OwnedFd,
+        place: Place,
+        path: &[u8],
+        above: &[Directory],
+    ) -> Option<Directory> {
+        if above.iter().any(|directory| directory.place == place) {
+            self.error(Call::InsideItself, path, Errno::LOOP);
+            return None;
         }
-        let names = self.names(directory, path);
+        let names = self.names(&file, path);
         let names = self.each_once(names, path);
-        let length = path.len();
-        for name in names {
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name.as_bytes());
-            self.visit(directory.as_fd(), &name, path, depth + 1);
-            path.truncate(length);
-        }
+        Some(Directory {
+            file,
+            place,
+            names: names.into_iter(),
+            path_length: path.len(),
+        })
     }
 
     /// The names in order, each once. The host keeps one entry per path: of two that are equal, the other would be
@@ -262,9 +315,9 @@ impl Walker {
         while let Some(next) = listing.next() {
             match next {
                 Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
-                // A damaged directory may loop.
+                // A damaged directory may loop: then names repeat, and that is told.
                 Ok(_) if names.len() >= self.entries_limit => {
-                    error = Some(Errno::OVERFLOW);
+                    self.too_many = !has_repeated(&names);
                     break;
                 }
                 Ok(entry) => names.push(entry.file_name().to_owned()),
@@ -403,6 +456,11 @@ fn ordered(mut names: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
     (names, repeated)
 }
 
+fn has_repeated(names: &[CString]) -> bool {
+    let mut seen = HashSet::new();
+    names.iter().any(|name| !seen.insert(name))
+}
+
 fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
     let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
         FileType::RegularFile => FileKind::File,
@@ -432,7 +490,7 @@ fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
 mod tests {
     use super::*;
     use powercut_protocol::{pattern, RunKind};
-    use rustix::fs::{lsetxattr, mkfifoat, symlinkat, XattrFlags};
+    use rustix::fs::{lsetxattr, mkdirat, mkfifoat, symlinkat, XattrFlags};
     use std::{fs, os::unix::fs::FileExt, path::PathBuf};
 
     /// A directory that goes when the test ends.
@@ -650,6 +708,43 @@ mod tests {
         assert_eq!((entry.size, &*entry.digest), (23, ""));
     }
 
+    /// A file of more than 1 GiB was never looked at whole, whatever it held.
+    #[test]
+    fn a_file_may_be_as_large_as_holes_make_it() {
+        let scratch = Scratch::new("large");
+        let digest = |name: &str, zeros: bool| {
+            let path = scratch.0.join(name);
+            let file = fs::File::create(&path).unwrap();
+            let mut data = [0; 4096];
+            pattern::fill(7, 20 << 30, &mut data);
+            file.write_all_at(&data, 20 << 30).unwrap();
+            if zeros {
+                file.write_all_at(&[0; 8192], 5 << 30).unwrap();
+            }
+            file.set_len(30 << 30).unwrap();
+            let walked = scratch.walk();
+            assert_eq!(walked.errors, []);
+            let entry = walked
+                .entries
+                .into_iter()
+                .find(|e| e.path == name.as_bytes());
+            let entry = entry.unwrap();
+            let kinds: Vec<_> = entry.runs.iter().map(|r| (r.kind, r.length)).collect();
+            let (before, after) = (20 << 30, (10 << 30) - 4096);
+            assert_eq!(
+                kinds,
+                [
+                    (RunKind::Zero, before),
+                    (RunKind::Written, 4096),
+                    (RunKind::Zero, after)
+                ]
+            );
+            assert!(!entry.digest.is_empty());
+            entry.digest
+        };
+        assert_eq!(digest("holes", false), digest("zeros", true));
+    }
+
     #[test]
     fn xattrs_are_found_on_files_and_directories() {
         let scratch = Scratch::new("xattrs");
@@ -674,15 +769,38 @@ mod tests {
         );
     }
 
+    /// More than 64 nested directories were called unreadable, of every file system.
     #[test]
-    fn a_tree_too_deep_is_cut_and_told() {
+    fn directories_nest_as_deep_as_the_reply_has_room_for() {
+        crate::files::raise_file_limit();
         let scratch = Scratch::new("deep");
-        let deep = vec!["d"; DEPTH_LIMIT + 3].join("/");
-        fs::create_dir_all(scratch.0.join(deep)).unwrap();
+        let mut parent = fs::File::open(&scratch.0).unwrap().into();
+        for _ in 0..1000 {
+            mkdirat(&parent, "d", Mode::from_raw_mode(0o755)).unwrap();
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            parent = openat(&parent, "d", flags, Mode::empty()).unwrap();
+        }
+        drop(parent);
         let walked = scratch.walk();
-        assert_eq!(walked.entries.len(), DEPTH_LIMIT + 1);
-        let path = vec!["d"; DEPTH_LIMIT].join("/");
-        assert_eq!(walked.errors, [error(Call::TooDeep, &path, Errno::LOOP)]);
+        assert_eq!((walked.entries.len(), walked.errors), (1001, vec![]));
+        assert_eq!(
+            walked.entries[1000].path,
+            vec!["d"; 1000].join("/").as_bytes()
+        );
+    }
+
+    #[test]
+    fn a_directory_inside_itself_is_told_and_not_entered() {
+        let scratch = Scratch::new("inside");
+        let mut walker = Walker::new();
+        let open = || OwnedFd::from(fs::File::open(&scratch.0).unwrap());
+        let place = (8, 1, 2);
+        let outer = walker.enter(open(), place, b"d", &[]).unwrap();
+        let beside = walker.enter(open(), (8, 2, 2), b"d/d", std::slice::from_ref(&outer));
+        assert!(beside.is_some(), "of another device");
+        assert!(walker.enter(open(), place, b"d/d", &[outer]).is_none());
+        let expected = error(Call::InsideItself, "d/d", Errno::LOOP);
+        assert_eq!(walker.walked.errors, [expected]);
     }
 
     #[test]
@@ -700,18 +818,29 @@ mod tests {
         assert_eq!(repeated, [c"b", c"b"].map(CStr::to_owned));
     }
 
+    /// They were reported as damage of the file system.
     #[test]
-    fn too_many_entries_are_told_once() {
+    fn a_tree_of_too_many_entries_is_refused_and_not_called_damaged() {
         let scratch = Scratch::new("many");
         for d in 0..4 {
             fs::create_dir_all(scratch.0.join(format!("{d}/x/y"))).unwrap();
         }
         let mut walker = Walker::new();
-        walker.entries_limit = 5;
-        let walked = walker.walk(scratch.0.to_str().unwrap()).unwrap();
-        assert_eq!(walked.entries.len(), 5);
-        let expected = error(Call::TooManyEntries, "1/x", Errno::OVERFLOW);
-        assert_eq!(walked.errors, [expected]);
+        // Fewer than one directory holds, and than all do.
+        for limit in [3, 5, 12] {
+            walker.entries_limit = limit;
+            let failure = walker.walk(scratch.0.to_str().unwrap()).unwrap_err();
+            assert!(matches!(failure, Failure::TooManyEntries { limit: l } if l == limit));
+        }
+        walker.entries_limit = 13;
+        assert!(walker.walk(scratch.0.to_str().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn names_that_repeat_are_damage_and_not_too_many() {
+        let names = ["a", "b", "a"].map(|n| CString::new(n).unwrap());
+        assert!(has_repeated(&names));
+        assert!(!has_repeated(&names[..2]));
     }
 
     #[test]
@@ -765,7 +894,7 @@ mod tests {
         for _ in 0..3 {
             walker.tell(entry.clone());
             walker.error_of(
-                Call::TooManyEntries,
+                Call::InsideItself,
                 &[b'p'; 70_000],
                 long(70_000),
                 Errno::UCLEAN,

@@ -3,7 +3,8 @@
 //! From the host, a kernel that hangs looks like a guest that gets no processor, or like a disk that does not answer.
 //! In the guest they differ. A thread looks once a second at the thread that makes the calls. A look counts if the disk
 //! owes no answer, and each look takes a guest that runs: one that is stopped for a minute has looked once. So what
-//! counts is not time but looks in a row.
+//! counts is not time but looks in a row. A mount or unmount that reads the same blocks for ever is told by what it asks
+//! for ([`crate::requests`]).
 
 use std::{
     fs, io,
@@ -18,7 +19,7 @@ use rustix::{
     io::pread,
 };
 
-use crate::{power_off, say};
+use crate::{power_off, requests::Requests, say};
 
 /// What the agent asks the kernel for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +46,14 @@ const WAITING: u32 = 30;
 /// between: it computes, or wakes again and again. Of calls on files there are many, so nothing follows from these.
 const BUSY: u32 = 60;
 
+/// Looks in a row at one and the same mount or unmount, after which it is looked at what that asks the disks for.
+const LATE: u32 = 5;
+
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const FRAMES: usize = 4;
+/// How often the stack is looked at, for what all have in common: a call that goes round is now here, now there.
+const STACKS: usize = 20;
+const BETWEEN_STACKS: Duration = Duration::from_millis(20);
 
 /// The [`Call`] that is under way, plus 1; 0: none.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
@@ -68,10 +75,14 @@ pub fn during<T>(kind: Call, calls: impl FnOnce() -> T) -> T {
 /// Look from now on. If no thread can be had, nobody looks, and the host waits for its own deadline.
 pub fn begin() {
     let _ = thread::Builder::new().spawn(|| {
-        let mut looks = Looks::default();
+        let (mut looks, mut asked) = (Looks::default(), Asked::default());
         loop {
             thread::sleep(BETWEEN_LOOKS);
-            if looks.hangs(Look::now()) {
+            let now = Look::now();
+            if asked.repeats(now) {
+                give_up(now.map(|look| look.call));
+            }
+            if looks.hangs(now) {
                 ask_disks();
                 thread::sleep(BETWEEN_LOOKS);
                 let last = Look::now();
@@ -143,6 +154,33 @@ impl Looks {
         self.waiting = if still { self.waiting + 1 } else { 0 };
         self.busy = if alone { self.busy + 1 } else { 0 };
         self.waiting >= WAITING || self.busy >= BUSY
+    }
+}
+
+/// What one mount or unmount asks the disks for, once it takes long.
+#[derive(Default)]
+struct Asked {
+    number: u32,
+    looks: u32,
+    requests: Option<Requests>,
+}
+
+impl Asked {
+    /// Whether the call asks for the same again and again, with one more look.
+    fn repeats(&mut self, now: Option<Look>) -> bool {
+        let call = now.filter(|look| look.call != Call::Files);
+        let number = call.map_or(0, |look| look.number);
+        if number != self.number {
+            *self = Self {
+                number,
+                ..Self::default()
+            };
+        }
+        self.looks += u32::from(call.is_some());
+        if self.looks == LATE {
+            self.requests = Requests::begin();
+        }
+        self.requests.as_mut().is_some_and(Requests::repeat)
     }
 }
 
@@ -219,18 +257,37 @@ fn give_up(call: Option<Call>) -> ! {
     // Whatever blocks as well is told on the console; kernels without this say only the line below.
     let _ = fs::write("/proc/sys/kernel/printk", "8");
     let _ = fs::write("/proc/sysrq-trigger", "w");
-    let stack = fs::read_to_string("/proc/1/task/1/stack").unwrap_or_default();
+    let stacks: Vec<_> = (0..STACKS)
+        .map(|_| {
+            thread::sleep(BETWEEN_STACKS);
+            fs::read_to_string("/proc/1/task/1/stack").unwrap_or_default()
+        })
+        .collect();
     let name = call.map_or("a call", Call::name);
-    say(&format!("{name} hangs{}", place(&stack)));
+    say(&format!("{name} hangs{}", place(&stacks)));
     power_off()
 }
 
-/// ` in wait_for_x < y < z`: the innermost functions of a stack such as `[<0>] y+0x12/0x34 [jbd2]`.
-fn place(stack: &str) -> String {
-    let functions = stack
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(1)?.split('+').next());
-    let innermost: Vec<_> = functions.take(FRAMES).collect();
+/// ` in wait_for_x < y < z`: the innermost functions that all stacks such as `[<0>] y+0x12/0x34 [jbd2]` have in common;
+/// none of a thread that was running, whose stack is empty.
+fn place(stacks: &[String]) -> String {
+    let functions = |stack: &String| -> Vec<String> {
+        let lines = stack.lines().rev();
+        let names = lines.filter_map(|line| line.split_whitespace().nth(1)?.split('+').next());
+        names.map(str::to_owned).collect()
+    };
+    let seen = stacks.iter().filter(|stack| !stack.is_empty());
+    let common = seen.map(functions).reduce(|mut common, next| {
+        let same = common.iter().zip(&next).take_while(|(a, b)| a == b).count();
+        common.truncate(same);
+        common
+    });
+    let innermost: Vec<_> = common
+        .unwrap_or_default()
+        .into_iter()
+        .rev()
+        .take(FRAMES)
+        .collect();
     if innermost.is_empty() {
         String::new()
     } else {
@@ -344,8 +401,13 @@ mod tests {
     fn the_place_is_told_by_the_innermost_functions() {
         let stack = "[<0>] msleep+0x2d/0x40\n[<0>] jbd2_journal_recover+0x5a/0x150 [jbd2]\n[<0>] a+0x1/0x2\n\
                      [<0>] b+0x1/0x2\n[<0>] c+0x1/0x2\n";
-        assert_eq!(place(stack), " in msleep < jbd2_journal_recover < a < b");
-        assert_eq!(place(""), "");
+        let told = " in msleep < jbd2_journal_recover < a < b";
+        assert_eq!(place(&[stack.to_owned(), stack.to_owned()]), told);
+        assert_eq!(place(&[String::new(), stack.to_owned()]), told);
+        let elsewhere = stack.replace("msleep", "bh_read");
+        let common = " in jbd2_journal_recover < a < b < c";
+        assert_eq!(place(&[stack.to_owned(), elsewhere]), common);
+        assert_eq!(place(&[]), "");
     }
 
     #[test]

@@ -145,10 +145,8 @@ words! {
         Listxattr,
         Getxattr,
         Read,
-        /// The walk ended: EOVERFLOW, [`crate::limits::ENTRIES`] were found.
-        TooManyEntries,
-        /// The walk did not descend: ELOOP.
-        TooDeep,
+        /// The walk did not descend into a directory that is below itself: ELOOP.
+        InsideItself,
         /// The walk did not descend into what is mounted there: EXDEV.
         AnotherMount,
         Open,
