@@ -511,6 +511,15 @@ def need_possible(operations: Sequence[Operation]) -> None:
     replay(_ANY, History(tuple(HistoryStep(i, op, i, i) for i, op in enumerate(operations))))
 
 
+def most_names(operations: Sequence[Operation]) -> int:
+    """The most names that are there at once, the root aside. The operations are possible."""
+    m, most = Inodes(_ANY), 0
+    for place, op in enumerate(operations):
+        _APPLY[op.kind](m, place, op)
+        most = max(most, len(m.inodes) - 1)
+    return most
+
+
 def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
     """The places of those operations that can succeed, each after the ones kept before it."""
     m = Inodes(contract)

@@ -15,6 +15,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -25,13 +26,23 @@ from harness.host.text import near_or
 from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.model.schedules import under_schedule, without_schedule
-from harness.oracles.replay import need_possible
+from harness.oracles.replay import most_names, need_possible
 from harness.workloads.applications import DESCRIPTION, is_application, load_application, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
 
 MAX_OFFSET = (1 << 63) - 1  # loff_t
 MAX_OWNER = (1 << 32) - 2  # the next one stands for "unchanged" (chown(2))
+MAX_FILE_BYTES = 32 << 30
+"""A word of data names its place in 32 bits (vms/protocol/src/pattern.rs): beyond, data 32 GiB away from
+where it was written would be taken for data at home.
+"""
+MAX_NAME_BYTES = 255  # NAME_MAX
+MAX_PATH_BYTES = 4090  # PATH_MAX, less the end and what the guest puts in front, /mnt/
+MAX_NAMES = 49_900
+"""Names that are there at once: a guest tells 50,000 of a tree (vms/protocol/src/limits.rs), and a file
+system comes with some of its own.
+"""
 MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
 
 _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
@@ -42,6 +53,18 @@ _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.EXCHANGE_RANGE: ("dsync",),
     OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
 }
+
+# Operations whose offset and length are bytes of a file.
+_OF_BYTES = frozenset(
+    {
+        OperationKind.WRITE,
+        OperationKind.APPEND,
+        OperationKind.MMAP_WRITE,
+        OperationKind.TRUNCATE,
+        OperationKind.FALLOCATE,
+        OperationKind.TMPFILE,
+    }
+)
 
 # Operations whose path may be a handle.
 BY_HANDLE = frozenset(
@@ -153,7 +176,17 @@ def parse_operation(text: str) -> Operation:
         fields |= {"offset": fields.pop("user"), "length": fields.pop("group")}
     if rest:
         fields["flags"] = _flags(text, kind, rest)
+    if kind in _OF_BYTES and (end := _end_of(fields)) > MAX_FILE_BYTES:
+        raise UsageError(
+            f"operation {text!r}: it ends at byte {end}",
+            f"a file has {MAX_FILE_BYTES} bytes at most (32 GiB), so that each word of data names its place",
+        )
     return Operation(kind, **fields)  # type: ignore[arg-type]  # names and types come from ARGUMENTS
+
+
+def _end_of(fields: Mapping[str, object]) -> int:
+    """The byte behind the last that an operation with these fields touches."""
+    return cast(int, fields.get("offset", 0)) + cast(int, fields.get("length", 0))
 
 
 def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
@@ -169,7 +202,17 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
         return _handle(text, kind, name, word)
     if word.startswith("/") or ".." in word.split("/"):
         raise UsageError(f"operation {text!r}: {word!r} must lie below the mount point (no leading /, no ..)")
+    _need_length(word)
     return "" if word == "." else word
+
+
+def _need_length(path: str) -> None:
+    """Raises UsageError for a path that no call takes."""
+    longest = max(len(name.encode(errors="surrogateescape")) for name in path.split("/"))
+    if longest > MAX_NAME_BYTES:
+        raise UsageError(f"a name of {longest} bytes: {path[:40]}...", f"{MAX_NAME_BYTES} at most (NAME_MAX)")
+    if (length := len(path.encode(errors="surrogateescape"))) > MAX_PATH_BYTES:
+        raise UsageError(f"a path of {length} bytes: {path[:40]}...", f"{MAX_PATH_BYTES} at most (PATH_MAX)")
 
 
 def _handle(text: str, kind: OperationKind, name: str, word: str) -> str:
@@ -232,6 +275,8 @@ def _load_operations(path: Path) -> Workload:
             raise UsageError(f"{len(lines)} operations", f"1 to {MAX_OPERATIONS} are possible")
         operations = tuple(map(parse_operation, lines))
         need_possible(operations)
+        if len(operations) > MAX_NAMES and (names := most_names(operations)) > MAX_NAMES:
+            raise UsageError(f"{names} names at once", f"a guest can tell of {MAX_NAMES}: make fewer")
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step) from e
     return Workload(path.stem, table.summary, operations)
