@@ -33,11 +33,12 @@ from harness.faults.campaign import (
     create,
     elsewhere,
     load_plan,
+    need_places,
 )
 from harness.faults.catalogue import Fault
 from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests.machine import buildable, profile_of
-from harness.kernels.variants import kept_tree
+from harness.kernels.variants import SourceTree, kept_tree
 from harness.report.lines import resume_faults
 from harness.report.words import shown_path
 from harness.trust import need_named_workloads
@@ -165,7 +166,12 @@ def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
     flavour = profile_of(plan.machine).build
     if flavour is None:
         raise UsageError(f"no kernels are built for {plan.machine}", f"one of: {', '.join(buildable())}")
-    with kept_tree(plan.source, plan.machine, flavour, plan.jobs, console.say) as kernels:
+    chosen = chosen_faults(plan)
+
+    def fits(source: SourceTree) -> None:
+        need_places(chosen, source)
+
+    with kept_tree(plan.source, plan.machine, flavour, plan.jobs, console.say, fits) as kernels:
         series = FaultSeries(plan, path, kernels)
         run_series(series, "trials of planted faults", resume_faults(plan.workloads, shown_path(path)))
     return exit_code(series.campaign)

@@ -57,7 +57,15 @@ def known_failures() -> list[Expectation]:
     return [e for name in names for e in read_expectations(resource("vms", "filesystems", name))]
 
 
-class Kernels(Protocol):
+class Source(Protocol):
+    """The source of a kernel: see `harness.kernels.variants.SourceTree`."""
+
+    def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
+        """Raises UsageError for an edit that does not find its place."""
+        ...
+
+
+class Kernels(Source, Protocol):
     """Where the kernels of a campaign come from: see `harness.kernels.variants.KeptTree`."""
 
     @property
@@ -68,10 +76,6 @@ class Kernels(Protocol):
     @property
     def image(self) -> Path:
         """The unmodified kernel."""
-        ...
-
-    def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
-        """Raises UsageError for an edit that does not find its place."""
         ...
 
     def key(self, edits: Sequence[Edit]) -> str:
@@ -138,11 +142,11 @@ class _Results(msgspec.Struct, frozen=True):
     rows: list[Row]
 
 
-def need_places(chosen: Sequence[Fault], kernels: Kernels) -> None:
+def need_places(chosen: Sequence[Fault], source: Source) -> None:
     """Raises UsageError if an edit does not find its place."""
     for fault in chosen:
         try:
-            kernels.edited(fault.edits)
+            source.edited(fault.edits)
         except UsageError as e:
             raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
 

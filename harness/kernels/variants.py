@@ -53,20 +53,12 @@ hours.
 _PACKAGE = re.compile("[a-z0-9][a-z0-9+.-]+")  # deb-src-control(5)
 
 
-class KeptTree:
-    """A source tree with its build, locked for this process: see `kept_tree`."""
+class SourceTree:
+    """An unpacked source: `path`/source. `name`: package and version, for messages."""
 
-    def __init__(self, path: Path, flavour: Flavour, jobs: int) -> None:
+    def __init__(self, path: Path, name: str) -> None:
         self.path = path
-        self.built = msgspec.json.decode((path / "built.json").read_bytes(), type=Built)
-        self.flavour = flavour
-        self._jobs = jobs
-        self._restore()
-
-    @property
-    def image(self) -> Path:
-        """The unmodified kernel."""
-        return self.path / "image"
+        self._name = name
 
     def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
         """The text of each file that the edits change, by its path in the tree. Raises UsageError if an edit
@@ -79,6 +71,33 @@ class KeptTree:
                 texts.get(edit.file) or file.read_text(errors="surrogateescape"), edit
             )
         return texts
+
+    def _file(self, name: str) -> Path:
+        top = self.path / "source"
+        file = top / name
+        if not file.resolve().is_relative_to(top.resolve()) or not file.is_file():
+            raise UsageError(f"{self._name} has no file {name}", "correct the edit's `file`")
+        return file
+
+
+Check = Callable[[SourceTree], None]
+"""Raises UsageError if a source is not what the caller needs."""
+
+
+class KeptTree(SourceTree):
+    """A source tree with its build, locked for this process: see `kept_tree`."""
+
+    def __init__(self, path: Path, flavour: Flavour, jobs: int) -> None:
+        self.built = msgspec.json.decode((path / "built.json").read_bytes(), type=Built)
+        super().__init__(path, f"{self.built.source} {self.built.source_version}")
+        self.flavour = flavour
+        self._jobs = jobs
+        self._restore()
+
+    @property
+    def image(self) -> Path:
+        """The unmodified kernel."""
+        return self.path / "image"
 
     def key(self, edits: Sequence[Edit]) -> str:
         """Identifies the variant: a hash of the source, the configuration and the edited files."""
@@ -110,16 +129,6 @@ class KeptTree:
         finally:
             self._restore()
 
-    def _file(self, name: str) -> Path:
-        top = self.path / "source"
-        file = top / name
-        if not file.resolve().is_relative_to(top.resolve()) or not file.is_file():
-            raise UsageError(
-                f"{self.built.source} {self.built.source_version} has no file {name}",
-                "correct the edit's `file`",
-            )
-        return file
-
     def _replace(self, name: str, text: str) -> None:
         """Change a file of the tree, or add one; the original is kept first, in case this process is killed.
         One that was added stays: no makefile names it.
@@ -144,13 +153,20 @@ class KeptTree:
 
 @contextlib.contextmanager
 def kept_tree(
-    source: str, machine: str, flavour: Flavour, jobs: int, say: Callable[[str], None]
+    source: str,
+    machine: str,
+    flavour: Flavour,
+    jobs: int,
+    say: Callable[[str], None],
+    check: Check | None = None,
 ) -> Iterator[KeptTree]:
     """The kept tree of a source package, built for a machine with the current configuration; made on first
-    use, which takes minutes. One process at a time has it: others wait.
+    use, which takes minutes. One process at a time has it: others wait. `check` sees the source before
+    anything is built.
 
-    Raises UsageError for a directory, InUse if another process has it for longer than WAIT_S,
-    EnvironmentLacks for a missing tool, KernelError if the source cannot be downloaded or does not build.
+    Raises what `check` raises; UsageError for a directory, InUse if another process has it for longer than
+    WAIT_S, EnvironmentLacks for a missing tool, KernelError if the source cannot be downloaded or does not
+    build.
     """
     if "/" in source:
         raise UsageError(
@@ -164,12 +180,20 @@ def kept_tree(
     hold(path)
     with exclusive(path / "lock", f"the kept tree of {source}", say, WAIT_S):
         if not (path / "built.json").exists():
-            _make_tree(path, source, machine, flavour, jobs, say)
+            _make_tree(path, source, machine, flavour, jobs, say, check)
+        elif check:
+            check(KeptTree(path, flavour, jobs))
         yield KeptTree(path, flavour, jobs)
 
 
 def _make_tree(
-    path: Path, source: str, machine: str, flavour: Flavour, jobs: int, say: Callable[[str], None]
+    path: Path,
+    source: str,
+    machine: str,
+    flavour: Flavour,
+    jobs: int,
+    say: Callable[[str], None],
+    check: Check | None,
 ) -> None:
     log = path / "make.log"
     for name in ("source", "out", "originals"):
@@ -178,6 +202,8 @@ def _make_tree(
     with tempfile.TemporaryDirectory(dir=path, prefix="unpacking-") as scratch:
         with source_tree(source, flavour, Path(scratch), say) as (tree, version, identity):
             tree.rename(path / "source")
+        if check:
+            check(SourceTree(path, f"{source} {version}"))
         say(f"building the unmodified kernel: minutes, once; what make prints goes to {log}")
         (path / "out").mkdir()
         make_kernel(path / "source", path / "out", flavour, jobs, log)

@@ -16,7 +16,7 @@ from harness.kernels import build as build_module
 from harness.kernels import variants
 from harness.kernels.build import Built, Flavour, build, key_for, make_again
 from harness.kernels.edits import Edit
-from harness.kernels.variants import KeptTree, kept_tree
+from harness.kernels.variants import KeptTree, SourceTree, kept_tree
 
 PROGRAM = "int main(void)\n{\n\treturn 7;\n}\n"
 MAKEFILE = "linux: $(O)/linux\n$(O)/linux: fs/main.c\n\t$(CC) -o $@ $<\n"
@@ -165,6 +165,33 @@ def test_the_first_use_unpacks_and_builds_what_later_ones_take(
             assert kept.built == BUILT
             assert (answer(kept.image), answer(kept.variant([edit("3")]))) == (7, 3)
     assert builds == []
+
+
+def test_the_source_is_looked_at_before_anything_is_built(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a planted fault does not fit was told once the kernel had been built, after 18 minutes."""
+
+    @contextlib.contextmanager
+    def unpacked(
+        source: str, flavour: Flavour, scratch: Path, say: object
+    ) -> Iterator[tuple[Path, str, str]]:
+        (scratch / "tree" / "fs").mkdir(parents=True)
+        (scratch / "tree" / "fs" / "main.c").write_text(PROGRAM)
+        yield scratch / "tree", "1.0", f"{source} 1.0"
+
+    monkeypatch.setattr(variants, "source_tree", unpacked)
+    monkeypatch.setattr(variants, "make_kernel", lambda *_: pytest.fail("built"))
+
+    def fits(source: SourceTree) -> None:
+        assert source.edited([edit("3")])["fs/main.c"] == PROGRAM.replace("7", "3")
+        source.edited([Edit("fs/none.c", "main", "7", "3")])
+
+    with (
+        pytest.raises(UsageError, match=r"linux-source-1 1\.0 has no file fs/none\.c"),
+        kept_tree("linux-source-1", "toy", FLAVOUR, 1, print, fits),
+    ):
+        pytest.fail("it was taken")
 
 
 def test_a_users_own_tree_is_never_edited(cache: Path) -> None:
