@@ -51,6 +51,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     means to leave; where an fsck finds nothing else, it has found nothing. `too_old`: those for parts of
     lines in which it says that it does not know the file system's features: a newer kernel may use some that
     this host's program has never heard of.
+    `taken`: those in which an mkfs says that this host has a file system with the same UUID: an exported
+    image that is mounted or attached.
     `forks`: a fork of it that has been loaded, but has not begun, is as good as another start of it.
     `suites`: where its package and the libraries it needs are fetched from if this host does not have it;
     `always`: even if it has.
@@ -66,16 +68,18 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chatter: list[str] = []
     allowed: list[str] = []
     too_old: list[str] = []
+    taken: list[str] = []
     suites: list[str] = []
     always: bool = False
     forks: bool = False
 
     def unknown_features(self, output: str) -> str:
         """The line in which it says that it does not know the file system's features; empty if none."""
-        if not self.too_old:
-            return ""
-        says = re.compile("|".join(self.too_old))
-        return next((line.strip() for line in output.splitlines() if says.search(line)), "")
+        return _line_like(self.too_old, output)
+
+    def is_taken(self, output: str) -> str:
+        """The line in which it says that the UUID is in use on this host; empty if none."""
+        return _line_like(self.taken, output)
 
     def complaint(self, output: str) -> str:
         """The first line of output that reports an error which is not allowed; empty if there is none, or no
@@ -617,11 +621,22 @@ class Profile:
         return self.fsck.decoded(done.returncode, output)
 
 
+def _line_like(patterns: Sequence[str], output: str) -> str:
+    """The first line that one of the regular expressions finds a part of; empty if none does."""
+    says = re.compile("|".join(patterns) or "(?!)")
+    return next((line.strip() for line in output.splitlines() if says.search(line)), "")
+
+
 def _succeed(tool: Tool, words: Sequence[str], image: Path) -> None:
     """Run a program with these arguments. Raises ToolKilled, and EnvironmentLacks with what it said."""
     done = tool.run_line(words, image)
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip()
+        if taken := tool.is_taken(said):
+            raise EnvironmentLacks(
+                f"{tool.program} makes no file system with the UUID of one that this host has: {taken}",
+                "an exported image is mounted or attached: unmount it (findmnt), detach it (losetup --list)",
+            )
         raise EnvironmentLacks(
             f"{tool.program} failed with {done.returncode}: {said}",
             f"correct its arguments in vms/filesystems, or get a newer {tool.package}",

@@ -9,11 +9,20 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import EnvironmentLacks, UsageError
 from harness.expectations import first_match, read_expectations
-from harness.filesystems.profiles import Profile, Tool, complaints, profiles, select_profiles
+from harness.filesystems.profiles import (
+    IMAGE,
+    Profile,
+    Tool,
+    _succeed,
+    complaints,
+    profiles,
+    select_profiles,
+)
 from harness.host.resources import resource
 from harness.model import CaseId, FsckClass
 from harness.symptoms import symptom_of
@@ -597,3 +606,17 @@ def test_an_fsck_that_does_not_know_the_features_does_not_judge(
     seen = profile.check_filesystem(image)
     assert (seen.classified, seen.exit_code) == (FsckClass.FAILED, 1)
     assert "too old" in seen.complaint
+
+
+def test_an_image_that_is_mounted_on_the_host_is_told_as_that(tmp_path: Path) -> None:
+    """An exported btrfs image that was mounted stopped all btrfs runs with "get a newer btrfs-progs"."""
+    (taken,) = profiles()["btrfs/default"].mkfs.taken
+    mkfs = Tool(
+        "sh", "sh", ["-c", "echo 'ERROR: non-unique UUID: 6a736677-7368'; exit 1", IMAGE], taken=[taken]
+    )
+    with pytest.raises(EnvironmentLacks, match="non-unique UUID: 6a736677") as caught:
+        _succeed(mkfs, mkfs.arguments, tmp_path / "image")
+    assert "unmount it" in caught.value.next_step
+    with pytest.raises(EnvironmentLacks, match="sh failed with 1") as caught:
+        _succeed(msgspec.structs.replace(mkfs, taken=[]), mkfs.arguments, tmp_path / "image")
+    assert "get a newer sh" in caught.value.next_step
