@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from harness.model import (
     CrashState,
     EarlierLife,
     EntryFlag,
+    FsckClass,
+    FsckResult,
     History,
     LogEntry,
     Operation,
@@ -107,6 +110,14 @@ def test_half_an_operation_is_no_number_of_them() -> None:
     """`f` has its name and half of its data: what the second life must find is not known."""
     half = recovered_after(FIRST[:2], data=2048)
     assert survived(ORDERED, WHOLE, 4, half) is None
+
+
+@pytest.mark.parametrize("said", [FsckClass.DIRTY, FsckClass.FAILED], ids=["damaged", "undecided"])
+def test_a_first_life_that_is_damaged_or_undecided_is_no_base(said: FsckClass) -> None:
+    """The second life would be blamed for the first one's damage, or would hide that nobody looked."""
+    whole = recovered_after(FIRST)
+    assert survived(ORDERED, WHOLE, 4, whole) == 4
+    assert survived(ORDERED, WHOLE, 4, replace(whole, fsck=FsckResult(said, 4, "inode 12"))) is None
 
 
 def test_a_second_life_that_needs_what_was_lost_is_not_begun() -> None:

@@ -69,6 +69,18 @@ def test_what_was_packed_is_what_comes_out(run: RunStore, tmp_path: Path) -> Non
     assert not list(again.parent.glob(".unpacking-*"))
 
 
+def test_what_a_link_names_does_not_go_along(run: RunStore, tmp_path: Path) -> None:
+    """A run that came from elsewhere could name any file of this host, and `pack` put it into the package."""
+    (tmp_path / "secret").write_text("of this host alone")
+    link = run.path / "reports.txt"
+    link.symlink_to(tmp_path / "secret")
+    folder = run.path / "more"
+    folder.symlink_to(tmp_path)
+    bundle(run.path, tmp_path / "run.tar.zst")
+    again = unbundle(tmp_path / "run.tar.zst", tmp_path / "here")
+    assert not {n for n in names(again) if n.startswith(("reports.txt", "more"))}
+
+
 def test_a_tar_reads_it_too(run: RunStore, tmp_path: Path) -> None:
     bundle(run.path, tmp_path / "run.tar.zst")
     plain = zstandard.ZstdDecompressor().stream_reader((tmp_path / "run.tar.zst").read_bytes()).read()
