@@ -47,7 +47,7 @@ const WAITING: u32 = 30;
 const BUSY: u32 = 60;
 
 /// Looks in a row at one and the same mount or unmount, after which it is looked at what that asks the disks for.
-const LATE: u32 = 5;
+const LATE: u32 = 2;
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const FRAMES: usize = 4;
@@ -272,20 +272,19 @@ fn give_up(call: Option<Call>) -> ! {
 /// none of a thread that was running, whose stack is empty.
 fn place(stacks: &[String]) -> String {
     let functions = |stack: &String| -> Vec<String> {
-        let lines = stack.lines().rev();
-        let names = lines.filter_map(|line| line.split_whitespace().nth(1)?.split('+').next());
+        let names = stack
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1)?.split('+').next());
         names.map(str::to_owned).collect()
     };
     let seen = stacks.iter().filter(|stack| !stack.is_empty());
     let common = seen.map(functions).reduce(|mut common, next| {
-        let same = common.iter().zip(&next).take_while(|(a, b)| a == b).count();
-        common.truncate(same);
+        common.retain(|function| next.contains(function));
         common
     });
     let innermost: Vec<_> = common
         .unwrap_or_default()
         .into_iter()
-        .rev()
         .take(FRAMES)
         .collect();
     if innermost.is_empty() {
