@@ -109,6 +109,7 @@ class Effects:
         self._nameless: dict[str, int] = {}
         self._log: list[tuple[int, str, int | None]] = []
         self._sizes: dict[int, int] = {}
+        self._grown: list[tuple[int, int, int]] = []
         self._synchronous: set[int] = set()
         for call in calls:
             if call.returned is not None and call.result >= 0:
@@ -162,9 +163,11 @@ class Effects:
                 names[name] = held
         return {name for name, held in names.items() if held == inode}
 
-    def size_of(self, inode: int) -> int:
-        """The bytes that a file has at least, in the end."""
-        return self._sizes.get(inode, 0)
+    def first_size(self, inode: int, event: int) -> int:
+        """The bytes that a file had at an event or, if nothing had been written yet, once something was."""
+        sizes = [(began, size) for began, of, size in self._grown if of == inode]
+        before = [size for began, size in sizes if began < event]
+        return before[-1] if before else sizes[0][1] if sizes else 0
 
     def was_kept(self, taking: Taking) -> bool:
         """Whether something of what was taken away had been made durable before."""
@@ -207,6 +210,7 @@ class Effects:
         elif word in _DATA:
             start = int(place[2]) if place and place[2] else size
             self._sizes[inode] = max(size, start + call.result)
+            self._grown.append((call.began, inode, self._sizes[inode]))
 
     def _open(self, call: ProgramCall, path: str, how: str) -> None:
         if "tmpfile" in how:

@@ -143,12 +143,11 @@ def _named_early(program: Program, named: Change) -> str:
 def _half(facts: Facts, program: Program) -> Diagnosis | None:
     """Where a write of several blocks is there in part, and nothing else is missing."""
     write = program.whole
-    if write is None or not facts.lost:
-        return None
-    if any(facts.kinds(e) - {Kind.DATA, Kind.UNKNOWN} for e in facts.lost):
+    gone = set(facts.lost).intersection(facts.cleared)
+    if write is None or not gone or any(facts.kinds(e) - {Kind.DATA, Kind.UNKNOWN} for e in gone):
         return None
     data = data_of(facts, Order(write.call, (write,), paths=frozenset({write.path})))
-    if not any(facts.part(e) or facts.on_platter(e) for e in (*facts.lost, *(w.entry for w in data))):
+    if not any(map(facts.part, gone)) and not any(facts.on_platter(w.entry) for w in data):
         return None
     sentence = (
         f"Of {write.call.text}, called at event {write.began}, a part came back: no call makes more than a "

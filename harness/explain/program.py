@@ -241,21 +241,22 @@ class _Asked:
         return self.effects.in_order
 
     def early(self) -> Change | None:
-        """What gave a name that came back to a file whose contents did not; without it, all is accepted."""
-        if self.evidence is None or self.evidence.less is None:
+        """What gave a name that came back to a file whose contents did not; without it, all is accepted.
+        Nothing where several files are like that.
+        """
+        evidence = self.evidence
+        if evidence is None or evidence.less is None:
             return None
-        for change in reversed(self.before(self.cut)):
-            path = change.path
-            if change.sort is not Sort.GIVEN or path not in self.evidence.found:
-                continue
-            if path in self.evidence.less or self.evidence.found[path].kind is not FileKind.FILE:
-                continue
-            if self.evidence.more is not None and path not in self.evidence.lacking:
-                continue
-            later = [c for c in self.effects.changes if c.inode == change.inode and c.sort is Sort.DATA]
-            if later and not all(self.effects.covered(c, self.cut) for c in later):
-                return change
-        return None
+        found = [c for c in self.before(self.cut) if c.sort is Sort.GIVEN and self._is_early(c, evidence)]
+        return found[0] if len({c.path for c in found}) == 1 else None
+
+    def _is_early(self, change: Change, evidence: Evidence) -> bool:
+        path, entry = change.path, evidence.found.get(change.path)
+        if entry is None or entry.kind is not FileKind.FILE or path not in evidence.ahead:
+            return False
+        if evidence.more is not None and path not in evidence.lacking:
+            return False
+        return entry.size < self.effects.first_size(change.inode, self.cut)
 
     def whole(self) -> Change | None:
         """The one call that wrote what is missing, where it is the contents of one file."""
