@@ -120,6 +120,7 @@ BAD_PATHS: list[list[str]] = [
     ["bench", "--json", "/gone/bench.json"],
     ["trace", "--json", "/gone/trace.json"],
     ["trace", "--kernel", "/gone"],
+    ["man", "/proc/gone"],
 ]
 
 
