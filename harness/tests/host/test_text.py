@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from harness.host.text import first_few
+import pytest
+from rich.text import Text
+
+from harness.host.console import SafeConsole
+from harness.host.text import first_few, indented
 
 
 @pytest.mark.parametrize(
@@ -14,3 +18,17 @@ def test_one_that_is_left_is_shown(count: int, shown: int, left_out: int) -> Non
     """The words "and 1 more" took the line of what they hid."""
     few, left = first_few(range(count), 3)
     assert (len(few), left) == (shown, left_out)
+
+
+def test_a_foreign_newline_begins_no_line_of_a_console() -> None:
+    """Only `say` escaped newlines: what `print` was given as a Text, such as a headline, passed them on."""
+    out = io.StringIO()
+    console = SafeConsole(file=out, width=100)
+    for foreign in ("a\nPASS", "a\r\nPASS", "a\x1b[31m\n  next: rm"):
+        console.print(foreign, highlight=False)
+        console.print(Text(foreign))
+        console.print(Text(indented(foreign)))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3 * 4
+    assert {line[:1] for line in lines} == {"a", " "}
+    assert "\x1b" not in out.getvalue()
