@@ -360,7 +360,7 @@ _CODES = {
     ExitCode.USAGE: "wrong usage: the message says what to write instead",
     ExitCode.UNDECIDED: "something is UNKNOWN, or the harness has an error",
     ExitCode.NOTHING_RUN: "nothing was run, or a required case was not (`--require-all`)",
-    ExitCode.TIME_UP: "the time of `--minutes` or `--hours` was up, with something decided and nothing inconsistent",
+    ExitCode.TIME_UP: "the time was up (`--minutes`, `--hours`): something is decided, nothing inconsistent",
     ExitCode.BISECT_SKIP: "`--bisect`: skip this commit",
     ExitCode.BISECT_STOP: "`--bisect`: stop, bisecting makes no sense",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM, SIGHUP); results are kept, `--resume` continues",

@@ -51,3 +51,15 @@ def test_a_variable_names_another_program(tmp_path: Path, monkeypatch: pytest.Mo
     program.touch()
     monkeypatch.setenv("POWERCUT_AGENT", str(program))
     assert resources.built_part("POWERCUT_AGENT", "gnu", "release", "powercut-agent") == program
+
+
+def test_the_documents_are_there_only_once_they_are_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "harness"
+    page = package / "_data" / "site" / "docs" / "index.html"
+    monkeypatch.setattr(resources, "_PACKAGE", package)
+    assert resources.site() is None
+    page.parent.mkdir(parents=True)
+    page.touch()
+    assert resources.site() == page
