@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import OneOf, RunDirectory, beside_resume, bounded, listed, out_option
+from harness.cli.options import OneOf, RunDirectory, beside_resume, bounded, listed, named_here, out_option
 from harness.cli.series import run_series
 from harness.errors import ExitCode, KernelError, UsageError
 from harness.explain.explain import Explainer, explain
@@ -30,7 +31,7 @@ from harness.report.explanation import mail_text, write_explanation
 from harness.report.lines import resume_patch, source_of
 from harness.report.words import plural, shown_path
 from harness.store import RunStore
-from harness.trust import Named, plan_here
+from harness.trust import Named, need_named_workloads, plan_here
 
 MINUTES = 10.0
 
@@ -86,19 +87,14 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided or a harness error, 5 nothing was new
     when the time was up, 125 the last commit does not build, 130 interrupted.
     """
-    where = tree or Path()
-    machine = given["machine"]
+    machine, jobs = given["machine"], given["jobs"]
     config = tuple(str(path.resolve()) for path in given["config"])
-    with commit_tree(where, machine, _flavour(machine, config), given["jobs"], console.say) as kernels:
-        if given["resume"]:
-            beside_resume("patch", ("resume", "tree", "config", "machine", "why"))
-            plan, path = load_plan(given["resume"]), given["resume"].resolve()
-            _need_same(plan, machine, config)
-        else:
-            plan = _plan(kernels, commits, config, given)
-            if given["no_action"]:
-                return _show(plan)
-            path = create(plan, given["out"])
+    begun = _begun(given, machine, config) if given["resume"] else None
+    with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
+        plan = begun or _plan(kernels, commits, config, given)
+        if given["no_action"]:
+            return _show(plan)
+        path = given["resume"].resolve() if begun else create(plan, given["out"])
         return _carry_out(plan, path, kernels, why=given["why"])
 
 
@@ -128,13 +124,21 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
     )
 
 
-def _need_same(plan: PatchPlan, machine: str, config: tuple[str, ...]) -> None:
-    """Raises UsageError for a series that was begun otherwise: a directory names no file that is used."""
+def _begun(given: dict[str, Any], machine: str, config: tuple[str, ...]) -> PatchPlan:
+    """The plan of a series that is resumed. Raises UsageError, with the options to add, for files that only
+    its directory names, and for one that was begun otherwise.
+    """
+    beside_resume("patch", ("resume", "tree", "config", "machine", "why", "workloads", "no_action"))
+    plan = load_plan(given["resume"])
+    need_named_workloads([w for stage in plan.stages for w in stage.workloads], named_here(given))
     if plan.config != config:
-        words = " ".join(f"--config {path}" for path in plan.config) or "without --config"
-        raise UsageError("it was begun with other options of the kernel", f"go on with: {words}")
+        words = " ".join(f"--config {shlex.quote(path)}" for path in plan.config) or "no --config"
+        raise UsageError("it was begun with other options of the kernel", f"go on with {words}")
     if plan.machine != machine:
-        raise UsageError(f"it was begun on {plan.machine}", f"go on with: --machine {plan.machine}")
+        raise UsageError(
+            f"it was begun on {plan.machine}, and this is {machine}", f"go on with --machine {plan.machine}"
+        )
+    return plan
 
 
 def _show(plan: PatchPlan) -> ExitCode:
@@ -155,7 +159,8 @@ def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -
         return ExitCode.BISECT_SKIP
     series = PatchSeries(plan, path, kernels, explained if why else None)
     count = plural(len(plan.commits), "commit")
-    again = resume_patch(shown_path(Path(plan.tree)), plan.config, shown_path(path))
+    own = [w for stage in plan.stages for w in stage.workloads]
+    again = resume_patch(shown_path(kernels.tree), plan.config, own, shown_path(path))
     limit = None if plan.minutes is None else plan.minutes * 60
     run_series(series, f"{count} up to {plan.series.head}", again, limit)
     if not series.known.interrupted and series.follows_left:

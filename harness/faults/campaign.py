@@ -57,7 +57,7 @@ def known_failures() -> list[Expectation]:
     return [e for name in names for e in read_expectations(resource("vms", "filesystems", name))]
 
 
-class Source(Protocol):
+class Editable(Protocol):
     """The source of a kernel: see `harness.kernels.variants.SourceTree`."""
 
     def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
@@ -65,7 +65,7 @@ class Source(Protocol):
         ...
 
 
-class Kernels(Source, Protocol):
+class Kernels(Editable, Protocol):
     """Where the kernels of a campaign come from: see `harness.kernels.variants.KeptTree`."""
 
     @property
@@ -142,7 +142,7 @@ class _Results(msgspec.Struct, frozen=True):
     rows: list[Row]
 
 
-def need_places(chosen: Sequence[Fault], source: Source) -> None:
+def need_places(chosen: Sequence[Fault], source: Editable) -> None:
     """Raises UsageError if an edit does not find its place."""
     for fault in chosen:
         try:

@@ -46,7 +46,7 @@ _ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* 
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Revision:
     """A commit by its full name, with the first line of its message."""
 
     id: str
@@ -61,17 +61,17 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class CommitRange:
     """What is asked about: `commits` from the oldest on, on top of `base`. `changed`: the files in which the
     last one and `base` differ.
     """
 
-    base: Commit
-    commits: tuple[Commit, ...]
+    base: Revision
+    commits: tuple[Revision, ...]
     changed: tuple[str, ...]
 
     @property
-    def head(self) -> Commit:
+    def head(self) -> Revision:
         return self.commits[-1]
 
 
@@ -86,7 +86,7 @@ class CommitTree:
 
     # --- commits ------------------------------------------------------------------------------
 
-    def series(self, asked: str = "", base: str = "", mbox: Path | None = None) -> Series:
+    def series(self, asked: str = "", base: str = "", mbox: Path | None = None) -> CommitRange:
         """The series that was asked for: `BASE..HEAD`, or `base` up to what the tree holds now, with changes
         that are not committed as a last commit; without either, from where the branch left its upstream, or
         its last commit. `mbox`: patches that are applied to the base, or to HEAD.
@@ -128,9 +128,9 @@ class CommitTree:
             return upstream.stdout.strip()
         return head if end != head else self._named("HEAD~1")
 
-    def _range(self, base: str, head: str) -> Series:
+    def _range(self, base: str, head: str) -> CommitRange:
         listed = self._git("log", "--reverse", "--first-parent", "--format=%H %s", f"{base}..{head}")
-        commits = tuple(Commit(*line.split(" ", 1)) for line in listed.splitlines())
+        commits = tuple(Revision(*line.split(" ", 1)) for line in listed.splitlines())
         if not commits:
             raise UsageError(
                 f"there is no commit from {base[:12]} to {head[:12]}",
@@ -138,7 +138,7 @@ class CommitTree:
             )
         changed = self._git("diff", "--name-only", "-z", base, head).split("\0")
         subject = self._git("log", "-1", "--format=%s", base).strip()
-        return Series(Commit(base, subject), commits, tuple(filter(None, changed)))
+        return CommitRange(Revision(base, subject), commits, tuple(filter(None, changed)))
 
     def _uncommitted(self, head: str) -> str:
         """A commit of ours with the changes to tracked files; empty if there are none."""
@@ -173,7 +173,7 @@ class CommitTree:
         tree = self._git("rev-parse", f"{commit}^{{tree}}").strip()
         return key_for(f"git tree {tree}", self.flavour)
 
-    def kernel(self, commit: Commit) -> Path:
+    def kernel(self, commit: Revision) -> Path:
         """The image of a commit's kernel, built unless the cache has it. Raises KernelError, with the first
         error that make told, if it does not build.
         """
@@ -186,7 +186,7 @@ class CommitTree:
             keep_image(self.path / "out" / self.flavour.image, final)
         return hold(final / "image")
 
-    def _build(self, commit: Commit, log: Path) -> None:
+    def _build(self, commit: Revision, log: Path) -> None:
         source = self._work_tree()
         self._switch(self._with_ours(commit.id))
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.faults.results import Detection, Trial
-from harness.kernels.commits import Commit, Series
+from harness.kernels.commits import CommitRange, Revision
 from harness.model import bounds
 from harness.patches.questions import Stage
 
@@ -19,7 +19,7 @@ Found = tuple[str, str]
 
 
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked. `tree`: for people; `series`: see `Series`. `minutes`: None: until all stages are
+    """What is asked. `tree`: for people; `series`: see `CommitRange`. `minutes`: None: until all stages are
     done.
     """
 
@@ -37,8 +37,8 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     argv: list[str] = []
 
     @property
-    def series(self) -> Series:
-        return Series(Commit(*self.base), tuple(Commit(*c) for c in self.commits), self.changed)
+    def series(self) -> CommitRange:
+        return CommitRange(Revision(*self.base), tuple(Revision(*c) for c in self.commits), self.changed)
 
 
 class Standing(enum.StrEnum):
@@ -55,8 +55,8 @@ class Culprit:
     that may be it.
     """
 
-    first: Commit
-    among: tuple[Commit, ...] = ()
+    first: Revision
+    among: tuple[Revision, ...] = ()
 
     def __str__(self) -> str:
         return (
@@ -166,7 +166,7 @@ def next_commit(count: int, known: Mapping[int, bool | None]) -> int | None:
     return min(open_, key=lambda n: (abs(n - middle), n)) if open_ else None
 
 
-def culprit_of(commits: Sequence[Commit], known: Mapping[int, bool | None]) -> Culprit:
+def culprit_of(commits: Sequence[Revision], known: Mapping[int, bool | None]) -> Culprit:
     """What is known of the first commit that shows it."""
     low, high = _bounds(len(commits), known)
     return Culprit(commits[high], tuple(commits[low + 1 : high]))

@@ -5,6 +5,7 @@ known.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Protocol
 
 import msgspec
 
-from harness.errors import EnvironmentLacks, PowercutError, UsageError
+from harness.errors import EnvironmentLacks, PowercutError, StoreError, UsageError
 from harness.faults.campaign import asked_key, known_failures, trial_of
 from harness.faults.results import Detection, Trial
-from harness.kernels.commits import Commit
+from harness.kernels.commits import Revision
 from harness.patches.page import page_of
 from harness.patches.questions import BUDGET, Stage
 from harness.patches.results import (
@@ -39,6 +40,7 @@ from harness.store import RunStore
 from harness.summary import Summary
 
 HEAD, BASE = "head", "base"
+_FULL_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 Explain = Callable[[Path, Detection], Sequence[str]]
 """Why a finding of a run directory failed, in lines."""
 
@@ -50,7 +52,7 @@ class Kernels(Protocol):
         """Identifies the kernel of a commit."""
         ...
 
-    def kernel(self, commit: Commit) -> Path:
+    def kernel(self, commit: Revision) -> Path:
         """Its image. Raises KernelError if it does not build."""
         ...
 
@@ -61,8 +63,16 @@ def create(plan: PatchPlan, out: Path) -> Path:
 
 
 def load_plan(path: Path) -> PatchPlan:
-    """The plan of a directory. Raises as `read_plan`."""
-    return read_plan(path, PatchPlan, "series of a patch", "patch")
+    """The plan of a directory. Raises as `read_plan`, and StoreError for a commit that is no full name of
+    one: it is a word of git's command line.
+    """
+    plan = read_plan(path, PatchPlan, "series of a patch", "patch")
+    for commit, _ in (plan.base, *plan.commits):
+        if not _FULL_NAME.fullmatch(commit):
+            raise StoreError(f"{path}: {commit!r} is no full name of a commit", "start a new series")
+    if not plan.commits or not plan.stages:
+        raise StoreError(f"{path}: it asks nothing", "start a new series")
+    return plan
 
 
 class PatchSeries(Series[Trial]):
@@ -123,16 +133,16 @@ class PatchSeries(Series[Trial]):
         tried = {n: self._known(self._between(c, stage, seen)) for n, c in enumerate(commits[:-1])}
         return {n: shows(trial, seen) for n, trial in tried.items() if trial is not None}
 
-    def _between(self, commit: Commit, stage: Stage, seen: Detection) -> str:
+    def _between(self, commit: Revision, stage: Stage, seen: Detection) -> str:
         return f"{commit.short}-{stage.name}-{seen.case.replace('/', '-')}"
 
-    def _item(self, name: str, commit: Commit, stage: Stage, cases: Sequence[str] = ()) -> Item:
+    def _item(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str] = ()) -> Item:
         again = [f"again {stage.again}"] if stage.again else []
         states = ["exhaustive", str(BUDGET), *stage.disk, *again, *cases]
         key = asked_key(self._kernels.key(commit.id), stage.modes, stage.workloads, states)
         return Item(name, self._planned(name, commit, stage, cases), key)
 
-    def _planned(self, name: str, commit: Commit, stage: Stage, cases: Sequence[str]) -> Callable[[], Plan]:
+    def _planned(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str]) -> Callable[[], Plan]:
         def plan() -> Plan:
             begun = time.monotonic()
             image = self._kernels.kernel(commit)

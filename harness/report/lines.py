@@ -105,10 +105,10 @@ def resume_faults(workloads: Sequence[str], path: str) -> str:
     return f"powercut faults --resume {shlex.join([full(path), *_workload_files(workloads)])}"
 
 
-def resume_patch(tree: str, config: Sequence[str], path: str) -> str:
+def resume_patch(tree: str, config: Sequence[str], workloads: Sequence[str], path: str) -> str:
     """The command that continues a stopped series of a patch. `config`: files of the user's own."""
-    words = [full(tree), *(w for c in config for w in _shown(["--config", c])), "--resume", full(path)]
-    return f"powercut patch {shlex.join(words)}"
+    words = [full(tree), *(w for c in config for w in _shown(["--config", c])), *_workload_files(workloads)]
+    return f"powercut patch {shlex.join([*words, '--resume', full(path)])}"
 
 
 def resume_regressions(path: str) -> str:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from harness.cases import exploration
 from harness.cases.attempts import Attempts, Unobserved
-from harness.cases.examine import Examiner, Group, Observation
+from harness.cases.examine import Examiner, Group, JudgedGroup, Observation
 from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
@@ -548,9 +548,9 @@ def test_what_a_recovery_wrote_is_never_written_over(tmp_path: Path) -> None:
 def test_a_recovery_that_wrote_more_than_is_kept_is_counted_as_not_cut() -> None:
     """It was neither cut nor counted: `--again` said that all recoveries had been cut."""
     seen = Observation(Outcome(usable=Usability()), recovery=None)
-    counted = SimpleNamespace(uncut=0, recoveries=[])
-    Exploration._keep_recovery(cast(Any, counted), Group("", (CrashState(3),)), seen, None)
+    counted, group = SimpleNamespace(uncut=0, recoveries=[]), Group("", (CrashState(3),))
+    Exploration._keep_recovery(cast(Any, counted), JudgedGroup(group, seen, ()), None)
     assert (counted.uncut, counted.recoveries) == (1, [])
     failed = Observation(Outcome(), recovery=None)
-    Exploration._keep_recovery(cast(Any, counted), Group("", (CrashState(3),)), failed, None)
+    Exploration._keep_recovery(cast(Any, counted), JudgedGroup(group, failed, ()), None)
     assert counted.uncut == 1, "what did not come back whole fails already"

@@ -22,6 +22,8 @@ from harness.faults.results import FaultsPlan
 from harness.host.files import json_bytes
 from harness.measure.run import MeasurePlan
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.patches.questions import Stage
+from harness.patches.results import PatchPlan
 from harness.plan import Plan
 from harness.regressions.results import RegressionsPlan
 from harness.releases.results import StudyPlan
@@ -152,6 +154,15 @@ def some_regressions(root: Path, hostile: Hostile, bait: str) -> Path:
     return _with_plan(root, RegressionsPlan(workloads=own))
 
 
+def a_patch(root: Path, hostile: Hostile, bait: str) -> Path:
+    own = (bait,) if hostile is WORKLOAD else ("quick",)
+    stage = Stage("quick", ("ext4/ordered",), own)
+    plan = PatchPlan(
+        tree=bait, base=("b" * 40, ""), commits=(("c" * 40, ""),), changed=(), stages=(stage,), machine="uml"
+    )
+    return _with_plan(root, plan)
+
+
 def a_measurement(root: Path, hostile: Hostile, bait: str) -> Path:
     plan = hostile.plan(bait)
     beside = [bait] if hostile is RECORDINGS else []
@@ -192,6 +203,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
     ("faults", "beside"): Attack("faults -n --beside DIR", some_faults),
     ("regressions", "resume"): Attack("regressions --resume DIR", some_regressions),
+    ("patch", "resume"): Attack("patch --resume DIR", a_patch, (WORKLOAD,)),
     ("measure", "resume"): Attack("measure --resume DIR", a_measurement, (KERNEL, MODULES)),
     ("measure", "beside"): Attack("measure bonnie --beside DIR", a_measurement),
     ("bugreport", "source"): Attack("bugreport CASE --from DIR --output new", refused=(WORKLOAD,)),

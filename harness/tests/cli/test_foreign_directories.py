@@ -60,8 +60,11 @@ def test_every_command_that_takes_a_run_directory_is_attacked() -> None:
     assert taking == set(ATTACKS)
 
 
-OTHER_PATHS = {"modules", "replaced", "file", "own_kernel", "folder", "expect"}
-"""Parameters that name a file, modules, or a folder of bug reports."""
+OTHER_PATHS = {
+    *("modules", "replaced", "file", "own_kernel", "folder", "expect"),
+    *("tree", "mbox", "config"),
+}
+"""Parameters that name a file, modules, a folder of bug reports, or a kernel's source."""
 
 
 def test_every_other_path_on_a_command_line_is_known_to_be_none() -> None:

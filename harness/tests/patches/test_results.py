@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.faults.results import Detection, Trial
-from harness.kernels.commits import Commit
+from harness.kernels.commits import Revision
 from harness.patches.questions import Stage
 from harness.patches.results import (
     Answer,
@@ -29,8 +29,8 @@ def seen(symptom: str = "NAME: missing", case: str = CASE, of: int = 10, known: 
     return Detection("id", case, "durability", 1, of, "f is gone", f"{case}@4", known, symptom)
 
 
-def commit(n: int) -> Commit:
-    return Commit(f"{n:040x}", f"commit {n}")
+def commit(n: int) -> Revision:
+    return Revision(f"{n:040x}", f"commit {n}")
 
 
 def test_a_symptom_that_the_base_decided_without_is_new() -> None:

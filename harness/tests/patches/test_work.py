@@ -17,7 +17,7 @@ from harness.cli.patch import exit_code
 from harness.errors import ExitCode, KernelError, UsageError
 from harness.faults.results import Detection
 from harness.host.progress import Progress
-from harness.kernels.commits import Commit
+from harness.kernels.commits import Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.questions import Stage
 from harness.patches.results import PatchPlan, Standing
@@ -53,7 +53,7 @@ class Kernels:
     def key(self, commit: str) -> str:
         return commit
 
-    def kernel(self, commit: Commit) -> Path:
+    def kernel(self, commit: Revision) -> Path:
         if commit.id in self.broken:
             raise KernelError(f"{commit} does not build: error: no such name", "the log")
         self.built.append(commit.id)

@@ -11,7 +11,7 @@ from harness.cli.patch import exit_code, explained
 from harness.errors import ExitCode
 from harness.faults.catalogue import faults
 from harness.guests.machine import profile_of
-from harness.kernels.commits import Commit
+from harness.kernels.commits import Revision
 from harness.kernels.variants import KeptTree, kept_tree
 from harness.patches.questions import Stage
 from harness.patches.results import PatchPlan, Standing
@@ -32,7 +32,7 @@ class Commits:
     def key(self, commit: str) -> str:
         return self._tree.key(FAULT.edits if commit in (BAD, LAST) else ()) + commit
 
-    def kernel(self, commit: Commit) -> Path:
+    def kernel(self, commit: Revision) -> Path:
         return self._tree.variant(FAULT.edits) if commit.id in (BAD, LAST) else self._tree.image
 
 
