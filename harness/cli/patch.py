@@ -169,11 +169,13 @@ def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -
     return exit_code(series.answer)
 
 
-def explained(run: Path, seen: Detection) -> list[str]:
-    """Why a finding failed, in the lines of `powercut show`; kept in its run directory."""
+def explained(run: Path, seen: Detection, image: Path) -> list[str]:
+    """Why a finding failed, in the lines of `powercut show`; kept in its run directory. `image`: the kernel,
+    which the directory alone may not choose.
+    """
     with RunStore.open(run) as store:
         finding = next(f for f in store.findings() if f.id == seen.id)
-        plan = plan_here(store, named := Named())
+        plan = plan_here(store, named := Named(kernel=str(image)))
         with (
             repro_context(store, finding.crash_point, named, "auto") as shown,
             Explainer(shown, plan.unit_sectors) as explainer,

@@ -41,8 +41,8 @@ from harness.summary import Summary
 
 HEAD, BASE = "head", "base"
 _FULL_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-Explain = Callable[[Path, Detection], Sequence[str]]
-"""Why a finding of a run directory failed, in lines."""
+Explain = Callable[[Path, Detection, Path], Sequence[str]]
+"""Why a finding of a run directory failed, in lines; by the kernel that the run was made with."""
 
 
 class Kernels(Protocol):
@@ -110,31 +110,39 @@ class PatchSeries(Series[Trial]):
             return
         cases = sorted({d.case for seen in found.values() for d in seen})
         yield self._item(f"{BASE}-{stage.name}", self._series.base, stage, cases)
-        base = self._trial(BASE, stage)
+        base, new = self._trial(BASE, stage), []
         for (oracle, symptom), seen in found.items():
             standing, why = standing_of(seen, base)
             said = f"{standing}: {seen[0].case}: {oracle}: {seen[0].summary}"
             work.progress.say(said + (f" ({why})" if why else ""))
             if standing is Standing.NEW:
+                new.append(seen[0])
                 self._explain_first((oracle, symptom), seen[0], head, work)
-                yield from self._bisected(stage, seen[0])
+        yield from self._bisected(stage, new)
 
-    def _bisected(self, stage: Stage, seen: Detection) -> Iterator[Item]:
-        """The commits to try until the first that shows a finding is known."""
-        commits = self._series.commits
-        while (n := next_commit(len(commits), self._answers(stage, seen))) is not None:
-            yield self._item(self._between(commits[n], stage, seen), commits[n], stage, [seen.case])
-            if n not in self._answers(stage, seen):
-                return  # it was interrupted
+    def _bisected(self, stage: Stage, new: Sequence[Detection]) -> Iterator[Item]:
+        """The commits to try until the first that shows each of these is known. A commit is asked for all of
+        them at once: they mostly have one cause.
+        """
+        commits, cases = self._series.commits, sorted({d.case for d in new})
+        while (n := self._next_commit(stage, new)) is not None:
+            yield self._item(self._between(commits[n], stage), commits[n], stage, cases)
+            if self._known(self._between(commits[n], stage)) is None:
+                return
+
+    def _next_commit(self, stage: Stage, new: Sequence[Detection]) -> int | None:
+        count = len(self._series.commits)
+        following = (next_commit(count, self._answers(stage, seen)) for seen in new)
+        return next((n for n in following if n is not None), None)
 
     def _answers(self, stage: Stage, seen: Detection) -> dict[int, bool | None]:
         """Of the commits that were tried, whether each shows the finding."""
         commits = self._series.commits
-        tried = {n: self._known(self._between(c, stage, seen)) for n, c in enumerate(commits[:-1])}
+        tried = {n: self._known(self._between(c, stage)) for n, c in enumerate(commits[:-1])}
         return {n: shows(trial, seen) for n, trial in tried.items() if trial is not None}
 
-    def _between(self, commit: Revision, stage: Stage, seen: Detection) -> str:
-        return f"{commit.short}-{stage.name}-{seen.case.replace('/', '-')}"
+    def _between(self, commit: Revision, stage: Stage) -> str:
+        return f"{commit.short}-{stage.name}"
 
     def _item(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str] = ()) -> Item:
         again = [f"again {stage.again}"] if stage.again else []
@@ -180,12 +188,12 @@ class PatchSeries(Series[Trial]):
         """Whether what the head has shown was not followed to its end: the time was up before."""
         for stage in self.plan.stages:
             head, base = self._trial(HEAD, stage), self._trial(BASE, stage)
-            for seen in grouped(unexpected(head)).values() if head else ():
-                if base is None or not base.decided:
-                    return True
-                new = standing_of(seen, base)[0] is Standing.NEW
-                if new and next_commit(len(self._series.commits), self._answers(stage, seen[0])) is not None:
-                    return True
+            found = grouped(unexpected(head)).values() if head else ()
+            if found and (base is None or base.interrupted):
+                return True
+            new = [seen[0] for seen in found if standing_of(seen, base)[0] is Standing.NEW]
+            if self._next_commit(stage, new) is not None:
+                return True
         return False
 
     # --- what is known ------------------------------------------------------------------------
@@ -195,7 +203,8 @@ class PatchSeries(Series[Trial]):
         if self._explain is None or found in self._explained or not head.run:
             return
         try:
-            self._explained[found] = tuple(self._explain(self.path / head.run, seen))
+            image = self._kernels.kernel(self._series.head)
+            self._explained[found] = tuple(self._explain(self.path / head.run, seen, image))
         except PowercutError as e:
             self._explained[found] = (f"no cause is known: {e.what}",)
         for line in self._explained[found]:

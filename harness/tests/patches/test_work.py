@@ -21,7 +21,7 @@ from harness.kernels.commits import Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.questions import Stage
 from harness.patches.results import PatchPlan, Standing
-from harness.patches.work import PatchSeries, create, load_plan
+from harness.patches.work import Explain, PatchSeries, create, load_plan
 from harness.plan import Plan
 from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
@@ -93,7 +93,7 @@ def carried_out(
     shows: Shows,
     stages: Sequence[Stage] = (QUICK,),
     kernels: Kernels | None = None,
-    explain: Callable[[Path, Detection], Sequence[str]] | None = None,
+    explain: Explain | None = None,
 ) -> tuple[PatchSeries, list[tuple[str, Plan]], Said]:
     asked: list[tuple[str, Plan]] = []
     path = create(plan(*stages), tmp_path)
@@ -163,8 +163,9 @@ def test_commits_that_do_not_build_are_passed_over(tmp_path: Path) -> None:
 def test_a_new_finding_is_explained_once_and_what_cannot_be_explained_is_said(tmp_path: Path) -> None:
     explained: list[str] = []
 
-    def explain(run: Path, seen: Detection) -> list[str]:
+    def explain(run: Path, seen: Detection, image: Path) -> list[str]:
         assert (run / "run.json").exists()
+        assert image.name == HEAD
         explained.append(seen.id)
         if len(explained) > 1:
             raise UsageError("it has no times")
