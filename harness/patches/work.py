@@ -105,7 +105,7 @@ class PatchSeries(Series[Trial]):
 
     def _followed(self, stage: Stage, head: Trial, work: Work[Trial]) -> Iterator[Item]:
         """What a stage of the head showed, asked of the base and of the commits in between."""
-        found = grouped(unexpected(head))
+        found = self._to_follow(stage, head)
         if not found:
             return
         cases = sorted({d.case for seen in found.values() for d in seen})
@@ -119,6 +119,18 @@ class PatchSeries(Series[Trial]):
                 new.append(seen[0])
                 self._explain_first((oracle, symptom), seen[0], head, work)
         yield from self._bisected(stage, new)
+
+    def _to_follow(self, stage: Stage, head: Trial) -> dict[Found, tuple[Detection, ...]]:
+        """What a stage of the head showed, but for what an earlier stage has shown to be new."""
+        stages = self.plan.stages
+        known = {f for earlier in stages[: stages.index(stage)] for f in self._new_in(earlier)}
+        return {f: seen for f, seen in grouped(unexpected(head)).items() if f not in known}
+
+    def _new_in(self, stage: Stage) -> Iterator[Found]:
+        head, base = self._trial(HEAD, stage), self._trial(BASE, stage)
+        for found, seen in grouped(unexpected(head)).items() if head else ():
+            if standing_of(seen, base)[0] is Standing.NEW:
+                yield found
 
     def _bisected(self, stage: Stage, new: Sequence[Detection]) -> Iterator[Item]:
         """The commits to try until the first that shows each of these is known. A commit is asked for all of
@@ -188,7 +200,7 @@ class PatchSeries(Series[Trial]):
         """Whether what the head has shown was not followed to its end: the time was up before."""
         for stage in self.plan.stages:
             head, base = self._trial(HEAD, stage), self._trial(BASE, stage)
-            found = grouped(unexpected(head)).values() if head else ()
+            found = self._to_follow(stage, head).values() if head else ()
             if found and (base is None or base.interrupted):
                 return True
             new = [seen[0] for seen in found if standing_of(seen, base)[0] is Standing.NEW]

@@ -178,6 +178,16 @@ def test_a_new_finding_is_explained_once_and_what_cannot_be_explained_is_said(tm
     assert any("no cause is known: it has no times" in line for line in said.lines)
 
 
+def test_what_is_known_to_be_new_is_not_asked_of_the_base_again(tmp_path: Path) -> None:
+    """Each stage compared it anew, and tried the commits in between once more."""
+    series, asked, said = carried_out(tmp_path, from_third_on, (QUICK, MORE))
+    assert [c for c, p in asked if p.again] == [HEAD]
+    assert len([line for line in said.lines if line.startswith("new: ")]) == 1
+    (told,) = series.answer.regressions
+    assert (told.stage, str(told.culprit)) == ("quick", "333333333333 (commit 3)")
+    assert not series.follows_left
+
+
 def test_when_the_time_is_up_what_was_found_is_still_compared(tmp_path: Path) -> None:
     """It was left as "not compared", although the base was never asked."""
     asked: list[tuple[str, Plan]] = []
