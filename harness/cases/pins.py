@@ -39,6 +39,7 @@ _NOT_JUDGING = (
     "faults",
     "measure",
     "measurements",
+    "patches",
     "regressions",
     "releases",
     "report",

@@ -237,11 +237,13 @@ OWN = {
     "campaign": Own(("fault_models",)),
     "matrix": Own(("fault_models",)),
     "history": Own(),
+    "patch": Own(),  # which looks follows from what is changed
 }
 CARRIES_NOTHING = {
     "bench": "it measures this project",
     "bugreport": "it draws up one crash state; the script replays operations, whatever looks found it",
     "coverage": "it shows lines that ran",
+    "docs": "it opens the documents",
     "doctor": "it looks at this host",
     "fetch": "it copies a packed run: see pack",
     "findings": "it runs scripts",

@@ -273,7 +273,7 @@ def test_time_that_is_up_before_anything_ran_is_no_pass(tmp_path: Path) -> None:
     path = begun(tmp_path, plan)
     end = engine.carry_out(CampaignSeries(plan, path), Said(), until_s=0.0, run=ToyRuns())
     assert end is End.TIME_UP
-    assert exit_code(read_ledger(path), end) is ExitCode.TIME_UP
+    assert exit_code(read_ledger(path), end) is ExitCode.NOTHING_RUN
 
 
 def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) -> None:

@@ -237,13 +237,13 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
     ) -> Silent:
         progress = Silent()
 
-        def examiner(recording: Recording, **given: Any) -> FakeExaminer:
+        def examiner(_: Plan, recording: Recording, **given: Any) -> FakeExaminer:
             return FakeExaminer(recording, script, given["mismatch"], given["on_mismatch"])
 
         monkeypatch.setattr("harness.cases.exploration.WINDOW", chunk)
         monkeypatch.setattr("harness.cases.casework.take_lives", fake_record(script))
         monkeypatch.setattr("harness.cases.casework.keep_taken", lambda made, *_: made)
-        monkeypatch.setattr("harness.cases.casework.Examiner", examiner)
+        monkeypatch.setattr("harness.cases.casework.examiner_for", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
         plan = Plan(
             configurations=["ext4/ordered"],

@@ -331,7 +331,7 @@ def test_a_shrunk_workload_has_one_numbering(run: RunStore) -> None:
     assert found.summary == "`fsync f` (operation 1) lost"
     assert found.violations[0].expected == "the names after at least the first 2 operations"
     assert explained is not None
-    assert explained.lines["promised"] == "by `sync`, operation that was left out: begun"
+    assert explained.lines["promised"] == "by `sync`, operation that was left out: begun at event 7"
 
 
 def test_the_excerpt_begins_with_the_last_operation_that_returned(run: RunStore) -> None:

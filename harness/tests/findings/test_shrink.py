@@ -161,7 +161,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
             return Recording(case, profile, workload, tmp_path, log, read_log(log), History(()))
 
         class Judges:
-            def __init__(self, recording: Recording, **_: object) -> None:
+            def __init__(self, _: Plan, recording: Recording) -> None:
                 self.recording, self.memo = recording, Memo()
                 self.of_recording = Judgement()
                 self.operations = [str(op) for op in recording.workload.operations]
@@ -183,7 +183,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
 
         whole = Workload("long", "", tuple(parse_operation(op) for op in LONG))
         monkeypatch.setattr("harness.findings.experiment.record", record)
-        monkeypatch.setattr("harness.findings.experiment.Examiner", Judges)
+        monkeypatch.setattr("harness.findings.experiment.examiner_for", Judges)
         monkeypatch.setattr("harness.findings.shrink.open_equipment", equipment)
         monkeypatch.setattr("harness.findings.shrink.vouched_workload", lambda *_: whole)
         case = CaseId("ext4", "ordered", "long")

@@ -453,7 +453,7 @@ def test_fewer_results_than_operations_lose_the_guest(tmp_path: Path) -> None:
     ("kind", "result", "advice"),
     [
         (OperationKind.RUN, wire.OperationResult(0, None, 5, b"line 3: oops"), "correct the program"),
-        (OperationKind.APPEND, failed(Call.WRITE, errno.EFBIG), "the file system refuses it"),
+        (OperationKind.APPEND, failed(Call.WRITE, errno.EDQUOT), "the file system refuses it"),
     ],
 )
 def test_a_users_own_mistake_is_not_put_down_to_the_file_system(

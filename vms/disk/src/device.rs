@@ -124,7 +124,10 @@ impl Device {
 
     /// The guest begins to read files' contents, or has read them: blocks that are read for nothing else are data.
     pub fn next_phase(&mut self) {
-        self.in_data = !self.in_data;
+        // Behind a fork is another look, with marks of its own: an odd number here may not be made even there.
+        if self.fork.is_none() {
+            self.in_data = !self.in_data;
+        }
     }
 
     /// Count blocks that a program on the host saw in the image as read; in a fork, those that the guest has not
