@@ -121,6 +121,17 @@ class Database:
             return self._connection.execute(sql, parameters).fetchall()
 
     @contextlib.contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """Queries in the block see one state of the database, whatever another process writes meanwhile."""
+        with self._lock, read_from(self.file):
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction: committed at the end of the block, or of the `together` in which it is; rolled back
         on an exception. Does not nest.

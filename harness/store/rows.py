@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from harness.host.files import json_bytes, valid_text
 from harness.model import Violation
-from harness.store.database import Database, damaged, read_from
+from harness.store.database import Database, damaged
 from harness.store.digests import NOTHING, digest, moved, state_digest
 from harness.store.records import Evidence, JudgedState, weight
 
@@ -118,7 +118,7 @@ def verify(database: Database, seal: str) -> None:
     """Raises StoreError for a changed or missing row and, if the run is sealed, for a database other than the
     sealed one.
     """
-    with read_from(database.file):
+    with database.unchanging():
         wrong = _wrong_meta(database) or _wrong_case(database) or _wrong_evidence(database)
         sealed = not seal or root(database) == seal
     if wrong:

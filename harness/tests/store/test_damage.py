@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.errors import ExitCode, StoreError
 from harness.model import CrashState, Judgement
-from harness.store import RunStore
+from harness.store import RunStore, rows
+from harness.store.database import Database
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import exit_code, summarise
 from harness.tests.store.damage import (
@@ -172,3 +174,18 @@ def test_a_case_is_done_only_with_a_verdict_for_every_state(
     store.finish()
     assert summarise(store).cases[0].undecided.startswith(said)
     assert exit_code(summarise(store)) is ExitCode.UNDECIDED
+
+
+def test_a_run_that_is_written_while_it_is_opened_is_not_damaged(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts were read one after another, so what another process wrote in between looked like damage."""
+    root = rows.root
+
+    def meanwhile(database: Database) -> str:
+        store.add_case(CaseInfo(replace(CASE, workload="another"), generated=1, distinct=1))
+        return root(database)
+
+    monkeypatch.setattr(rows, "root", meanwhile)
+    with RunStore.open(store.path) as opened:
+        assert len(opened.cases()) == len(store.cases())
