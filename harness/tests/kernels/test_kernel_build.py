@@ -93,7 +93,7 @@ def test_another_version_of_the_disk_driver_is_another_kernel(
     changed = tmp_path / "umldisk"
     shutil.copytree(resource("vms", "umldisk"), changed)
     (changed / "disk_kern.c").write_text("/* driver 2 */\n")
-    monkeypatch.setattr(kernel_build, "_added", lambda _: sorted(changed.iterdir()))
+    monkeypatch.setattr(kernel_build, "added_files", lambda _: sorted(changed.iterdir()))
     assert today(VERSION).key != before
 
 
