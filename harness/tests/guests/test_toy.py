@@ -156,7 +156,9 @@ def test_a_state_is_opened_live_with_what_recovery_read_and_wrote(tmp_path: Path
     assert found, output
     named_here = Named(kernel=f"{tmp_path / 'forgetful'}", workloads=(f"{tmp_path / 'dirs.toml'}",))
     with RunStore.open(path) as store:
-        page = Page(Site(store, named_here, "auto").page(f"/state/{found[1]}"))
+        site = Site(store, named_here, "auto")
+        site.look(f"/state/{found[1]}")
+        page = Page(site.page(f"/state/{found[1]}"))
     said = [text for _, text in page.texts]
     assert any("`mkdir a`" in text or "is undone" in text for text in said)
     read = said[said.index("What recovery read, in order, and what the walk read behind it") :]
