@@ -5,6 +5,7 @@ must neither control the terminal nor pass for a line of Powercut.
 from __future__ import annotations
 
 import difflib
+import html
 import re
 from collections.abc import Collection, Sequence
 from typing import TypeVar
@@ -37,6 +38,21 @@ def indented(text: str, by: str = "    ") -> str:
 def framed(text: str) -> str:
     """`printable`, with every newline escaped that `indented` has not made: a foreign one begins no line."""
     return _LOOSE_NEWLINE.sub(r"\\n", printable(text))
+
+
+def markdown(text: str) -> str:
+    """`one_line` as Markdown of GitHub and GitLab: nothing of it is markup or HTML, but that words between
+    backquotes are code.
+    """
+    parts = one_line(text).split("`")
+    if len(parts) % 2 == 0 or not all(parts[1::2]):
+        return markdown_plain(text)
+    return "".join(f"`{part}`" if n % 2 else markdown_plain(part) for n, part in enumerate(parts))
+
+
+def markdown_plain(text: str) -> str:
+    """`one_line` as Markdown in which nothing is markup."""
+    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", html.escape(one_line(text), quote=False))
 
 
 def near_or(name: str, known: Collection[str], else_said: str) -> str:

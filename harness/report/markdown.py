@@ -7,12 +7,10 @@ HTML.
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.host.text import one_line
+from harness.host.text import markdown, markdown_plain, one_line
 from harness.report.lines import commands
 from harness.report.words import (
     Cell,
@@ -42,16 +40,16 @@ def summary_markdown(summary: Summary, source: str) -> str:
 
 
 def _lines(summary: Summary, source: str) -> Iterator[str]:
-    yield f"## {_text(headline(summary))}"
+    yield f"## {markdown_plain(headline(summary))}"
     yield ""
     checked = f"{plural(summary.checked, 'crash state')} checked"
-    yield f"{_text(machine_name(summary.info))}, {checked}, exit code {int(shell_code(summary))}"
+    yield f"{markdown_plain(machine_name(summary.info))}, {checked}, exit code {int(shell_code(summary))}"
     if again := recoveries_cut(c.info for c in summary.cases):
         yield ""
-        yield _text(again)
+        yield markdown_plain(again)
     if summary.info.stopped or summary.interrupted:
         yield ""
-        yield f"**Not complete:** {_text(summary.info.stopped or 'interrupted')}"
+        yield f"**Not complete:** {markdown_plain(summary.info.stopped or 'interrupted')}"
     yield ""
     yield from _table(Matrix.of(summary))
     if counted := counted_findings(summary):
@@ -59,7 +57,8 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         yield f"{counted.replace(' (one FAIL each)', '')}:"
     for f in summary.unexpected[:MAX_FINDINGS]:
         yield ""
-        yield f"**{_text(str(f.case))}** {_text(f.oracle)}: {_prose(f.summary)} ({plural(f.states, 'state')})"
+        found = f"{markdown_plain(f.oracle)}: {markdown(f.summary)} ({plural(f.states, 'state')})"
+        yield f"**{markdown_plain(str(f.case))}** {found}"
         yield ""
         for command in commands(f, source, summary.packed):
             yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
@@ -73,7 +72,7 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
     for c in summary.cases:
         if c.verdict is CaseVerdict.UNKNOWN:
             yield ""
-            yield f"**{_text(str(c.case))}** undecided: {_prose(c.undecided)}"
+            yield f"**{markdown_plain(str(c.case))}** undecided: {markdown(c.undecided)}"
 
 
 def _elsewhere(summary: Summary) -> str:
@@ -85,32 +84,19 @@ def _elsewhere(summary: Summary) -> str:
     modules = [f"{Path(p).name} (sha256 {sha[:12]})" for p, sha in summary.info.kernel.replaced.items()]
     if modules:
         text += (
-            f" {_text(', '.join(modules))} is in that file: without `--module`, a command says how to name "
-            "it, and how to look with the kernel's own instead."
+            f" {markdown_plain(', '.join(modules))} is in that file: without `--module`, a command says how to "
+            "name it, and how to look with the kernel's own instead."
         )
     return text
 
 
 def _table(matrix: Matrix) -> Iterator[str]:
-    yield f"| | {' | '.join(map(_text, matrix.columns))} |"
+    yield f"| | {' | '.join(map(markdown_plain, matrix.columns))} |"
     yield f"| --- |{' ---: |' * len(matrix.columns)}"
     for row in matrix.rows:
         cells = " | ".join(_cell(matrix.cell(row, column)) for column in matrix.columns)
-        yield f"| {_text(row)} | {cells} |"
+        yield f"| {markdown_plain(row)} | {cells} |"
 
 
 def _cell(cell: Cell | None) -> str:
     return f"{cell.figure} {_MARKS[cell.verdict]}".strip() if cell else ""
-
-
-def _prose(text: str) -> str:
-    """Text in which `quoted` words are code, and nothing else is markup."""
-    parts = one_line(text).split("`")
-    if len(parts) % 2 == 0 or not all(parts[1::2]):
-        return _text(text)
-    return "".join(f"`{part}`" if n % 2 else _text(part) for n, part in enumerate(parts))
-
-
-def _text(text: str) -> str:
-    """Text of which nothing is markup."""
-    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", html.escape(one_line(text), quote=False))

@@ -1,5 +1,5 @@
-"""A page: a headline, and sections of tables, findings and lines. One value, and three forms of it: a file
-that needs no network, text for a terminal, and JSON for programs.
+"""A page: a headline, and sections of tables, findings and lines. One value, and four forms of it: a file
+that needs no network, text for a terminal, Markdown for a mail or a CI job, and JSON for programs.
 
 Any text in it may quote a guest: in no form can it be markup, control a terminal, or pass for a line of
 Powercut. Words between backquotes are shown as code.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.host.files import json_text
-from harness.host.text import one_line
+from harness.host.text import markdown, markdown_plain, one_line
 from harness.report.pages import sentence, template
 from harness.report.plot import Plot
 
@@ -124,6 +124,23 @@ class Page:
         """For a terminal: no line of it is longer for what a guest wrote."""
         return "\n".join(map(one_line, self._lines())) + "\n"
 
+    def markdown(self) -> str:
+        """For a mail, a pull request, or the page of a CI job: what the text shows."""
+        return "\n".join(self._markdown()) + "\n"
+
+    def _markdown(self) -> Iterator[str]:
+        yield f"## {markdown_plain(self.subject)}: {markdown(self.headline)}"
+        for figure in filter(None, [*self.figures, self.notice]):
+            yield from ("", markdown(figure))
+        for section in self.sections:
+            if section.holds and section.in_text:
+                yield from ("", f"### {markdown_plain(section.title)}")
+                yield from _markdown_section(section)
+        made = (("Made with", self.command), ("Continue with", self.again))
+        for how, command in made:
+            if command:
+                yield from ("", f"{how}:", "", f"    {one_line(command)}")
+
     def _lines(self) -> Iterator[str]:
         yield f"{self.subject}: {self.headline}"
         yield from self.figures
@@ -147,6 +164,33 @@ def _section(section: Section) -> Iterator[str]:
         yield from (f"   {line}" for line in finding.lines)
         yield from finding.commands
     yield from map(str, section.lines)
+
+
+def _markdown_section(section: Section) -> Iterator[str]:
+    if section.about:
+        yield from ("", markdown(section.about))
+    for table in (t for t in section.tables if t.rows):
+        yield from ("", *([markdown_plain(table.title), ""] if table.title else []))
+        yield from _markdown_table(table)
+    for finding in section.findings:
+        yield from ("", f"**{markdown(finding.title)}**")
+        told = (*finding.operations, *map(str, finding.lines), *finding.commands)
+        yield from ("", *(f"    {one_line(line)}" for line in told))
+    if section.lines:
+        yield from ("", *(f"- {markdown(str(line))}" for line in section.lines))
+
+
+def _markdown_table(table: PageTable) -> Iterator[str]:
+    rules = [" ---: " if n >= table.figures else " --- " for n in range(len(table.columns))]
+    yield f"| {' | '.join(map(markdown_plain, table.columns))} |"
+    yield f"|{'|'.join(rules)}|"
+    for row in table.rows[: table.in_text]:
+        yield f"| {' | '.join(_markdown_cell(str(cell)) for cell in row)} |"
+
+
+def _markdown_cell(text: str) -> str:
+    """A bar would end the cell, also in code."""
+    return markdown_plain(text) if "|" in text else markdown(text)
 
 
 def _aligned(table: PageTable) -> Iterator[str]:

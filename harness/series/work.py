@@ -5,7 +5,7 @@ reports/runs/<date>-<name>/     plan.json       what was asked for
                                 journal.jsonl   everything that happened: see `harness.series.journal`
                                 seconds         how long was worked, kept every few seconds
                                 FOLDER/ITEM/    the run directories of an item
-                                report.html summary.txt, and the same for programs
+                                report.html summary.txt summary.md, and the same for programs
 ```
 
 It may be killed or interrupted at any moment, and gone on with. One rule for what is there then: an item that
@@ -128,10 +128,11 @@ class Series(ABC, Generic[DoneT]):
         return self.path / self.folder / (item.replace("/", "_").lstrip(".") or "_")
 
     def write(self) -> Page:
-        """Write the page, in its three forms."""
+        """Write the page, in its four forms."""
         page = self.page()
         write_atomically(self.path / self.results, page.json())
         write_atomically(self.path / "summary.txt", page.text())
+        write_atomically(self.path / "summary.md", page.markdown())
         write_atomically(self.path / "report.html", page.html())
         return page
 

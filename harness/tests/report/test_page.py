@@ -1,4 +1,4 @@
-"""A page in its three forms."""
+"""A page in its four forms."""
 
 from __future__ import annotations
 
@@ -44,6 +44,25 @@ def test_all_forms_tell_the_same() -> None:
     assert "only on the page" in html and "only on the page" not in text
     assert "Nothing" not in html + text, "a section that holds nothing"
     assert json.loads(page().json()) == {"headline": page().headline, "found": [FOREIGN]}
+
+
+def test_in_markdown_foreign_text_is_no_markup() -> None:
+    """A mail or a job's page would show a guest's words as ours: a heading, a row, a link."""
+    text = page().markdown()
+    assert "\x1b" not in text
+    assert not [line for line in text.splitlines() if "<script>" in line and not line.startswith("    ")]
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(headings) == 2 and headings[1] == "### What was found"
+    assert [line for line in text.splitlines() if "reproduce:" in line and "rm" not in line] == [
+        "    reproduce: powercut repro a@1"
+    ]
+    assert "only on the page" not in text
+
+
+def test_a_bar_in_a_cell_ends_no_cell_of_markdown() -> None:
+    table = PageTable(("case", "words"), (("a", "`x | y`"),))
+    rows = Page("t", "s", "h", "pass", (Section("S", tables=(table,)),)).markdown().splitlines()[-3:]
+    assert rows == ["| case | words |", "| --- | --- |", r"| a | \`x \| y\` |"]
 
 
 def test_figures_of_a_table_are_to_the_right() -> None:
