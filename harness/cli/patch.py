@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import OneOf, RunDirectory, beside_resume, bounded, listed, named_here, out_option
-from harness.cli.series import run_series
+from harness.cli.series import show_series, work_at
 from harness.errors import ExitCode, KernelError, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
@@ -26,14 +26,17 @@ from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
 from harness.patches.questions import asked_of, chosen, stages
 from harness.patches.results import Answer, PatchPlan
-from harness.patches.work import PatchSeries, create, load_plan, need_head
+from harness.patches.work import PatchSeries, Phase, create, load_plan, mistakes_in, need_head
 from harness.report.explanation import mail_text, write_explanation
 from harness.report.lines import resume_patch, source_of
 from harness.report.words import plural, shown_path
+from harness.series.journal import End
 from harness.store import RunStore
 from harness.trust import Named, need_named_workloads, plan_here
 
 MINUTES = 10.0
+ASKING_SHARE = 0.6
+"""Of the time: until mistakes are planted in a patch that has passed so far."""
 
 
 @click.command("patch")
@@ -57,6 +60,8 @@ MINUTES = 10.0
 @click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
               show_default=True, help="Stop asking after so long. What was found by then is compared with "
               "the base all the same.")  # fmt: skip
+@click.option("--mistakes/--no-mistakes", "planting", default=True, show_default=True,
+              help="Plant mistakes in a patch that passes, to see which would be noticed.")  # fmt: skip
 @click.option("--why/--no-why", default=True, show_default=True, help="Explain each new finding as it comes.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be asked; build and run nothing.")
 @click.option("--machine", type=OneOf(buildable), default=lambda: buildable()[0],
@@ -83,6 +88,9 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     The kernel of the last commit runs general sets of workloads in the modes whose code the patch changes, in
     every legal crash state. Where it breaks a promise, the base runs the same cases; what only the patch
     breaks is new, is explained, and of several commits the first that breaks it is named.
+
+    A patch that passes is then given mistakes, one at a time: a statement left out, a condition turned
+    round, a flush taken away. What its cases notice, such a mistake in the patch would have shown.
 
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided or a harness error, 5 nothing was new
     when the time was up, 125 the last commit does not build, 130 interrupted.
@@ -114,6 +122,7 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         commits=tuple((c.id, c.subject) for c in series.commits),
         changed=series.changed,
         stages=tuple(stages(asked, given["workloads"])),
+        mistakes=mistakes_in(kernels, series, asked.nobodys) if given["planting"] else (),
         nobodys=asked.nobodys,
         recovery=asked.recovery,
         config=config,
@@ -128,7 +137,8 @@ def _begun(given: dict[str, Any], machine: str, config: tuple[str, ...]) -> Patc
     """The plan of a series that is resumed. Raises UsageError, with the options to add, for files that only
     its directory names, and for one that was begun otherwise.
     """
-    beside_resume("patch", ("resume", "tree", "config", "machine", "why", "workloads", "no_action"))
+    shared = ("resume", "tree", "config", "machine", "why", "workloads", "no_action")
+    beside_resume("patch", shared)
     plan = load_plan(given["resume"])
     need_named_workloads([w for stage in plan.stages for w in stage.workloads], named_here(given))
     if plan.config != config:
@@ -146,6 +156,8 @@ def _show(plan: PatchPlan) -> ExitCode:
     console.say(f"{plan.series.head} against {plan.series.base}: {plural(len(plan.commits), 'commit')}")
     for stage in plan.stages:
         console.say(f"{stage.name}: {', '.join(stage.modes)}: {', '.join(stage.workloads[:3])}")
+    if plan.mistakes:
+        console.say(f"then {plural(len(plan.mistakes), 'mistake')} to plant, such as {plan.mistakes[0]}")
     for file in plan.nobodys:
         console.say(f"not asked: {file}: no mode of Powercut runs it")
     return ExitCode.CONSISTENT
@@ -158,15 +170,34 @@ def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -
         console.say(f"{e}")
         return ExitCode.BISECT_SKIP
     series = PatchSeries(plan, path, kernels, explained if why else None)
-    count = plural(len(plan.commits), "commit")
     own = [w for stage in plan.stages for w in stage.workloads]
     again = resume_patch(shown_path(kernels.tree), plan.config, own, shown_path(path))
     limit = None if plan.minutes is None else plan.minutes * 60
-    run_series(series, f"{count} up to {plan.series.head}", again, limit)
-    if not series.known.interrupted and series.follows_left:
-        series.closing = True
-        run_series(series, "what was found, against the base", again)
+    console.say(f"{shown_path(path)}: {plural(len(plan.commits), 'commit')} up to {plan.series.head}")
+    end = End.COMPLETE
+    for phase, what, until_s in _phases(series, limit):
+        series.phase = phase
+        end = work_at(series, what, until_s)
+        if end is End.INTERRUPTED:
+            break
+    show_series(series, end, again)
     return exit_code(series.answer)
+
+
+def _phases(series: PatchSeries, limit_s: float | None) -> Iterator[tuple[Phase, str, float | None]]:
+    """What to work at, in turn, and until when. A patch that passes has its mistakes planted before all of
+    the time is over; a finding is followed to its end, whatever the time.
+    """
+    first_s = limit_s and limit_s * (ASKING_SHARE if series.plan.mistakes else 1)
+    yield Phase.ASKING, "the last commit, and what its base says of findings", first_s
+    if series.follows_left:
+        yield Phase.FOLLOWING, "what was found, against the base", None
+    if series.plan.mistakes and not series.answer.new:
+        yield Phase.PLANTING, "mistakes in the patch: are they noticed?", limit_s
+    if first_s != limit_s and series.answer.left:
+        yield Phase.ASKING, "the stages that are left", limit_s
+        if series.follows_left:
+            yield Phase.FOLLOWING, "what was found, against the base", None
 
 
 def explained(run: Path, seen: Detection, image: Path) -> list[str]:

@@ -14,12 +14,22 @@ def run_series(series: Series[DoneT], what: str, again: str, until_s: float | No
     """Carry out a series, and show what it has come to. `what`: of it, before it begins; `again`: the command
     that goes on with it; `until_s`: see `carry_out`.
     """
-    console.say(f"{shown_path(series.path)}: {what}")
+    end = work_at(series, f"{shown_path(series.path)}: {what}", until_s)
+    show_series(series, end, again)
+    return end
+
+
+def work_at(series: Series[DoneT], what: str, until_s: float | None = None) -> End:
+    """Carry out a series, or a part of it, and show what happens."""
+    console.say(what)
     with progress_for(console) as progress:
-        end = carry_out(series, progress, until_s=until_s)
+        return carry_out(series, progress, until_s=until_s)
+
+
+def show_series(series: Series[DoneT], end: End, again: str) -> None:
+    """What a series has come to."""
     page = series.page()
     console.block(page.text())
     if end is not End.COMPLETE and not page.again:
         console.say(f"{end}; continue with: {again}")
     console.say(f"report: {shown_path(series.path / 'report.html')}")
-    return end

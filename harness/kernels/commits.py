@@ -166,6 +166,24 @@ class CommitTree:
             ) from e
         return self._git("rev-parse", "HEAD", at=source).strip()
 
+    def diff(self, base: str, head: str, file: str) -> str:
+        """How two commits differ in a file, without lines around."""
+        return self._git("diff", "--no-color", "--no-ext-diff", "-U0", base, head, "--", file)
+
+    def text(self, commit: str, file: str) -> str:
+        """A file of a commit. Raises KernelError if there is none."""
+        return self._git("show", f"{commit}:{file}")
+
+    def has(self, commit: str, file: str) -> bool:
+        """Whether a commit has a file."""
+        return bool(self._git("ls-tree", commit, "--", file).strip())
+
+    def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
+        """A commit of ours on top of one, in which a file has another text."""
+        blob = self._git("hash-object", "-w", "--stdin", given=text).strip()
+        tree = self._tree_with(commit.id, {file: blob})
+        return Revision(self._committed(tree, commit.id, subject), subject)
+
     # --- kernels ------------------------------------------------------------------------------
 
     def key(self, commit: str) -> str:
@@ -203,14 +221,21 @@ class CommitTree:
 
     def _with_ours(self, commit: str) -> str:
         """A commit of ours on top, with the flavour's edits and files: those that fit."""
-        blobs = {name: self._blob(text) for name, text in self._edited(commit).items()}
+        blobs = {
+            name: self._git("hash-object", "-w", "--stdin", given=text).strip()
+            for name, text in self._edited(commit).items()
+        }
         for file, to in self._added(self.flavour.addition, commit):
             blobs[to] = self._git("hash-object", "-w", "--", str(file)).strip()
+        return self._committed(self._tree_with(commit, blobs), commit, "for judging")
+
+    def _tree_with(self, commit: str, blobs: Mapping[str, str]) -> str:
+        """The tree of a commit with other files."""
         with self._index() as index:
             self._git("read-tree", commit, env=index)
             for name, blob in blobs.items():
                 self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=index)
-            return self._committed(self._git("write-tree", env=index).strip(), commit, "for judging")
+            return self._git("write-tree", env=index).strip()
 
     def _edited(self, commit: str) -> Mapping[str, str]:
         """The text of each file that changes for speed."""
@@ -218,16 +243,16 @@ class CommitTree:
         edits: Sequence[Edit] = self.flavour.edits
         for edit in edits:
             try:
-                texts[edit.file] = apply_edit(texts.get(edit.file) or self._text(commit, edit.file), edit)
+                texts[edit.file] = apply_edit(texts.get(edit.file) or self.text(commit, edit.file), edit)
             except (KernelError, UsageError) as e:
                 self._say(f"built without an edit that makes judging faster: {e.args[0]}")
         addition = self.flavour.addition
-        if addition and self._has(commit, addition.named_in):
-            texts[addition.named_in] = f"{self._text(commit, addition.named_in)}{addition.line}\n"
+        if addition and self.has(commit, addition.named_in):
+            texts[addition.named_in] = f"{self.text(commit, addition.named_in)}{addition.line}\n"
         return texts
 
     def _added(self, addition: Addition | None, commit: str) -> Iterator[tuple[Path, str]]:
-        if addition and self._has(commit, addition.named_in):
+        if addition and self.has(commit, addition.named_in):
             yield from ((file, f"{addition.to}/{file.name}") for file in added_files(addition))
 
     # --- git ----------------------------------------------------------------------------------
@@ -239,15 +264,6 @@ class CommitTree:
 
     def _switch(self, commit: str) -> None:
         self._git("checkout", "--quiet", "--force", "--detach", commit, at=self._work_tree())
-
-    def _has(self, commit: str, name: str) -> bool:
-        return bool(self._git("ls-tree", commit, "--", name).strip())
-
-    def _text(self, commit: str, name: str) -> str:
-        return self._git("show", f"{commit}:{name}")
-
-    def _blob(self, text: str) -> str:
-        return self._git("hash-object", "-w", "--stdin", given=text).strip()
 
     def _committed(self, tree: str, parent: str, subject: str) -> str:
         return self._git("commit-tree", tree, "-p", parent, "-m", subject, env=_WHO | _WHEN).strip()

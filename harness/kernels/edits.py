@@ -34,7 +34,7 @@ def apply_edit(source: str, edit: Edit) -> str:
     and the pattern occurs once in it.
     """
     start, end = _function(source, edit)
-    found = list(_pattern(edit).finditer(_without_comments(source), start, end))
+    found = list(_pattern(edit).finditer(without_comments(source), start, end))
     if len(found) != 1:
         raise _misplaced(
             edit, f"{edit.function} has {len(found)} places that read {edit.pattern.strip()!r}, not one"
@@ -64,12 +64,12 @@ def _is_word(token: str) -> bool:
     return token[0].isalnum() or token[0] == "_"
 
 
-def _without_comments(source: str) -> str:
+def without_comments(source: str) -> str:
     """The same text with comments as spaces, so that places in it are places in `source`."""
     return _HIDDEN.sub(lambda m: _blank(m[0]) if m[0][0] == "/" else m[0], source)
 
 
-def _without_comments_and_strings(source: str) -> str:
+def without_comments_and_strings(source: str) -> str:
     """Braces and parentheses of what is left are those of the program."""
     return _HIDDEN.sub(lambda m: _blank(m[0]), source)
 
@@ -80,7 +80,7 @@ def _blank(text: str) -> str:
 
 def _function(source: str, edit: Edit) -> tuple[int, int]:
     """Where the definition of the edit's function begins and ends."""
-    found = list(_definitions(_without_comments_and_strings(source), edit.function))
+    found = list(_definitions(without_comments_and_strings(source), edit.function))
     if len(found) != 1:
         raise _misplaced(edit, f"it defines {edit.function} {len(found)} times, not once")
     return found[0]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from harness.patches.questions import BUDGET, Stage
-from harness.patches.results import Answer, Regression, Standing
+from harness.patches.results import Answer, Fate, Planted, Regression, Standing
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import number, plural, seconds, shown_path
 
@@ -22,6 +22,12 @@ _ASKED = (
     f"Each stage ran on the kernel of the last commit, in the legal crash states of each case, {BUDGET} "
     "recoveries a case at most. The base ran only the cases in which the last commit broke a promise."
 )
+_PLANTED = (
+    "Each row is the last commit with one more change, as a mistake of its author would be. A mistake is "
+    "noticed if a case of the first stage then breaks a promise. What is not noticed could be wrong in the "
+    "patch without a word on this page."
+)
+_FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate.UNDECIDED: "unknown"}
 
 
 def headline(answer: Answer) -> str:
@@ -54,6 +60,7 @@ def page_of(answer: Answer) -> Page:
         figures=(
             f"{plural(len(series.commits), 'commit')}, {plural(len(series.changed), 'file')} changed; "
             f"asked in {', '.join(plan.stages[0].modes)}",
+            *_noticed(answer),
             *time_up,
         ),
         notice="Interrupted: the stages that are left are listed as such." * answer.interrupted,
@@ -68,6 +75,7 @@ def page_of(answer: Answer) -> Page:
                 lines=tuple(_line(r) for r in by[Standing.UNDECIDED]),
             ),
             Section("Not decided", lines=tuple(Line(why, case) for case, why in answer.undecided.items())),
+            Section("Mistakes planted in the patch", _PLANTED, tables=(_planted(answer),)),
             Section("What was asked", _ASKED, tables=(_asked(answer),)),
             Section("What was not asked", lines=tuple(_not_asked(answer))),
             Section("The commits", lines=tuple(Line(str(c)) for c in series.commits), in_text=False),
@@ -79,6 +87,7 @@ def page_of(answer: Answer) -> Page:
             "stages": dict(answer.head),
             "regressions": [_data(answer, r) for r in answer.regressions],
             "undecided": answer.undecided,
+            "mistakes": [_planted_data(p) for p in answer.planted],
             "stages_left": [s.name for s in left],
             "interrupted": answer.interrupted,
         },
@@ -137,6 +146,39 @@ def _asked(answer: Answer) -> PageTable:
     )
 
 
+def _noticed(answer: Answer) -> Iterator[str]:
+    """`11 of 14 mistakes that were planted in the patch were noticed`"""
+    if answer.built:
+        noticed = sum(p.fate is Fate.NOTICED for p in answer.built)
+        tried = len(answer.built)
+        yield f"{noticed} of {plural(tried, 'mistake')} that were planted in the patch were noticed"
+
+
+def _planted(answer: Answer) -> PageTable:
+    rows = [
+        (
+            p.mistake.place,
+            p.mistake.what,
+            Cell(p.fate, _FATES[p.fate], p.why),
+            f"{p.by.case}: {p.by.oracle}" if p.by else "",
+            number(p.states),
+        )
+        for p in sorted(answer.planted, key=lambda p: (list(_FATES).index(p.fate) != 1, p.fate))
+    ]
+    return PageTable(("place", "mistake", "", "by", "states"), tuple(rows), figures=4)
+
+
+def _planted_data(planted: Planted) -> dict[str, object]:
+    return {
+        "place": planted.mistake.place,
+        "what": planted.mistake.what,
+        "fate": planted.fate,
+        "by": planted.by,
+        "states": planted.states,
+        "why": planted.why,
+    }
+
+
 def _extra(stage: Stage) -> str:
     again = f", recoveries cut {stage.again} deep" if stage.again else ""
     return again + (f", on a disk that errs ({', '.join(stage.disk)})" if stage.disk else "")
@@ -148,6 +190,8 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
         yield Line("not to its end" if begun else "not begun", f"{stage.name}{_extra(stage)}")
     for file in answer.plan.nobodys:
         yield Line("no mode of Powercut runs it", file)
+    if more := len(answer.plan.mistakes) - len(answer.planted):
+        yield Line(f"{plural(more, 'more mistake')} that could be planted in the patch")
     yield Line("schedules other than the recorded one of each case")
 
 

@@ -12,6 +12,7 @@ import msgspec
 from harness.faults.results import Detection, Trial
 from harness.kernels.commits import CommitRange, Revision
 from harness.model import bounds
+from harness.patches.mistakes import Mistake
 from harness.patches.questions import Stage
 
 Found = tuple[str, str]
@@ -19,8 +20,8 @@ Found = tuple[str, str]
 
 
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked. `tree`: for people; `series`: see `CommitRange`. `minutes`: None: until all stages are
-    done.
+    """What is asked. `tree`: for people; `series`: see `CommitRange`. `mistakes`: those to plant once the
+    last commit has passed, in order. `minutes`: None: until all stages are done.
     """
 
     tree: str
@@ -28,6 +29,7 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     commits: tuple[tuple[str, str], ...]
     changed: tuple[str, ...]
     stages: tuple[Stage, ...]
+    mistakes: tuple[Mistake, ...] = ()
     nobodys: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
@@ -83,10 +85,53 @@ class Regression:
         return self.seen[0].oracle, self.seen[0].symptom
 
 
+class Fate(enum.StrEnum):
+    """What became of a planted mistake."""
+
+    NOTICED = "noticed"
+    UNNOTICED = "not noticed"
+    NO_KERNEL = "does not build"
+    UNDECIDED = "not decided"
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A mistake that was planted in the patch. `by`: what noticed it; `why`: it was not decided."""
+
+    mistake: Mistake
+    fate: Fate
+    states: int
+    by: Detection | None = None
+    why: str = ""
+
+    def __str__(self) -> str:
+        """`fs/ext4/fsync.c:183: ... left out: noticed by ext4-ordered/append-fsync`"""
+        by = f" by {self.by.case}" if self.by else f" ({self.why})" if self.fate is Fate.UNDECIDED else ""
+        return f"{self.mistake}: {self.fate}{by}"
+
+
+def planted_of(mistake: Mistake, trial: Trial, head: Iterable[Trial]) -> Planted:
+    """What became of a mistake whose kernel came to `trial`, where the patch alone came to `head`. A finding
+    counts in a case that the patch passed, and a symptom that the patch does not show.
+    """
+    if trial.failed:
+        fate = Fate.NO_KERNEL if "does not build" in trial.failed else Fate.UNDECIDED
+        return Planted(mistake, fate, 0, why=trial.failed)
+    shown = {(d.case, d.oracle, d.symptom) for t in head for d in t.detections}
+    fresh = (d for d in trial.detections if (d.case, d.oracle, d.symptom) not in shown)
+    by = next((seen[0] for seen in grouped(d for d in fresh if not d.known).values()), None)
+    if by:
+        return Planted(mistake, Fate.NOTICED, trial.states, by)
+    if trial.undecided or not trial.states:
+        why = next(iter(trial.undecided.values()), "no state was looked at")
+        return Planted(mistake, Fate.UNDECIDED, trial.states, why=why)
+    return Planted(mistake, Fate.UNNOTICED, trial.states)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a patch has come to so far. `head`: the stages that were begun, by name. `explained`: why the
-    first finding of a regression failed, in lines.
+    first finding of a regression failed, in lines. `planted`: the mistakes that were tried.
     """
 
     plan: PatchPlan
@@ -96,6 +141,12 @@ class Answer:
     explained: Mapping[Found, tuple[str, ...]]
     finished: bool = False
     interrupted: bool = False
+    planted: tuple[Planted, ...] = ()
+
+    @property
+    def built(self) -> tuple[Planted, ...]:
+        """The planted mistakes of which it is known whether they are noticed."""
+        return tuple(p for p in self.planted if p.fate in (Fate.NOTICED, Fate.UNNOTICED))
 
     @property
     def new(self) -> tuple[Regression, ...]:

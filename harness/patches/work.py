@@ -1,33 +1,39 @@
 """A patch as a series: the kernel of its last commit, stage by stage; where that shows something, the kernel
 of its base in the same cases; and, of several commits, those in between until the first that shows it is
-known.
+known. A patch that passes is then given mistakes, one at a time, to see whether its cases notice them.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from harness.errors import EnvironmentLacks, PowercutError, StoreError, UsageError
-from harness.faults.campaign import asked_key, known_failures, trial_of
+from harness.faults.campaign import asked_key, detection_of, known_failures, trial_of
 from harness.faults.results import Detection, Trial
-from harness.kernels.commits import Revision
+from harness.kernels.commits import CommitRange, CommitTree, Revision
+from harness.model import CaseId
+from harness.patches.mistakes import Mistake, hunks, in_turn, mistakes
 from harness.patches.page import page_of
 from harness.patches.questions import BUDGET, Stage
 from harness.patches.results import (
     Answer,
     Found,
     PatchPlan,
+    Planted,
     Regression,
     Standing,
     culprit_of,
     grouped,
     next_commit,
+    planted_of,
     shows,
     standing_of,
     unexpected,
@@ -39,7 +45,8 @@ from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.summary import Summary
 
-HEAD, BASE = "head", "base"
+HEAD, BASE, MISTAKE = "head", "base", "mistake"
+MOST_MISTAKES = 200
 _FULL_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 Explain = Callable[[Path, Detection, Path], Sequence[str]]
 """Why a finding of a run directory failed, in lines; by the kernel that the run was made with."""
@@ -55,6 +62,22 @@ class Kernels(Protocol):
     def kernel(self, commit: Revision) -> Path:
         """Its image. Raises KernelError if it does not build."""
         ...
+
+    def text(self, commit: str, file: str) -> str:
+        """A file of a commit."""
+        ...
+
+    def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
+        """A commit on top of one, in which a file has another text."""
+        ...
+
+
+class Phase(enum.Enum):
+    """What a process works at. The time of each is up on its own."""
+
+    ASKING = enum.auto()  # the stages of the head, and what follows from what they show
+    FOLLOWING = enum.auto()  # the time for the head is up: only what it has shown is followed further
+    PLANTING = enum.auto()  # mistakes in a patch that passes
 
 
 def create(plan: PatchPlan, out: Path) -> Path:
@@ -76,9 +99,7 @@ def load_plan(path: Path) -> PatchPlan:
 
 
 class PatchSeries(Series[Trial]):
-    """See `Series`. `closing`: the time for the head is up, and only what it has shown is followed further.
-    `explain`: None: findings are not explained.
-    """
+    """See `Series`. `explain`: None: findings are not explained."""
 
     done = Trial
     folder = "kernels"
@@ -91,14 +112,17 @@ class PatchSeries(Series[Trial]):
         self._series = plan.series
         self._build_s: dict[str, float] = {}
         self._explained: dict[Found, tuple[str, ...]] = {}
-        self.closing = False
+        self.phase = Phase.ASKING
         super().__init__(path, plan.argv, known_failures())
 
     # --- items --------------------------------------------------------------------------------
 
     def items(self, work: Work[Trial]) -> Iterator[Item]:
+        if self.phase is Phase.PLANTING:
+            yield from (self._planted(m, n) for n, m in enumerate(self.plan.mistakes, 1))
+            return
         for stage in self.plan.stages:
-            if not self.closing:
+            if self.phase is Phase.ASKING:
                 yield self._item(f"{HEAD}-{stage.name}", self._series.head, stage)
             if (trial := self._trial(HEAD, stage)) is not None:
                 yield from self._followed(stage, trial, work)
@@ -162,6 +186,23 @@ class PatchSeries(Series[Trial]):
         key = asked_key(self._kernels.key(commit.id), stage.modes, stage.workloads, states)
         return Item(name, self._planned(name, commit, stage, cases), key)
 
+    def _planted(self, mistake: Mistake, number: int) -> Item:
+        """The cases of the first stage, on a kernel with the mistake, until one shows what the head does
+        not.
+        """
+        head, stage = self._series.head, self.plan.stages[0]
+        text = mistake.planted(self._kernels.text(head.id, mistake.file))
+        commit = self._kernels.with_text(head, mistake.file, text, str(mistake))
+        item = self._item(f"{MISTAKE}-{number}", commit, stage)
+        return replace(item, enough=self._noticed)
+
+    def _noticed(self, store: RunStore, case: CaseId) -> str:
+        """Why no further case is needed after this one; empty if it shows nothing but what the head does."""
+        shown = {(d.case, d.oracle, d.symptom) for t in self._heads.values() for d in t.detections}
+        seen = (detection_of(f, 0) for f in store.findings_of(case))
+        fresh = any(not d.known and (d.case, d.oracle, d.symptom) not in shown for d in seen)
+        return f"{case} notices it" if fresh else ""
+
     def _planned(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str]) -> Callable[[], Plan]:
         def plan() -> Plan:
             begun = time.monotonic()
@@ -187,6 +228,9 @@ class PatchSeries(Series[Trial]):
         return msgspec.structs.replace(trial_of(item.name, summary), build_seconds=self._build_s[item.name])
 
     def words(self, done: Trial) -> str:
+        kind, _, number = done.item.partition("-")
+        if kind == MISTAKE:
+            return str(planted_of(self.plan.mistakes[int(number) - 1], done, self._heads.values()))
         if done.failed:
             return f"not decided: {done.failed}"
         shown = sum(not d.known for d in done.detections)
@@ -232,11 +276,21 @@ class PatchSeries(Series[Trial]):
     @property
     def answer(self) -> Answer:
         """What the patch has come to so far."""
-        head = {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
+        head = self._heads
         return Answer(
             self.plan, self.path, head, tuple(self._regressions(head)), self._explained,
-            bool(self.known.finished), self.known.interrupted,
+            bool(self.known.finished), self.known.interrupted, tuple(self._tried(head)),
         )  # fmt: skip
+
+    @property
+    def _heads(self) -> dict[str, Trial]:
+        return {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
+
+    def _tried(self, head: Mapping[str, Trial]) -> Iterator[Planted]:
+        for number, mistake in enumerate(self.plan.mistakes, 1):
+            trial = self._known(f"{MISTAKE}-{number}")
+            if trial is not None and not trial.interrupted:
+                yield planted_of(mistake, trial, head.values())
 
     def _regressions(self, head: Mapping[str, Trial]) -> Iterator[Regression]:
         """Each symptom once, as it stands in the first stage in which it could be compared."""
@@ -266,3 +320,13 @@ class PatchSeries(Series[Trial]):
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:
     """Build the kernel of the last commit. Raises KernelError, for git bisect's 125, if it does not build."""
     kernels.kernel(plan.series.head)
+
+
+def mistakes_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[Mistake, ...]:
+    """Those that can be planted in the C code of a patch, `nobodys` left out: MOST_MISTAKES at most."""
+    base, head = series.base.id, series.head.id
+    files = [
+        f for f in series.changed if f.endswith((".c", ".h")) and f not in nobodys and kernels.has(head, f)
+    ]
+    by_file = {f: mistakes(f, kernels.text(head, f), hunks(kernels.diff(base, head, f))) for f in files}
+    return tuple(in_turn(by_file)[:MOST_MISTAKES])

@@ -84,8 +84,8 @@ def _elsewhere(summary: Summary) -> str:
     modules = [f"{Path(p).name} (sha256 {sha[:12]})" for p, sha in summary.info.kernel.replaced.items()]
     if modules:
         text += (
-            f" {markdown_plain(', '.join(modules))} is in that file: without `--module`, a command says how to "
-            "name it, and how to look with the kernel's own instead."
+            f" {markdown_plain(', '.join(modules))} is in that file: without `--module`, a command says how "
+            "to name it, and how to look with the kernel's own instead."
         )
     return text
 

@@ -5,23 +5,28 @@ real.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import hashlib
 import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from harness.cases.casework import EnoughDone
 from harness.cli.patch import exit_code
 from harness.errors import ExitCode, KernelError, UsageError
 from harness.faults.results import Detection
 from harness.host.progress import Progress
 from harness.kernels.commits import Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.patches.mistakes import Mistake
 from harness.patches.questions import Stage
-from harness.patches.results import PatchPlan, Standing
-from harness.patches.work import Explain, PatchSeries, create, load_plan
+from harness.patches.results import Fate, PatchPlan, Standing
+from harness.patches.work import Explain, PatchSeries, Phase, create, load_plan
 from harness.plan import Plan
 from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
@@ -44,8 +49,19 @@ IMAGES = Path(tempfile.mkdtemp(prefix="powercut-test-images-"))
 atexit.register(shutil.rmtree, IMAGES, ignore_errors=True)
 
 
+SOURCE = "int sync(void)\n{\n\tflush();\n\treturn 0;\n}\n"
+
+
 class Kernels:
-    """The image of a commit is called after it. `broken`: commits that do not build."""
+    """The image of a commit is called after it. `broken`: commits that do not build. Each file of each is
+    SOURCE, and a commit on top of one is called after the text that it has.
+    """
+
+    def text(self, commit: str, file: str) -> str:
+        return SOURCE
+
+    def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
+        return Revision(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), subject)
 
     def __init__(self, *broken: str) -> None:
         self.broken, self.built = broken, []  # type: tuple[str, ...], list[str]
@@ -74,7 +90,8 @@ def ran(shows: Shows, asked: list[tuple[str, Plan]]) -> Execute:
             judgement = Judgement(unknown=("guests were lost",))
         store.put_judgements(CASE, [JudgedState(CrashState(0), "0", judgement)])
         store.set_case_status(CASE, CaseStatus.DONE)
-        on_done(CASE)
+        with contextlib.suppress(EnoughDone):
+            on_done(CASE)
         store.finish()
         return summarise(store)
 
@@ -207,7 +224,7 @@ def test_when_the_time_is_up_what_was_found_is_still_compared(tmp_path: Path) ->
 def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
     path = create(plan(QUICK, MORE), tmp_path)
     series = PatchSeries(load_plan(path), path, Kernels())
-    series.closing = True
+    series.phase = Phase.FOLLOWING
     carry_out(series, Said(), run=ran(lambda commit: Judgement(), []))
     assert [s.name for s in series.answer.left] == ["quick", "more"]
     assert exit_code(series.answer) is ExitCode.UNDECIDED, "nothing was looked at"
@@ -231,3 +248,56 @@ def test_the_page_says_what_was_not_asked(tmp_path: Path, name: str) -> None:
     series = PatchSeries(load_plan(path), path, Kernels())
     text = series.page().text()
     assert name in text[text.index("What was not asked") :]
+
+
+# --- mistakes ---------------------------------------------------------------------------------
+
+PASSES = Judgement()
+LEFT_OUT = Mistake("fs/ext4/fsync.c", 3, 3, "\t;\n", "`flush()` left out")
+OTHER = Mistake("fs/ext4/fsync.c", 4, 4, "\treturn 1;\n", "another value")
+
+
+def planted(
+    tmp_path: Path, shows: Shows, kernels: Kernels | None = None, head: Judgement = PASSES
+) -> PatchSeries:
+    """A patch whose last commit came to `head`, and what kernels with mistakes came to."""
+    path = create(msgspec.structs.replace(plan(QUICK), mistakes=(LEFT_OUT, OTHER)), tmp_path)
+    series = PatchSeries(load_plan(path), path, kernels or Kernels())
+    of_mistake = ran(lambda commit: head if commit == HEAD else shows(commit), [])
+    for series.phase in (Phase.ASKING, Phase.PLANTING):
+        carry_out(series, Said(), run=of_mistake)
+    return series
+
+
+def commit_with(mistake: Mistake) -> str:
+    return Kernels().with_text(Revision(HEAD, ""), mistake.file, mistake.planted(SOURCE), "").id
+
+
+def test_a_mistake_that_no_case_notices_is_told_as_that(tmp_path: Path) -> None:
+    """A page that says nothing of it lets its reader take a pass for more than it is."""
+    series = planted(tmp_path, lambda commit: LOST if commit == commit_with(LEFT_OUT) else PASSES)
+    assert [(str(p.mistake), p.fate) for p in series.answer.planted] == [
+        ("fs/ext4/fsync.c:3: `flush()` left out", Fate.NOTICED),
+        ("fs/ext4/fsync.c:4: another value", Fate.UNNOTICED),
+    ]
+    text = series.page().text()
+    assert "1 of 2 mistakes that were planted in the patch were noticed" in text
+    assert exit_code(series.answer) is ExitCode.CONSISTENT, "of the patch itself nothing is known to be wrong"
+
+
+def test_a_mistake_that_does_not_build_or_is_undecided_counts_for_nothing(tmp_path: Path) -> None:
+    series = planted(tmp_path, lambda commit: None, Kernels(commit_with(LEFT_OUT)))
+    assert [p.fate for p in series.answer.planted] == [Fate.NO_KERNEL, Fate.UNDECIDED]
+    assert "mistakes that were planted" not in series.page().text()
+
+
+def test_what_the_patch_shows_itself_notices_no_mistake(tmp_path: Path) -> None:
+    """Every mistake was noticed by a finding that the base has as well."""
+    series = planted(tmp_path, lambda commit: LOST, head=LOST)
+    assert [p.fate for p in series.answer.planted] == [Fate.UNNOTICED, Fate.UNNOTICED]
+
+
+def test_mistakes_that_were_not_tried_are_counted(tmp_path: Path) -> None:
+    path = create(msgspec.structs.replace(plan(QUICK), mistakes=(LEFT_OUT, OTHER)), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    assert "2 more mistakes that could be planted" in series.page().text()

@@ -32,6 +32,12 @@ class Commits:
     def key(self, commit: str) -> str:
         return self._tree.key(FAULT.edits if commit in (BAD, LAST) else ()) + commit
 
+    def text(self, commit: str, file: str) -> str:
+        raise NotImplementedError("no mistakes are planted here")
+
+    def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
+        raise NotImplementedError("no mistakes are planted here")
+
     def kernel(self, commit: Revision) -> Path:
         return self._tree.variant(FAULT.edits) if commit.id in (BAD, LAST) else self._tree.image
 

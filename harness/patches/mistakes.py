@@ -1,0 +1,172 @@
+"""Mistakes to plant in a patch: what its author may have got wrong, one at a time.
+
+Each replaces some lines that the patch changed: a statement is left out, a condition is turned round, a flag
+of a request that orders writes is taken away, or a hunk is as it was before the patch. A kernel with the
+mistake runs the cases that the patch has passed: either a case notices, or such a mistake in the patch would
+go unnoticed. Pure: text in, lines out.
+
+Source: the operators of mutation testing (DeMillo, Lipton, Sayward: Hints on Test Data Selection, 1978), of
+which these leave the order of writes and the handling of errors wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+
+import msgspec
+
+from harness.host.text import one_line
+from harness.kernels.edits import without_comments, without_comments_and_strings
+
+_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_MOST_LINES = 8
+"""Of one statement."""
+_CALL = re.compile(r"[a-z_]\w*\s*\(")
+_ASSIGNED = re.compile(r"[\w.\->\[\]*()]+\s*(?:[|&+\-^]|<<|>>)?=[^=]")
+_NO_STATEMENT = re.compile(
+    r"(?:return|goto|break|continue|if|else|for|while|do|switch|case|default|sizeof)\b"
+    r"|(?:[A-Z_0-9]+|trace_\w+|\w*debug|printk|pr_\w+)\s*\("
+)
+"""Also what only asserts or tells something."""
+_ENDS_ONE = re.compile(r"(?:[;{}:)]|\belse|\bdo)\s*$")
+"""What the text before a statement ends with."""
+_CONDITION = re.compile(r"\bif\s*\(")
+_ORDER_FLAG = re.compile(r"\s*\|\s*REQ_(?:PREFLUSH|FUA)\b|\bREQ_(?:PREFLUSH|FUA)\s*\|\s*")
+_ORDERS = re.compile(r"\w*(?:flush|sync|wait|barrier|submit)\w*\s*\(|REQ_")
+
+
+class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lines `first` to `last` of `file` (from 1, both included; `last` = `first` - 1: none) become `text`,
+    which ends with a newline or is empty. `what`: it, in words.
+    """
+
+    file: str
+    first: int
+    last: int
+    text: str
+    what: str
+
+    @property
+    def place(self) -> str:
+        """`fs/ext4/fsync.c:166`"""
+        return f"{self.file}:{self.first}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+    def planted(self, source: str) -> str:
+        """The text of the file with the mistake."""
+        lines = source.splitlines(keepends=True)
+        return "".join([*lines[: self.first - 1], self.text, *lines[self.last :]])
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """Changed lines: `first` and `count` in the new file, and the lines that they replaced."""
+
+    first: int
+    count: int
+    before: tuple[str, ...]
+
+
+def hunks(diff: str) -> Iterator[Hunk]:
+    """Those of one file, of `git diff -U0`."""
+    lines = iter([*diff.splitlines(keepends=True), "@@ end"])
+    at, before = None, []  # type: re.Match[str] | None, list[str]
+    for line in lines:
+        if line.startswith("@@"):
+            if at:
+                count = int(at[4]) if at[4] is not None else 1
+                yield Hunk(int(at[3]) + (count == 0), count, tuple(before))
+            at, before = _HUNK.match(line), []
+        elif at and line.startswith("-"):
+            before.append(line[1:])
+
+
+def mistakes(file: str, source: str, changed: Iterable[Hunk]) -> list[Mistake]:
+    """Those for one file of the patch: those that order writes first, and of each hunk in turn."""
+    code, tokens = without_comments_and_strings(source).splitlines(), _tokens(source)
+    of_hunks = [list(_of_hunk(file, source.splitlines(), code, hunk)) for hunk in changed]
+    by_turns = (m for m in chain.from_iterable(zip_longest(*of_hunks)) if m is not None)
+    return sorted((m for m in by_turns if _tokens(m.planted(source)) != tokens), key=_rank)
+
+
+def _tokens(source: str) -> list[str]:
+    """What a compiler sees."""
+    return without_comments(source).split()
+
+
+def in_turn(by_file: Mapping[str, Sequence[Mistake]]) -> list[Mistake]:
+    """Those of all files, a file after another, so that time that is short goes to each."""
+    return [m for m in chain.from_iterable(zip_longest(*by_file.values())) if m is not None]
+
+
+def _rank(mistake: Mistake) -> int:
+    return 0 if _ORDERS.search(mistake.what) else 1
+
+
+def _of_hunk(file: str, source: Sequence[str], code: Sequence[str], hunk: Hunk) -> Iterator[Mistake]:
+    lines = range(hunk.first, hunk.first + hunk.count)
+    for number in lines:
+        line, shown = code[number - 1], one_line(source[number - 1].strip())
+        yield from _turned_round(file, number, source[number - 1], line)
+        for flag in _ORDER_FLAG.finditer(line):
+            text = source[number - 1]
+            name = re.sub(r"[\s|]", "", flag[0])
+            yield Mistake(
+                file,
+                number,
+                number,
+                f"{text[: flag.start()]}{text[flag.end() :]}\n",
+                f"`{name}` left out of `{shown}`",
+            )
+        if (last := _statement(code, number)) and last in lines:
+            indent = re.match(r"\s*", source[number - 1])
+            yield Mistake(
+                file,
+                number,
+                last,
+                f"{indent[0] if indent else ''};\n",
+                f"`{_joined(source, number, last)}` left out",
+            )
+    last = hunk.first + hunk.count - 1
+    where = f"lines {hunk.first} to {last}" if hunk.count > 1 else f"line {hunk.first}"
+    yield Mistake(file, hunk.first, last, "".join(hunk.before), f"{where} as before the patch")
+
+
+def _turned_round(file: str, number: int, text: str, code: str) -> Iterator[Mistake]:
+    """Each whole condition of an `if` on this line."""
+    for found in _CONDITION.finditer(code):
+        depth = 0
+        for at in range(found.end() - 1, len(code)):
+            depth += (code[at] == "(") - (code[at] == ")")
+            if depth == 0:
+                condition = text[found.end() : at]
+                turned = f"{text[: found.end()]}!({condition}){text[at:]}\n"
+                yield Mistake(file, number, number, turned, f"`if ({one_line(condition)})` turned round")
+                break
+
+
+def _statement(code: Sequence[str], number: int) -> int:
+    """The last line of the call or assignment that is all of the lines from here on; 0 if none is."""
+    text = code[number - 1].strip()
+    if _NO_STATEMENT.match(text) or not (_CALL.match(text) or _ASSIGNED.match(text)):
+        return 0
+    before = next((line for line in reversed(code[: number - 1]) if line.strip()), "")
+    if not _ENDS_ONE.search(before):
+        return 0
+    whole = ""
+    for last in range(number, min(number + _MOST_LINES, len(code) + 1)):
+        whole += code[last - 1]
+        if whole.count("(") == whole.count(")") and whole.rstrip().endswith(";"):
+            return last if whole.count(";") == 1 else 0
+        if "{" in whole:
+            return 0
+    return 0
+
+
+def _joined(source: Sequence[str], first: int, last: int) -> str:
+    """A statement on one line, shortened."""
+    text = one_line(" ".join(line.strip() for line in source[first - 1 : last]).rstrip(";"))
+    return text if len(text) <= 72 else f"{text[:69]}..."

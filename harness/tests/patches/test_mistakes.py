@@ -1,0 +1,113 @@
+"""Mistakes to plant in a patch: which there are, and what each does to the text."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.patches.mistakes import Hunk, Mistake, hunks, in_turn, mistakes
+
+SOURCE = """static int sync(struct inode *inode)
+{
+	int ret = 0;
+
+	/* the barrier: flush(inode); */
+	if (test(inode) && (inode->dirty))
+		ret = wait_for(inode,
+				7);
+	submit(bh, REQ_SYNC | REQ_FUA);
+	trace_sync(inode);
+	if (ret)
+		return ret;
+	inode->state &= ~DIRTY;
+	return flush(inode);
+}
+"""
+
+
+def whole(source: str) -> list[Hunk]:
+    """All lines of a file as changed."""
+    return [Hunk(1, source.count("\n"), ())]
+
+
+def planted(what: str) -> str:
+    """How the source reads with one mistake, the rest of it left away."""
+    (found,) = [m for m in mistakes("a.c", SOURCE, whole(SOURCE)) if m.what == what]
+    changed = difflib.unified_diff(SOURCE.splitlines(), found.planted(SOURCE).splitlines(), n=0)
+    return "\n".join(line[1:].strip() for line in changed if line[0] == "+" and line[:3] != "+++")
+
+
+@pytest.mark.parametrize(
+    ("what", "reads"),
+    [
+        ("`if (test(inode) && (inode->dirty))` turned round", "if (!(test(inode) && (inode->dirty)))"),
+        ("`if (ret)` turned round", "if (!(ret))"),
+        ("`ret = wait_for(inode, 7)` left out", ";"),
+        ("`submit(bh, REQ_SYNC | REQ_FUA)` left out", ";"),
+        ("`REQ_FUA` left out of `submit(bh, REQ_SYNC | REQ_FUA);`", "submit(bh, REQ_SYNC);"),
+        ("`inode->state &= ~DIRTY` left out", ";"),
+    ],
+)
+def test_each_kind_of_mistake(what: str, reads: str) -> None:
+    assert planted(what) == reads
+
+
+def test_what_is_no_statement_of_its_own_is_not_left_out() -> None:
+    """A declaration, a return, a comment, a trace point: without it no kernel is built, or the same one."""
+    left_out = {m.what for m in mistakes("a.c", SOURCE, whole(SOURCE)) if m.what.endswith("left out")}
+    assert not [w for w in left_out if "int ret" in w or "return" in w or "trace" in w or "barrier" in w]
+
+
+def test_those_that_order_writes_come_first() -> None:
+    found = [m.what for m in mistakes("a.c", SOURCE, whole(SOURCE)) if "as before" not in m.what]
+    assert ["submit" in what or "wait" in what for what in found] == [True, True, True, False, False, False]
+
+
+def test_lines_that_the_patch_did_not_change_have_none() -> None:
+    assert {m.first for m in mistakes("a.c", SOURCE, [Hunk(9, 1, ())])} == {9}
+
+
+def test_a_hunk_as_it_was_before_the_patch() -> None:
+    """Also one that only takes lines away: there is no line in the new file that could be left out."""
+    before = SOURCE.replace("\tsubmit(bh, REQ_SYNC | REQ_FUA);\n", "\tsubmit(bh, REQ_SYNC);\n\tflush(bh);\n")
+    before = before.replace("\ttrace_sync(inode);\n", "")
+    for old, new in ((before, SOURCE), (SOURCE, before)):
+        found = [m for m in mistakes("a.c", new, hunks(diff_of(old, new))) if "as before" in m.what]
+        text = new
+        for mistake in sorted(found, key=lambda m: -m.first):
+            text = mistake.planted(text)
+        assert text == old
+
+
+def test_a_comment_alone_has_no_mistakes() -> None:
+    new = SOURCE.replace("the barrier", "the other barrier")
+    assert mistakes("a.c", new, hunks(diff_of(SOURCE, new))) == []
+
+
+def test_files_take_turns() -> None:
+    """All minutes went to the first file."""
+    a, b = (
+        [Mistake(name, n, n, "", "") for n in range(1, count + 1)] for name, count in (("a.c", 3), ("b.c", 1))
+    )
+    assert [m.place for m in in_turn({"a.c": a, "b.c": b})] == ["a.c:1", "b.c:1", "a.c:2", "a.c:3"]
+
+
+@given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef")))
+def test_all_hunks_taken_back_give_the_file_before(old: list[str], new: list[str]) -> None:
+    """For any two files: hunks name the right lines."""
+    before, after = ("".join(f"{line};\n" for line in lines) for lines in (old, new))
+    text = after
+    for hunk in reversed(list(hunks(diff_of(before, after)))):
+        text = Mistake("a.c", hunk.first, hunk.first + hunk.count - 1, "".join(hunk.before), "").planted(text)
+    assert text == before
+
+
+def diff_of(old: str, new: str) -> str:
+    """As `git diff -U0` has it."""
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True), "a/a.c", "b/a.c", n=0
+    )
+    return "".join(lines)
