@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from harness.faults.results import Trial
+from harness.host.text import one_line
 from harness.patches.questions import BUDGET, Stage
-from harness.patches.results import Answer, Fate, Planted, Regression, Standing
+from harness.patches.results import Answer, Fate, Found, Planted, Regression, Standing, unexpected
+from harness.report.junit import TestCase, cases_xml
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import number, plural, seconds, shown_path
 
@@ -92,6 +95,47 @@ def page_of(answer: Answer) -> Page:
             "interrupted": answer.interrupted,
         },
     )
+
+
+def junit_of(answer: Answer) -> str:
+    """A suite for each stage that was begun, and a test case for each case of it. What only the patch breaks
+    is a failure; what its base breaks as well is skipped, as an expected failure is; what was not decided or
+    not compared is an error.
+    """
+    told = {r.found: r for r in answer.regressions}
+    suites = {
+        stage: [*_test_cases(answer, trial, told), *([_not_run(stage, trial)] if trial.failed else [])]
+        for stage, trial in answer.head.items()
+    }
+    return cases_xml(f"powercut patch {answer.plan.series.head}", suites)
+
+
+def _not_run(stage: str, trial: Trial) -> TestCase:
+    return TestCase("powercut.patch", stage, "error", trial.failed)
+
+
+def _test_cases(answer: Answer, trial: Trial, told: Mapping[Found, Regression]) -> Iterator[TestCase]:
+    for case in dict.fromkeys([*trial.cases, *trial.undecided]):
+        mode, _, workload = case.partition("/")
+        where = (f"powercut.{mode}", workload)
+        shown = {told[d.oracle, d.symptom] for d in unexpected(trial) if d.case == case}
+        by = {s: [r for r in shown if r.standing is s] for s in Standing}
+        text = "\n".join(_words_of(answer, r) for r in by[Standing.NEW])
+        if new := by[Standing.NEW]:
+            yield TestCase(*where, "failure", "; ".join(r.seen[0].summary for r in new), text)
+        elif case in trial.undecided:
+            yield TestCase(*where, "error", trial.undecided[case])
+        elif by[Standing.UNDECIDED]:
+            yield TestCase(*where, "error", "; ".join(map(str, map(_line, by[Standing.UNDECIDED]))))
+        elif by[Standing.IN_BASE]:
+            yield TestCase(*where, "skipped", "; ".join(map(str, map(_line, by[Standing.IN_BASE]))))
+        else:
+            yield TestCase(*where)
+
+
+def _words_of(answer: Answer, told: Regression) -> str:
+    finding = _finding(answer, told)
+    return "\n".join(map(one_line, [finding.title, *map(str, finding.lines), *finding.commands]))
 
 
 def _finding(answer: Answer, told: Regression) -> Finding:

@@ -18,10 +18,11 @@ import msgspec
 from harness.errors import EnvironmentLacks, PowercutError, StoreError, UsageError
 from harness.faults.campaign import asked_key, detection_of, known_failures, trial_of
 from harness.faults.results import Detection, Trial
+from harness.host.files import write_atomically
 from harness.kernels.commits import CommitRange, CommitTree, Revision
 from harness.model import CaseId
 from harness.patches.mistakes import Mistake, hunks, in_turn, mistakes
-from harness.patches.page import page_of
+from harness.patches.page import junit_of, page_of
 from harness.patches.questions import BUDGET, Stage
 from harness.patches.results import (
     Answer,
@@ -315,6 +316,10 @@ class PatchSeries(Series[Trial]):
 
     def page(self) -> Page:
         return page_of(self.answer)
+
+    def write(self) -> Page:
+        write_atomically(self.path / "junit.xml", junit_of(self.answer))
+        return super().write()
 
 
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:

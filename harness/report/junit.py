@@ -9,7 +9,10 @@ be wrong, and a failure would accuse the kernel. So is a required case that this
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
+from typing import Literal
 
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId
@@ -17,6 +20,36 @@ from harness.report.lines import commands, reproduce
 from harness.report.words import kernel_name, plural, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """A test case of what is no run. `kind`: what became of it ("": passed), with a message and a text."""
+
+    classname: str
+    name: str
+    kind: Literal["", "failure", "error", "skipped"] = ""
+    message: str = ""
+    text: str = ""
+
+
+def cases_xml(name: str, suites: Mapping[str, Sequence[TestCase]]) -> str:
+    """Test cases in suites as JUnit XML. `name`: of all of them."""
+    root = ET.Element("testsuites", {"name": printable(name)})
+    for suite, cases in suites.items():
+        kinds: list[str] = [c.kind for c in cases]
+        counts = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+        told = {key: str(kinds.count(kind)) for key, kind in counts.items()}
+        element = ET.SubElement(
+            root, "testsuite", {"name": printable(suite), "tests": str(len(cases)), **told}
+        )
+        for case in cases:
+            where = {"classname": printable(case.classname), "name": printable(case.name)}
+            of_it = ET.SubElement(element, "testcase", where)
+            if case.kind:
+                _add(of_it, case.kind, case.message, f"powercut.{case.kind}", case.text)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def junit_xml(summary: Summary, source: str) -> str:

@@ -16,21 +16,23 @@ import pytest
 
 import harness
 from harness.cli import main
+from harness.kernels.build import TOOLS
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.tests.report.demo import run_info
 
 VMS = Path(harness.__file__).parent.parent / "vms"
 RECIPES = sorted((VMS / "ci").glob("*.yml"))
+OF_PATCHES = sorted((VMS / "ci" / "patch").glob("*.yml"))
 
 
 def lines() -> Iterator[tuple[str, str]]:
     """Every line of a recipe that calls powercut, commented ones and the Containerfile's, too."""
-    for recipe in RECIPES:
+    for recipe in (*RECIPES, *OF_PATCHES):
         for line in recipe.read_text().splitlines():
             if found := re.search(r"^[\s#-]*(?:run: )?(powercut .*)$", line):
                 plain = found[1].partition(" ||")[0]
-                yield recipe.name, plain.replace('"$@"', "--module fs/ext4/ext4.ko")
+                yield recipe.name, plain.replace('"$@"', "--module fs/ext4/ext4.ko").replace("$MINUTES", "20")
 
 
 def parsed(line: str) -> None:
@@ -58,6 +60,46 @@ def test_a_line_with_an_option_that_does_not_exist_is_found() -> None:
     for wrong in ("powercut run --mintues 3", "powercut nun -w quick", "powercut run --minutes many"):
         with pytest.raises(click.ClickException):
             parsed(wrong)
+
+
+@pytest.mark.parametrize("recipe", OF_PATCHES, ids=lambda r: r.name)
+def test_a_job_for_patches_installs_what_builds_a_kernel(recipe: Path) -> None:
+    installed = re.search(r"apt-get install (.*)", recipe.read_text())
+    assert installed is not None
+    assert set(TOOLS.values()) - set(installed[1].split()) == set()
+
+
+STEPS = {
+    "github.yml": r"name: Build the kernels[^|]*run: \|\n((?: {10}.*\n)+)",
+    "gitlab.yml": r"- \|\n((?: {6}.*\n)+)",
+}
+
+
+@pytest.mark.parametrize("recipe", OF_PATCHES, ids=lambda r: r.name)
+@pytest.mark.parametrize("code", [0, 1, 3, 5, 125])
+def test_a_job_for_patches_asks_about_the_commits_of_the_push(
+    recipe: Path, code: int, tmp_path: Path
+) -> None:
+    """And ends as `patch` does; what it publishes is the page of that series."""
+    found = re.search(STEPS[recipe.name], recipe.read_text())
+    assert found is not None
+    fakes = {"apt-get": "exit 0", "git": "exit 0", "powercut": 'echo "$*" >said; exit "$ENDS"'}
+    for name, text in fakes.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    given = {"BASE": "b" * 40, "CI_MERGE_REQUEST_DIFF_BASE_SHA": "b" * 40, "MINUTES": "20", "ENDS": str(code)}
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    script = ["sh", "-euc", textwrap.dedent(found[1])]
+    done = subprocess.run(script, cwd=tmp_path, env=given | path, capture_output=True, check=False)
+    assert (tmp_path / "said").read_text() == f"patch . {'b' * 40}..HEAD --minutes 20\n"
+    assert done.returncode == (0 if code == 5 and recipe.name == "github.yml" else code)
+
+
+@pytest.mark.parametrize("recipe", OF_PATCHES, ids=lambda r: r.name)
+def test_a_job_for_patches_publishes_what_is_written(recipe: Path) -> None:
+    published = set(re.findall(r'"\$1/([\w.]+)"', recipe.read_text()))
+    assert published <= {"report.html", "junit.xml", "summary.md", "patch.json"}
+    assert {"report.html", "junit.xml", "summary.md"} <= published
 
 
 def test_both_recipes_run_a_module_and_a_kernel_of_the_user() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -248,6 +249,26 @@ def test_the_page_says_what_was_not_asked(tmp_path: Path, name: str) -> None:
     series = PatchSeries(load_plan(path), path, Kernels())
     text = series.page().text()
     assert name in text[text.index("What was not asked") :]
+
+
+def test_junit_has_a_failure_for_what_only_the_patch_breaks(tmp_path: Path) -> None:
+    """A job whose test view showed nothing of `patch` was red without a reason, or green."""
+    by_all = {
+        "": lambda commit: Judgement(),
+        "failure": from_third_on,
+        "skipped": lambda commit: LOST,
+        "error": lambda commit: None,
+    }  # type: dict[str, Shows]
+    for kind, shows in by_all.items():
+        series, _, _ = carried_out(tmp_path / (kind or "passed"), shows)
+        (suite,) = ET.fromstring((series.path / "junit.xml").read_text())  # noqa: S314 - our own
+        (case,) = suite
+        assert (suite.get("name"), case.get("classname"), case.get("name")) == (
+            "quick", "powercut.ext4-ordered", "append-fsync",
+        )  # fmt: skip
+        assert [child.tag for child in case] == ([kind] if kind else []), kind
+        if kind == "failure":
+            assert "first broken by 333333333333" in (case[0].text or "")
 
 
 # --- mistakes ---------------------------------------------------------------------------------
