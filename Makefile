@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run legal test nightly lint deny unit fuzz chaos mutants smoke bench verify reference planted caches rootfs findings wheel docs man image clean
+.PHONY: help setup run legal test nightly lint deny unit fuzz chaos mutants smoke bench verify reference planted caches patches rootfs findings wheel docs man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -89,6 +89,10 @@ caches: setup  ## planted faults of a second device: found with a cache for each
 	for fault in $(CACHES); do \
 		echo "$$fault, one cache:"; .venv/bin/python -m harness.tests.reference --one-cache $$last/trials/$$fault/latest; \
 	done
+
+TREE ?= linux
+patches: setup  ## does `powercut patch` find planted faults among harmless commits? make patches TREE=DIR, a git tree
+	@.venv/bin/python -m harness.tests.patches.ground_truth $(TREE)
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)
 	@.venv/bin/powercut rootfs

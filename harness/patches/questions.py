@@ -114,8 +114,9 @@ def stages(asked: Asked, workloads: Sequence[str] = ()) -> list[Stage]:
     return [
         Stage("quick", first, ("quick",)),
         *_recoveries(asked, ("quick",)),
+        *(Stage(name, first, (name,)) for name in ("all", "more")),
         *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
-        *(Stage(name, first, (name,)) for name in ("all", "more", "oldtree", "beside", "ace1")),
+        *(Stage(name, first, (name,)) for name in ("oldtree", "beside", "ace1")),
         Stage("random", first, by_chance),
         *([Stage("more-other-modes", asked.then, ("more",))] if asked.then else []),
     ]
