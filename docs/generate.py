@@ -59,7 +59,26 @@ def pages() -> dict[str, str]:
         "reference/run-directory.md": _run_directory,
         "results/findings.md": _findings,
     }
-    return {path: MADE + "\n\n" + "\n".join(make()).rstrip() + "\n" for path, make in makers.items()}
+    made = {path: MADE + "\n\n" + "\n".join(make()).rstrip() + "\n" for path, make in makers.items()}
+    return {**made, "llms.txt": "\n".join(_llms(made)).rstrip() + "\n"}
+
+
+def _llms(made: Mapping[str, str]) -> Lines:
+    """What the documents are, for programs that read them (the form of llmstxt.org)."""
+    yield from (
+        "# Powercut",
+        "",
+        "> After a power cut at any moment, does this file system come back with what it",
+    )
+    yield from ("> promised? Start with ../AGENTS.md: the tasks, the exit codes, and where results are.",)
+    here = Path(__file__).parent
+    for folder in ("tutorials", "howto", "reference", "explanation", "results"):
+        yield from ("", f"## {folder.capitalize()}", "")
+        names = {p.relative_to(here).as_posix() for p in (here / folder).glob("*.md")}
+        for name in sorted(names | {n for n in made if n.startswith(f"{folder}/")}):
+            text = made.get(name) or (here / name).read_text()
+            title = next(line for line in text.splitlines() if line.startswith("# "))
+            yield f"- [{title[2:]}]({name})"
 
 
 # --- commands -------------------------------------------------------------------------------------

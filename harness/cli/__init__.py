@@ -133,6 +133,7 @@ def main(ctx: click.Context) -> None:
     """Does this kernel's file system keep its promises when the power fails at any moment?
 
     \b
+    powercut patch ~/linux v6.12..my-branch      does a patch break what its base keeps, and which commit?
     powercut doctor                              what this host is missing
     powercut smoke                               one mode, one workload, under a minute
     powercut run -c ext4/ordered -w all          test every crash state of every workload
@@ -140,7 +141,6 @@ def main(ctx: click.Context) -> None:
     powercut repro ext4-ordered/append-fsync@41  judge one crash state again
     powercut show ID                             why a finding failed
     powercut pack reports/latest                 a run as one file; --from takes such a file as it is
-    powercut report reports/latest               print the summary of a run
     powercut measure double-write                what consistency costs
     powercut findings                            reproduce the bugs in reports/findings without Powercut
     powercut faults --list                       kernel faults that are planted to test powercut itself

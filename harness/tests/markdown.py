@@ -11,7 +11,7 @@ from pathlib import Path
 import harness
 
 ROOT = Path(harness.__file__).parent.parent
-TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+TOP = ("README.md", "AGENTS.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 ELSEWHERE = ("vms/filesystems/CONTRACTS.md", "workloads/README.md", "reports/findings/README.md")
 _FENCE = re.compile(r"^( *)```+(\S*)[^\n]*\n(.*?)^\1```+ *$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
