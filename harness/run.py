@@ -39,7 +39,14 @@ from harness.errors import (
 from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.disk import FOLDER_PREFIX
-from harness.guests.guest_specs import GuestSpecs, make_specs, missing_for, missing_program, recording_machine
+from harness.guests.guest_specs import (
+    GuestSpecs,
+    lacks_drivers,
+    make_specs,
+    missing_for,
+    missing_program,
+    recording_machine,
+)
 from harness.guests.machine import default_name, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash, write_atomically
@@ -174,9 +181,13 @@ def look_up(plan: Plan) -> Asked:
         why = "faults of a member of a stack are not known yet"
         lacking |= {p.name: why for p in asked.profiles if p.stacked}
     lacking |= {w.name: reason for w in asked.workloads if (reason := missing_program(w))}
+    machine_name = recording_machine(plan.machine, kernel)
+    if not plan.coverage:
+        there = (p for p in asked.profiles if p.name not in lacking)
+        lacking |= {p.name: why for p in there if (why := lacks_drivers(machine_name, kernel, p))}
     asked = replace(asked, lacking=lacking)
     if kernel.replaced and asked.able:
-        machine = profile_of(recording_machine(plan.machine, kernel))
+        machine = profile_of(machine_name)
         need_replaced(kernel, [*machine.modules, *(m for p in asked.able for m in p.modules)])
     return asked
 

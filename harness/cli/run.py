@@ -55,10 +55,9 @@ from harness.cli.sections import Sectioned
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
-from harness.guests.guest_specs import recording_machine
+from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
-from harness.kernels.find import find_chosen
 from harness.model import DISK_PROFILES, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Completions, Plan
@@ -66,7 +65,7 @@ from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import plural
-from harness.run import execute, look_up, new_run, select_cases
+from harness.run import execute, look_up, new_run
 from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import Summary, shell_code, summarise
@@ -476,9 +475,10 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
 def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
     """Print what a run would do (--no-action). `expect`: files that it would read."""
     asked_expectations(expect)
-    look_up(plan)  # what the run itself would refuse
-    kernel = find_chosen(plan.kernel_choice)
-    cases = select_cases(plan)
+    asked = look_up(plan)  # what the run itself would refuse
+    machine_name = recording_machine(plan.machine, asked.kernel)
+    kernel = booted_kernel(machine_name, asked.kernel)
+    cases = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
     console.say(f"kernel: {kernel.name} ({kernel.image})")
     by_mode: dict[str, list[str]] = {}
     for profile, workload in cases:
@@ -489,7 +489,10 @@ def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
             ", ".join(of) if names or len(of) <= NAMED_CASES else f"{plural(len(of), 'workload')} (-v: names)"
         )
         console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {text}")
-    machine_name = recording_machine(plan.machine, kernel)
+    for name, why in asked.lacking.items():
+        console.say(f"not run: {name}: {why}")
+    if not cases:
+        return ExitCode.NOTHING_RUN
     console.say(estimate(plan, [w for _, w in cases], machine_name).text)
     boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
     machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)

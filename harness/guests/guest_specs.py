@@ -163,6 +163,26 @@ def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
     return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
 
 
+def booted_kernel(name: str, kernel: Kernel) -> Kernel:
+    """The kernel that a machine boots for this one: the one of the same source that was built for it, where
+    it takes no other. Raises KernelError if there is none.
+    """
+    return _own_kernel(name, kernel) if profile_of(name).host_process else kernel
+
+
+def lacks_drivers(name: str, kernel: Kernel, profile: Profile) -> str:
+    """Why the kernel that a machine boots for this one cannot mount a mode, by the configuration beside it;
+    empty if it can, or nobody can tell.
+    """
+    booted = booted_kernel(name, kernel)
+    if not (booted.image.parent / "config").is_file() or has_drivers(booted.image, [profile]):
+        return ""
+    return (
+        f"{profile_of(name).title} {booted.name} is built without its drivers: leave the machine to "
+        "powercut, which takes a kernel that has them"
+    )
+
+
 def built_kernel(name: str, package_version: str) -> Kernel | None:
     """The kernel in the cache that was built for that machine from this package's source, if any."""
     build = profile_of(name).build

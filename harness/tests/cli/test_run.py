@@ -11,10 +11,11 @@ import pytest
 
 from harness.cli import run
 from harness.errors import ExitCode, RunChanged, UsageError
+from harness.guests import guest_specs
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, Plan
-from harness.run import select_cases
+from harness.run import Asked, select_cases
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
 from harness.tests.cli.runner import powercut
@@ -425,9 +426,25 @@ def test_limits_stand_in_the_plan(
 
 def test_no_action_counts_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """It printed 6 MB of names for ace2."""
-    monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, ""))
+    kernel = Kernel("k", Path("bzImage"), None, "")
+    monkeypatch.setattr(run, "look_up", lambda plan: Asked(select_cases(plan), kernel, {}))
     shown = powercut("run", "-n", "-w", "ace1").stdout
     assert "ext4/ordered (mount -o data=ordered): 207 workloads (-v: names)" in shown
     assert "207 recordings, about " in shown
     assert len(shown) < 2_000
     assert len(powercut("run", "-n", "-v", "-w", "ace1").stdout) > 5_000
+
+
+def test_no_action_leaves_out_what_the_machine_cannot_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It planned bcachefs on UML, whose kernel lacks it, and named a kernel that UML cannot boot."""
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\n")
+    built = Kernel("built", tmp_path / "image", None, "")
+    monkeypatch.setattr(guest_specs, "built_kernel", lambda name, version: built)
+    shown = powercut("run", "-n", "-c", "ext4/ordered,bcachefs/default", "-w", "quick", "--machine", "uml")
+    assert f"kernel: built ({tmp_path}/image)" in shown.stdout
+    assert "not run: bcachefs/default: UML built is built without its drivers" in shown.stdout
+    assert "8 recordings" in shown.stdout
+    nothing = powercut("run", "-n", "-c", "bcachefs/default", "-w", "quick", "--machine", "uml")
+    assert nothing.exit_code == ExitCode.NOTHING_RUN
