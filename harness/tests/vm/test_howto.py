@@ -88,7 +88,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, uml_kernel: Path) -> Place:
         asked = ("-c", "ext4/ordered,ext4/nobarrier", "-w", "append-fsync", "--machine", "uml")
         assert powercut(folder, "run", *asked, "--name", name).returncode == ExitCode.INCONSISTENT
     before, after = sorted((folder / "reports" / "runs").iterdir(), key=lambda p: p.name.endswith("after"))
-    found = json.loads((after / "results.json").read_text())["findings"][0]
+    cases = json.loads((after / "results.json").read_text())["cases"]
+    found = next(finding for case in cases for finding in case["findings"])
     assert powercut(folder, "pack", str(after), "--output", "finding.tar").returncode == 0
     shutil.copytree(after, folder / "RUN", symlinks=True)
     runs = {"RUN": str(after), "BEFORE": str(before), "AFTER": str(after)}
