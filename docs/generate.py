@@ -32,7 +32,7 @@ from harness.kernels.build import Addition, Flavour
 from harness.kernels.edits import Edit
 from harness.kernels.pins import Pin, pins
 from harness.model import CrashState
-from harness.model.disk_faults import DISK_PROFILES, DiskFault
+from harness.model.disk_faults import DISK_FAULTS, DiskFault
 from harness.model.operations import ARGUMENTS, PERSISTS, PERSISTS_IF, OperationKind
 from harness.oracles import ORACLES
 from harness.oracles.contract import CHOICES, RULES, Contract
@@ -161,7 +161,7 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
             profiles.Tool,
             profiles.ConsolePatterns,
             profiles.Sectors,
-            profiles.Tally,
+            profiles.MountCounter,
             profiles.InToolsImage,
             tracepoints.Tracepoints,
             tracepoints.SpanEvents,
@@ -181,11 +181,11 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
     (
         "Machines: `vms/machines/NAME.toml`",
         "How a kernel is booted.",
-        (machine.Profile, machine.Accelerator, machine.Tools, Flavour, Addition, Edit),
+        (machine.MachineProfile, machine.Accelerator, machine.Tools, Flavour, Addition, Edit),
     ),
     ("Kernels: `kernels/NAME.toml`", "A series of distribution kernels.", (Pin,)),
     ("Planted faults: `kernels/faults/NAME.toml`", "A kernel that is broken on purpose.", (Fault, Edit)),
-    ("Bugs of record: `kernels/regressions/NAME.toml`", "A bug that was mended upstream.", (Bug,)),
+    ("Upstream bugs: `kernels/regressions/NAME.toml`", "A bug that was mended upstream.", (Bug,)),
     ("Operation lists: `workloads/NAME.toml`", "A workload.", (load._OperationList, load._Repeat)),
     (
         "Applications: `workloads/NAME/workload.toml`",
@@ -434,7 +434,7 @@ def _crash_points() -> Lines:
         "",
         *_docstring(DiskFault),
     )
-    rows = [(f"`{name}`", ", ".join(f"`{k}`" for k in kinds)) for name, kinds in DISK_PROFILES.items()]
+    rows = [(f"`{name}`", ", ".join(f"`{k}`" for k in kinds)) for name, kinds in DISK_FAULTS.items()]
     yield from ("", *_table(("`--disk`", "faults"), rows))
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from harness.model import DISK_PROFILES, FaultKind
+from harness.model import DISK_FAULTS, FaultKind
 from harness.model.bounds import Cases, Depth, Jobs, LogBytes, Minutes, Seconds, Share, States
 
 SAMPLE_RATE = 0.01
@@ -119,7 +119,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     jobs: Jobs = 1
     fault_models: tuple[str, ...] = ("prefix",)  # or LEGAL's, alone
     again: Depth = 0  # how often recovery is cut as well
-    disk: tuple[str, ...] = ()  # how the disk errs while states are recovered: of DISK_PROFILES
+    disk: tuple[str, ...] = ()  # how the disk is faulty while states are recovered: of DISK_FAULTS
     budget: Budget = Budget()
     memo: bool = True
     sample_rate: Share = SAMPLE_RATE
@@ -146,7 +146,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def fault_kinds(self) -> frozenset[FaultKind]:
         """What goes wrong with the disk."""
-        return frozenset(kind for name in self.disk for kind in DISK_PROFILES[name])
+        return frozenset(kind for name in self.disk for kind in DISK_FAULTS[name])
 
     @property
     def kernel_choice(self) -> KernelChoice:

@@ -73,7 +73,7 @@ def execute(
     make_pool: MakePool = pool_of,
 ) -> Summary:
     """Carry out the part of `plan` that `store` does not hold yet. Findings are data: see Summary. `on_done`
-    is told of each case that has come to its end. `make_pool`: makes the stations of this host.
+    is told of each case that has come to its end. `make_pool`: makes the workers of this host.
 
     On KeyboardInterrupt, verdicts so far are kept, reports are written, and the summary says so.
     Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
@@ -136,7 +136,7 @@ def _telling(on_done: Callable[[CaseId], None], ran: RecoveryLines | None) -> Ca
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Planned:
     """The objects a plan names. `cases`: which modes under which workloads. `lacking`: why a mode or
     workload, by name, cannot be run on this host with this kernel.
     """
@@ -172,10 +172,10 @@ class Asked:
         return [w for w in self.workloads if w.name not in self.lacking]
 
 
-def look_up(plan: Plan) -> Asked:
+def look_up(plan: Plan) -> Planned:
     """Raises UsageError or KernelError for what does not exist, or would not be tested."""
     kernel = find_chosen(plan.kernel_choice)
-    asked = Asked(select_cases(plan), kernel, {})
+    asked = Planned(select_cases(plan), kernel, {})
     lacking = {p.name: reason for p in asked.profiles if (reason := missing_for(p, kernel))}
     if plan.disk:
         why = "faults of a member of a stack are not known yet"
@@ -215,7 +215,7 @@ def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
 
 
 def _base_images(
-    plan: Plan, asked: Asked, store: RunStore, scratch: Path
+    plan: Plan, asked: Planned, store: RunStore, scratch: Path
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """The base image of every mode that can be run, by name: from the recordings to judge again, from this
     run, or new. And by name, why mkfs made none: this host's may be too old for the arguments of a mode.
@@ -262,8 +262,8 @@ def _finish_bases(
 
 
 def _undecided(
-    store: RunStore, asked: Asked, lost: Mapping[str, str], on_done: Callable[[CaseId], None]
-) -> Asked:
+    store: RunStore, asked: Planned, lost: Mapping[str, str], on_done: Callable[[CaseId], None]
+) -> Planned:
     """Without the cases of modes whose base image was not finished: these are UNKNOWN, with the reason, and
     cost no other mode anything.
     """
@@ -281,7 +281,7 @@ class _Job:
     """Steps 5 to 8, and all that they need: here, or on a cluster."""
 
     plan: Plan
-    asked: Asked
+    asked: Planned
     specs: GuestSpecs
     bases: dict[str, Path]
     store: RunStore
@@ -291,7 +291,7 @@ class _Job:
     make_pool: MakePool
 
     def here(self) -> None:
-        """With `plan.jobs` stations of this host; tasks of all cases share them."""
+        """With `plan.jobs` workers of this host; tasks of all cases share them."""
         plan, asked = self.plan, self.asked
         self.progress.say(f"{asked.kernel.name}: {self.specs.description}, {plan.jobs} at once")
         recorded = recorded_files(plan)
@@ -346,7 +346,7 @@ def _report(store: RunStore) -> Summary:
     return summarise(store)
 
 
-def _note_why_not(store: RunStore, asked: Asked) -> None:
+def _note_why_not(store: RunStore, asked: Planned) -> None:
     """Finish a run of which nothing can be run here: add every case, with what it lacks. Raises
     EnvironmentLacks if something could be run when the run was started: its verdicts stay as they are.
     """
@@ -514,7 +514,7 @@ def _scratch(store: RunStore) -> Iterator[Path]:
 def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
     """Raises EnvironmentLacks if the run would fill the host's disk."""
     largest = max(p.size_bytes for p in profiles)
-    # For each station: the log that it makes, the image that it checks, and two recordings that it works on.
+    # For each worker: the log that it makes, the image that it checks, and two recordings that it works on.
     need = sum(p.size_bytes for p in profiles) * 2 + jobs * 4 * largest + (256 << 20)
     free = shutil.disk_usage(path).free
     if free < need:

@@ -84,15 +84,20 @@ class CaseSummary:
         if counts.checked < counts.generated:
             return f"only {counts.checked:,} of {counts.generated:,} states have a verdict"
         explored = self.info.coverage
-        if explored is not None and explored.moments and explored.losses is not None and explored.losses < 0:
+        if (
+            explored is not None
+            and explored.crash_times
+            and explored.losses is not None
+            and explored.losses < 0
+        ):
             return f"not even the simplest legal states were all covered: {explored.why}"
-        return self._uncut if counts.checked else "no state was checked"
+        return self._not_cut if counts.checked else "no state was checked"
 
     @property
-    def _uncut(self) -> str:
+    def _not_cut(self) -> str:
         """Which recoveries were not cut."""
-        if uncut := sum(cut.uncut for cut in self.info.again):
-            return f"{uncut:,} recoveries could not be cut"
+        if not_cut := sum(cut.not_cut for cut in self.info.again):
+            return f"{not_cut:,} recoveries could not be cut"
         if any(cut.coverage.losses is not None and cut.coverage.losses < 0 for cut in self.info.again):
             return "not even the simplest states that cut recoveries leave were all covered"
         return ""

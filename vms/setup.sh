@@ -87,7 +87,7 @@ if [ "$(cat .venv/powercut-stamp 2>/dev/null)" != "$stamp" ]; then
 	printf '%s\n' "$stamp" >.venv/powercut-stamp
 fi
 
-# A run starts a process for each station, each time: where Python writes no compiled modules (an environment may say
+# A run starts a process for each worker, each time: where Python writes no compiled modules (an environment may say
 # so), half of each start went into compiling them.
 .venv/bin/python -m compileall -q harness
 

@@ -124,7 +124,7 @@ class Decided:
     """A whole `powercut run` with one job. `seconds`: from the end of the recording to the last verdict;
     `per_second`: crash states decided per second of that. `with_recording_s`: the whole run, with boot,
     recording and reports; `cpu_s`: its processor time. `by_how`: how many verdicts were reached in each way.
-    `interpreter_ms`: processor time for each visit of the one process that all stations share.
+    `interpreter_ms`: processor time for each visit of the one process that all workers share.
     """
 
     machine: str
@@ -158,9 +158,9 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A whole run made again with stations that only wait: see `harness.bench.scaling`. `visit_ms`: what each
-    visit takes. `per_second`: visits a second by the number of stations, from the first verdict to the last.
-    `interpreter_ms`: as in Decided, with the most stations.
+    """A whole run made again with workers that only wait: see `harness.bench.scaling`. `visit_ms`: what each
+    visit takes. `per_second`: visits a second by the number of workers, from the first verdict to the last.
+    `interpreter_ms`: as in Decided, with the most workers.
     """
 
     workloads: str

@@ -91,7 +91,7 @@ def run_bench(
             growth=each("growing logs", measure_growth),
             decided=each("decided", measure_decided),
             whole=each("whole runs", measure_whole),
-            scaling=each("many stations", measure_scaling),
+            scaling=each("many workers", measure_scaling),
             host=describe_host(load),
             tested_kernel=f"{setup.kernel.name} {setup.kernel.package_version}".strip(),
             operations=effort.operations,
@@ -506,14 +506,14 @@ def measure_scaling(setup: Setup, name: str) -> Scaling | NotMeasured:
         recordings = str(store.path)
     per_second: dict[int, float] = {}
     share = 0.0
-    for stations in setup.effort.stations:
-        plan = msgspec.structs.replace(first, jobs=stations, recordings=recordings)
+    for workers in setup.effort.workers:
+        plan = msgspec.structs.replace(first, jobs=workers, recordings=recordings)
         watch, clock = _Watch(), _Clock()
-        with create_run(plan, reports, f"played-{stations}") as store:
+        with create_run(plan, reports, f"played-{workers}") as store:
             count = _visits(execute(plan, store, watch, make_pool=visits.played).cases)
         if visits.unseen:
-            return NotMeasured(f"with {stations} stations, {visits.unseen} other states were visited")
-        per_second[stations] = count / watch.seconds
+            return NotMeasured(f"with {workers} workers, {visits.unseen} other states were visited")
+        per_second[workers] = count / watch.seconds
         share = clock.elapsed()[2] * 1000 / count
     return Scaling(first.workloads[0], len(visits.seen), VISIT_S * 1000, per_second, share)
 

@@ -1,7 +1,7 @@
-"""How a run scales with its stations, on a host that has not so many processors.
+"""How a run scales with its workers, on a host that has not so many processors.
 
-What all stations share is one interpreter: exploration, memo, oracles and the store. A run is made with real
-guests, and what each visit came to is kept. Then the same run is made again with stations that take a fixed
+What all workers share is one interpreter: exploration, memo, oracles and the store. A run is made with real
+guests, and what each visit came to is kept. Then the same run is made again with workers that take a fixed
 time for each visit, in which they use no processor, and answer with what was kept. What that takes beyond
 its visits is the shared part.
 """
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.cases import contents
-from harness.cases.answers import Notes
-from harness.cases.pool import Pool, Station, pool_of
+from harness.cases.answers import Messages
+from harness.cases.pool import Pool, Worker, pool_of
 from harness.cases.recording import Recording
-from harness.cases.remote import Observed, RemoteSession, StationProcess
+from harness.cases.remote import Observed, RemoteSession, WorkerProcess
 from harness.errors import PowercutError
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import Ask, GuestSpec, Target
@@ -33,7 +33,7 @@ VISIT_S = 0.025
 @contextlib.contextmanager
 def every_case_alone() -> Iterator[None]:
     """In the block, no run takes a content from another of its cases: which one comes first depends on the
-    stations, and with it what is visited.
+    workers, and with it what is visited.
     """
     usual, contents.ENTRIES_MAX = contents.ENTRIES_MAX, 0
     try:
@@ -50,28 +50,28 @@ class KeptVisits:
     unseen: int = 0
 
     def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
-        """Real stations, whose visits are kept. As `pool_of`."""
+        """Real workers, whose visits are kept. As `pool_of`."""
 
-        def session_of(process: StationProcess, name: str, spec: GuestSpec) -> RemoteSession:
+        def session_of(process: WorkerProcess, name: str, spec: GuestSpec) -> RemoteSession:
             return _Watched(process, name, spec, self)
 
         return pool_of(specs, scratch, plan, session_of)
 
     def played(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
-        """Stations that answer with what was kept. As `pool_of`."""
+        """Workers that answer with what was kept. As `pool_of`."""
 
-        def station(number: int) -> Station:
-            process = StationProcess(dict, scratch / f"station-{number}")  # is never started
+        def worker(number: int) -> Worker:
+            process = WorkerProcess(dict, scratch / f"worker-{number}")  # is never started
             session = _Played(process, "judge", specs.judge, self)
-            return Station(session, session)
+            return Worker(session, session)
 
-        return Pool(station, plan.jobs, confirms=False)
+        return Pool(worker, plan.jobs, confirms=False)
 
 
 class _Watched(RemoteSession):
     """Keeps what its visits come to."""
 
-    def __init__(self, process: StationProcess, name: str, spec: GuestSpec, visits: KeptVisits) -> None:
+    def __init__(self, process: WorkerProcess, name: str, spec: GuestSpec, visits: KeptVisits) -> None:
         super().__init__(process, name, spec)
         self.visits = visits
 
@@ -80,10 +80,10 @@ class _Watched(RemoteSession):
         recording: Recording,
         state: CrashState,
         ask: Ask | None,
-        notes: tuple[Notes, Notes],
+        messages: tuple[Messages, Messages],
         *,
         again: int,
-        erring: bool,
+        faulty_disk: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:
@@ -92,9 +92,9 @@ class _Watched(RemoteSession):
             recording,
             state,
             ask,
-            notes,
+            messages,
             again=again,
-            erring=erring,
+            faulty_disk=faulty_disk,
             sample_rate=sample_rate,
             recalls=recalls,
         )
@@ -113,10 +113,10 @@ class _Played(_Watched):
         recording: Recording,
         state: CrashState,
         ask: Ask | None,
-        notes: tuple[Notes, Notes],
+        messages: tuple[Messages, Messages],
         *,
         again: int,
-        erring: bool,
+        faulty_disk: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from harness.bench.figures import NotMeasured
 from harness.bench.work import make_workload, spaced
+from harness.cases.crash_and_continue import record
 from harness.cases.recording import Recording, make_base
-from harness.cases.second_life import record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile, profiles
 from harness.guests.accel import choose_accel
@@ -36,7 +36,7 @@ _OWN_FIX = "build one (powercut kernel build), or name one"
 class Effort:
     """How much to measure. `growth_operations`: length of the workload whose log is padded; that log must
     not be longer than the smallest of `log_sizes`, in entries. `whole_shard`: of the workloads of whole runs.
-    `stations`: that only wait.
+    `workers`: that only wait.
     """
 
     operations: int = 1000
@@ -47,7 +47,7 @@ class Effort:
     growth_states: int = 40
     growth_rounds: int = 3
     whole_shard: str = ""
-    stations: tuple[int, ...] = (2, 8, 64)
+    workers: tuple[int, ...] = (2, 8, 64)
 
 
 FULL = Effort()
@@ -59,7 +59,7 @@ QUICK = Effort(
     growth_states=3,
     growth_rounds=1,
     whole_shard="1/8",
-    stations=(2, 8),
+    workers=(2, 8),
 )
 
 

@@ -149,7 +149,7 @@ def _whole_rows(machine: str, whole: Sequence[Whole] | NotMeasured) -> list[Row]
         found += [
             (f"{one.workloads}, {one.fault_model}, {', '.join(one.modes)}: s", f"{one.seconds:.1f}", target),
             (
-                f"  {one.jobs} stations",
+                f"  {one.jobs} workers",
                 f"{one.cases} cases, {one.states:,} states, {one.visits:,} visits, "
                 f"processor time {one.cpu_s:.1f}",
                 "",
@@ -160,7 +160,7 @@ def _whole_rows(machine: str, whole: Sequence[Whole] | NotMeasured) -> list[Row]
 
 
 def _scaling_rows(machine: str, scaling: Scaling | NotMeasured) -> list[Row]:
-    what = f"stations that only wait, {machine}"
+    what = f"workers that only wait, {machine}"
     if isinstance(scaling, NotMeasured):
         return [_missing(what, scaling)]
     fewest, most = min(scaling.per_second), max(scaling.per_second)
@@ -177,7 +177,7 @@ def _scaling_rows(machine: str, scaling: Scaling | NotMeasured) -> list[Row]:
 
 def _shared_row(interpreter_ms: float) -> Row:
     met = _target("1", interpreter_ms <= 1)
-    return ("  of the process that stations share: ms a visit", f"{interpreter_ms:.1f}", met)
+    return ("  of the process that workers share: ms a visit", f"{interpreter_ms:.1f}", met)
 
 
 def _missing(what: str, figure: NotMeasured) -> Row:

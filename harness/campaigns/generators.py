@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.campaigns.journal import CampaignPlan, Ledger
+from harness.campaigns.journal import CampaignPlan, KnownBatches
 from harness.errors import UsageError
 from harness.workloads.generate import chance, generate, names_of, sequences
 
@@ -30,7 +30,7 @@ _LONG = 2
 """How many workloads of a sequence's batch one random workload stands for: it takes that much longer."""
 
 
-def next_batch(plan: CampaignPlan, ledger: Ledger) -> tuple[str, tuple[str, ...]] | None:
+def next_batch(plan: CampaignPlan, ledger: KnownBatches) -> tuple[str, tuple[str, ...]] | None:
     """The generator that worked least so far, and its next workloads; None if there are none any more. A
     `grown` batch that would be less than half full waits while others have work.
     """
@@ -49,7 +49,7 @@ def size_of(generator: str, plan: CampaignPlan) -> int:
     return plan.batch if generator == "ace2" else max(1, plan.batch // _LONG)
 
 
-def _names(generator: str, plan: CampaignPlan, ledger: Ledger) -> tuple[str, ...]:
+def _names(generator: str, plan: CampaignPlan, ledger: KnownBatches) -> tuple[str, ...]:
     before = [b for b in ledger.chosen.values() if b.generator == generator]
     size = size_of(generator, plan)
     if generator == "ace2":

@@ -45,11 +45,11 @@ class Begun(journal.Begun, frozen=True, kw_only=True, tag="begun"):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A case that showed traits which no case before had shown: its workload joins the corpus."""
+    """A case that showed novelty features which no case before had shown: its workload joins the corpus."""
 
     configuration: str
     workload: str
-    traits: tuple[str, ...]
+    features: tuple[str, ...]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class Shrunk(journal.Line, frozen=True, kw_only=True, tag="shrunk"):
     seconds: float
 
 
-class Alike(journal.Line, frozen=True, kw_only=True, tag="alike"):
+class Similar(journal.Line, frozen=True, kw_only=True, tag="similar"):
     """The finding `finding` was not shrunk: its workload contains the minimal one of the finding `like`,
     which shows the same symptom in the same mode.
     """
@@ -101,15 +101,15 @@ class Alike(journal.Line, frozen=True, kw_only=True, tag="alike"):
     like: str
 
 
-class Ledger(journal.Known[Batch]):
+class KnownBatches(journal.Known[Batch]):
     """What the lines of a campaign's journal come to. A batch that was interrupted is not done."""
 
     def __init__(self) -> None:
-        super().__init__(Batch, Begun, Shrunk, Alike)
+        super().__init__(Batch, Begun, Shrunk, Similar)
         self.chosen: dict[str, Begun] = {}
         self.shrunk: dict[str, Shrunk] = {}
-        self.alike: dict[str, Alike] = {}
-        self.traits: set[str] = set()
+        self.similar: dict[str, Similar] = {}
+        self.features: set[str] = set()
 
     def add(self, line: journal.Line) -> None:
         """Take one line in."""
@@ -121,11 +121,11 @@ class Ledger(journal.Known[Batch]):
             case Begun():
                 self.chosen[line.item] = line
             case Batch():
-                self.traits.update(t for r in line.reached for t in r.traits)
+                self.features.update(t for r in line.reached for t in r.features)
             case Shrunk():
                 self.shrunk[line.member.finding] = line
-            case Alike():
-                self.alike[line.finding] = line
+            case Similar():
+                self.similar[line.finding] = line
 
     def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
         """A batch was a number."""
@@ -157,7 +157,7 @@ class Ledger(journal.Known[Batch]):
     @property
     def waiting(self) -> list[tuple[Batch, Found]]:
         """Those of which nothing is known yet."""
-        return [(done, f) for done, f in self.found if f.id not in self.shrunk and f.id not in self.alike]
+        return [(done, f) for done, f in self.found if f.id not in self.shrunk and f.id not in self.similar]
 
     @property
     def shrinking_s(self) -> float:

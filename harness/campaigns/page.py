@@ -10,9 +10,18 @@ from pathlib import Path
 
 import msgspec
 
+from harness.campaigns.features import recovery_lines
 from harness.campaigns.generators import GENERATORS
-from harness.campaigns.journal import SCHEMA, Batch, CampaignPlan, Found, Ledger, Reached, Undecided, totals
-from harness.campaigns.traits import recovery_lines
+from harness.campaigns.journal import (
+    SCHEMA,
+    Batch,
+    CampaignPlan,
+    Found,
+    KnownBatches,
+    Reached,
+    Undecided,
+    totals,
+)
 from harness.findings.causes import Cause, Member
 from harness.findings.triage import workload_of
 from harness.host.files import write_atomically
@@ -31,14 +40,14 @@ _PLOTTED = 2
 _LONG_S = 2 * 3600
 """Work of less than this is shown in minutes."""
 _NAMED = 4
-"""Traits, or points, that are named of several."""
+"""Novelty features, or points, that are named of several."""
 _ABOUT_CAUSES = (
     "Findings that shrink to one workload have one cause. Those that look like it were not shrunk: their "
     "workload contains this one, and they show one of its symptoms."
 )
 _ABOUT_NEW = (
-    "Workloads that showed something new are made longer by the generator `grown`. A trait is how an "
-    "operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where it "
+    "Workloads that showed something new are made longer by the generator `grown`. A novelty feature is how "
+    "an operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where it "
     "was, with N for numbers. An order of writes is given as `new` (a place not written before), `next` "
     "(right behind the write before), `again` (a place written before), with `flush` and `fua`. A flat line "
     "says that these workloads have little left to show."
@@ -47,12 +56,13 @@ _ABOUT_NEW = (
 
 @dataclass(frozen=True, slots=True)
 class ShownCause:
-    """A cause with the commands that show it. `alike`: points of findings that only look like it. `first_s`:
-    seconds of work after which the first finding of it came. `file`: its workload; None: it was not shrunk.
+    """A cause with the commands that show it. `similar`: points of findings that only look like it.
+    `first_s`: seconds of work after which the first finding of it came. `file`: its workload; None: it was
+    not shrunk.
     """
 
     cause: Cause
-    alike: tuple[str, ...]
+    similar: tuple[str, ...]
     first_s: float
     file: str
     reproduce: str
@@ -66,8 +76,8 @@ class ShownCause:
     @property
     def counted(self) -> str:
         """`2 findings, and 7 that look like it`."""
-        alike = f", and {number(len(self.alike))} that look like it" if self.alike else ""
-        return plural(len(self.cause.members), "finding") + alike
+        similar = f", and {number(len(self.similar))} that look like it" if self.similar else ""
+        return plural(len(self.cause.members), "finding") + similar
 
 
 class GeneratorCount(msgspec.Struct, frozen=True):
@@ -78,7 +88,7 @@ class GeneratorCount(msgspec.Struct, frozen=True):
     workloads: int
     states: int
     seconds: float
-    traits: int
+    features: int
     findings: int
 
 
@@ -88,7 +98,7 @@ class Shown:
 
     path: Path
     plan: CampaignPlan
-    ledger: Ledger
+    ledger: KnownBatches
     causes: tuple[ShownCause, ...]
     command: str
 
@@ -126,7 +136,7 @@ class Shown:
         starts = len(ledger.started)
         shrinking = f", {seconds(ledger.shrinking_s)} of it shrinking findings" if ledger.shrunk else ""
         new = plural(len(ledger.corpus), "case")
-        ran = recovery_lines(ledger.traits)
+        ran = recovery_lines(ledger.features)
         lines = f", {number(ran)} of them lines of recovery" if self.plan.run.coverage else ""
         return [
             self.asked_states,
@@ -136,7 +146,7 @@ class Shown:
             ),
             f"{plural(len(ledger.done), 'batch', 'batches')} done",
             *filter(None, [rate]),
-            f"{new} showed something new ({plural(len(ledger.traits), 'trait')}{lines})",
+            f"{new} showed something new ({plural(len(ledger.features), 'novelty feature')}{lines})",
             f"{plural(runs, 'run directory', 'run directories')} kept, {kept >> 20:,} MiB",
         ]
 
@@ -164,9 +174,9 @@ class Shown:
         begun = self.ledger.chosen
         done = [d for n, d in self.ledger.done.items() if n in begun and begun[n].generator == generator]
         cases, states, took = totals(done)
-        traits = sum(len(r.traits) for d in done for r in d.reached)
+        features = sum(len(r.features) for d in done for r in d.reached)
         return GeneratorCount(
-            generator, len(done), cases, states, took, traits, sum(len(d.found) for d in done)
+            generator, len(done), cases, states, took, features, sum(len(d.found) for d in done)
         )
 
     @property
@@ -202,16 +212,16 @@ class Shown:
 
     @property
     def plots(self) -> list[Plot]:
-        """Traits by time, and findings where there are some."""
+        """Novelty features by time, and findings where there are some."""
         if len(self.ledger.done) < _PLOTTED:
             return []
-        return plots([s for s in (self._series("traits"), self._series("findings")) if s.points])
+        return plots([s for s in (self._series("features"), self._series("findings")) if s.points])
 
     def _series(self, name: str) -> Curve:
         unit, name_of_it = (60, "minutes") if self.ledger.at < _LONG_S else (3600, "hours")
         total, points = 0, [(0.0, 0.0)]
         for _, done in self.ledger.done.items():
-            new = len(done.found) if name == "findings" else sum(len(r.traits) for r in done.reached)
+            new = len(done.found) if name == "findings" else sum(len(r.features) for r in done.reached)
             total += new
             points.append((done.at / unit, float(total)))
         if name == "findings" and not total:
@@ -221,26 +231,26 @@ class Shown:
         )
 
 
-def shown(path: Path, plan: CampaignPlan, ledger: Ledger) -> Shown:
+def shown(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Shown:
     """A campaign in its directory; writes the workload file of each cause."""
-    alike: dict[str, list[Found]] = {}
+    similar: dict[str, list[Found]] = {}
     for _, found in ledger.found:
-        if found.id in ledger.alike:
-            alike.setdefault(ledger.alike[found.id].like, []).append(found)
+        if found.id in ledger.similar:
+            similar.setdefault(ledger.similar[found.id].like, []).append(found)
     when = {found.id: done.at for done, found in ledger.found}
-    causes = tuple(_shown_cause(path, plan, c, alike, when) for c in ledger.causes)
+    causes = tuple(_shown_cause(path, plan, c, similar, when) for c in ledger.causes)
     resume = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
     return Shown(path, plan, ledger, causes, resume)
 
 
 def _shown_cause(
-    path: Path, plan: CampaignPlan, cause: Cause, alike: dict[str, list[Found]], when: dict[str, float]
+    path: Path, plan: CampaignPlan, cause: Cause, similar: dict[str, list[Found]], when: dict[str, float]
 ) -> ShownCause:
     folder = path / "causes"
     folder.mkdir(exist_ok=True)
     file = folder / f"{cause.name}.toml"
     write_atomically(file, workload_of(cause))
-    like = tuple(f.point for m in cause.members for f in alike.get(m.finding, ()))
+    like = tuple(f.point for m in cause.members for f in similar.get(m.finding, ()))
     member = cause.smallest
     point = shlex.quote(one_line(member.point))
     return ShownCause(
@@ -253,7 +263,7 @@ def _shown_cause(
     )
 
 
-def page_of(path: Path, plan: CampaignPlan, ledger: Ledger) -> Page:
+def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
     """All of it; writes the workload file of each cause."""
     facts = shown(path, plan, ledger)
     undecided = facts.undecided or facts.failed or not facts.totals[1]
@@ -294,7 +304,7 @@ def page_of(path: Path, plan: CampaignPlan, ledger: Ledger) -> Page:
 
 
 def _cause(place: int, c: ShownCause) -> Finding:
-    more = f" and {number(len(c.alike) - _NAMED)} more" if len(c.alike) > _NAMED else ""
+    more = f" and {number(len(c.similar) - _NAMED)} more" if len(c.similar) > _NAMED else ""
     unlike = "" if c.smallest.confirmed else "; only the machine that judges shows this"
     lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}")]
     for symptom, text in c.smallest.shows:
@@ -304,8 +314,8 @@ def _cause(place: int, c: ShownCause) -> Finding:
         Line(aside=f"contains the operations of {name}: perhaps a consequence of that")
         for name in c.cause.contains
     ]
-    if c.alike:
-        lines.append(Line(aside=f"look like it: {', '.join(c.alike[:_NAMED])}{more}"))
+    if c.similar:
+        lines.append(Line(aside=f"look like it: {', '.join(c.similar[:_NAMED])}{more}"))
     return Finding(
         f"{place}. {c.cause.name}",
         tuple(lines),
@@ -340,7 +350,7 @@ def _known(facts: Shown) -> Iterator[Line]:
 
 
 def _generators(facts: Shown) -> PageTable:
-    counted = ("batches", "workloads", "states", "time", "new traits", "findings")
+    counted = ("batches", "workloads", "states", "time", "novelty features", "findings")
     rows = tuple(
         (
             g.generator,
@@ -349,7 +359,7 @@ def _generators(facts: Shown) -> PageTable:
             number(g.workloads),
             number(g.states),
             seconds(g.seconds) if g.batches else "",
-            number(g.traits),
+            number(g.features),
             number(g.findings),
         )
         for g in facts.generators
@@ -358,7 +368,7 @@ def _generators(facts: Shown) -> PageTable:
 
 
 def _newest(facts: Shown) -> PageTable:
-    rows = tuple((seconds(d.at), r.configuration, r.workload, _traits(r)) for d, r in facts.newest)
+    rows = tuple((seconds(d.at), r.configuration, r.workload, _features(r)) for d, r in facts.newest)
     return PageTable(("after", "mode", "workload", "new"), rows, in_text=_NAMED)
 
 
@@ -378,8 +388,8 @@ def _for_programs(facts: Shown) -> dict[str, object]:
         "findings": len(ledger.found),
         "waiting": [f.point for _, f in ledger.waiting],
         "known_failures": facts.expected,
-        "traits": len(ledger.traits),
-        "recovery_lines": recovery_lines(ledger.traits),
+        "features": len(ledger.features),
+        "recovery_lines": recovery_lines(ledger.features),
         "generators": facts.generators,
         "causes": [
             {
@@ -388,7 +398,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
                 "configuration": c.smallest.configuration,
                 "symptoms": [str(s) for s in c.cause.symptoms],
                 "points": [m.point for m in c.cause.members],
-                "alike": c.alike,
+                "similar": c.similar,
                 "first_after": round(c.first_s, 1),
                 "workload": c.file,
                 "reproduce": c.reproduce,
@@ -401,17 +411,17 @@ def _for_programs(facts: Shown) -> dict[str, object]:
         "failed_batches": dict(facts.failed),
         "not_run": facts.not_run,
         "reached": [
-            {"after": round(d.at, 1), "mode": r.configuration, "workload": r.workload, "traits": r.traits}
+            {"after": round(d.at, 1), "mode": r.configuration, "workload": r.workload, "features": r.features}
             for d, r in ledger.corpus
         ],
         "go_on": facts.command,
     }
 
 
-def _traits(reached: Reached) -> str:
-    more = len(reached.traits) - _NAMED
+def _features(reached: Reached) -> str:
+    more = len(reached.features) - _NAMED
     mode = f"{reached.configuration} "
-    return "; ".join(trait.removeprefix(mode) for trait in reached.traits[:_NAMED]) + (
+    return "; ".join(feature.removeprefix(mode) for feature in reached.features[:_NAMED]) + (
         f"; and {number(more)} more" if more > 0 else ""
     )
 

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import msgspec
 
+from harness.campaigns.features import features_of, numberless
 from harness.campaigns.generators import GENERATORS, next_batch
 from harness.campaigns.journal import (
-    Alike,
     Batch,
     Begun,
     CampaignPlan,
     Found,
-    Ledger,
+    KnownBatches,
     Reached,
     Shrunk,
+    Similar,
     Undecided,
 )
 from harness.campaigns.page import page_of
-from harness.campaigns.traits import numberless, traits_of
 from harness.errors import EnvironmentLacks, GuestLost, StoreError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.causes import Member, contains
@@ -84,8 +84,8 @@ class CampaignSeries(Series[Batch]):
         self.plan, self._tries = plan, tries or self._laboratory
         super().__init__(path, plan.run.argv, plan.expectations)
 
-    def nothing(self) -> Ledger:
-        self.ledger = Ledger()
+    def nothing(self) -> KnownBatches:
+        self.ledger = KnownBatches()
         return self.ledger
 
     def items(self, work: Work[Batch]) -> Iterator[Item]:
@@ -129,7 +129,7 @@ class CampaignSeries(Series[Batch]):
             cases=sum(not c.was_not_run for c in summary.cases),
             states=summary.checked,
             size_bytes=_size(store.path),
-            reached=tuple(_reached(store, self.ledger.traits)),
+            reached=tuple(_reached(store, self.ledger.features)),
             found=tuple(map(_found, suspects)),
             expected=expected,
             undecided=tuple(_undecided(summary.cases)),
@@ -140,11 +140,11 @@ class CampaignSeries(Series[Batch]):
         return not done.failed and bool(done.found or done.undecided or self.plan.keep)
 
     def words(self, done: Batch) -> str:
-        new = sum(len(r.traits) for r in done.reached)
+        new = sum(len(r.features) for r in done.reached)
         parts = [
             f"{self.ledger.chosen[done.item].generator}: {plural(done.cases, 'workload')}",
             plural(done.states, "crash state"),
-            f"{plural(new, 'new trait')}" if new else "nothing new",
+            f"{plural(new, 'novelty feature')}" if new else "nothing new",
             plural(len(done.found), "finding") if done.found else "",
             done.failed,
         ]
@@ -159,7 +159,7 @@ class CampaignSeries(Series[Batch]):
         """Shrink what waits, or find what it is like, as far as the time for that goes. Raises _TimeUp."""
         for done, found in self.ledger.waiting:
             if like := self._like(found):
-                work.put(Alike(finding=found.id, like=like.finding, at=work.at))
+                work.put(Similar(finding=found.id, like=like.finding, at=work.at))
                 continue
             if not all_of_them and self.ledger.shrinking_s > SHRINKING_SHARE * work.at:
                 continue
@@ -240,11 +240,11 @@ def _named(plan: Plan) -> Named:
 
 
 def _reached(store: RunStore, known: set[str]) -> Iterator[Reached]:
-    """The cases of a batch with traits that neither the campaign nor a case before them had."""
+    """The cases of a batch with novelty features that neither the campaign nor a case before them had."""
     seen = set(known)
     code = read_recovery_code(store.layout)
     for record in store.cases():
-        if new := sorted(traits_of(store, record, code.lines if code else ()) - seen):
+        if new := sorted(features_of(store, record, code.lines if code else ()) - seen):
             seen.update(new)
             yield Reached(record.case.configuration, record.case.workload, tuple(new))
 
@@ -283,8 +283,8 @@ def _undecided(cases: Sequence[CaseSummary]) -> Iterator[Undecided]:
     for case in cases:
         if case.undecided:
             by_reason.setdefault(numberless(case.undecided), []).append(case)
-    for reason, alike in list(by_reason.items())[:_REASONS]:
-        yield Undecided(reason, len(alike), str(alike[0].case))
+    for reason, similar in list(by_reason.items())[:_REASONS]:
+        yield Undecided(reason, len(similar), str(similar[0].case))
 
 
 def _size(path: Path) -> int:

@@ -1,7 +1,7 @@
 """Answers of fsck, and of a second mount and writing, by the blocks that they depend on.
 
 Both depend on those contents alone, whichever case left them: cases of one mode begin alike, and many of
-their crash states recover to the same. So the stations of a run share them, for each mode and base image.
+their crash states recover to the same. So the workers of a run share them, for each mode and base image.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from harness.cases.recording import Recording
 from harness.cases.use_reads import UseAnswers
 from harness.guests.disk import Disk
 
-NOTES_MAX = 4000
-"""Notes that stations keep for one another, a few KiB each; then they begin anew."""
+MESSAGES_MAX = 4000
+"""Messages that workers send one another, a few KiB each; then they begin anew."""
 
 Key = tuple[str, str, int]
 """Of what answers may be recalled for: the mode, its base image, and how often it has begun anew."""
@@ -37,59 +37,59 @@ class Answers:
         hashes.of((*self.fsck.blocks, *self.use.blocks, *self.look.blocks))
         return hashes
 
-    def note(self) -> bytes:
+    def message(self) -> bytes:
         """What others may recall of what was learned since this was asked last; empty: nothing."""
-        told = (self.fsck.told(), self.use.told(), self.look.told())
+        told = (self.fsck.messages(), self.use.messages(), self.look.messages())
         return pickle.dumps(told) if any(told) else b""
 
-    def hear(self, note: bytes) -> None:
+    def receive(self, message: bytes) -> None:
         """Learn what another process of this run noted."""
-        fsck, use, look = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
-        self.fsck.hear(fsck)
-        self.use.hear(use)
-        self.look.hear(look)
+        fsck, use, look = pickle.loads(message)  # noqa: S301 - from this program: see `harness.cases.remote`
+        self.fsck.receive(fsck)
+        self.use.receive(use)
+        self.look.receive(look)
 
 
-class Notes:
+class Messages:
     """What processes noted for one another, each with who noted it. It only grows. Thread-safe."""
 
     def __init__(self, key: Key = ("", "", 0)) -> None:
         self.key = key
-        self.doubted = False
+        self.mismatched = False
         """An answer was not the one that was known: what was noted here is told to no further case."""
-        self._notes: list[tuple[object, bytes]] = []
+        self._messages: list[tuple[object, bytes]] = []
 
     def __len__(self) -> int:
-        return len(self._notes)
+        return len(self._messages)
 
-    def add(self, who: object, note: bytes) -> None:
+    def add(self, who: object, message: bytes) -> None:
         """Nothing is added if the note is empty."""
-        if note:
-            self._notes.append((who, note))
+        if message:
+            self._messages.append((who, message))
 
-    def since(self, heard: int, who: object) -> tuple[tuple[bytes, ...], int]:
-        """All but those of `who` itself, and how many there are by now. `heard`: how many there were."""
-        new = self._notes[heard:]
-        return tuple(note for by, note in new if by is not who), heard + len(new)
+    def since(self, received: int, who: object) -> tuple[tuple[bytes, ...], int]:
+        """All but those of `who` itself, and how many there are by now. `received`: how many there were."""
+        new = self._messages[received:]
+        return tuple(message for by, message in new if by is not who), received + len(new)
 
 
-class SharedNotes:
+class SharedMessages:
     """Of one run: one kernel, one kind of guest that visits. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: dict[tuple[str, str], Notes] = {}
+        self._messages: dict[tuple[str, str], Messages] = {}
 
-    def of(self, recording: Recording) -> Notes:
+    def of(self, recording: Recording) -> Messages:
         """The notes on file systems that were made alike."""
         of = (recording.profile.name, str(recording.target.base))
         with self._lock:
-            notes = self._notes.get(of)
-            if notes is not None and not notes.doubted and len(notes) < NOTES_MAX:
-                return notes
-            anew = Notes((*of, notes.key[2] + 1 if notes is not None else 0))
-            anew.doubted = (
-                notes is not None and notes.doubted
+            messages = self._messages.get(of)
+            if messages is not None and not messages.mismatched and len(messages) < MESSAGES_MAX:
+                return messages
+            anew = Messages((*of, messages.key[2] + 1 if messages is not None else 0))
+            anew.mismatched = (
+                messages is not None and messages.mismatched
             )  # what does not repeat itself is shared no more
-            self._notes[of] = anew
+            self._messages[of] = anew
             return anew

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cases.answers import Answers
-from harness.cases.asked import Aim, Asked
 from harness.cases.block_answers import Hashes
 from harness.cases.fsck_reads import FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import UNTOUCHED, Recording
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.repair import repaired
+from harness.cases.requests_seen import FaultTargets, RequestsSeen
 from harness.cases.use_reads import UseReads, is_worth_a_second_look, is_worth_writing_to
 from harness.errors import DiskError, GuestLost, GuestSpent, PowercutError, VersionsDiffer
-from harness.guests.disk import BLOCK_SECTORS, Reads
+from harness.guests.disk import BLOCK_SECTORS, BlockReads
 from harness.guests.session import Ask, Recovery, Session, Target
 from harness.model import CrashState, DiskFault, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
@@ -43,14 +43,14 @@ class Unobserved:
 @dataclass(frozen=True, slots=True)
 class Visited:
     """What came of a visit. `reads`: what the outcome depends on, so that other states may have it as well;
-    None where that is not known, or nobody may rely on it. `recovery`: what it wrote, `asked`: what it asked
-    of the disk, if these were noted.
+    None where that is not known, or nobody may rely on it. `recovery`: what it wrote, `requests_seen`: what
+    it asked of the disk, if these were noted.
     """
 
     outcome: Outcome | Unobserved
-    reads: Reads | None = None
+    reads: BlockReads | None = None
     recovery: RecoveryLog | None = None
-    asked: Asked | None = None
+    requests_seen: RequestsSeen | None = None
 
 
 class _LostInUse(Exception):
@@ -126,15 +126,15 @@ class Attempts:
         memo: OutcomeMemo,
         again: int = 0,
         *,
-        erring: bool = False,
+        faulty_disk: bool = False,
         answers: Answers | None = None,
     ) -> None:
-        """`again`: how often recovery is to be cut; what it writes is noted so often. `erring`: the disk is
-        to err while a state is recovered; what that asks for is noted. `answers`: of cases of this mode.
+        """`again`: how often recovery is to be cut; what it writes is noted so often. `faulty_disk`: the disk
+        is to err while a state is recovered; what that asks for is noted. `answers`: of cases of this mode.
         """
         self._recording = recording
         self._again = again
-        self._aim = Aim(recording) if erring else None
+        self._fault_targets = FaultTargets(recording) if faulty_disk else None
         self._memo = memo
         self.answers = answers or Answers()
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
@@ -165,18 +165,18 @@ class Attempts:
                 break  # it may try again for ever what fails for good, as XFS does with its metadata
         return Visited(self._conclude(losses))
 
-    # --- what stations tell each other --------------------------------------------------------
+    # --- what workers tell each other --------------------------------------------------------
 
-    def note(self) -> bytes:
-        """What other stations may use of what this one learned of this recording since it was asked last;
+    def message(self) -> bytes:
+        """What other workers may use of what this one learned of this recording since it was asked last;
         empty: nothing.
         """
         ends = self._known_ends - self._ends_told
         self._ends_told |= ends
         return pickle.dumps(ends) if ends else b""
 
-    def hear(self, note: bytes) -> None:
-        """Learn what another station of this run noted."""
+    def receive(self, note: bytes) -> None:
+        """Learn what another worker of this run noted."""
         ends = pickle.loads(note)  # noqa: S301 - from this program: see `harness.cases.remote`
         self._known_ends |= ends
         self._ends_told |= ends
@@ -205,17 +205,17 @@ class Attempts:
 
     def _visit(self, session: Session, state: CrashState, ask: Ask | None) -> Visited:
         if state.fault is not None:
-            return self._visit_erring(session, state, state.fault)
+            return self._visit_faulty_disk(session, state, state.fault)
         target, shown = self._recording.shown(state)
         repair = self._recording.profile.repair
         if repair is not None:
             target, shown = repaired(session, target, shown, repair), UNTOUCHED
         noted = len(state.again) < self._again
-        recovery = session.recover(target, shown, ask, note=noted or self._aim is not None)
+        recovery = session.recover(target, shown, ask, note=noted or self._fault_targets is not None)
         _need_no_stall(recovery.outcome.kernel_log)
         hashes = self.answers.hashes(session.disk) if self._memo.recalls else Hashes(session.disk)
         fsck = self._check(session, state, target, hashes)
-        asked = self._asked(session, state) if repair is None else None
+        asked = self._requests_seen(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
         if not is_worth_a_second_look(outcome):
             tried = not could_not_try(outcome.mount_errno)
@@ -235,15 +235,15 @@ class Attempts:
             asked,
         )
 
-    def _asked(self, session: Session, state: CrashState) -> Asked | None:
+    def _requests_seen(self, session: Session, state: CrashState) -> RequestsSeen | None:
         """What the visit asked of its disk, if anybody wants to know."""
-        if self._aim is None:
+        if self._fault_targets is None:
             return None
         session.disk.image(session.image)
-        return self._aim.at(state, session.disk.requests(), session.image)
+        return self._fault_targets.at(state, session.disk.requests(), session.image)
 
-    def _visit_erring(self, session: Session, state: CrashState, fault: DiskFault) -> Visited:
-        """A visit on a disk that errs, and what the next mount comes to, without that. A guest may ask for
+    def _visit_faulty_disk(self, session: Session, state: CrashState, fault: DiskFault) -> Visited:
+        """A visit on a faulty disk, and what the next mount comes to, without that. A guest may ask for
         things in another order each time: what was aimed at is tried ATTEMPTS times, and is UNKNOWN if it was
         never asked for.
         """
@@ -251,18 +251,18 @@ class Attempts:
         for _ in range(ATTEMPTS):
             recovery = session.recover(target, shown, fault=fault)
             _need_no_stall(recovery.outcome.kernel_log)
-            hits, healed = session.recover_healed(target, state)
-            _need_no_stall(healed.kernel_log)
+            hits, after_fault = session.recover_after_fault(target, state)
+            _need_no_stall(after_fault.kernel_log)
             if hits:
                 fsck = self._check(session, state, target, Hashes(session.disk))
-                healed = dataclasses.replace(healed, fsck=fsck.result)
-                return Visited(dataclasses.replace(recovery.outcome, healed=healed))
+                after_fault = dataclasses.replace(after_fault, fsck=fsck.result)
+                return Visited(dataclasses.replace(recovery.outcome, after_fault=after_fault))
         return Visited(Unobserved(f"nothing was asked of the disk that the fault would befall: {fault.text}"))
 
     def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:
         """What the recovery of `state` wrote; None if that is more than a disk keeps."""
         recording = self._recording
-        # never a name given before: a station, or another in its place, may come back to this case
+        # never a name given before: a worker, or another in its place, may come back to this case
         log = recording.log.with_name(f"{recording.log.name}.again-{secrets.token_hex(8)}")
         told = session.disk.log_writes(log)
         if not told.complete:
@@ -271,7 +271,7 @@ class Attempts:
         unit = recording.legal.unit_sectors if recording.legal else BLOCK_SECTORS
         return RecoveryLog.of_log(state, target, log, told.state, unit)
 
-    def _reads(self, session: Session, fsck: FsckReads, used: Sequence[int] | None = ()) -> Reads | None:
+    def _reads(self, session: Session, fsck: FsckReads, used: Sequence[int] | None = ()) -> BlockReads | None:
         """What guest and fsck read of the state that the session's disk shows. `used`: what was read while it
         was written to; None: nobody may rely on that.
         """

@@ -15,7 +15,7 @@ class _Answer(Protocol):
 
 
 AnswerT = TypeVar("AnswerT", bound=_Answer)
-Told = tuple[tuple[int, ...], tuple[bytes, ...], AnswerT]
+Message = tuple[tuple[int, ...], tuple[bytes, ...], AnswerT]
 """An answer, the blocks that were read for it, and the hashes of their contents."""
 
 
@@ -45,7 +45,7 @@ class BlockAnswers(Generic[AnswerT]):
         self._lock = threading.Lock()
         self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], AnswerT]] = {}
         self._blocks: list[int] = []
-        self._new: list[Told[AnswerT]] = []
+        self._new: list[Message[AnswerT]] = []
 
     @property
     def blocks(self) -> Sequence[int]:
@@ -71,17 +71,17 @@ class BlockAnswers(Generic[AnswerT]):
         if not answer.blocks:
             return
         told = (answer.blocks, hashes.of(answer.blocks), answer)
-        self.hear([told])
+        self.receive([told])
         with self._lock:
             self._new.append(told)
 
-    def told(self) -> list[Told[AnswerT]]:
+    def messages(self) -> list[Message[AnswerT]]:
         """What was remembered since this was asked last, for another process to `hear`."""
         with self._lock:
             new, self._new = self._new, []
             return new
 
-    def hear(self, told: Iterable[Told[AnswerT]]) -> None:
+    def receive(self, told: Iterable[Message[AnswerT]]) -> None:
         """Keep answers that another process remembered."""
         with self._lock:
             for blocks, contents, answer in told:

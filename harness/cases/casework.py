@@ -1,8 +1,8 @@
 """Steps 5 to 8 of a run: every case is recorded, and each of its crash states visited, judged and stored.
 
 A case takes four steps: *record* its workload, *explore* its crash states, *confirm* its findings on the
-machine that people run, *finish*. Each is a task that runs in a station's thread and returns a callback;
-callbacks run in the thread that owns the store, and decide what comes next. Several stations explore one case
+machine that people run, *finish*. Each is a task that runs in a worker's thread and returns a callback;
+callbacks run in the thread that owns the store, and decide what comes next. Several workers explore one case
 at once where nothing else is left to do. What goes into the store, and what mismatch about the memo revokes:
 see `harness.cases.ledger`.
 """
@@ -20,16 +20,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.cases.answers import SharedNotes
+from harness.cases.answers import SharedMessages
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
-from harness.cases.erring import Erring
+from harness.cases.crash_and_continue import crash_of, take_parts
 from harness.cases.examine import Examiner, Group, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_again, legal_times
+from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
 from harness.cases.listing import groups_of
-from harness.cases.pool import Callback, Pool, Station, Task
+from harness.cases.pool import Callback, Pool, Task, Worker
 from harness.cases.recording import (
     NOTHING_KNOWN,
     Recording,
@@ -43,7 +44,6 @@ from harness.cases.recording import (
 )
 from harness.cases.recoveries import keep
 from harness.cases.remote import AnySession
-from harness.cases.second_life import crash_of, take_lives
 from harness.cases.selection import in_turn
 from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
@@ -53,22 +53,22 @@ from harness.model import CaseId, CrashState, Verdict, Workload
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.layout import CaseLayout, RunLayout
-from harness.store.records import CaseStatus, Coverage, CutAgain
+from harness.store.records import CaseStatus, Coverage, NestedCrashes
 
 WAIT_S = 0.5
 """How long results of a task that still runs may wait to be stored."""
 LONG_OPERATIONS = 200
 """A workload of so many operations takes a while to record: its progress is shown."""
 WORTH_HELP = 16
-"""Visits after which a case counts as a large one: a further station's guest has to boot before it helps."""
+"""Visits after which a case counts as a large one: a further worker's guest has to boot before it helps."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """A case that has been recorded. Only the thread that owns the store uses it, except for what stations
+    """A case that has been recorded. Only the thread that owns the store uses it, except for what workers
     share.
 
-    `seconds`: spent on it by all stations. `stations`: that explore it. `confirming`: tasks that confirm
+    `seconds`: spent on it by all workers. `workers`: that explore it. `confirming`: tasks that confirm
     findings of it. `confirmed`: findings that were. `machine`: that visits. `earlier`: explorations that came
     to their end, of which the recoveries are now cut again. `erred`: whether the disk was made to. `failure`:
     why it could not be explored to its end.
@@ -76,9 +76,9 @@ class _Work:
 
     ledger: Ledger
     examiner: Examiner
-    exploration: Exploration | Erring | None = None
+    exploration: Exploration | FaultyDisk | None = None
     seconds: float = 0.0
-    stations: int = 0
+    workers: int = 0
     confirming: int = 0
     confirmed: set[Key] = field(default_factory=set)
     machine: str = ""
@@ -125,7 +125,7 @@ class Limits:
 
 
 class Casework:
-    """Steps 5 to 8, from the thread that owns the store. Stations only record, recover and judge."""
+    """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge."""
 
     def __init__(
         self,
@@ -148,11 +148,13 @@ class Casework:
         self._recorded_files = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
-        self._answers = SharedNotes()
-        self._contents = None if plan.again or plan.disk else KnownContents(on_doubt=store.set_case_mismatch)
+        self._answers = SharedMessages()
+        self._contents = (
+            None if plan.again or plan.disk else KnownContents(on_case_mismatch=store.set_case_mismatch)
+        )
         self._unrecorded: deque[PlannedCase] = deque()
         self._open: dict[CaseId, _Work] = {}
-        self._waiting: dict[cf.Future[Callback], bool] = {}  # and whether it takes a station
+        self._waiting: dict[cf.Future[Callback], bool] = {}  # and whether it takes a worker
         # From tasks that still run.
         self._arrived: queue.SimpleQueue[tuple[Ledger, Sequence[JudgedGroup]]] = queue.SimpleQueue()
 
@@ -166,7 +168,7 @@ class Casework:
         """
         self._line_up(wanted, lacking)
         self._progress.begin("recorded", len(self._unrecorded))
-        # Two recordings per station at first, of which one is kept while the other is made, and another
+        # Two recordings per worker at first, of which one is kept while the other is made, and another
         # whenever a case is done: the first verdict comes early, and logs do not pile up.
         for _ in range(2 * self._plan.jobs):
             self._next_recording(pool)
@@ -232,24 +234,24 @@ class Casework:
     def _next_recording(self, pool: Pool) -> None:
         if self._unrecorded and not self._limits.enough_failed:
             case = self._unrecorded.popleft()
-            self._submit(pool, lambda station: self._record(pool, station, case))
+            self._submit(pool, lambda worker: self._record(pool, worker, case))
 
-    def _record(self, pool: Pool, station: Station, case: PlannedCase) -> Callback:
-        """Runs in a station's thread. A failure is reported for this case and costs no other. Raises
+    def _record(self, pool: Pool, worker: Worker, case: PlannedCase) -> Callback:
+        """Runs in a worker's thread. A failure is reported for this case and costs no other. Raises
         VersionsDiffer, which ends the run.
         """
         begun = time.monotonic()
         try:
-            station.judge.require_hope()  # do not record what no guest can recover
-            taken = None if self._has_recording(case) else self._take(station.recorder, case)
+            worker.judge.refuse_if_given_up()  # do not record what no guest can recover
+            taken = None if self._has_recording(case) else self._take(worker.recorder, case)
         except VersionsDiffer:  # it would cost every case
             raise
         except Exception as e:  # whatever was raised, it costs this case and no other
             if not isinstance(e, PowercutError):
-                for session in station.sessions:
+                for session in worker.sessions:
                     session.close()
             return self._failed_to_record(pool, case, e)
-        seconds, machine = time.monotonic() - begun, station.judge.machine_name
+        seconds, machine = time.monotonic() - begun, worker.judge.machine_name
         keep = functools.partial(self._keep, pool, case, taken, seconds, machine)
         return lambda: self._submit_aside(pool, keep)
 
@@ -261,8 +263,8 @@ class Casework:
     def _keep(
         self, pool: Pool, case: PlannedCase, taken: Taken | None, seconds: float, machine: str
     ) -> Callback:
-        """Keep a recording, or take one that is kept, and look at it. Runs in a thread without a station: a
-        station would wait for the host's disk. A failure costs this case alone.
+        """Keep a recording, or take one that is kept, and look at it. Runs in a thread without a worker: a
+        worker would wait for the host's disk. A failure costs this case alone.
         """
         begun, why = time.monotonic(), ""
         try:
@@ -308,7 +310,7 @@ class Casework:
         operations = len(case.workload.operations)
         if operations >= LONG_OPERATIONS:
             self._progress.begin("operations", operations)
-        return take_lives(
+        return take_parts(
             recorder,
             profile,
             case.workload,
@@ -397,7 +399,7 @@ class Casework:
             self._contents,
             left_out,
         )
-        self._add_station(pool, work)
+        self._add_worker(pool, work)
 
     def _times(self, work: _Work, groups: Sequence[Group], why_not_legal: str) -> list[TimeCoverage]:
         """The crash times to cover; none if an earlier part of the run decided each state."""
@@ -412,33 +414,33 @@ class Casework:
 
     # --- explore: see `harness.cases.exploration` -----------------------------------------------
 
-    def _add_station(self, pool: Pool, work: _Work) -> None:
+    def _add_worker(self, pool: Pool, work: _Work) -> None:
         assert work.exploration is not None  # noqa: S101 - it has begun; tells mypy
-        helps = work.stations > 0
-        work.stations += 1
+        helps = work.workers > 0
+        work.workers += 1
         self._submit(pool, functools.partial(self._explore, pool, work, work.exploration, helps))
 
     def _help(self, pool: Pool) -> None:
-        """Let idle stations help with the large cases that are left."""
+        """Let idle workers help with the large cases that are left."""
         while sum(self._waiting.values()) < self._plan.jobs:
             large = [w for w in self._open.values() if w.exploration and w.exploration.visits >= WORTH_HELP]
-            large = [w for w in large if not w.explored and 0 < w.stations < self._plan.jobs]
+            large = [w for w in large if not w.explored and 0 < w.workers < self._plan.jobs]
             if not large:
                 return
-            self._add_station(pool, min(large, key=lambda w: w.stations))
+            self._add_worker(pool, min(large, key=lambda w: w.workers))
 
     def _explore(
-        self, pool: Pool, work: _Work, exploration: Exploration | Erring, helps: bool, station: Station
+        self, pool: Pool, work: _Work, exploration: Exploration | FaultyDisk, helps: bool, worker: Worker
     ) -> Callback:
-        """Runs in a station's thread. A failure is reported for this case and costs no other. Raises
+        """Runs in a worker's thread. A failure is reported for this case and costs no other. Raises
         VersionsDiffer, which ends the run.
         """
         begun, failure = time.monotonic(), ""
         if helps:  # boot before a state is taken: the others wait for what is taken
             with contextlib.suppress(PowercutError):  # a visit will say it
-                station.judge.boot(work.examiner.recording.target)
+                worker.judge.boot(work.examiner.recording.target)
         try:
-            exploration.work(station.judge)
+            exploration.work(worker.judge)
         except VersionsDiffer:  # it would cost every case
             raise
         except PowercutError as e:
@@ -446,18 +448,18 @@ class Casework:
         except Exception as e:  # a defect of the engine, or of the store behind `on_mismatch`
             failure = reason_of(e)
         if failure:
-            station.judge.close()
+            worker.judge.close()
         seconds = time.monotonic() - begun
         return lambda: self._explored(pool, work, exploration, seconds, failure)
 
     def _explored(
-        self, pool: Pool, work: _Work, exploration: Exploration | Erring, seconds: float, failure: str
+        self, pool: Pool, work: _Work, exploration: Exploration | FaultyDisk, seconds: float, failure: str
     ) -> None:
-        """One station has nothing more to do."""
-        work.stations -= 1
+        """One worker has nothing more to do."""
+        work.workers -= 1
         work.seconds += seconds
         work.failure = work.failure or failure
-        if work.stations or pool.stop.is_set():  # stopped: it is unfinished, and what it covers is not known
+        if work.workers or pool.stop.is_set():  # stopped: it is unfinished, and what it covers is not known
             return
         if work.failure:
             self._close(pool, work, work.failure)
@@ -467,8 +469,8 @@ class Casework:
             work.explored = True
             self._go_on(pool, work)
 
-    def _put_coverage(self, work: _Work, exploration: Exploration | Erring) -> None:
-        if isinstance(exploration, Erring):
+    def _put_coverage(self, work: _Work, exploration: Exploration | FaultyDisk) -> None:
+        if isinstance(exploration, FaultyDisk):
             work.ledger.put_disk(exploration.erred())
             return
         coverage = exploration.coverage()
@@ -477,26 +479,26 @@ class Casework:
             work.ledger.count()
         elif exploration not in work.earlier and coverage is not None:
             last = work.earlier[-1]
-            cut = CutAgain(len(work.earlier), len(last.recoveries), last.uncut, coverage)
+            cut = NestedCrashes(len(work.earlier), len(last.recoveries), last.not_cut, coverage)
             work.ledger.put_again(cut)
 
-    def _next_exploration(self, pool: Pool, work: _Work, exploration: Exploration | Erring) -> bool:
+    def _next_exploration(self, pool: Pool, work: _Work, exploration: Exploration | FaultyDisk) -> bool:
         """Visit again what a mismatched memo had answered in any exploration; else cut the recoveries of this
-        one, or, when no more are to be cut, let the disk err. False: nothing is left to do.
+        one, or, when no more are to be cut, let the disk be faulty. False: nothing is left to do.
         """
-        if isinstance(exploration, Erring):
+        if isinstance(exploration, FaultyDisk):
             return False
         for earlier in work.earlier:
             if earlier.reopen():
                 work.exploration = earlier
-                self._add_station(pool, work)
+                self._add_worker(pool, work)
                 return True
         depth = len(work.earlier)
         if exploration in work.earlier or depth >= self._plan.again:
             return self._err(pool, work, exploration)
         if not exploration.recoveries:
             nothing = Coverage(0, None, 0, 0)
-            work.ledger.put_again(CutAgain(depth + 1, 0, exploration.uncut, nothing))
+            work.ledger.put_again(NestedCrashes(depth + 1, 0, exploration.not_cut, nothing))
             return self._err(pool, work, exploration)
         work.earlier.append(exploration)
         times = cut_again(exploration.recoveries)
@@ -504,13 +506,13 @@ class Casework:
         return True
 
     def _err(self, pool: Pool, work: _Work, last: Exploration) -> bool:
-        """Visit again what all explorations visited, on a disk that errs, if that is wanted and was not done.
+        """Visit again what all explorations visited, on a faulty disk, if that is wanted and was not done.
         False: it is not.
         """
         if not self._plan.disk or work.erred:
             return False
         work.erred = True
-        work.exploration = Erring(
+        work.exploration = FaultyDisk(
             work.examiner,
             list(dict.fromkeys([*work.earlier, last])),
             self._plan.disk,
@@ -519,7 +521,7 @@ class Casework:
             pool.stop,
             lambda observed: self._arrived.put((work.ledger, observed)),
         )
-        self._add_station(pool, work)
+        self._add_worker(pool, work)
         return True
 
     # --- confirm: findings once more, on the machine that people run ----------------------------
@@ -545,13 +547,13 @@ class Casework:
             self._submit(pool, functools.partial(self._confirm, pool, work, keys, state))
 
     def _confirm(
-        self, pool: Pool, work: _Work, keys: Sequence[Key], state: CrashState, station: Station
+        self, pool: Pool, work: _Work, keys: Sequence[Key], state: CrashState, worker: Worker
     ) -> Callback:
-        """Runs in a station's thread."""
-        observation = work.examiner.visit(station.recorder, [state], pool.stop)
+        """Runs in a worker's thread."""
+        observation = work.examiner.visit(worker.recorder, [state], pool.stop)
         judgement = work.examiner.judge(state, observation)
         found = {(v.oracle, v.signature) for v in judgement.violations}
-        name = station.recorder.machine_name
+        name = worker.recorder.machine_name
         answers = {
             key: f"{name}: {'yes' if key in found else f'no: {judgement.verdict.value} there'}"
             for key in keys
@@ -567,12 +569,12 @@ class Casework:
         if work.confirming or pool.stop.is_set():
             return
         last = work.exploration
-        if isinstance(last, Erring):
+        if isinstance(last, FaultyDisk):
             last = last.before[-1]
         for explored in dict.fromkeys([*work.earlier, last]):
             if explored is not None and explored.reopen():
                 work.exploration, work.explored = explored, False
-                self._add_station(pool, work)
+                self._add_worker(pool, work)
                 return
         self._finish(pool, work)
 

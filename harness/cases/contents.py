@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from harness.cases.examine import Examiner, Group, Observation
 from harness.cases.recording import Recording
 from harness.cases.remote import AnySession
-from harness.guests.disk import Reads
+from harness.guests.disk import BlockReads
 from harness.model import CaseId, Outcome
 
 ENTRIES_MAX = 100_000
@@ -29,7 +29,7 @@ class KnownContent:
     """What a guest showed, and what it read for that."""
 
     outcome: Outcome
-    reads: Reads
+    reads: BlockReads
 
     @property
     def entries(self) -> int:
@@ -48,17 +48,17 @@ class KnownContents:
     def __init__(
         self,
         entries_max: int | None = None,
-        on_doubt: Callable[[CaseId, str], None] = lambda case, why: None,
+        on_case_mismatch: Callable[[CaseId, str], None] = lambda case, why: None,
     ) -> None:
-        """`entries_max`: ENTRIES_MAX, if None. `on_doubt` is told of each case that took something, and why
-        that is in doubt now; it is called before the visit that found it returns.
+        """`entries_max`: ENTRIES_MAX, if None. `on_case_mismatch` is told of each case that took something,
+        and why that is in doubt now; it is called before the visit that found it returns.
         """
-        self._on_doubt = on_doubt
+        self._on_case_mismatch = on_case_mismatch
         self._took: defaultdict[str, set[CaseId]] = defaultdict(set)
         self._entries_max = ENTRIES_MAX if entries_max is None else entries_max
         self._entries = 0
         self._known: OrderedDict[tuple[object, ...], KnownContent] = OrderedDict()
-        self._doubted: set[str] = set()
+        self._mismatched: set[str] = set()
         """Modes in which something did not repeat itself: their cases share nothing more."""
         self._lock = threading.Lock()
 
@@ -70,7 +70,7 @@ class KnownContents:
         """
         state, recording, memo = group.states[0], examiner.recording, examiner.memo
         if memo.mismatch:
-            self._doubted.add(recording.profile.name)
+            self._mismatched.add(recording.profile.name)
         if not group.content_hash or not memo.recalls or recording.workload.checks:
             return examiner.visit(session, group.states, stop)
         known = self.of(recording, group.content_hash)
@@ -92,25 +92,25 @@ class KnownContents:
         """Note that a case takes something; False where that is in doubt by now."""
         mode = recording.profile.name
         with self._lock:
-            if mode not in self._doubted:
+            if mode not in self._mismatched:
                 self._took[mode].add(recording.case)
-        return mode not in self._doubted
+        return mode not in self._mismatched
 
     def _doubt(self, recording: Recording, mismatch: str) -> None:
         """Nothing more is taken in this mode, and what was taken is in doubt."""
         with self._lock:
-            self._doubted.add(recording.profile.name)
+            self._mismatched.add(recording.profile.name)
             took = sorted(self._took.pop(recording.profile.name, ()), key=str)
         for case in took:
             if case != recording.case:
-                self._on_doubt(case, f"it shares contents with {recording.case}: {mismatch}")
+                self._on_case_mismatch(case, f"it shares contents with {recording.case}: {mismatch}")
 
     def of(self, recording: Recording, content_hash: str) -> KnownContent | None:
         """What visits of this content came to, in this mode. `content_hash`: tells contents apart that were
         written over the same image.
         """
         key = _key(recording, content_hash)
-        if recording.profile.name in self._doubted:
+        if recording.profile.name in self._mismatched:
             return None
         with self._lock:
             if key in self._known:

@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass
 
 from harness.cases.attempts import Unobserved
+from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner
 from harness.cases.first_mount import finish_base
 from harness.cases.recording import make_base
-from harness.cases.second_life import record
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs, missing_for, missing_program

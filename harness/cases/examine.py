@@ -18,20 +18,20 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.cases.answers import SharedNotes
-from harness.cases.asked import UNNAMED, Asked
+from harness.cases.answers import SharedMessages
 from harness.cases.attempts import Attempts, Unobserved, Visited, reason_of
 from harness.cases.checks import Checks
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog
 from harness.cases.remote import AnySession, RemoteAttempts, RemoteSession
+from harness.cases.requests_seen import UNNAMED, RequestsSeen
 from harness.errors import VersionsDiffer
-from harness.guests.disk import Reads
+from harness.guests.disk import BlockReads
 from harness.guests.session import Ask
 from harness.model import CheckResult, CrashState, DiskFault, Judgement, Outcome, Position
 from harness.oracles import ORACLES, Judge
-from harness.oracles.case import Injury
+from harness.oracles.case import InjectedFault
 from harness.plan import SAMPLE_RATE, Plan
 from harness.store.records import How, JudgedState
 
@@ -41,16 +41,16 @@ class Observation:
     """What is known of a content, and whether it came from the memo, or from a visit to the same content in
     another case (`elsewhere`). `number`: the outcome's in the memo; None where the memo does not own it.
     `reads`: what it depends on, for the memo to learn; None where that
-    is not known, or nobody may rely on it. `recovery`: what it wrote, `asked`: what it asked of the disk, if
-    these were noted.
+    is not known, or nobody may rely on it. `recovery`: what it wrote, `requests_seen`: what it asked of the
+    disk, if these were noted.
     """
 
     outcome: Outcome | Unobserved
     recalled: bool = False
     number: int | None = None
-    reads: Reads | None = None
+    reads: BlockReads | None = None
     recovery: RecoveryLog | None = None
-    asked: Asked | None = None
+    requests_seen: RequestsSeen | None = None
     elsewhere: bool = False
 
 
@@ -88,8 +88,9 @@ class Examiner:
     but are recovered in a guest anyway, to test the memo. `mismatch`: of the memo, from an earlier part of
     the run; it turns the memo off. `on_mismatch`: stores a new mismatch; it is called in the thread in which
     the mismatch is found, before any result that depends on it is returned. `oracles`: judge by these alone,
-    by name; by all if there are none. `again`: how often recovery is to be cut. `erring`: the disk is to err
-    while states are recovered. `cuts`: which recoveries are cut, in all explorations of this recording.
+    by name; by all if there are none. `again`: how often recovery is to be cut. `faulty_disk`: the disk is to
+    be faulty while states are recovered. `cuts`: which recoveries are cut, in all explorations of this
+    recording.
     """
 
     def __init__(
@@ -102,24 +103,24 @@ class Examiner:
         on_mismatch: Callable[[str], None] = _ignore,
         oracles: Sequence[str] = (),
         again: int = 0,
-        erring: bool = False,
+        faulty_disk: bool = False,
     ) -> None:
         profile = recording.profile
         # Each mount counts itself: no two generations would ever meet, nor what two recoveries left.
         # Where every state is recovered anyway, contents are told apart exactly.
         if again or (memo and sample_rate < 1.0):
-            recording = replace(recording, tallies=profile.tallies)
+            recording = replace(recording, mount_counters=profile.mount_counters)
         self.recording = recording
         self.memo = OutcomeMemo(
             recording, sample_rate=sample_rate, mismatch=mismatch, on_mismatch=on_mismatch
         )
         if not memo or profile.repair is not None:  # what a repair program reads is not traced
             self.memo.turn_off()
-        self._attempts = Attempts(recording, self.memo, again, erring=erring)
-        self._remote = RemoteAttempts(recording, self.memo, again, erring=erring)
+        self._attempts = Attempts(recording, self.memo, again, faulty_disk=faulty_disk)
+        self._remote = RemoteAttempts(recording, self.memo, again, faulty_disk=faulty_disk)
         self._again = again
         self._undisturbed: dict[CrashState, int] = {}
-        self._asked: dict[CrashState, Asked] = {}
+        self._requests_seen: dict[CrashState, RequestsSeen] = {}
         self.cuts = CutOnce(self._promised)
         self._checks = Checks(recording)
         self._judge = Judge(
@@ -137,8 +138,8 @@ class Examiner:
         """End what the memo runs. Whoever still visits a state starts it again."""
         self.memo.close()
 
-    def share(self, answers: SharedNotes) -> None:
-        """From now on, what stations learn of fsck and of writing is shared with other cases of this run."""
+    def share(self, answers: SharedMessages) -> None:
+        """From now on, what workers learn of fsck and of writing is shared with other cases of this run."""
         self._remote.share(answers)
 
     # --- outcomes -----------------------------------------------------------------------------
@@ -189,7 +190,7 @@ class Examiner:
             return Observation(visited.outcome)
         outcome = self._checks.trusted(visited.outcome)
         number = self.memo.keep(outcome)
-        return Observation(outcome, False, number, visited.reads, visited.recovery, visited.asked)
+        return Observation(outcome, False, number, visited.reads, visited.recovery, visited.requests_seen)
 
     def _attempt(
         self, session: AnySession, state: CrashState, ask: Ask | None, stop: threading.Event
@@ -238,7 +239,7 @@ class Examiner:
         if len(state.again) >= self._again:
             return None
         position = self.recording.position(state)
-        return Promised(self._judge.epoch(position), position.begun)
+        return Promised(self._judge.promise_set(position), position.begun)
 
     def adopt(self, recovery: RecoveryLog, observation: Observation) -> None:
         """From now on, states of this recovery may be looked at, and are held against what it came to. Where
@@ -249,11 +250,11 @@ class Examiner:
         if observation.number is not None and not recovery.of.again:
             self._undisturbed[recovery.of] = observation.number
 
-    def adopt_asked(self, asked: Asked, observation: Observation) -> None:
+    def adopt_requests(self, asked: RequestsSeen, observation: Observation) -> None:
         """From now on, the disk may err while this state is recovered, and that is held against what was
         observed.
         """
-        self._asked[asked.of] = asked
+        self._requests_seen[asked.of] = asked
         if observation.number is not None:
             self._undisturbed[asked.of] = observation.number
 
@@ -280,41 +281,43 @@ class Examiner:
             return Judgement(unknown=(observed.reason,))
         position = self.recording.position(state)
         if state.fault is not None:
-            return self._judge_erring(state, state.fault, observed)
+            return self._judge_faulty_disk(state, state.fault, observed)
         whole = self._undisturbed.get(state.first) if state.again else None
         undisturbed = None if whole is None else self.memo.outcome(whole)
         if state.again and undisturbed is None:
             return Judgement(unknown=(f"what {state.first} comes to if recovery is not cut is not known",))
         if number is None:
             return self._judge.judge(position, observed, undisturbed)
-        epoch = (self._judge.epoch(position), number, whole)
-        if self._passed.get(epoch, position.begun + 1) <= position.begun:
+        promise_set = (self._judge.promise_set(position), number, whole)
+        if self._passed.get(promise_set, position.begun + 1) <= position.begun:
             return _PASSED
         key = (position, number, whole)
         known = self._judgements.get(key)
         if known is None:
             known = self._judgements[key] = self._judge.judge(position, observed, undisturbed)
             if known == _PASSED:
-                self._passed[epoch] = position.begun
+                self._passed[promise_set] = position.begun
         return known
 
-    def _judge_erring(self, state: CrashState, fault: DiskFault, observed: Outcome) -> Judgement:
+    def _judge_faulty_disk(self, state: CrashState, fault: DiskFault, observed: Outcome) -> Judgement:
         undisturbed = self.undisturbed(state)
         if undisturbed is None:
-            return Judgement(unknown=(f"what {state.sound} comes to if the disk does not err is not known",))
-        injury = self.injury(state, fault)
-        return self._judge.judge(self.recording.position(state), observed, undisturbed, injury)
+            return Judgement(
+                unknown=(f"what {state.without_fault} comes to if the disk has no fault is not known",)
+            )
+        injected_fault = self.injected_fault(state, fault)
+        return self._judge.judge(self.recording.position(state), observed, undisturbed, injected_fault)
 
     def undisturbed(self, state: CrashState) -> Outcome | None:
         """What the state comes to on a disk that does nothing wrong, if that is known."""
-        number = self._undisturbed.get(state.sound)
+        number = self._undisturbed.get(state.without_fault)
         return None if number is None else self.memo.outcome(number)
 
-    def injury(self, state: CrashState, fault: DiskFault) -> Injury:
+    def injected_fault(self, state: CrashState, fault: DiskFault) -> InjectedFault:
         """What befalls the recovery of this state."""
-        asked = self._asked.get(state.sound)
+        asked = self._requests_seen.get(state.without_fault)
         where = asked.where(fault) if asked is not None else UNNAMED
-        return Injury(fault, where, self.recording.profile.contract.has_checksum(where))
+        return InjectedFault(fault, where, self.recording.profile.contract.has_checksum(where))
 
 
 def judge_group(examiner: Examiner, group: Group, observation: Observation) -> JudgedGroup:
@@ -350,5 +353,5 @@ def examiner_for(
         on_mismatch=on_mismatch,
         oracles=plan.oracles,
         again=plan.again,
-        erring=bool(plan.disk),
+        faulty_disk=bool(plan.disk),
     )

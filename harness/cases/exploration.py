@@ -2,7 +2,7 @@
 
 A case is a sequence of *crash times*. At each of them, some blocks may have persisted or not; a state of the
 log's own order (`@417`) is a crash time without choices. The memo is asked for states of which it knows no
-outcome (`explore`); stations visit them; each visit is reported, then learned; the memo is asked again, until
+outcome (`explore`); workers visit them; each visit is reported, then learned; the memo is asked again, until
 every branch ends in a known outcome. So the log's own order and all legal states are covered in the same
 way, and differ in the choices only.
 
@@ -19,7 +19,8 @@ is left: see `Sampling`.
 What is left out as of no effect is tested as well: at TESTED of the crash times that are known to their end,
 one state of all that are legal there is drawn and visited. What it violates, a state that was visited there
 has to violate, too; else the exploration left out what it must not, and the case is UNKNOWN. So a switch of a
-file system's file that is wrong (`plain_data`, `remaps`, `tallies`) is noticed.
+file system's file that is wrong (`no_csum_no_compression`, `roll_forward_allocates`, `mount_counters`) is
+noticed.
 
 A cut in a recovery is a crash time like any other. What the visits of one exploration wrote while they
 recovered (`recoveries`) gives the crash times of the next one (`cut_again`), over the same memo: so a state
@@ -38,13 +39,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.cases.asked import Asked
 from harness.cases.attempts import Unobserved
 from harness.cases.contents import KnownContents
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession, RemoteSession, nothing
-from harness.guests.disk import CONTENTS_MAX, Explored, KnownOutcome, Reads
+from harness.cases.requests_seen import RequestsSeen
+from harness.guests.disk import CONTENTS_MAX, BlockReads, Explored, KnownOutcome
 from harness.guests.session import Target
 from harness.model import CrashState, Verdict
 from harness.oracles import MAX_VIOLATIONS
@@ -55,7 +56,7 @@ from harness.store.records import Coverage
 BATCH_MAX = 64
 """States that are visited before the memo is asked again. Each comes from another unknown end of its tree."""
 WINDOW = 32
-"""Crash times that the memo is asked about at once. Enough for many stations; what the first ones tell
+"""Crash times that the memo is asked about at once. Enough for many workers; what the first ones tell
 answers the next ones.
 """
 WAIT_S = 0.2
@@ -85,7 +86,7 @@ TESTED = SAMPLE_RATE
 """The share of crash times at which one state is drawn among all, to test what is left out."""
 
 Report = Callable[[Sequence[JudgedGroup]], None]
-"""Takes states that were observed and judged; called in a station's thread, one at a time."""
+"""Takes states that were observed and judged; called in a worker's thread, one at a time."""
 
 
 _Violated = tuple[str, str]
@@ -98,7 +99,7 @@ class TimeCoverage:
     where nothing is left to choose. `group`: that state's names. `begins`: the pass that covers it first.
     `recovery`: the one in which it is, if it is in one.
 
-    Below: how far it is known. `unexplored`: branches that were not followed in the last pass. `blind`:
+    Below: how far it is known. `unexplored`: branches that were not followed in the last pass. `unobserved`:
     states that were visited and told nothing of others, so that what lies behind them is not known.
     `crowded`: blocks with more contents than the disk tells apart, of which few were looked at. `drawn`:
     states that were, if it counts as sampled. `outcomes`: what was reported of it, by number. `visited`: its
@@ -114,7 +115,7 @@ class TimeCoverage:
     begins: int = 0
     recovery: RecoveryLog | None = None
     unexplored: int = 1
-    blind: int = 0
+    unobserved: int = 0
     crowded: int = 0
     drawn: int = 0
     reported: bool = False
@@ -128,7 +129,7 @@ class TimeCoverage:
     @property
     def is_known(self) -> bool:
         """Whether all is known of it that there is, but for what is left out as of no effect."""
-        return self.reported and not (self.unexplored or self.blind or self.crowded or self.drawn)
+        return self.reported and not (self.unexplored or self.unobserved or self.crowded or self.drawn)
 
     @property
     def target(self) -> Target | None:
@@ -172,13 +173,13 @@ def cut_again(recoveries: Iterable[RecoveryLog]) -> list[TimeCoverage]:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A recovery that is not cut, because that of the state `holder`, which is alike, is: one of its crash
-    times, to test that. `violations`: of its state as it is.
+    """A recovery that is not cut, because that of the state `representative`, which is alike, is: one of its
+    crash times, to test that. `violations`: of its state as it is.
     """
 
     recovery: RecoveryLog
     crash_time: CrashTime
-    holder: CrashState
+    representative: CrashState
     violations: frozenset[_Violated]
 
     @property
@@ -236,7 +237,7 @@ class _Left:
 
 
 class Exploration:
-    """Visits the crash states of one recording. Any number of stations may `work` on it at once, and what
+    """Visits the crash states of one recording. Any number of workers may `work` on it at once, and what
     is visited, under which names, and in which order it is reported, does not depend on their number.
     Deterministic for a budget in states.
 
@@ -272,7 +273,7 @@ class Exploration:
         # where data lies is read among the data.
         self._separate = profile.contract.data != "journal" and not checks and profile.seek_reads_mapping
         # Nor does it matter then which other block is lost, where nothing joins them: a stack may.
-        self._together = self._separate and profile.plain_data and not profile.stacked
+        self._together = self._separate and profile.no_csum_no_compression and not profile.stacked
         self._begun = time.monotonic()
         self._changed = threading.Condition()
         self._pass = 0
@@ -292,14 +293,14 @@ class Exploration:
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
         self.left_out: list[LeftOut] = []
-        self.uncut = 0
-        self.asked: list[Asked] = []
+        self.not_cut = 0
+        self.requests_seen: list[RequestsSeen] = []
         self.unasked = 0
 
-    # --- stations -----------------------------------------------------------------------------
+    # --- workers -----------------------------------------------------------------------------
 
     def work(self, session: AnySession) -> None:
-        """Visit states with this session until there are none left. A visit is judged while the station is
+        """Visit states with this session until there are none left. A visit is judged while the worker is
         busy with the next one, if that is planned already. Raises DiskError where no disk process answers for
         the memo, in one of the threads that work.
         """
@@ -351,7 +352,7 @@ class Exploration:
         return self._ended
 
     def reopen(self) -> bool:
-        """Whether stations have to work on it again: after its end, somebody found the memo mismatched, and
+        """Whether workers have to work on it again: after its end, somebody found the memo mismatched, and
         it had answered something.
         """
         with self._changed:
@@ -417,7 +418,7 @@ class Exploration:
             return
         time_.violations |= _violated(result)
         self._keep_recovery(result, number)
-        self._keep_asked(result)
+        self._keep_requests(result)
 
     def _hold(self, drawn: TimeCoverage, known: TimeCoverage, result: JudgedGroup) -> None:
         """Hold a state that was drawn against what is known of its crash time."""
@@ -427,17 +428,18 @@ class Exploration:
                 result.group.states[0],
                 "what was left out as of no effect has one: {state}, drawn at random, violates what no state "
                 f"that was explored at its crash time does ({told}); of the file system's file, one of "
-                "plain_data, remaps, tallies and seek_reads_mapping must be wrong, or the mode's data",
+                "no_csum_no_compression, roll_forward_allocates, mount_counters and seek_reads_mapping "
+                "must be wrong, or the mode's data",
             )
 
-    def _keep_asked(self, result: JudgedGroup) -> None:
+    def _keep_requests(self, result: JudgedGroup) -> None:
         """Keep what recovery asked of its disk, so that this may err. What failed already is not
         disturbed."""
         observation = result.observation
         passed = all(one.judgement.verdict is Verdict.PASS for one in result.judged)
-        if observation.asked is not None and passed:
-            self._examiner.adopt_asked(observation.asked, observation)
-            self.asked.append(observation.asked)
+        if observation.requests_seen is not None and passed:
+            self._examiner.adopt_requests(observation.requests_seen, observation)
+            self.requests_seen.append(observation.requests_seen)
         else:
             self.unasked += 1
 
@@ -456,29 +458,31 @@ class Exploration:
                 for one in same:
                     if self._examiner.cuts.takes(kind, one.of):
                         self.recoveries.append(one)
-                    elif (holder := self._examiner.cuts.holder(kind, one.of)) is not None:
-                        self._keep_left_out(one, holder, _violated(result))
+                    elif (representative := self._examiner.cuts.representative(kind, one.of)) is not None:
+                        self._keep_left_out(one, representative, _violated(result))
         elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
-            self.uncut += 1
+            self.not_cut += 1
 
-    def _keep_left_out(self, recovery: RecoveryLog, holder: CrashState, violations: set[_Violated]) -> None:
+    def _keep_left_out(
+        self, recovery: RecoveryLog, representative: CrashState, violations: set[_Violated]
+    ) -> None:
         """Keep those crash times of a recovery that is not cut at which that is to be tested. Of two logs of
         one state's recovery the first is known by its name.
         """
         if self._examiner.recording.recoveries.get(recovery.of) is not recovery:
             return
         for crash_time in recovery.legal.crash_times:
-            left_out = LeftOut(recovery, crash_time, holder, frozenset(violations))
+            left_out = LeftOut(recovery, crash_time, representative, frozenset(violations))
             if crash_time.choices.volatile and self._is_to_be_tested(left_out.time):
                 self.left_out.append(left_out)
 
-    def _alike(self, recovery: RecoveryLog, reads: Reads, number: int | None) -> object:
+    def _alike(self, recovery: RecoveryLog, reads: BlockReads, number: int | None) -> object:
         """Equal for recoveries that read the same but for bytes of files, so that they wrote the same, but
         for the time of day. Those bytes are judged in the visit to each; what a cut does to the rest is the
         same. Not so where recovery decides which blocks a file has: then a cut may show bytes where the visit
         did not, or where nothing was promised of them.
         """
-        if not self._separate or self._examiner.recording.profile.remaps:
+        if not self._separate or self._examiner.recording.profile.roll_forward_allocates:
             return recovery.of if number is None else number
         decided = recovery.decided_by(reads)
         seen = self._examiner.memo.block_hashes(recovery.of, decided)
@@ -548,12 +552,12 @@ class Exploration:
             losses=self._pass,
             separate_data=self._separate,
             data_together=self._together,
-            wanted_max=max(1, room),
+            to_visit_max=max(1, room),
         )
         for one, explored in zip(window, answers, strict=True):
             known, unknown = list(self._known(one, explored.known)), list(self._unknown(one, explored))
             found += [*known, *unknown]
-            one.unexplored, one.blind = explored.unexplored, len(explored.to_visit) - len(unknown)
+            one.unexplored, one.unobserved = explored.unexplored, len(explored.to_visit) - len(unknown)
             one.crowded = max(one.crowded, explored.crowded)
             if not unknown and not explored.waits:
                 done.add(id(one))
@@ -658,9 +662,9 @@ class Exploration:
             yield self._draw_tests()
             self._testing = False
             unfinished = [t for t in self._times if t.begins >= self._pass or t.unexplored]
-        blind = any(t.blind for t in self._times)
+        unobserved = any(t.unobserved for t in self._times)
         crowded = any(t.crowded for t in self._times)
-        self._end(complete=not (blind or crowded), why=_BLIND if blind else "")
+        self._end(complete=not (unobserved or crowded), why=_UNOBSERVED if unobserved else "")
 
     def _is_to_be_tested(self, one: TimeCoverage) -> bool:
         """Whether a state of this crash time is drawn once that is known. The same in every run."""
@@ -685,7 +689,7 @@ class Exploration:
         }
         for left_out in self._to_test:
             at = left_out.crash_time
-            if held := by_place.get((left_out.holder, at.entry, at.phase)):
+            if held := by_place.get((left_out.representative, at.entry, at.phase)):
                 drawn += self._draw_test(left_out.time, held, left_out.violations)
         return drawn
 
@@ -709,7 +713,7 @@ class Exploration:
         sampling = one.sampling
         if self._pass != sampling.depth or one.unexplored <= sampling.too_many:
             return False
-        if one.blind or not one.outcomes:
+        if one.unobserved or not one.outcomes:
             return False
         first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
         return all(self._examiner.memo.same(first, other) for other in others)
@@ -732,7 +736,7 @@ class Exploration:
             yield _Found(one, self._names(one, state), state)
 
     def _no_difference(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
-        if any(t.blind or not t.outcomes for t in drawn):
+        if any(t.unobserved or not t.outcomes for t in drawn):
             return False
         numbers = {number for t in (one, *drawn) for number in t.outcomes}
         first, *others = (self._examiner.memo.outcome(number) for number in numbers)
@@ -803,7 +807,7 @@ class Exploration:
         elif sampled:
             depth = min(t.sampling.depth for t in sampled)
             losses = depth if losses is None else min(losses, depth)
-        left = sum(t.unexplored + t.blind for t in self._times) + ambiguous + crowded
+        left = sum(t.unexplored + t.unobserved for t in self._times) + ambiguous + crowded
         unclear = [(_AMBIGUOUS, ambiguous), (_CROWDED, crowded)]
         why = "; ".join(filter(None, [self._why, *(text.format(n) for text, n in unclear if n)]))
         drawn = sum(t.drawn for t in sampled)
@@ -843,7 +847,7 @@ def _beyond(found: set[_Violated], known: set[_Violated]) -> set[_Violated]:
     }
 
 
-_BLIND = "states that told nothing of others: no guest came back, or nobody may rely on what it said"
+_UNOBSERVED = "states that told nothing of others: no guest came back, or nobody may rely on what it said"
 _AMBIGUOUS = "at {} crash times the events do not tell which of two flushes completed first"
 _CROWDED = (
     f"{{}} blocks may be left with more than {CONTENTS_MAX:,} contents each, which is the limit: of those in "

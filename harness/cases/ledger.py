@@ -1,11 +1,11 @@
 """What of one case goes into the store, and when. Only the thread that owns the store uses it.
 
-Doubt about the memo (`harness.cases.outcome_memo`) revokes what the memo answered. So an answer from the memo
-is *provisional* until its case is DONE without mismatch, even if the run is killed in between:
+A mismatch of the memo (`harness.cases.outcome_memo`) revokes what the memo answered. So an answer from the
+memo is *provisional* until its case is DONE without mismatch, even if the run is killed in between:
 
-1. Doubt arises in a station's thread, and is in the store before anything is reported that came after it. The
-   thread that owns the store reads `Examiner.memo.mismatch`, which waits for that, before it stores anything
-   of a case.
+1. A mismatch arises in a worker's thread, and is in the store before anything is reported that came after it.
+   The thread that owns the store reads `Examiner.memo.mismatch`, which waits for that, before it stores
+   anything of a case.
 2. Answers recalled and stored before the mismatch are rows of a case that is not DONE. Once this run has read
    the mismatch, it makes them UNKNOWN, and the engine visits their contents. If it is killed first, the run
    that resumes it does so: it trusts no recalled answer of a case that is not DONE.
@@ -13,8 +13,8 @@ is *provisional* until its case is DONE without mismatch, even if the run is kil
 4. A kill before the mismatch is stored loses it. When the run is resumed, everything that the memo answered
    is looked at again.
 5. After a kill that comes later, the resumed case begins with the mismatch, without a memo, and ends UNKNOWN.
-6. Doubt from the last visit, or from a confirmation, is read before the case is finished, since no task of
-   the case is pending then. After that, no task can find a mismatch.
+6. A mismatch from the last visit, or from a confirmation, is read before the case is finished, since no task
+   of the case is pending then. After that, no task can find a mismatch.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from harness.store.records import (
     CaseStatus,
     Counts,
     Coverage,
-    CutAgain,
-    DiskErred,
     DrawnCalls,
     Evidence,
+    FaultyDiskResult,
     Finding,
     How,
     JudgedState,
+    NestedCrashes,
     StateVerdict,
     calls_drawn,
     state_order,
@@ -151,7 +151,7 @@ class Ledger:
     @property
     def begins_anew(self) -> bool:
         """Whether what an earlier part of the run left unfinished is looked at from the begin: of legal
-        states, and where recoveries are cut or the disk errs.
+        states, and where recoveries are cut or the disk is faulty.
         """
         return self._examiner.recording.legal is not None or bool(self._plan.again or self._plan.disk)
 
@@ -276,7 +276,7 @@ class Ledger:
         record = self._store.case(self.id)
         assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
         counts, info = self._store.counts(self.id), record.info
-        if not coverage.moments:
+        if not coverage.crash_times:
             why = (
                 f"{counts.checked:,} of {info.generated:,} states of the log's order, {counts.contents:,} of "
                 f"{info.distinct:,} different ones; ended by {coverage.why}"
@@ -293,12 +293,12 @@ class Ledger:
             )
         )
 
-    def put_again(self, cut: CutAgain) -> None:
+    def put_again(self, cut: NestedCrashes) -> None:
         """Store how far recoveries were cut at one more depth; what was looked at before is stored."""
         self._add(lambda info: replace(info, again=(*info.again, cut)))
 
-    def put_disk(self, erred: DiskErred) -> None:
-        """Store what came of a disk that erred; what was looked at before is stored."""
+    def put_disk(self, erred: FaultyDiskResult) -> None:
+        """Store what came of a faulty disk; what was looked at before is stored."""
         self._add(lambda info: replace(info, disk=erred))
 
     def _add(self, changed: Callable[[CaseInfo], CaseInfo]) -> None:
@@ -317,7 +317,7 @@ class Ledger:
         )
 
     def count(self) -> None:
-        """What is stored from now on belongs to cuts in recoveries, or to a disk that errs."""
+        """What is stored from now on belongs to cuts in recoveries, or to a faulty disk."""
         self._counted = self._store.counts(self.id)
 
     def _put_recording(self) -> None:
@@ -340,7 +340,7 @@ class Ledger:
         self._store.add_case(replace(info, generated=info.generated + 1, distinct=info.distinct + more))
 
     def finish(self, seconds: float) -> None:
-        """Close the case. `seconds`: spent on it by all stations."""
+        """Close the case. `seconds`: spent on it by all workers."""
         self._put_recording()
         self._progress.begin("states", -self._expected)  # a budget left these out
         before = self._store.case(self.id)
@@ -392,10 +392,10 @@ def evidence_of(state: CrashState, outcome: Outcome, notes: Mapping[str, str]) -
     log = [*outcome.kernel_log] or [outcome.lost]
     if (used := outcome.usable) is not None and (said := [*used.kernel_log] or [used.lost]) != [""]:
         log += ["--- when the recovered file system was mounted again, written to and emptied ---", *said]
-    healed = outcome.healed
-    if healed is not None:
-        log += ["--- the next mount, when the disk no longer erred ---", *healed.kernel_log]
-    fsck = healed.fsck if healed is not None else outcome.fsck
+    after_fault = outcome.after_fault
+    if after_fault is not None:
+        log += ["--- the next mount, when the disk was faulty no more ---", *after_fault.kernel_log]
+    fsck = after_fault.fsck if after_fault is not None else outcome.fsck
     return Evidence(
         state,
         kernel_log="\n".join(log),

@@ -11,7 +11,7 @@ from typing import TypeVar
 from harness.cases.recording import Recording
 from harness.cases.use_reads import UseReads
 from harness.errors import DiskError, DiskRefused
-from harness.guests.disk import Disk, Explored, Reads
+from harness.guests.disk import BlockReads, Disk, Explored
 from harness.guests.session import Target
 from harness.model import CrashState, FsckClass, FsckResult, Outcome, Usability
 from harness.oracles.endings import any_of, complaints
@@ -60,7 +60,7 @@ class OutcomeMemo:
         self.sample_rate = sample_rate
         self._errors = any_of(recording.profile.console.errors)
         self._outcomes: list[Outcome] = []
-        self._learned: list[tuple[Target, CrashState, Reads, int]] = []
+        self._learned: list[tuple[Target, CrashState, BlockReads, int]] = []
         self._shown: Target | None = None
         self._adding = threading.Lock()
         self._asking = threading.Lock()
@@ -110,7 +110,7 @@ class OutcomeMemo:
 
     # --- which states have them ---------------------------------------------------------------
 
-    def learn(self, state: CrashState, reads: Reads, number: int) -> int:
+    def learn(self, state: CrashState, reads: BlockReads, number: int) -> int:
         """From now on, states that agree with this one in what a visit read of it have this outcome. Returns
         the number of the outcome that they have: another one, if that was known before. The two are compared.
         Raises DiskError.
@@ -131,7 +131,7 @@ class OutcomeMemo:
         losses: int,
         separate_data: bool,
         data_together: bool,
-        wanted_max: int,
+        to_visit_max: int,
     ) -> list[Explored]:
         """As `Disk.explore`; states are named as the disk takes them. `target`: what it shows for them, if
         not the recording.
@@ -142,7 +142,7 @@ class OutcomeMemo:
                 losses=losses,
                 separate_data=separate_data,
                 data_together=data_together,
-                wanted_max=wanted_max,
+                to_visit_max=to_visit_max,
             ),
             target,
         )
@@ -197,7 +197,9 @@ class OutcomeMemo:
     def _show(self, disk: Disk, target: Target) -> None:
         """The tree stays: all targets of a recording have one base."""
         if self._shown != target:
-            disk.open(target.base, target.log, target.order, keep_memo=True, tallies=target.tallies)
+            disk.open(
+                target.base, target.log, target.order, keep_memo=True, mount_counters=target.mount_counters
+            )
             self._shown = target
 
     def _end_disk(self) -> None:
@@ -281,7 +283,7 @@ class OutcomeMemo:
         return sorted(complaints(self._errors, lines))
 
     def give_up(self, state: CrashState, why: str = _NOT_DETERMINISTIC) -> None:
-        """A visit to this state, here or in a station's process, found a mismatch. `why`: in words."""
+        """A visit to this state, here or in a worker's process, found a mismatch. `why`: in words."""
         with self._mismatching:
             self._recalls = False
             if not self._mismatch:

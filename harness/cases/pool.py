@@ -1,4 +1,4 @@
-"""A pool of stations, each a process with its own guests and disk processes, fed from one queue."""
+"""A pool of workers, each a process with its own guests and disk processes, fed from one queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cases.remote import AnySession, RemoteSession, Sessions, StationProcess
+from harness.cases.remote import AnySession, RemoteSession, Sessions, WorkerProcess
 from harness.guests import session as guest_sessions
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import GuestSpec, Session
@@ -22,7 +22,7 @@ GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class Worker:
     """The sessions of one thread. `recorder` and `judge` are the same where one machine does both."""
 
     recorder: AnySession
@@ -36,34 +36,34 @@ class Station:
 Callback = Callable[[], None]
 """Runs in the thread that owns the store."""
 
-Task = Callable[[Station], Callback]
-"""Runs in a station's thread. Returns a callback for the store's thread."""
+Task = Callable[[Worker], Callback]
+"""Runs in a worker's thread. Returns a callback for the store's thread."""
 
 
 class Pool:
-    """A thread pool in which each thread has a station, and as many threads for what needs none. `stop`: set
+    """A thread pool in which each thread has a worker, and as many threads for what needs none. `stop`: set
     when no further state should be begun. `confirms`: the recorders visit again what the judges find.
     """
 
-    def __init__(self, make_station: Callable[[int], Station], jobs: int, *, confirms: bool) -> None:
+    def __init__(self, make_worker: Callable[[int], Worker], jobs: int, *, confirms: bool) -> None:
         self.confirms = confirms
         self.stop = threading.Event()
         self._local = threading.local()
-        self._stations: list[Station] = []
+        self._workers: list[Worker] = []
         self._lock = threading.Lock()
-        self._make = make_station
+        self._make = make_worker
         self._closing = False
         self._busy: set[threading.Thread] = set()
         self._idle = threading.Condition(self._lock)
-        self._threads = cf.ThreadPoolExecutor(jobs, "station")
-        self._desks = cf.ThreadPoolExecutor(jobs, "desk")
+        self._threads = cf.ThreadPoolExecutor(jobs, "worker")
+        self._io_threads = cf.ThreadPoolExecutor(jobs, "io")
 
     def submit(self, task: Task) -> cf.Future[Callback]:
-        return self._threads.submit(self._run, lambda: task(self._station()))
+        return self._threads.submit(self._run, lambda: task(self._worker()))
 
     def submit_aside(self, task: Callable[[], Callback]) -> cf.Future[Callback]:
-        """Submit what needs no station, so that none waits for it."""
-        return self._desks.submit(self._run, task)
+        """Submit what needs no worker, so that none waits for it."""
+        return self._io_threads.submit(self._run, task)
 
     def _run(self, task: Callable[[], Callback]) -> Callback:
         thread = threading.current_thread()
@@ -78,16 +78,16 @@ class Pool:
                 self._busy.discard(thread)
                 self._idle.notify_all()
 
-    def _station(self) -> Station:
-        if not hasattr(self._local, "station"):
+    def _worker(self) -> Worker:
+        if not hasattr(self._local, "worker"):
             with self._lock:
-                self._local.station = self._make(len(self._stations))
-                self._stations.append(self._local.station)
+                self._local.worker = self._make(len(self._workers))
+                self._workers.append(self._local.worker)
             if self.stop.is_set():  # `close` has not seen it
-                for session in self._local.station.sessions:
+                for session in self._local.worker.sessions:
                     session.stop()
-        station: Station = self._local.station
-        return station
+        worker: Worker = self._local.worker
+        return worker
 
     def close(self) -> None:
         """Begin nothing more, end the guests, wait for the threads. A task that goes on all the same is
@@ -105,12 +105,12 @@ class Pool:
                 _interrupt(thread)
         for session in self._sessions():  # before their threads end, and with these what they started
             session.close()
-        for threads in (self._threads, self._desks):
+        for threads in (self._threads, self._io_threads):
             threads.shutdown(cancel_futures=True)
 
     def _sessions(self) -> list[AnySession]:
         with self._lock:
-            return [session for station in self._stations for session in station.sessions]
+            return [session for worker in self._workers for session in worker.sessions]
 
     def _still_busy(self) -> list[threading.Thread]:
         with self._idle:
@@ -126,13 +126,13 @@ def pool_of(
     specs: GuestSpecs,
     scratch: Path,
     plan: Plan,
-    session_of: Callable[[StationProcess, str, GuestSpec], RemoteSession] = RemoteSession,
+    session_of: Callable[[WorkerProcess, str, GuestSpec], RemoteSession] = RemoteSession,
 ) -> Pool:
-    """A pool of `plan.jobs` stations whose guests are made of these specs."""
+    """A pool of `plan.jobs` workers whose guests are made of these specs."""
 
     processors, idle_s = processors_for(plan.jobs), guest_sessions.IDLE_S
 
-    def station(number: int) -> Station:
+    def worker(number: int) -> Worker:
         make = functools.partial(
             sessions_of,
             specs,
@@ -144,11 +144,11 @@ def pool_of(
             processor=processors[number],
             idle_s=idle_s,
         )
-        process = StationProcess(make, scratch / f"station-{number}")
+        process = WorkerProcess(make, scratch / f"worker-{number}")
         recorder = session_of(process, "recorder", specs.recorder)
-        return Station(recorder, session_of(process, "judge", specs.judge))
+        return Worker(recorder, session_of(process, "judge", specs.judge))
 
-    return Pool(station, plan.jobs, confirms=specs.recorder is not specs.judge)
+    return Pool(worker, plan.jobs, confirms=specs.recorder is not specs.judge)
 
 
 def sessions_of(
@@ -162,7 +162,7 @@ def sessions_of(
     processor: int | None = None,
     idle_s: float = guest_sessions.IDLE_S,
 ) -> Sessions:
-    """The sessions of a station, made in its process, which keeps to `processor` with all that it starts."""
+    """The sessions of a worker, made in its process, which keeps to `processor` with all that it starts."""
     keep_to(processor)
 
     def made(spec: GuestSpec, name: str) -> Session:
@@ -176,7 +176,7 @@ def sessions_of(
 
 
 class Interrupted(BaseException):
-    """Raised in a station's thread, wherever it is, once the run was stopped."""
+    """Raised in a worker's thread, wherever it is, once the run was stopped."""
 
 
 def _interrupt(thread: threading.Thread) -> None:

@@ -28,7 +28,7 @@ from harness.errors import (
     UsageError,
     WriteLogError,
 )
-from harness.filesystems.profiles import Profile, Tally
+from harness.filesystems.profiles import MountCounter, Profile
 from harness.guests.disk import Order
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.guests.session import Recorder, Target
@@ -37,9 +37,9 @@ from harness.host.packed import pack, unpack
 from harness.model import (
     BEFORE_THE_LOG,
     Acknowledgement,
+    BeforeCrash,
     CaseId,
     CrashState,
-    EarlierLife,
     EntryFlag,
     History,
     HistoryStep,
@@ -89,7 +89,8 @@ class Recording:
     files that are kept of it, by name. `times`: of the log's entries; where there are none, `no_times` says
     why. `legal`: with it, crash states are those by times, and the disk applies the writes in the order of
     their submission; without it, states of the log's own order. `calls`: what the workload's programs asked
-    of the kernel; `said`: what that said meanwhile. `tallies`: what of contents does not tell states apart.
+    of the kernel; `said`: what that said meanwhile. `mount_counters`: what of contents does not tell states
+    apart.
     """
 
     case: CaseId
@@ -105,7 +106,7 @@ class Recording:
     legal: LegalStates | None = None
     recoveries: Recoveries = field(default_factory=Recoveries)
     calls: ProgramCalls = NOT_NOTED
-    tallies: tuple[Tally, ...] = ()
+    mount_counters: tuple[MountCounter, ...] = ()
     said: tuple[Said, ...] = ()
 
     def with_events(self, events: str) -> Recording:
@@ -145,7 +146,7 @@ class Recording:
         """What a disk shows, and the state as it takes it; see `on_disk`. Raises UsageError for a cut in a
         recovery that was not noted.
         """
-        state = state.sound
+        state = state.without_fault
         if not state.again:
             return self.target, self.on_disk(state)
         recovery = self.recoveries.get(state.recovered)
@@ -174,7 +175,7 @@ class Recording:
     @property
     def target(self) -> Target:
         """What a session shows to recover states of this recording."""
-        target = replace(target_of(self.profile, self.base, self.log), tallies=self.tallies)
+        target = replace(target_of(self.profile, self.base, self.log), mount_counters=self.mount_counters)
         if self.legal is None:
             return target
         return replace(target, order=Order(self.legal.order, self.legal.unit_sectors))
@@ -244,8 +245,8 @@ def image_name(profile: Profile, of: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What a guest left of a workload that it carried out: `keep_taken` makes a recording of it. `log`: a
-    working copy, which ends with its last entry. `said`: by the kernel, also in an earlier life. `earlier`:
-    what was done before it begins.
+    working copy, which ends with its last entry. `said`: by the kernel, also in the part before the crash.
+    `earlier`: what was done before it begins.
     """
 
     case: CaseId
@@ -256,7 +257,7 @@ class Taken:
     events: str
     console: bytes
     said: tuple[Said, ...] = ()
-    earlier: EarlierLife | None = None
+    earlier: BeforeCrash | None = None
 
 
 def take(
@@ -267,11 +268,11 @@ def take(
     base: Path,
     scratch: Path,
     on_progress: Callable[[int], None] = lambda _: None,
-    earlier: EarlierLife | None = None,
+    earlier: BeforeCrash | None = None,
 ) -> Taken:
-    """Run the workload in the session's guest, but for what an earlier life did. `on_progress` is told of
-    operations that were done, of each once, however many recordings it takes. The schedule is that of the
-    case's name, whatever the workload's is.
+    """Run the workload in the session's guest, but for what the part before the crash did. `on_progress` is
+    told of operations that were done, of each once, however many recordings it takes. The schedule is that of
+    the case's name, whatever the workload's is.
 
     Raises WriteLogError where the log cannot be trusted, GuestLost where the kernel said each time that
     something took long; see also `Session.record`.
@@ -486,10 +487,10 @@ def is_kept(case: CaseId, run: RunLayout) -> bool:
 
 
 def history_of(
-    entries: Sequence[LogEntry], operations: Sequence[Operation], earlier: EarlierLife | None = None
+    entries: Sequence[LogEntry], operations: Sequence[Operation], earlier: BeforeCrash | None = None
 ) -> History:
     """The history that the marks `begin N`, `ack N` and, from applications, `app TEXT` tell. The operations
-    of an earlier life have no marks.
+    of the part before the crash have no marks.
 
     Raises WriteLogError where a mark is missing, doubled or out of order: positions would be wrong.
     """

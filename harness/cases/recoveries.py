@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.guests.disk import BLOCK_SECTORS, Order, Reads
+from harness.guests.disk import BLOCK_SECTORS, BlockReads, Order
 from harness.guests.session import Target
 from harness.host.packed import pack, unpack
 from harness.model import CrashState, EntryFlag, LogEntry
@@ -66,7 +66,7 @@ class RecoveryLog:
         assert self.target.log is not None  # noqa: S101 - see `of_log`; tells mypy
         return self.target.log
 
-    def decided_by(self, reads: Reads) -> list[int]:
+    def decided_by(self, reads: BlockReads) -> list[int]:
         """The blocks of the state on which it depends what a cut in this recovery comes to, but for the bytes
         of files: those that were read for anything else, or written.
         """
@@ -95,19 +95,19 @@ class RecoveryLog:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """What had been promised when the power failed: more than at any other position of its `epoch` at which
-    as many operations or more had `begun` (`harness.oracles.Judge.epoch`).
+    """What had been promised when the power failed: more than at any other position of its `promise_set` at
+    which as many operations or more had `begun` (`harness.oracles.Judge.promise_set`).
     """
 
-    epoch: tuple[int, ...]
+    promise_set: tuple[int, ...]
     begun: int
 
 
 class CutOnce:
     """Which recoveries are cut. Where two crash states are the same in what decides their recovery, a cut
     does the same to both. But a promise may have been made between the two, so a recovery of each kind is cut
-    once for all that is promised, in the first state for which it is: its holder. One state may come up at
-    several crash times: it is cut at the first.
+    once for all that is promised, in the first state for which it is: its representative. One state may come
+    up at several crash times: it is cut at the first.
     """
 
     def __init__(self, promised: Callable[[CrashState], Promised | None]) -> None:
@@ -115,7 +115,7 @@ class CutOnce:
         self._promised = promised
         self._kinds: dict[object, int] = {}
         self._of: dict[int, int] = {}
-        self._holders: dict[tuple[int, tuple[int, ...]], tuple[int, CrashState]] = {}
+        self._representatives: dict[tuple[int, tuple[int, ...]], tuple[int, CrashState]] = {}
         self._cut: set[CrashState] = set()
 
     def kind(self, alike: object, number: int | None) -> int:
@@ -149,21 +149,21 @@ class CutOnce:
         self._cut.add(state)
         return True
 
-    def holder(self, kind: int, state: CrashState) -> CrashState | None:
+    def representative(self, kind: int, state: CrashState) -> CrashState | None:
         """The other state whose recovery, of this kind, is cut for all that is promised at this one; None:
         this one's is, or none.
         """
         promised = self._promised(state)
         if promised is None or state in self._cut or not self._is_held(kind, state):
             return None
-        return self._holders[kind, promised.epoch][1]
+        return self._representatives[kind, promised.promise_set][1]
 
     def _hold(self, kind: int, state: CrashState) -> bool:
         """Whether this state holds a recovery of this kind: it does from now on, unless another one does."""
         promised = self._promised(state)
         if promised is None or self._is_held(kind, state):
             return False
-        self._holders[kind, promised.epoch] = (promised.begun, state)
+        self._representatives[kind, promised.promise_set] = (promised.begun, state)
         return True
 
     def _is_held(self, kind: int, state: CrashState) -> bool:
@@ -171,8 +171,10 @@ class CutOnce:
         promised = self._promised(state)
         if promised is None:
             return True
-        begun, holder = self._holders.get((kind, promised.epoch), (promised.begun + 1, state))
-        return begun <= promised.begun and holder != state
+        begun, representative = self._representatives.get(
+            (kind, promised.promise_set), (promised.begun + 1, state)
+        )
+        return begun <= promised.begun and representative != state
 
 
 def times_of(entries: Sequence[LogEntry], *, through: bool = False) -> Times:

@@ -1,8 +1,8 @@
-"""A station's process, as the run sees it: guest and disk, fsck, and all that reads what they say, are there.
+"""A worker's process, as the run sees it: guest and disk, fsck, and all that reads what they say, are there.
 
-One interpreter runs one thread at a time. A visit takes milliseconds of it, so stations that were threads of
+One interpreter runs one thread at a time. A visit takes milliseconds of it, so workers that were threads of
 one got no further than one core. What decides stays with the run: exploration, memo, oracles, the store. The
-process (`harness.cases.station`) attempts one crash state after the other and answers with what came of it.
+process (`harness.cases.worker`) attempts one crash state after the other and answers with what came of it.
 
 Both ends are this very program, over a socket pair that nobody else has: so messages are pickled. A pickler
 names what it has sent before: a recording is sent once, and entries of trees are shared here as they are
@@ -26,13 +26,13 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import harness
-from harness.cases.answers import Key, Notes, SharedNotes
+from harness.cases.answers import Key, Messages, SharedMessages
 from harness.cases.attempts import ATTEMPTS, Unobserved, Visited, reason_of
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.recording import Recording
 from harness.cases.recoveries import RecoveryLog
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
-from harness.guests.boots import BootTold
+from harness.guests.boots import BootMessage
 from harness.guests.disk import FOLDER_PREFIX
 from harness.guests.session import PLAIN, Ask, GuestSpec, Session, Target
 from harness.host.folders import sweep
@@ -40,7 +40,7 @@ from harness.host.processes import die_with_parent
 from harness.model import Check, CheckResult, CrashState, Operation, Said, Schedule, Tree
 
 BEAT_S = 5.0
-"""How often a station's process says that it is there, whatever it waits for."""
+"""How often a worker's process says that it is there, whatever it waits for."""
 SILENT_S = 60.0
 """After so much silence it counts as lost: it was stopped."""
 END_S = 3.0
@@ -49,11 +49,11 @@ SHARED_BYTES = 32 << 20
 """Of messages whose parts the next ones may name: both ends keep them."""
 
 Sessions = Mapping[str, Session]
-"""The sessions of a station, by what they do: `recorder` and `judge`."""
+"""The sessions of a worker, by what they do: `recorder` and `judge`."""
 
 
-class StationLost(PowercutError):
-    """A station's process has gone, or says nothing."""
+class WorkerLost(PowercutError):
+    """A worker's process has gone, or says nothing."""
 
 
 class Gone(Exception):
@@ -93,19 +93,19 @@ class BootGuest:
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Observe a state; see `Attempts`. `recoveries`: that it needs. `checks`: the run has some to ask.
-    `recalls`: of the memo. `notes`, `answers`: of other stations, on this recording, and on all of this key.
-    Answered by Observed.
+    `recalls`: of the memo. `messages`, `answers`: of other workers, on this recording, and on all of this
+    key. Answered by Observed.
     """
 
     recording: Recording
     recoveries: tuple[RecoveryLog, ...]
     again: int
-    erring: bool
+    faulty_disk: bool
     sample_rate: float
     state: CrashState
     checks: bool
     recalls: bool
-    notes: tuple[bytes, ...]
+    messages: tuple[bytes, ...]
     key: Key
     answers: tuple[bytes, ...]
 
@@ -125,11 +125,11 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`session`: by name. `hopeless`: why no further guest may be booted, if that is known."""
+    """`session`: by name. `given_up`: why no further guest may be booted, if that is known."""
 
     session: str
     what: Record | BootGuest | Attempt
-    hopeless: NeverBoots | VersionsDiffer | None
+    given_up: NeverBoots | VersionsDiffer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Answer:
     """The last message about a request. `boots`: guests that came up, or did not, meanwhile."""
 
     value: Recorded | Observed | Raised | None
-    boots: tuple[BootTold, ...]
+    boots: tuple[BootMessage, ...]
 
 
 class Stream:
@@ -257,7 +257,7 @@ _HEADER = struct.Struct(">?Q")
 # --- the process ------------------------------------------------------------------------------
 
 
-class StationProcess:
+class WorkerProcess:
     """Started when it is needed, by the thread that uses it, with which it ends. `make`: makes its sessions,
     there. `directory`: for what it prints.
 
@@ -271,13 +271,13 @@ class StationProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._stream: Stream | None = None
         self._about: Recording | None = None
-        self._heard: WeakKeyDictionary[Notes, int] = WeakKeyDictionary()
+        self._received: WeakKeyDictionary[Messages, int] = WeakKeyDictionary()
 
-    def notes_for(self, notes: Notes) -> tuple[bytes, ...]:
-        """Of all that stations noted for one another, what this process has not heard."""
+    def messages_for(self, messages: Messages) -> tuple[bytes, ...]:
+        """Of all that workers noted for one another, what this process has not heard."""
         if self._stream is None:
-            self._heard.clear()
-        new, self._heard[notes] = notes.since(self._heard.get(notes, 0), self._stream)
+            self._received.clear()
+        new, self._received[messages] = messages.since(self._received.get(messages, 0), self._stream)
         return new
 
     @property
@@ -289,7 +289,7 @@ class StationProcess:
         self, request: Request, answer: Callable[[Stream, object], None], meanwhile: Callable[[], None]
     ) -> Answer:
         """Send a request; `answer` takes what it says before the last message. `meanwhile` is called once it
-        is sent. Raises StationLost.
+        is sent. Raises WorkerLost.
         """
         try:
             stream = self._running()
@@ -301,14 +301,14 @@ class StationProcess:
                 answer(stream, message)
             return message
         except (Gone, OSError, pickle.UnpicklingError) as e:
-            raise StationLost(f"a station's process is lost ({e}){self._end()}") from e
+            raise WorkerLost(f"a worker's process is lost ({e}){self._end()}") from e
         except BaseException:  # interrupted: it is in the middle of something
             self.kill()
             self._end()
             raise
 
     def _running(self) -> Stream:
-        """Raises StationLost once it was stopped."""
+        """Raises WorkerLost once it was stopped."""
         if self._stream is not None:
             return self._stream
         ours, theirs = socket.socketpair()
@@ -317,7 +317,7 @@ class StationProcess:
         with self._lock, theirs, self._said.open("wb") as said:
             if self._stopped:
                 ours.close()
-                raise StationLost("the run was stopped")
+                raise WorkerLost("the run was stopped")
             self._process = subprocess.Popen(
                 # -P: no module is taken from the current folder, which may be one from elsewhere.
                 die_with_parent([sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())]),
@@ -333,7 +333,7 @@ class StationProcess:
 
     @property
     def _said(self) -> Path:
-        return self._directory / "station.txt"
+        return self._directory / "worker.txt"
 
     def stop(self) -> None:
         """See the class."""
@@ -376,7 +376,7 @@ class StationProcess:
 
 _PROGRAM = (
     f"import sys; sys.path.insert(0, {os.fspath(Path(harness.__file__).parent.parent)!r}); "
-    "from harness.cases.station import serve; serve(int(sys.argv[1]))"
+    "from harness.cases.worker import serve; serve(int(sys.argv[1]))"
 )
 _SAID_BYTES = 600
 
@@ -386,11 +386,11 @@ def nothing() -> None:
 
 
 class RemoteSession:
-    """A session in a station's process. As `Session`, for what a run asks of one. Owned by one thread.
+    """A session in a worker's process. As `Session`, for what a run asks of one. Owned by one thread.
     `meanwhile`: what that thread does while the process carries out the next request.
     """
 
-    def __init__(self, process: StationProcess, name: str, spec: GuestSpec) -> None:
+    def __init__(self, process: WorkerProcess, name: str, spec: GuestSpec) -> None:
         self._process, self._name, self._spec = process, name, spec
         self.directory = self.log = Path()
         self.said: tuple[Said, ...] = ()
@@ -401,9 +401,9 @@ class RemoteSession:
         """The kind of guest."""
         return self._spec.machine.name
 
-    def require_hope(self) -> None:
+    def refuse_if_given_up(self) -> None:
         """See `Session`."""
-        self._spec.boots.require_hope()
+        self._spec.boots.refuse_if_given_up()
 
     def stop(self) -> None:
         """See `Session`."""
@@ -414,7 +414,7 @@ class RemoteSession:
         self._process.kill()
 
     def close(self) -> None:
-        """End the process, and with it the station's other session."""
+        """End the process, and with it the worker's other session."""
         self._process.close()
 
     def boot(self, target: Target) -> None:
@@ -429,7 +429,7 @@ class RemoteSession:
         schedule: Schedule = PLAIN,
         first: int = 0,
     ) -> str:
-        """See `Session`. Raises StationLost as well."""
+        """See `Session`. Raises WorkerLost as well."""
 
         def answer(_: Stream, message: object) -> None:
             assert isinstance(message, Advanced)  # noqa: S101 - see `Record`; tells mypy
@@ -445,18 +445,18 @@ class RemoteSession:
         recording: Recording,
         state: CrashState,
         ask: Ask | None,
-        notes: tuple[Notes, Notes],
+        messages: tuple[Messages, Messages],
         *,
         again: int,
-        erring: bool,
+        faulty_disk: bool,
         sample_rate: float,
         recalls: bool,
     ) -> Observed:
-        """Attempts on a state of this recording. `notes`: of all stations that work on it, and answers also
-        of those that work on others; those of this one are added. Raises StationLost, and what `ask` raises
+        """Attempts on a state of this recording. `messages`: of all workers that work on it, and answers also
+        of those that work on others; those of this one are added. Raises WorkerLost, and what `ask` raises
         that is no PowercutError.
         """
-        of_case, answers = notes
+        of_case, answers = messages
 
         def answer(stream: Stream, message: object) -> None:
             assert isinstance(message, AskChecks)  # noqa: S101 - see `Attempt`; tells mypy
@@ -468,14 +468,14 @@ class RemoteSession:
             recording,
             tuple(needed),
             again,
-            erring,
+            faulty_disk,
             sample_rate,
             state,
             ask is not None,
             recalls,
-            self._process.notes_for(of_case),
+            self._process.messages_for(of_case),
             answers.key,
-            self._process.notes_for(answers),
+            self._process.messages_for(answers),
         )
         observed = self._request(what, answer)
         assert isinstance(observed, Observed)  # noqa: S101 - see `Attempt`; tells mypy
@@ -490,20 +490,20 @@ class RemoteSession:
     ) -> Recorded | Observed | None:
         boots = self._spec.boots
         meanwhile, self.meanwhile = self.meanwhile, nothing
-        answered = self._process.ask(Request(self._name, what, boots.hopeless), answer, meanwhile)
+        answered = self._process.ask(Request(self._name, what, boots.given_up), answer, meanwhile)
         for told in answered.boots:
-            boots.hear(told)
+            boots.receive(told)
         if isinstance(answered.value, Raised):
             raise answered.value.error
         return answered.value
 
 
 AnySession = Session | RemoteSession
-"""Here, or in a station's process."""
+"""Here, or in a worker's process."""
 
 
 class RemoteAttempts:
-    """`Attempts`, in the processes of stations. What one of them learned of fsck, of writing and of how the
+    """`Attempts`, in the processes of workers. What one of them learned of fsck, of writing and of how the
     kernel ends, the others are told. Thread-safe.
 
     Invariants: those of `Attempts`. A process that is lost counts as a lost guest: another one tries again,
@@ -517,14 +517,14 @@ class RemoteAttempts:
         memo: OutcomeMemo,
         again: int = 0,
         *,
-        erring: bool = False,
+        faulty_disk: bool = False,
     ) -> None:
         """As `Attempts`."""
-        self._recording, self._memo, self._again, self._erring = recording, memo, again, erring
-        self._notes = Notes()
-        self._answers = SharedNotes().of(recording)
+        self._recording, self._memo, self._again, self._faulty_disk = recording, memo, again, faulty_disk
+        self._messages = Messages()
+        self._answers = SharedMessages().of(recording)
 
-    def share(self, answers: SharedNotes) -> None:
+    def share(self, answers: SharedMessages) -> None:
         """Share what is learned of fsck and of writing with other recordings."""
         self._answers = answers.of(self._recording)
 
@@ -541,13 +541,13 @@ class RemoteAttempts:
                     self._recording,
                     state,
                     ask,
-                    (self._notes, self._answers),
+                    (self._messages, self._answers),
                     again=self._again,
-                    erring=self._erring,
+                    faulty_disk=self._faulty_disk,
                     sample_rate=self._memo.sample_rate,
                     recalls=self._memo.recalls,
                 )
-            except StationLost as e:
+            except WorkerLost as e:
                 why = e.what
                 continue
             except VersionsDiffer:
@@ -556,7 +556,7 @@ class RemoteAttempts:
                 session.close()
                 return Visited(Unobserved(reason_of(e)))
             if seen.mismatch:
-                self._answers.doubted = True
+                self._answers.mismatched = True
                 self._memo.give_up(state)
             elif not seen.recalls:
                 self._memo.turn_off()

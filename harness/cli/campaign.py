@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from harness.campaigns.generators import GENERATORS
-from harness.campaigns.journal import CampaignPlan, Ledger
+from harness.campaigns.journal import CampaignPlan, KnownBatches
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.guard import guarded
 from harness.cli.options import (
@@ -150,7 +150,7 @@ def _carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCod
     return exit_code(series.ledger, end)
 
 
-def exit_code(ledger: Ledger, end: End) -> ExitCode:
+def exit_code(ledger: KnownBatches, end: End) -> ExitCode:
     """As for a run; what waits to be shrunk is a finding, too."""
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED

@@ -27,13 +27,13 @@ from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.faults.campaign import (
     FaultSeries,
-    asked_of,
     baseline_runs,
     chosen_faults,
     create,
-    elsewhere,
     load_plan,
     need_places,
+    other_campaign,
+    test_set_of,
 )
 from harness.faults.catalogue import Fault
 from harness.faults.results import Campaign, FaultsPlan, Status
@@ -65,7 +65,7 @@ from harness.trust import need_named_workloads
     help="Workloads, as for powercut run. Default: those that each fault's file names, or all.",
 )
 @click.option(
-    "--beside",
+    "--other-campaign",
     type=RunDirectory(exists=True),
     metavar="RUN",
     help="Another campaign of planted faults, such as one with each fault's own workloads: what became of "
@@ -111,7 +111,7 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     powercut faults commit-no-fua                    one of them
     powercut faults -c ext4 -w quick                 all of ext4's, under the workloads of `quick`
     powercut faults                                  all of them
-    powercut faults -w all,more -x --beside reports/runs/DATE-faults    and what do general sets find?
+    powercut faults -w all,more -x --other-campaign reports/runs/DATE-faults    and what do general sets find?
     powercut faults --resume reports/runs/DATE-faults
 
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
@@ -157,7 +157,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
         budget=asked_budget(budget),
         jobs=given["jobs"],
         first=given["first"],
-        beside=elsewhere(given["beside"]) if given["beside"] else None,
+        other=other_campaign(given["other_campaign"]) if given["other_campaign"] else None,
         argv=sys.argv[1:],
     )
 
@@ -204,6 +204,6 @@ def _show(plan: FaultsPlan) -> ExitCode:
     """Print what a campaign would do (--no-action)."""
     chosen = chosen_faults(plan)
     runs = [("the unmodified kernel", asked) for asked in baseline_runs(chosen)]
-    for name, asked in [*runs, *((f.name, asked_of(f)) for f in chosen)]:
+    for name, asked in [*runs, *((f.name, test_set_of(f)) for f in chosen)]:
         console.say(f"{name}: {', '.join(asked.modes)}: {', '.join(asked.workloads)}{asked.words}")
     return ExitCode.CONSISTENT

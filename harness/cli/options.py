@@ -94,7 +94,7 @@ class Folder(click.Path):
 
 
 class RunDirectory(click.Path):
-    """A directory that Powercut has written, perhaps somebody else's: a run, a campaign, a study, a
+    """A directory that Powercut has written, perhaps somebody else's: a run, a campaign, a sweep, a
     measurement. What it names is used only by way of `harness.trust`. A file of `powercut pack` is unpacked.
     """
 

@@ -24,7 +24,7 @@ from harness.guests.machine import buildable, profile_of
 from harness.kernels.build import Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
-from harness.patches.questions import asked_of, chosen, stages
+from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
 from harness.patches.work import PatchSeries, Phase, create, load_plan, mistakes_in, need_head
 from harness.report.explanation import mail_text, write_explanation
@@ -115,7 +115,7 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
     series = kernels.series(commits, given["base"], given["mbox"])
-    asked = chosen(given["modes"], series.changed) if given["modes"] else asked_of(series.changed)
+    asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
     return PatchPlan(
         tree=str(kernels.tree),
         base=(series.base.id, series.base.subject),

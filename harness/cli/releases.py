@@ -31,10 +31,10 @@ from harness.filesystems.profiles import select_profiles
 from harness.findings.shrink import finding_to_shrink
 from harness.plan import Plan
 from harness.releases.page import strip_of
-from harness.releases.results import Study, StudyPlan
-from harness.releases.study import StudySeries, create, every_kernel, load_plan
+from harness.releases.results import Sweep, SweepPlan
+from harness.releases.sweep import SweepSeries, create, every_kernel, load_plan
 from harness.report import write_reports as write_run_reports
-from harness.report.lines import resume_study
+from harness.report.lines import resume_sweep
 from harness.report.strip import write_strip
 from harness.report.words import plural, shown_path
 from harness.series.journal import End
@@ -94,13 +94,13 @@ def history_command(case: str | None, **given: Any) -> ExitCode:
     return _carry_out(plan, create(plan, given["out"], "history"))
 
 
-def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
+def _history(store: RunStore, case: str, given: dict[str, Any]) -> SweepPlan:
     finding = finding_to_shrink(store, case, given["oracle"])
     if finding is None:
         raise UsageError(f"{case} has no finding, so it has no history", "powercut matrix compares kernels")
     named = named_here(given)
     begun = plan_here(store, named)
-    return StudyPlan(
+    return SweepPlan(
         title=f"{finding.case}: {finding.oracle}",
         oracle=finding.oracle,
         of_run=str(store.path.resolve()),
@@ -119,8 +119,8 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> StudyPlan:
     )
 
 
-def _begun(given: dict[str, Any]) -> StudyPlan:
-    """The plan of a study that is resumed. Raises UsageError, with the options to add, for files that only
+def _begun(given: dict[str, Any]) -> SweepPlan:
+    """The plan of a sweep that is resumed. Raises UsageError, with the options to add, for files that only
     its directory names.
     """
     plan = load_plan(given["resume"])
@@ -178,36 +178,36 @@ def matrix_command(**given: Any) -> ExitCode:
     )
     select_profiles(plan.configurations)
     select_workloads(plan.workloads)
-    study = StudyPlan(
+    sweep = SweepPlan(
         title="Consistency across releases",
         kernels=_kernels(given),
         plan=plan,
         expectations=asked_expectations(given["expect"]),
         argv=plan.argv,
     )
-    return _carry_out(study, create(study, given["out"], "matrix"))
+    return _carry_out(sweep, create(sweep, given["out"], "matrix"))
 
 
-def _carry_out(plan: StudyPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
+def _carry_out(plan: SweepPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
     known = asked_expectations(expect) or plan.expectations
-    series = StudySeries(msgspec.structs.replace(plan, expectations=known), path)
+    series = SweepSeries(msgspec.structs.replace(plan, expectations=known), path)
     end = run_series(series, f"{plural(len(plan.kernels), 'kernel')}, one after another", _again(plan, path))
-    _add_strip(series.study)
+    _add_strip(series.sweep)
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    return ExitCode.CONSISTENT if series.study.decided else ExitCode.UNDECIDED
+    return ExitCode.CONSISTENT if series.sweep.decided else ExitCode.UNDECIDED
 
 
-def _again(plan: StudyPlan, path: Path) -> str:
+def _again(plan: SweepPlan, path: Path) -> str:
     command = "history" if plan.argv[:1] == ["history"] else "matrix"  # the plan may be anybody's
-    return resume_study(command, plan.kernels, plan.plan.workloads, plan.of_run, shown_path(path))
+    return resume_sweep(command, plan.kernels, plan.plan.workloads, plan.of_run, shown_path(path))
 
 
-def _add_strip(study: Study) -> None:
+def _add_strip(sweep: Sweep) -> None:
     """Show a history in the report of the run whose finding it followed, if that run is still there."""
-    strip, run = strip_of(study), Path(study.plan.of_run)
+    strip, run = strip_of(sweep), Path(sweep.plan.of_run)
     if strip and (run / RUN).is_file():
         with RunStore.open(run) as store:
-            write_strip(store.layout, study.plan.finding, strip)
+            write_strip(store.layout, sweep.plan.finding, strip)
             write_run_reports(store)
         console.say(f"the run's report shows it, too: {shown_path(run / 'report.html')}")

@@ -177,7 +177,7 @@ def _print(seen: Reproduction) -> None:
     if not isinstance(seen.outcome, Unobserved):
         for line in seen.outcome.kernel_log:
             console.say(f"  kernel: {line}")
-        for line in seen.outcome.healed.kernel_log if seen.outcome.healed else ():
+        for line in seen.outcome.after_fault.kernel_log if seen.outcome.after_fault else ():
             console.say(f"  kernel, at the next mount, without the fault: {line}")
         for line in seen.outcome.usable.kernel_log if seen.outcome.usable else ():
             console.say(f"  kernel, when it was written to: {line}")

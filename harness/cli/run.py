@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TextIO
 import click
 import msgspec
 
-from harness.cases.erring import PER_CELL
+from harness.cases.faulty_disk import PER_CELL
 from harness.cli.again import again, before, summary_of
 from harness.cli.bisect import (
     FLAG,
@@ -58,7 +58,7 @@ from harness.filesystems.disks import USUAL, disks, with_sectors
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
-from harness.model import DISK_PROFILES, bounds
+from harness.model import DISK_FAULTS, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
@@ -76,7 +76,7 @@ from harness.workloads.load import workload_files
 RANDOM_LENGTH = 20  # operations of a workload by --random
 DISK_WORDS = {
     "errors": "a read, write or flush fails with EIO, once or for good",
-    "rots": "a bit of what is read has changed",
+    "bit-rot": "a bit of what is read has changed",
     "loses-one": "a write is acknowledged and lost",
     "misdirects": "a write is acknowledged, and lands where another one of its length was going",
 }
@@ -197,8 +197,8 @@ class RunCommand(Sectioned, BisectCommand):
     "--disk",
     multiple=True,
     callback=listed,
-    metavar="PROFILE,...",
-    help="Recover what was recovered once more, on a disk that errs: one fault at a time, at what mount, "
+    metavar="FAULT,...",
+    help="Recover what was recovered once more, on a faulty disk: one fault at a time, at what mount, "
     "walk and unmount ask of it. "
     + "".join(f"{name}: {what}; " for name, what in DISK_WORDS.items())
     + "judged is whether that is reported, whether names and contents stay right, and what the next mount "
@@ -438,14 +438,17 @@ def _with_sectors(given: Mapping[str, Any]) -> list[str]:
 
 
 def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]:
-    """The ways in which the disk is to err. Raises UsageError for one that is none, or that nobody would
+    """The ways in which the disk is to be faulty. Raises UsageError for one that is none, or that nobody
+    would
     judge."""
     names = [name.lower() for name in names]
     for name in names:
-        if name not in DISK_PROFILES:
-            raise UsageError(f"no disk errs in the way {name!r}", f"name one of: {', '.join(DISK_PROFILES)}")
+        if name not in DISK_FAULTS:
+            raise UsageError(
+                f"no disk is faulty in the way {name!r}", f"name one of: {', '.join(DISK_FAULTS)}"
+            )
     if names and oracles and "honesty" not in oracles:
-        raise UsageError("what comes of a disk that errs is judged by the oracle honesty", "name it, too")
+        raise UsageError("what comes of a faulty disk is judged by the oracle honesty", "name it, too")
     return tuple(dict.fromkeys(names))
 
 

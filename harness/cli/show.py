@@ -131,7 +131,7 @@ def _kept(store: RunStore, finding: Finding) -> Explanation | None:
 def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Explanation:
     if finding.state.fault:
         raise UsageError(
-            f"{finding.crash_point}: the disk erred, and no write was lost",
+            f"{finding.crash_point}: the disk was faulty, and no write was lost",
             "powercut repro shows it",
         )
     if finding.state.again:

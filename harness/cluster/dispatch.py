@@ -26,7 +26,7 @@ from harness.cases.casework import Limits
 from harness.cases.pins import source_hash
 from harness.cases.recording import NOTHING_KNOWN, copy_recording, is_kept
 from harness.cluster.messages import (
-    BusyElsewhere,
+    BusyWithAnotherRun,
     Done,
     Identity,
     Job,
@@ -245,7 +245,7 @@ class Dispatch:
                 self._fitted(worker, decode(answer.value, Lacking))
             else:
                 self._got(worker, what)
-        except BusyElsewhere as e:
+        except BusyWithAnotherRun as e:
             if not worker.until:
                 self._progress.say(f"worker {worker.known.name}: {e.line}")
             worker.stage, worker.until = _Stage.NEW, self._clock() + BUSY_S

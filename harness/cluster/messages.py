@@ -116,7 +116,7 @@ class NotFitted(PowercutError):
     """The worker's process has no requirements of this run: it was started anew, or gave them up."""
 
 
-class BusyElsewhere(PowercutError):
+class BusyWithAnotherRun(PowercutError):
     """The worker works for another run."""
 
 

@@ -1,6 +1,6 @@
 """The worker's side: what one worker process keeps between cases, and how it carries one out.
 
-A process works for one run at a time. It keeps its slots (a station each, with guests that are booted and
+A process works for one run at a time. It keeps its slots (a worker each, with guests that are booted and
 base images unpacked), as many as the scheduler gives it cases at once, and dismisses them when the run says
 so or when nothing has come for IDLE_S: a run that was killed says nothing any more.
 """
@@ -24,7 +24,7 @@ from harness.cases.pins import differences, host_pins, source_hash
 from harness.cases.pool import Pool, pool_of
 from harness.cluster.blobs import FOLDER, found
 from harness.cluster.messages import (
-    BusyElsewhere,
+    BusyWithAnotherRun,
     Done,
     Job,
     Lacking,
@@ -81,7 +81,7 @@ def _process() -> str:
 
 
 def fit(requirements: bytes) -> bytes:
-    """Get ready for a run; answers with what is lacking. Raises Unfit, BusyElsewhere."""
+    """Get ready for a run; answers with what is lacking. Raises Unfit, BusyWithAnotherRun."""
     return encode(SITE.fit(decode(requirements, Requirements)))
 
 
@@ -115,7 +115,7 @@ class _Fitted:
 
 
 class Slot:
-    """One case at a time: a station, and a folder for the small run directory of that case."""
+    """One case at a time: a worker, and a folder for the small run directory of that case."""
 
     def __init__(self, fitted: _Fitted, number: int) -> None:
         self._fitted = fitted
@@ -163,7 +163,7 @@ class Slot:
         if record is not None and record.status is CaseStatus.DONE:
             return
         for spec in (self._fitted.specs.recorder, self._fitted.specs.judge):
-            spec.boots.require_hope()
+            spec.boots.refuse_if_given_up()
 
 
 _INFO = RunInfo(
@@ -200,7 +200,7 @@ class Site:
         with self._lock:
             if self._fitted and self._fitted.requirements.run != requirements.run:
                 if self._busy:
-                    raise BusyElsewhere(
+                    raise BusyWithAnotherRun(
                         f"it works for the run {self._fitted.requirements.run}", "wait for its end"
                     )
                 self._give_up()

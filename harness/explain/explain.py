@@ -309,10 +309,10 @@ def _trees(explainer: Explainer, facts: Facts) -> Trees | None:
     outcome, position = explainer.outcome(facts.state), explainer.legal.position(facts.state)
     if isinstance(outcome, Unobserved):
         return None
-    moment = position.acked if facts.promise is None else facts.promise + 1
+    version = position.acked if facts.promise is None else facts.promise + 1
     found = explainer.violations(outcome, position)
     made_by_mkfs = explainer.recording.profile.contract.made_by_mkfs
-    return trees_of(explainer.timeline, moment, outcome, found, made_by_mkfs)
+    return trees_of(explainer.timeline, version, outcome, found, made_by_mkfs)
 
 
 def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Program | None:
@@ -380,7 +380,7 @@ def _promised(facts: Facts) -> str:
     step = facts.history.steps[facts.promise]
     begin, ack = facts.mark(f"begin {facts.promise}"), facts.promised_at
     if facts.history.earlier and facts.promise < facts.history.given:
-        return f"by what an earlier life left: {facts.history.earlier.text}"
+        return f"by what the part before the crash left: {facts.history.earlier.text}"
     return (
         f"by `{step.operation}`, operation {facts.promise}: begun at event {begin} (entry {step.begin}), "
         f"returned at event {ack} (entry {step.ack})"

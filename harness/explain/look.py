@@ -16,7 +16,7 @@ from harness.cases.recording import Recording
 from harness.errors import UsageError
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext, recover_and_judge
-from harness.guests.disk import Reads
+from harness.guests.disk import BlockReads
 from harness.guests.session import Session
 from harness.model import BLOCK_BYTES, CrashState, EntryFlag, Judgement, LogEntry, Outcome
 from harness.oracles.replay import replay
@@ -56,10 +56,10 @@ def look(shown: ReproContext, names: CaseNames) -> Look:
     """Recover the state in a guest of its own, and judge it. Raises DiskError, and as a boot does.
 
     What was read and written is not known where the guest was lost: its disk went with it. Raises UsageError
-    for a state that is recovered on a disk that errs.
+    for a state that is recovered on a faulty disk.
     """
     if shown.point.state.fault:
-        raise UsageError(f"{shown.point} is recovered on a disk that errs", "powercut repro shows it")
+        raise UsageError(f"{shown.point} is recovered on a faulty disk", "powercut repro shows it")
     with Session(shown.spec, shown.directory / "look", notes=True) as session:
         outcome, judgement = recover_and_judge(shown, session, notes=True)
         found = _judged(shown, outcome, judgement, names.of(shown.recording))
@@ -148,7 +148,7 @@ def _last(fates: Mapping[int, str], entries: Sequence[LogEntry], names: Names) -
         yield Write(entry, logged.sector, logged.sectors, text, fate)
 
 
-def _blocks(names: NamedLog, reads: Reads, before: bytes) -> Iterator[Block]:
+def _blocks(names: NamedLog, reads: BlockReads, before: bytes) -> Iterator[Block]:
     """What recovery, and the walk behind it, read of the crashed disk, in order."""
     data = set(reads.data)
     for block in reads.blocks:

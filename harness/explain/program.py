@@ -113,7 +113,7 @@ def program_of(
     text, at = (ack.text.removeprefix(_ACK), ack.at) if ack is not None else ("", -1)
     if noted.more != 0 or any(word_of(call) in UNREAD for call in noted.calls):
         return Program(name, text, at)
-    asked = _Asked(Effects(noted.calls, in_order, commits), at, cut, evidence)
+    asked = _Inquiry(Effects(noted.calls, in_order, commits), at, cut, evidence)
     done = [call for call in noted.calls if syncs(call) and call.returned is not None and call.returned < at]
     found = Program(name, text, at, synced=done[-1] if done else None, known=True)
     if evidence is not None and evidence.more is not None and not asked.explains_all():
@@ -147,7 +147,7 @@ def last_ack(times: Times, cut: int) -> TimedMark | None:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Inquiry:
     """What was asked for when the program acknowledged (`at`), and when the power failed (`cut`)."""
 
     effects: Effects

@@ -29,18 +29,18 @@ class _Seen:
 
 def trees_of(
     timeline: ModelTimeline,
-    moment: int,
+    version: int,
     outcome: Outcome,
     violations: Sequence[Violation],
     made_by_mkfs: Iterable[str] = (),
 ) -> Trees | None:
-    """The names after `moment` operations beside those of an outcome; None for a history that the model
+    """The names after `version` operations beside those of an outcome; None for a history that the model
     cannot follow. `violations`: all that this outcome shows.
     """
     if timeline.opaque:
         return None
-    expected = dict(_of_model(timeline, moment))
-    words = "before any operation" if not moment else f"after {timeline.describe(moment - 1)}"
+    expected = dict(_of_model(timeline, version))
+    words = "before any operation" if not version else f"after {timeline.describe(version - 1)}"
     if outcome.lost or outcome.mount_errno:
         why = "recovery did not end" if outcome.lost else "the file system could not be mounted"
         rows = [TreeRow(path, _side(seen, None), TreeSide()) for path, seen in sorted(expected.items())]
@@ -106,13 +106,13 @@ def _words(contents: Sequence[_Piece]) -> str:
 # --- the two sides --------------------------------------------------------------------------------
 
 
-def _of_model(timeline: ModelTimeline, moment: int) -> Iterator[tuple[str, _Seen]]:
-    for path, name in timeline.names.names(moment).items():
-        file = timeline.files.get(timeline.names.inode(path, moment))
+def _of_model(timeline: ModelTimeline, version: int) -> Iterator[tuple[str, _Seen]]:
+    for path, name in timeline.names.names(version).items():
+        file = timeline.files.get(timeline.names.inode(path, version))
         if file is None or name.kind != "file":
             yield path, _Seen(name, -1, ())
             continue
-        events = file.before(moment)
+        events = file.before(version)
         size = file.size_at(events)
         origins = ((a, b, _origin(origin)) for a, b, origin in pieces(file.content(events), 0, size))
         yield path, _Seen(name, size, tuple(_merged(origins)))

@@ -22,8 +22,8 @@ from harness.faults.results import (
     BASELINE,
     Campaign,
     Detection,
-    Elsewhere,
     FaultsPlan,
+    OtherCampaign,
     Row,
     Trial,
     Trials,
@@ -113,7 +113,7 @@ def load_plan(path: Path) -> FaultsPlan:
     return read_plan(path, FaultsPlan, "campaign of planted faults", "faults")
 
 
-def elsewhere(path: Path) -> Elsewhere:
+def other_campaign(path: Path) -> OtherCampaign:
     """What the campaign in a directory came to, by its results. Raises StoreError if they cannot be read, or
     for a directory that holds more than files and folders.
     """
@@ -128,7 +128,7 @@ def elsewhere(path: Path) -> Elsewhere:
     answers = {
         row.fault.name: (row.status, row.detections[0].case if row.detections else "") for row in known.rows
     }
-    return Elsewhere(tuple(known.plan.workloads), score_of(known.rows), answers)
+    return OtherCampaign(tuple(known.plan.workloads), score_of(known.rows), answers)
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class _Results(msgspec.Struct, frozen=True):
-    """Of `faults.json`, what `elsewhere` takes."""
+    """Of `faults.json`, what `other_campaign` takes."""
 
     plan: _Asked
     rows: list[Row]
@@ -152,7 +152,7 @@ def need_places(chosen: Sequence[Fault], source: Editable) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TestSet:
     """What a kernel is asked. `disk`, `again`: see `Fault`."""
 
     modes: tuple[str, ...]
@@ -163,16 +163,16 @@ class Asked:
     @property
     def words(self) -> str:
         """What is done to recoveries; empty for nothing."""
-        erring = f", on a disk that errs ({', '.join(self.disk)})" if self.disk else ""
-        return erring + (f", recoveries cut {self.again} deep" if self.again else "")
+        faulty_disk = f", on a faulty disk ({', '.join(self.disk)})" if self.disk else ""
+        return faulty_disk + (f", recoveries cut {self.again} deep" if self.again else "")
 
 
-def asked_of(fault: Fault) -> Asked:
+def test_set_of(fault: Fault) -> TestSet:
     """What the kernel with a fault is asked."""
-    return Asked(fault.modes, fault.asked_workloads, fault.disk, fault.again)
+    return TestSet(fault.modes, fault.asked_workloads, fault.disk, fault.again)
 
 
-def baseline_runs(chosen: Sequence[Fault]) -> list[Asked]:
+def baseline_runs(chosen: Sequence[Fault]) -> list[TestSet]:
     """What the unmodified kernel is asked, run by run: every case of a fault, and few others."""
     by_mode: dict[tuple[str, tuple[str, ...], int], dict[str, None]] = {}
     for fault in chosen:
@@ -182,7 +182,7 @@ def baseline_runs(chosen: Sequence[Fault]) -> list[Asked]:
     runs: dict[tuple[tuple[str, ...], tuple[str, ...], int], list[str]] = {}
     for (mode, disk, again), workloads in by_mode.items():
         runs.setdefault((tuple(sorted(workloads)), disk, again), []).append(mode)
-    return [Asked(tuple(modes), *key) for key, modes in runs.items()]
+    return [TestSet(tuple(modes), *key) for key, modes in runs.items()]
 
 
 class FaultSeries(Series[Trial]):
@@ -206,7 +206,7 @@ class FaultSeries(Series[Trial]):
         return [*self._baseline, *self._trials.values()]
 
     def _trial_of(self, fault: Fault) -> Item:
-        item = self._item(fault.name, fault.edits, asked_of(fault))
+        item = self._item(fault.name, fault.edits, test_set_of(fault))
         return replace(item, enough=self._found_by) if self.plan.first else item
 
     def _found_by(self, store: RunStore, case: CaseId) -> str:
@@ -215,13 +215,13 @@ class FaultSeries(Series[Trial]):
         baseline = self._joined_baseline
         return f"{case} finds the fault" if any(counts(s, baseline) for s in seen) else ""
 
-    def _item(self, name: str, edits: Sequence[Edit], asked: Asked) -> Item:
+    def _item(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Item:
         again = [f"again {asked.again}"] if asked.again else []
         states = [*self.plan.fault_models, self.plan.budget.option, *asked.disk, *again]
         key = asked_key(self._kernels.key(edits), asked.modes, asked.workloads, states)
         return Item(name, self._built(name, edits, asked), key)
 
-    def _built(self, name: str, edits: Sequence[Edit], asked: Asked) -> Callable[[], Plan]:
+    def _built(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Callable[[], Plan]:
         def plan() -> Plan:
             begun = time.monotonic()
             image = self._kernels.variant(edits) if edits else self._kernels.image

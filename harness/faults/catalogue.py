@@ -9,7 +9,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.kernels.edits import Edit
-from harness.model import DISK_PROFILES
+from harness.model import DISK_FAULTS
 from harness.series.catalogue import Listed, load_all, named
 
 ALL_WORKLOADS = "all"
@@ -18,7 +18,7 @@ ALL_WORKLOADS = "all"
 class Fault(Listed, frozen=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
-    `disk`: how the disk errs in recovery (`powercut run --disk`), `again`: how often recovery is cut
+    `disk`: how the disk is faulty in recovery (`powercut run --disk`), `again`: how often recovery is cut
     (`--again`), where that shows it. `imitates`: the commit that fixed or made such a fault; empty if it is
     invented. `equivalent`: the proof that no crash breaks a promise that the unmodified kernel keeps. `gap`:
     why Powercut is known to miss it. `one_cache`: of a fault below which there are several devices, why it
@@ -55,8 +55,10 @@ def _need_edits(fault: Fault) -> None:
         raise UsageError("a fault has edits and modes")
     if fault.again < 0:
         raise UsageError(f"a recovery cannot be cut {fault.again} times")
-    if unknown := set(fault.disk) - set(DISK_PROFILES):
-        raise UsageError(f"no disk errs in the way {min(unknown)}", f"there are: {', '.join(DISK_PROFILES)}")
+    if unknown := set(fault.disk) - set(DISK_FAULTS):
+        raise UsageError(
+            f"no disk is faulty in the way {min(unknown)}", f"there are: {', '.join(DISK_FAULTS)}"
+        )
 
 
 def select_faults(names: Sequence[str], modes: Sequence[str], known: Iterable[Fault]) -> list[Fault]:

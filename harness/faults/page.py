@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError
-from harness.faults.results import Campaign, Detection, Elsewhere, Row, Score, Status, score_of
+from harness.faults.results import Campaign, Detection, OtherCampaign, Row, Score, Status, score_of
 from harness.report.lines import source_of
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import sentence
@@ -48,7 +48,7 @@ def page_of(campaign: Campaign) -> Page:
         figures=(
             asked_states(campaign.plan.fault_models, campaign.plan.budget),
             baseline_words(campaign),
-            *_beside_words(campaign.plan.beside),
+            *_other_words(campaign.plan.other),
             *["each fault's run ended with the first case that found it"] * campaign.plan.first,
             _when(campaign),
         ),
@@ -57,7 +57,7 @@ def page_of(campaign: Campaign) -> Page:
             Section(
                 "Faults",
                 _ABOUT,
-                tables=(_table(rows, campaign.plan.beside),),
+                tables=(_table(rows, campaign.plan.other),),
             ),
             Section("Not found, or against what their files say", lines=tuple(map(_why, open_rows))),
             Section(
@@ -100,15 +100,15 @@ def _for_programs(campaign: Campaign) -> dict[str, object]:
     }
 
 
-def _table(rows: Sequence[Row], beside: Elsewhere | None) -> PageTable:
-    more = (f"under {beside.asked}",) if beside else ()
+def _table(rows: Sequence[Row], other: OtherCampaign | None) -> PageTable:
+    more = (f"under {other.asked}",) if other else ()
     return PageTable(
         ("fault", "result", *more, "found by", "oracles", "states", "took"),
         tuple(
             (
                 row.fault.name,
                 Cell(str(row.status), _CLASSES[row.status]),
-                *([_answer(beside, row.fault.name)] if beside else []),
+                *([_answer(other, row.fault.name)] if other else []),
                 _by(row),
                 ", ".join(row.oracles),
                 _states(row),
@@ -120,13 +120,13 @@ def _table(rows: Sequence[Row], beside: Elsewhere | None) -> PageTable:
     )
 
 
-def _answer(beside: Elsewhere, name: str) -> Cell:
-    status, by = beside.answers.get(name, (Status.NOT_TRIED, ""))
+def _answer(other: OtherCampaign, name: str) -> Cell:
+    status, by = other.answers.get(name, (Status.NOT_TRIED, ""))
     return Cell(str(status), _CLASSES[status], detail=by)
 
 
-def _beside_words(beside: Elsewhere | None) -> list[str]:
-    return [f"under {beside.asked}: {score_words(beside.score)}"] if beside else []
+def _other_words(other: OtherCampaign | None) -> list[str]:
+    return [f"under {other.asked}: {score_words(other.score)}"] if other else []
 
 
 def _why(row: Row) -> Line:

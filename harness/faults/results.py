@@ -125,7 +125,7 @@ class Score(msgspec.Struct, frozen=True):
         return 100 * self.found / self.possible if self.possible else 0
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
+class OtherCampaign(msgspec.Struct, frozen=True):
     """What another campaign came to, to stand beside this one's. `workloads`: empty: those of each fault.
     `answers`: by the fault's name, what became of it, and the case that found it.
     """
@@ -143,7 +143,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
 class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a campaign. `names`, `modes`: see `select_faults`. `workloads`: empty: those of each
     fault. `first`: a fault's run ends with the first case that finds it. `started`: set when the run
-    directory is made. `beside`: another campaign's answers.
+    directory is made. `other`: another campaign's answers.
     """
 
     names: list[str] = []
@@ -156,7 +156,7 @@ class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     jobs: Jobs = 1
     first: bool = False
     started: datetime | None = None
-    beside: Elsewhere | None = None
+    other: OtherCampaign | None = None
     argv: list[str] = []
 
 

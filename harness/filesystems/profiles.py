@@ -25,7 +25,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
-from harness.filesystems.second import NODE, Patch, cut, file_for, join, patch
+from harness.filesystems.second import NODE, Patch, file_for, join, patch, split_off
 from harness.filesystems.stacks import MEMBER, Stack, Stacked, contradiction, find_stack, stacks
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
@@ -264,7 +264,7 @@ class InToolsImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs: tuple[str, ...]
 
 
-class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MountCounter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A structure on the disk, from byte `at` on, in which a file system counts; or, where it is `marked` (in
     hexadecimal), in each sector that begins so and has zeros at `zeros`. `fields`: offset in it and length of
     what no mount and no fsck goes by: mounts, times, bytes written. `recounted`: of what a mount finds out
@@ -287,7 +287,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return bytes.fromhex(self.marked)
         except ValueError as e:
             raise UsageError(
-                f"tallies.marked: {self.marked!r} is not hexadecimal", "see vms/filesystems/xfs"
+                f"mount counters.marked: {self.marked!r} is not hexadecimal", "see vms/filesystems/xfs"
             ) from e
 
 
@@ -304,9 +304,9 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inspect: tuple[str, ...] = ()  # programs for a person who looks at a crashed disk: `xfs_db:xfsprogs`
     sectors: Sectors | None = None  # None: it is made for sectors of 512 bytes alone
     mounted_once: bool = False
-    tallies: tuple[Tally, ...] = ()
-    remaps: bool = False  # recovery decides which blocks a file has
-    plain_data: bool = False  # neither checksums nor compression join blocks of data
+    mount_counters: tuple[MountCounter, ...] = ()
+    roll_forward_allocates: bool = False  # recovery decides which blocks a file has
+    no_csum_no_compression: bool = False  # neither checksums nor compression join blocks of data
     seek_reads_mapping: bool = False  # lseek(SEEK_DATA) reads all that says where a file's data lies
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
@@ -369,10 +369,11 @@ class Profile:
     with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
     mounted. `source`: its file system's own folders and files in the kernel's source; `mode_source`: files
     that this mode alone runs; `recovery`: where its recovery is there. `usual`: the mode that most people
-    use. `tallies`: where it counts its mounts.
-    `remaps`: recovery decides which blocks a file has. `plain_data`: neither checksums nor compression join
-    blocks of data, nor does any structure that is read with them. `seek_reads_mapping`: lseek(SEEK_DATA) and
-    lseek(SEEK_HOLE) read all that says where a file's data lies, so that nothing of it is read with the data.
+    use. `mount_counters`: where it counts its mounts.
+    `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
+    checksums nor compression join blocks of data, nor does any structure that is read with them.
+    `seek_reads_mapping`: lseek(SEEK_DATA) and lseek(SEEK_HOLE) read all that says where a file's data lies,
+    so that nothing of it is read with the data.
     """
 
     filesystem: str
@@ -404,9 +405,9 @@ class Profile:
     sectors: Sectors | None = None
     options: tuple[str, ...] = ()
     steps: tuple[Tool, ...] = ()
-    tallies: tuple[Tally, ...] = ()
-    remaps: bool = False
-    plain_data: bool = False
+    mount_counters: tuple[MountCounter, ...] = ()
+    roll_forward_allocates: bool = False
+    no_csum_no_compression: bool = False
     seek_reads_mapping: bool = False
     first: First | None = None
 
@@ -588,7 +589,7 @@ class Profile:
             for step in self.steps:
                 _succeed(step, step.arguments, image)
             return
-        second = cut(image, self.second_offset)
+        second = split_off(image, self.second_offset)
         os.truncate(image, self.second_offset)
         _succeed(self.mkfs, mkfs_words, image)
         for step in (*self.second.steps, *self.steps):
@@ -610,7 +611,7 @@ class Profile:
         if self.stacked:
             return FsckResult(FsckClass.FAILED, -1, "on a stack, fsck runs in the guest")
         if self.second is not None:
-            cut(image, self.second_offset)
+            split_off(image, self.second_offset)
         try:
             more = self.second.fsck_arguments if self.second else ()
             done = self.fsck.run(image, more, environment, start)
@@ -744,9 +745,9 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         usual=path.stem == shared.usual,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
         # A program that looks at the disk first may look at these, and say so.
-        tallies=() if mode.first else shared.tallies,
-        remaps=shared.remaps,
-        plain_data=shared.plain_data,
+        mount_counters=() if mode.first else shared.mount_counters,
+        roll_forward_allocates=shared.roll_forward_allocates,
+        no_csum_no_compression=shared.no_csum_no_compression,
         seek_reads_mapping=shared.seek_reads_mapping,
     )
     if mode.disk:

@@ -38,9 +38,9 @@ def file_for(image: Path) -> Path:
     return image.with_suffix(".second")
 
 
-def cut(image: Path, offset: int) -> Path:
-    """Copy the image from `offset` on into a file of its own, holes as holes: it is cut for every fsck, and
-    most of a journal is empty. The image stays as it is.
+def split_off(image: Path, offset: int) -> Path:
+    """Copy the image from `offset` on into a file of its own, holes as holes: this is done for every fsck,
+    and most of a journal is empty. The image stays as it is.
     """
     second = file_for(image)
     with image.open("rb") as source, second.open("wb") as target:

@@ -1,5 +1,5 @@
 """An experiment: operations recorded anew on a run's mode and kernel, and what their crash states show, with
-all looks that the run had: its recoveries are cut, and its disk errs, as the plan says.
+all looks that the run had: its recoveries are cut, and its disk is faulty, as the plan says.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cases.erring import Erring
+from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times, listed
+from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base
-from harness.cases.second_life import record
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs
 from harness.guests.session import Session
@@ -103,7 +103,7 @@ def violations(
 
 def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Violated]:
     """Among the states that the run covered, within its budget for legal ones; then among those that cuts in
-    recoveries leave, and on a disk that errs, as far as the run's plan asks for these.
+    recoveries leave, and on a faulty disk, as far as the run's plan asks for these.
     """
     plan, legal = equipment.plan, examiner.recording.legal
     stop, found = threading.Event(), list[Violated]()
@@ -126,8 +126,8 @@ def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Vio
     while len(done) <= plan.again and done[-1].recoveries and not stop.is_set():
         done.append(explored(cut_again(done[-1].recoveries), plan.budget))
     if plan.disk and not stop.is_set():
-        erring = Erring(examiner, done, plan.disk, plan.fault_kinds, plan.budget, stop, report)
-        erring.work(equipment.judge)
+        faulty_disk = FaultyDisk(examiner, done, plan.disk, plan.fault_kinds, plan.budget, stop, report)
+        faulty_disk.work(equipment.judge)
     return found
 
 

@@ -362,17 +362,17 @@ def recover_and_judge(
 ) -> tuple[Outcome | Unobserved, Judgement]:
     """Recover the crash point, and before it the whole state if it is a cut in that one's recovery, or if the
     disk errs at it, and judge it as a run does. The session's disk then shows what recovery left. `notes`:
-    what recovery writes may be asked of that disk. For that, and where the disk errs, the session must have
-    been made with notes.
+    what recovery writes may be asked of that disk. For that, and where the disk is faulty, the session must
+    have been made with notes.
     """
     state = shown.point.state
-    depth, erring = len(state.again) + 1 if notes else 0, state.fault is not None
+    depth, faulty_disk = len(state.again) + 1 if notes else 0, state.fault is not None
     # every look that the sample has
-    examiner = Examiner(shown.recording, sample_rate=1.0, again=depth, erring=erring)
+    examiner = Examiner(shown.recording, sample_rate=1.0, again=depth, faulty_disk=faulty_disk)
     if state.fault is not None:
-        sound = examiner.visit(session, [state.sound], threading.Event())
-        if sound.asked is not None:
-            examiner.adopt_asked(sound.asked, sound)
+        undisturbed = examiner.visit(session, [state.without_fault], threading.Event())
+        if undisturbed.requests_seen is not None:
+            examiner.adopt_requests(undisturbed.requests_seen, undisturbed)
     elif state.again:
         whole = examiner.visit(session, [state.first], threading.Event())
         examiner.adopt(shown.recording.recoveries[state.first], whole)

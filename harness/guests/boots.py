@@ -15,7 +15,7 @@ _CONSOLE_BYTES = 600
 
 
 @dataclass(frozen=True, slots=True)
-class BootTold:
+class BootMessage:
     """That a guest came up; or with `error`, that it did not. `described`: machine and kernel."""
 
     described: str = ""
@@ -25,73 +25,73 @@ class BootTold:
 class Boots:
     """Counts consecutive boot failures of one spec's guests; thread-safe. A successful boot resets it.
 
-    Where it is sent to another process, that one counts by itself, and notes what it counted (`told`) for
-    this one to `hear`.
+    Where it is sent to another process, that one counts by itself, and sends what it counted (`messages`) for
+    this one to `receive`.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failed = 0
         self._error: NeverBoots | VersionsDiffer | None = None
-        self._told: list[BootTold] | None = None
+        self._messages: list[BootMessage] | None = None
 
     def __reduce__(self) -> tuple[Callable[[], Boots], tuple[()]]:
         return _noting, ()
 
-    def told(self) -> tuple[BootTold, ...]:
+    def messages(self) -> tuple[BootMessage, ...]:
         """What was noted since this was asked last."""
         with self._lock:
-            told, self._told = tuple(self._told or ()), None if self._told is None else []
-            return told
+            messages, self._messages = tuple(self._messages or ()), None if self._messages is None else []
+            return messages
 
-    def hear(self, told: BootTold) -> None:
+    def receive(self, message: BootMessage) -> None:
         """Count what another process counted."""
-        if told.error is None:
+        if message.error is None:
             self.succeeded()
-        elif isinstance(told.error, VersionsDiffer):
-            self.give_up(told.error)
+        elif isinstance(message.error, VersionsDiffer):
+            self.give_up(message.error)
         else:
             with contextlib.suppress(NeverBoots):
-                self.failed(told.described, told.error)
+                self.failed(message.described, message.error)
 
     @property
-    def hopeless(self) -> NeverBoots | VersionsDiffer | None:
-        """What `require_hope` raises, if anything."""
+    def given_up(self) -> NeverBoots | VersionsDiffer | None:
+        """What `refuse_if_given_up` raises, if anything."""
         with self._lock:
             return self._error
 
-    def require_hope(self) -> None:
+    def refuse_if_given_up(self) -> None:
         """Raises NeverBoots once BOOTS_IN_A_ROW guests have failed to come up, VersionsDiffer once one was of
         another version.
         """
-        if (error := self.hopeless) is not None:
+        if (error := self.given_up) is not None:
             raise error
 
     def succeeded(self) -> None:
         with self._lock:
             self._failed = 0
-            self._note(BootTold())
+            self._note(BootMessage())
 
     def differs(self, error: VersionsDiffer) -> None:
         """A guest is of another version: all are, since they have one initramfs. So it is with disks."""
         with self._lock:
             self._error = error
-            self._note(BootTold(error=error))
+            self._note(BootMessage(error=error))
 
     def give_up(self, error: NeverBoots | VersionsDiffer) -> None:
-        """Somebody else found that there is no hope."""
+        """Another process has given up."""
         with self._lock:
             self._error = error
 
-    def _note(self, told: BootTold) -> None:
-        if self._told is not None:
-            self._told.append(told)
+    def _note(self, message: BootMessage) -> None:
+        if self._messages is not None:
+            self._messages.append(message)
 
     def failed(self, described: str, lost: GuestLost) -> None:
         """Count a failure. Raises NeverBoots at the limit; `described`: machine and kernel."""
         with self._lock:
             self._failed += 1
-            self._note(BootTold(described, lost))
+            self._note(BootMessage(described, lost))
             if self._failed < BOOTS_IN_A_ROW:
                 return
             end = lost.console.strip()[-_CONSOLE_BYTES:]
@@ -106,5 +106,5 @@ class Boots:
 
 def _noting() -> Boots:
     boots = Boots()
-    boots._told = []
+    boots._messages = []
     return boots

@@ -24,7 +24,7 @@ import msgspec
 
 from harness.errors import DiskError, DiskRefused, EnvironmentLacks, VersionsDiffer
 from harness.filesystems.disks import USUAL, DiskKind
-from harness.filesystems.profiles import Tally
+from harness.filesystems.profiles import MountCounter
 from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent
@@ -60,9 +60,9 @@ def find_binary() -> Path:
 class Order:
     """In which order the entries of a log were applied to the device.
 
-    `entries`: each entry that changes the device, once. Each is cut at multiples of `unit_sectors` sectors of
-    the device (1, 2, 4 or 8) into *chunks*. They are numbered from 0, entry by entry in this order, ascending
-    by sector within an entry. In the states of such a device, chunks take the place of entries.
+    `entries`: each entry that changes the device, once. Each is split at multiples of `unit_sectors` sectors
+    of the device (1, 2, 4 or 8) into *chunks*. They are numbered from 0, entry by entry in this order,
+    ascending by sector within an entry. In the states of such a device, chunks take the place of entries.
     """
 
     entries: tuple[int, ...]
@@ -70,7 +70,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class BlockReads:
     """The 4 KiB blocks that a visit read of its state, in the order of first reading. `data`: those of them
     that were read for files' contents alone.
     """
@@ -225,14 +225,14 @@ class Disk:
         order: Order | None = None,
         *,
         keep_memo: bool = False,
-        tallies: Sequence[Tally] = (),
+        mount_counters: Sequence[MountCounter] = (),
     ) -> wire.Opened:
         """Show `base` with nothing of `log` on it (@0). Forgets the guest's writes, images and outcomes.
 
         With an order, the states of the device are made of chunks instead of entries; see `Order`. With
         `keep_memo`, the outcomes that were remembered on this very base stay, whatever log they came from:
-        their numbers must mean the same for all logs that share a memo. `tallies`: what does not tell blocks
-        apart, to outcomes that are remembered and in `block_hashes`.
+        their numbers must mean the same for all logs that share a memo. `mount_counters`: what does not tell
+        blocks apart, to outcomes that are remembered and in `block_hashes`.
         """
         request = wire.Open(
             base=str(base.resolve()),
@@ -240,11 +240,11 @@ class Disk:
             order=list(order.entries) if order else None,
             unit_sectors=order.unit_sectors if order else BLOCK_SECTORS,
             keep_memo=keep_memo,
-            tallies=[
-                wire.Tally(
+            mount_counters=[
+                wire.MountCounter(
                     t.mark, t.at, t.size_bytes, list(t.zeros), list(t.fields), list(t.recounted), t.crc32c_at
                 )
-                for t in tallies
+                for t in mount_counters
             ],
         )
         return self._ask(request, wire.Opened)
@@ -300,12 +300,12 @@ class Disk:
             found += self._ask(wire.Recall(states=part), wire.Recalled).outcomes
         return found
 
-    def reads(self) -> Reads:
+    def reads(self) -> BlockReads:
         """What was read since the `switch`. Refused if nothing was: the guest saw its own cache."""
         were = self._ask(wire.Reads(), wire.WereRead)
-        return Reads(tuple(were.blocks), tuple(were.data))
+        return BlockReads(tuple(were.blocks), tuple(were.data))
 
-    def learn(self, state: CrashState, reads: Reads, outcome: int) -> int | None:
+    def learn(self, state: CrashState, reads: BlockReads, outcome: int) -> int | None:
         """As `remember`, for a state that another disk with the same base image and log showed, and what was
         read of it there.
         """
@@ -321,12 +321,12 @@ class Disk:
         losses: int,
         separate_data: bool = False,
         data_together: bool = False,
-        wanted_max: int = EXPLORED_MAX,
-        leaves_max: int = EXPLORED_MAX,
+        to_visit_max: int = EXPLORED_MAX,
+        known_outcomes_max: int = EXPLORED_MAX,
     ) -> list[Explored]:
         """Which outcomes the states of each crash time may have, as far as the remembered visits tell, and
         which states have to be visited to know more. A state is a crash time without choices; others need a
-        device opened with an order. `wanted_max` and `leaves_max` are for all crash times together.
+        device opened with an order. `to_visit_max` and `known_outcomes_max` are for all crash times together.
 
         Visit each state of `to_visit`, let the disk `learn` its outcome, and ask again, until there are none:
         then `known` are all outcomes of the crash time within `losses`, each once. No two states to visit, of
@@ -343,14 +343,14 @@ class Disk:
         is too long.
         """
         request = wire.Explore(
-            moments=[_choices(m) for m in crash_times],
+            crash_times=[_choices(m) for m in crash_times],
             losses=losses,
             separate_data=separate_data,
             data_together=data_together,
-            wanted_max=wanted_max,
-            leaves_max=leaves_max,
+            to_visit_max=to_visit_max,
+            known_outcomes_max=known_outcomes_max,
         )
-        found = self._ask(request, wire.Explored).moments
+        found = self._ask(request, wire.Explored).crash_times
         return [_explored(m, e) for m, e in zip(crash_times, found, strict=True)]
 
     def block_hashes(self, blocks: Sequence[int]) -> list[bytes]:
@@ -371,10 +371,10 @@ class Disk:
 
     def requests(self) -> list[wire.Requested]:
         """What the guest asked for since `note_writes`, in that order."""
-        return self._ask(wire.Requests(), wire.WereAsked).requests
+        return self._ask(wire.Requests(), wire.RequestsSeen).requests
 
     def inject(self, fault: DiskFault) -> None:
-        """Err in this way until `heal` or the next `switch`."""
+        """Err in this way until `end_fault` or the next `switch`."""
         effect: wire.Error | wire.Flip | wire.Lose | wire.Divert = wire.Error()
         stays = fault.stays
         match fault.kind:
@@ -387,20 +387,20 @@ class Disk:
         told = wire.Fault(fault.kind.request, fault.sector, fault.nth, stays, effect)
         self._ask(wire.Inject(told), wire.Noted)
 
-    def heal(self) -> int:
+    def end_fault(self) -> int:
         """Err no more. Returns how many requests the fault befell."""
-        return self._ask(wire.Heal(), wire.Healed).hits
+        return self._ask(wire.EndFault(), wire.FaultEnded).hits
 
     def snapshot(self) -> None:
         """Keep the device as it is now, and note from here on what the guest reads of that."""
-        self._ask(wire.Fork(), wire.Noted)
+        self._ask(wire.Snapshot(), wire.Noted)
 
     def roll_back(self) -> tuple[int, ...]:
         """Show the device again as it was at the `snapshot`, which must come after the last `switch`. Returns
         the 4 KiB blocks that the guest has read since, before it had overwritten them, in that order: what it
         did depends on these. They do not count as read in this visit; see `also_read`.
         """
-        return tuple(self._ask(wire.Rewind(), wire.Rewound).blocks)
+        return tuple(self._ask(wire.RollBack(), wire.RolledBack).blocks)
 
     def hold_completions(
         self,
@@ -455,14 +455,14 @@ def _parts(states: Sequence[CrashState]) -> Iterator[list[wire.State]]:
         yield [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]
 
 
-def _choices(crash_time: Choices | CrashState) -> wire.Moment:
+def _choices(crash_time: Choices | CrashState) -> wire.CrashTime:
     if isinstance(crash_time, CrashState):
-        return wire.Moment(state=wire.State.of(crash_time))
+        return wire.CrashTime(state=wire.State.of(crash_time))
     state = wire.State(prefix=crash_time.prefix, dropped=list(crash_time.absent))
-    return wire.Moment(state=state, volatile=list(crash_time.volatile))
+    return wire.CrashTime(state=state, volatile=list(crash_time.volatile))
 
 
-def _explored(crash_time: Choices | CrashState, found: wire.ExploredMoment) -> Explored:
+def _explored(crash_time: Choices | CrashState, found: wire.ExploredCrashTime) -> Explored:
     def state(choice: wire.Choice) -> CrashState:
         return (
             crash_time
@@ -471,11 +471,12 @@ def _explored(crash_time: Choices | CrashState, found: wire.ExploredMoment) -> E
         )
 
     return Explored(
-        tuple(state(choice) for choice in found.wanted),
+        tuple(state(choice) for choice in found.to_visit),
         tuple(
-            KnownOutcome(leaf.outcome, state(leaf.choice), leaf.data, leaf.losses) for leaf in found.leaves
+            KnownOutcome(known.outcome, state(known.choice), known.data, known.losses)
+            for known in found.known_outcomes
         ),
-        found.cut,
+        found.unexplored,
         found.waits,
         found.crowded,
     )

@@ -85,7 +85,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image_device: str
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class MachineProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of `vms/machines`. A machine with values of its own extends it.
 
     `title`: the machine's name for people. `default`: it records unless another is named. `confirms`:
@@ -125,7 +125,7 @@ class Requirement:
 class Machine(Protocol):
     """A way to run a kernel: a profile with one of its accelerators."""
 
-    profile: Profile
+    profile: MachineProfile
     accel: str
 
     @property
@@ -224,7 +224,7 @@ def buildable() -> list[str]:
     return [p.name for p in sorted(found, key=lambda p: not p.host_process)]
 
 
-def profile_of(name: str) -> Profile:
+def profile_of(name: str) -> MachineProfile:
     """Raises UsageError for an unknown machine."""
     if name not in names():
         raise UsageError(f"no machine {name!r}", f"one of: {', '.join(names())}")
@@ -244,7 +244,7 @@ def accelerators() -> list[str]:
     return list(dict.fromkeys(accel for found in several for accel in found))
 
 
-ProfileT = TypeVar("ProfileT", bound=Profile)
+ProfileT = TypeVar("ProfileT", bound=MachineProfile)
 
 
 def load_profile(name: str, of: type[ProfileT]) -> ProfileT:
@@ -254,8 +254,8 @@ def load_profile(name: str, of: type[ProfileT]) -> ProfileT:
     )
 
 
-def _profile(path: Path) -> Profile:
-    return load_profile(path.stem, Profile)
+def _profile(path: Path) -> MachineProfile:
+    return load_profile(path.stem, MachineProfile)
 
 
 def _folder() -> Path:

@@ -160,7 +160,7 @@ def _entry(told: wire.TreeEntry) -> TreeEntry:
     xattrs = {x.name: x.value for x in told.xattrs}
     if len(xattrs) != len(told.xattrs):
         raise WireError(f"{told.path!r} has an extended attribute twice")
-    if told.kind is not FileKind.FILE and (told.runs or told.digest):
+    if told.kind is not FileKind.FILE and (told.extents or told.digest):
         raise WireError(f"{told.path!r} is a {told.kind} and has contents")
     return TreeEntry(
         told.path.decode("utf-8", "surrogateescape"),
@@ -174,7 +174,7 @@ def _entry(told: wire.TreeEntry) -> TreeEntry:
         told.blocks,
         told.target,
         xattrs,
-        _extents(told) if told.runs else (),
+        _extents(told) if told.extents else (),
         told.digest,
     )
 
@@ -183,7 +183,7 @@ def _extents(told: wire.TreeEntry) -> tuple[Extent, ...]:
     """The entry's extents, which must cover the file from its first byte to its last."""
     end = 0
     extents = []
-    for extent in told.runs:
+    for extent in told.extents:
         data = extent.data
         if (
             extent.start != end

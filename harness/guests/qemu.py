@@ -12,13 +12,12 @@ from pathlib import Path
 from harness.errors import EnvironmentLacks
 from harness.guests import guest, kvm
 from harness.guests.guest import Guest
-from harness.guests.machine import Boot, Machine, Requirement, ToolBoot, load_profile
-from harness.guests.machine import Profile as MachineProfile
+from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, ToolBoot, load_profile
 
 _PREVIEWED_CHANNEL = 3
 
 
-class Profile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QemuProfile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`vms/machines/qemu.toml`, where each value is explained."""
 
     program: str
@@ -26,9 +25,9 @@ class Profile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 @functools.cache
-def profile() -> Profile:
+def profile() -> QemuProfile:
     """How QEMU is started."""
-    return load_profile("qemu", Profile)
+    return load_profile("qemu", QemuProfile)
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from harness.errors import (
     VersionsDiffer,
 )
 from harness.filesystems.disks import USUAL, DiskKind
-from harness.filesystems.profiles import Tally
+from harness.filesystems.profiles import MountCounter
 from harness.filesystems.stacks import MEMBER, Stacked
 from harness.guests import wire
 from harness.guests.boots import Boots
@@ -93,8 +93,8 @@ class Target:
     """What is shown on the disk, and how to mount it. `parts`: bytes at which further devices begin. `order`:
     in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
     mounted read-only, then remounted. `stacked`: the stack on the parts. `disk`: what kind of disk that is.
-    `tallies`: what of its contents does not tell blocks apart. `first`: steps before each mount after a
-    crash, if there are any. `errors`: lines of the kernel's log that match one of these are complaints.
+    `mount_counters`: what of its contents does not tell blocks apart. `first`: steps before each mount after
+    a crash, if there are any. `errors`: lines of the kernel's log that match one of these are complaints.
     """
 
     fstype: str
@@ -106,7 +106,7 @@ class Target:
     read_only_first: bool = False
     stacked: Stacked | None = None
     disk: DiskKind = USUAL
-    tallies: tuple[Tally, ...] = ()
+    mount_counters: tuple[MountCounter, ...] = ()
     first: str = ""
     errors: tuple[str, ...] = ()
 
@@ -260,9 +260,9 @@ class Session:
         if self._stopped.is_set():
             raise GuestLost("the run was stopped")
 
-    def require_hope(self) -> None:
+    def refuse_if_given_up(self) -> None:
         """Raises NeverBoots if guests of this spec no longer come up, VersionsDiffer if they differ."""
-        self._spec.boots.require_hope()
+        self._spec.boots.refuse_if_given_up()
 
     @property
     def boots(self) -> Boots:
@@ -309,12 +309,12 @@ class Session:
         if self._kind != target.disk:
             self.close()
             self._kind = target.disk
-        base, shown = target.base, (target.base, target.log, target.order, target.tallies)
+        base, shown = target.base, (target.base, target.log, target.order, target.mount_counters)
         if self._shown != shown:
             size = base.stat().st_size
             if self._guest and size != self._size_bytes:
                 self.close()
-            self.disk.open(base, target.log, target.order, tallies=target.tallies)
+            self.disk.open(base, target.log, target.order, mount_counters=target.mount_counters)
             self._shown, self._size_bytes = shown, size
         return self.disk
 
@@ -330,7 +330,7 @@ class Session:
         of another version, KernelError for a kernel that refuses its modules.
         """
         if self._guest is None:
-            self.require_hope()
+            self.refuse_if_given_up()
             with self.log_device.open("ab") as f:
                 os.ftruncate(f.fileno(), self._log_bytes)
             boot = Boot(
@@ -513,7 +513,7 @@ class Session:
     ) -> Recovery:
         """Show `state`, let the kernel recover it, walk it, run the checks (`ask`), unmount. `note`: what
         that writes and asks for, for `self.disk.log_writes` and `requests`. `fault`: what the disk does wrong
-        meanwhile, until `recover_healed`. A guest that may keep to itself what it has said before is
+        meanwhile, until `recover_after_fault`. A guest that may keep to itself what it has said before is
         replaced, and the next one does it again.
 
         The recovered device is then available from `self.disk.image`. Raises GuestLost, also for a guest that
@@ -553,11 +553,11 @@ class Session:
             if not complete:
                 raise GuestError(f"part of the kernel's log of state {state} was lost")
             self._check_visit(state, outcome, disk.stats(), guest)
-            self._need_all_said(target, outcome, erring=fault is not None)
+            self._need_all_said(target, outcome, faulty_disk=fault is not None)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us), seen.looks)
 
-    def recover_healed(self, target: Target, state: CrashState) -> tuple[int, Outcome]:
-        """After `recover` on a disk that erred: let it err no more, and mount, walk and unmount once more
+    def recover_after_fault(self, target: Target, state: CrashState) -> tuple[int, Outcome]:
+        """After `recover` on a faulty disk: let it err no more, and mount, walk and unmount once more
         what is there. Returns how many requests the fault befell, and what was seen now (no fsck). Raises as
         `recover`.
         """
@@ -565,7 +565,7 @@ class Session:
             disk, guest = self.disk, self.guest()
             if self._spent:
                 raise GuestLost(f"state {state}: not unmounted while its disk erred", guest.console())
-            hits, before = disk.heal(), disk.stats().reads
+            hits, before = disk.end_fault(), disk.stats().reads
             seen, outcome = self._mounted_once(guest, target, state)
             if not seen.log_complete:
                 raise GuestError(f"part of the kernel's log of state {state} was lost")
@@ -702,14 +702,14 @@ class Session:
         """Whether its guest has: it may keep to itself what it would have said else."""
         return bool(self._complaints)
 
-    def _need_all_said(self, target: Target, outcome: Outcome, *, erring: bool) -> None:
+    def _need_all_said(self, target: Target, outcome: Outcome, *, faulty_disk: bool) -> None:
         """Raises GuestSpent if this guest may have kept something to itself. What a kernel says once
         (WARN_ON_ONCE, lockdep) or so often in a while (`*_ratelimited`) it says of the first states alone. So
-        a guest that has complained counts only where it has the same complaints again. While the disk errs,
-        any complaint does, since then one is enough.
+        a guest that has complained counts only where it has the same complaints again. While the disk is
+        faulty, any complaint does, since then one is enough.
         """
         said = complaints(_pattern(target.errors), outcome.kernel_log).keys()
-        enough = said or outcome.mount_errno if erring else self._complaints <= said
+        enough = said or outcome.mount_errno if faulty_disk else self._complaints <= said
         if self._complaints and not enough:
             raise GuestSpent("the guest has complained before, and may not say so again")
         if self._keeps_back(outcome.kernel_log):

@@ -19,8 +19,7 @@ from pathlib import Path
 from harness.errors import EnvironmentLacks
 from harness.guests import guest
 from harness.guests.guest import Guest
-from harness.guests.machine import Boot, Machine, Requirement, load_profile
-from harness.guests.machine import Profile as MachineProfile
+from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, load_profile
 from harness.host import elf
 from harness.host.resources import built_part
 
@@ -34,14 +33,14 @@ have not been tried.
 """
 
 
-class Profile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UmlProfile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`vms/machines/uml.toml`, where each value is explained."""
 
 
 @functools.cache
-def profile() -> Profile:
+def profile() -> UmlProfile:
     """How UML is started."""
-    return load_profile("uml", Profile)
+    return load_profile("uml", UmlProfile)
 
 
 class Uml(Machine):

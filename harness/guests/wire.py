@@ -35,7 +35,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 14
+PROTOCOL_VERSION = 15
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -50,7 +50,7 @@ LIMITS: Final = {
     "ARGUMENTS": 65_536,
     "MODULES": 1024,
     "ENTRIES": 50_000,
-    "RUNS": 200_000,
+    "EXTENTS": 200_000,
     "XATTRS": 4096,
     "WALK_ERRORS": 50_000,
     "LOG_LINES": 4096,
@@ -176,7 +176,7 @@ class Xattr(_Part):
     value: bytes
 
 
-class Run(_Part):
+class Extent(_Part):
     kind: ExtentKind
     start: U64
     length: U64
@@ -197,7 +197,7 @@ class TreeEntry(_Part):
     blocks: U64
     target: bytes
     xattrs: Annotated[list[Xattr], _up_to("XATTRS")]
-    runs: Annotated[list[Run], _up_to("RUNS")]
+    extents: Annotated[list[Extent], _up_to("EXTENTS")]
     digest: Digest
 
 
@@ -216,22 +216,22 @@ class Choice(_Part):
     except_: Annotated[list[U64], _up_to("DROPPED")] = msgspec.field(name="except", default_factory=list)
 
 
-class Leaf(_Part):
+class KnownOutcome(_Part):
     outcome: U64
     choice: Choice
     data: bool
     losses: U64
 
 
-class Moment(_Part):
+class CrashTime(_Part):
     state: State
     volatile: Annotated[list[U64], _up_to("DROPPED")] = []
 
 
-class ExploredMoment(_Part):
-    wanted: Annotated[list[Choice], _up_to("STATES")]
-    leaves: Annotated[list[Leaf], _up_to("STATES")]
-    cut: U64
+class ExploredCrashTime(_Part):
+    to_visit: Annotated[list[Choice], _up_to("STATES")]
+    known_outcomes: Annotated[list[KnownOutcome], _up_to("STATES")]
+    unexplored: U64
     waits: bool
     crowded: U64
 
@@ -427,7 +427,7 @@ AgentReply: TypeAlias = (
 # --- host to disk ----------------------------------------------------------------------------
 
 
-class Tally(_Part):
+class MountCounter(_Part):
     marked: bytes
     at: U64
     size_bytes: U64
@@ -443,7 +443,7 @@ class Open(_Message, tag="open"):
     order: Annotated[list[U64], _up_to("DROPPED")] | None
     unit_sectors: U64
     keep_memo: bool
-    tallies: list[Tally]
+    mount_counters: list[MountCounter]
 
 
 class Switch(_Message, tag="switch"):
@@ -490,11 +490,11 @@ class BlockHashes(_Message, tag="block_hashes"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
-class Fork(_Message, tag="fork"):
+class Snapshot(_Message, tag="snapshot"):
     pass
 
 
-class Rewind(_Message, tag="rewind"):
+class RollBack(_Message, tag="roll_back"):
     pass
 
 
@@ -514,7 +514,7 @@ class Inject(_Message, tag="inject"):
     fault: Fault
 
 
-class Heal(_Message, tag="heal"):
+class EndFault(_Message, tag="end_fault"):
     pass
 
 
@@ -530,12 +530,12 @@ class Learn(_Message, tag="learn"):
 
 
 class Explore(_Message, tag="explore"):
-    moments: Annotated[list[Moment], _up_to("STATES")]
+    crash_times: Annotated[list[CrashTime], _up_to("STATES")]
     losses: U64
     separate_data: bool
     data_together: bool
-    wanted_max: U64
-    leaves_max: U64
+    to_visit_max: U64
+    known_outcomes_max: U64
 
 
 DiskRequest: TypeAlias = (
@@ -552,13 +552,13 @@ DiskRequest: TypeAlias = (
     | Learn
     | Recall
     | BlockHashes
-    | Fork
-    | Rewind
+    | Snapshot
+    | RollBack
     | NoteWrites
     | LogWrites
     | Requests
     | Inject
-    | Heal
+    | EndFault
     | Explore
 )
 
@@ -616,7 +616,7 @@ class Recalled(_Message, tag="recalled"):
     outcomes: Annotated[list[U64 | None], _up_to("STATES")]
 
 
-class Rewound(_Message, tag="rewound"):
+class RolledBack(_Message, tag="rolled_back"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
@@ -626,11 +626,11 @@ class Logged(_Message, tag="logged"):
     complete: bool
 
 
-class WereAsked(_Message, tag="were_asked"):
+class RequestsSeen(_Message, tag="requests_seen"):
     requests: Annotated[list[Requested], _up_to("REQUESTS")]
 
 
-class Healed(_Message, tag="healed"):
+class FaultEnded(_Message, tag="fault_ended"):
     hits: U64
 
 
@@ -640,7 +640,7 @@ class WereRead(_Message, tag="were_read"):
 
 
 class Explored(_Message, tag="explored"):
-    moments: Annotated[list[ExploredMoment], _up_to("STATES")]
+    crash_times: Annotated[list[ExploredCrashTime], _up_to("STATES")]
 
 
 class DiskFailed(_Message, tag="failed"):
@@ -661,10 +661,10 @@ DiskReply: TypeAlias = (
     | WereRead
     | Recalled
     | BlocksHashed
-    | Rewound
+    | RolledBack
     | Logged
-    | WereAsked
-    | Healed
+    | RequestsSeen
+    | FaultEnded
     | Explored
     | DiskFailed
 )

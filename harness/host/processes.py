@@ -21,8 +21,8 @@ def die_with_parent(line: Sequence[str]) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED, f"{os.getpid()}", *line]
 
 
-def processors_for(stations: int) -> list[int | None]:
-    """The processor that each of so many stations keeps to, if each processor that this process may use gets
+def processors_for(workers: int) -> list[int | None]:
+    """The processor that each of so many workers keeps to, if each processor that this process may use gets
     the same number of them; else all None: the scheduler knows better.
 
     Guest, disk and this program wait for one another all the time: a visit is one thread of work. Spread
@@ -30,9 +30,9 @@ def processors_for(stations: int) -> list[int | None]:
     came from has nothing to do.
     """
     own = sorted(os.sched_getaffinity(0))
-    if stations % len(own):
-        return [None] * stations
-    return [own[number % len(own)] for number in range(stations)]
+    if workers % len(own):
+        return [None] * workers
+    return [own[number % len(own)] for number in range(workers)]
 
 
 def keep_to(processor: int | None) -> None:

@@ -4,11 +4,11 @@ Names end in their unit (`size_bytes`, `timeout_s`). Everything is frozen, so th
 """
 
 from harness.model.cases import CaseId, CrashPoint
-from harness.model.disk_faults import DISK_PROFILES, DiskFault, FaultKind, RequestKind
+from harness.model.disk_faults import DISK_FAULTS, DiskFault, FaultKind, RequestKind
 from harness.model.history import (
     BEFORE_THE_LOG,
     Acknowledgement,
-    EarlierLife,
+    BeforeCrash,
     History,
     HistoryStep,
     Position,
@@ -40,9 +40,10 @@ from harness.model.units import BLOCK_BYTES, SECTOR_BYTES
 __all__ = [
     "BEFORE_THE_LOG",
     "BLOCK_BYTES",
-    "DISK_PROFILES",
+    "DISK_FAULTS",
     "SECTOR_BYTES",
     "Acknowledgement",
+    "BeforeCrash",
     "Call",
     "CallError",
     "CaseId",
@@ -54,7 +55,6 @@ __all__ = [
     "Difference",
     "DifferenceKind",
     "DiskFault",
-    "EarlierLife",
     "EntryFlag",
     "Extent",
     "ExtentKind",

@@ -46,10 +46,10 @@ _REQUESTS = {
 }
 
 
-DISK_PROFILES: Mapping[str, tuple[FaultKind, ...]] = MappingProxyType(
+DISK_FAULTS: Mapping[str, tuple[FaultKind, ...]] = MappingProxyType(
     {
         "errors": (FaultKind.EIO_READ, FaultKind.EIO_WRITE, FaultKind.EIO_FLUSH),
-        "rots": (FaultKind.ROT,),
+        "bit-rot": (FaultKind.ROT,),
         "loses-one": (FaultKind.LOST_WRITE,),
         "misdirects": (FaultKind.STRAY_WRITE,),
     }
@@ -61,7 +61,7 @@ DISK_PROFILES: Mapping[str, tuple[FaultKind, ...]] = MappingProxyType(
 class DiskFault:
     """One fault of a disk. `sector`: 512 bytes of the device that the request touches; 0 of a flush. `nth`:
     which of the requests of this kind that touch it, counted from 1. `stays`: it befalls all later ones as
-    well. `bit`: of a sector that rots, from the lowest of its first byte. `to`: the sector from which on a
+    well. `bit`: that has changed, from the lowest of its first byte. `to`: the sector from which on a
     stray write lands.
 
     Written `eio-read2048`, `eio-write2048.3` (the third write to the sector), `eio-write2048.3-on` (that, and
@@ -131,7 +131,7 @@ _CELLS = {
     FaultKind.EIO_READ: "read fails",
     FaultKind.EIO_WRITE: "write fails",
     FaultKind.EIO_FLUSH: "flush fails",
-    FaultKind.ROT: "bit rots",
+    FaultKind.ROT: "bit rot",
     FaultKind.LOST_WRITE: "write is lost",
     FaultKind.STRAY_WRITE: "write strays",
 }

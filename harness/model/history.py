@@ -14,7 +14,7 @@ class HistoryStep:
     """An operation with the places of its marks in the log.
 
     `begin`, `ack`: index of the log entry that is the mark; None where the log ends before it, BEFORE_THE_LOG
-    of an earlier life.
+    of the part before the crash.
     """
 
     index: int
@@ -36,7 +36,7 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierLife:
+class BeforeCrash:
     """What came before a log that begins with a crash state: the first `operations` steps, the last of which
     is the crash. Recovery came to what the first `kept` of them had left. `state`: the crash state's name.
     """
@@ -50,7 +50,7 @@ class EarlierLife:
         """In words."""
         done = self.operations - 1
         came = "all of them" if self.kept == done else f"the first {self.kept}"
-        return f"operations 0 to {done - 1} in an earlier life, cut at {self.state}; recovery came to {came}"
+        return f"operations 0 to {done - 1} before the crash, cut at {self.state}; recovery came to {came}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Said:
 
 
 BEFORE_THE_LOG = -1
-"""The place of the marks of an earlier life."""
+"""The place of the marks of the part before the crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class History:
 
     steps: tuple[HistoryStep, ...]
     acknowledgements: tuple[Acknowledgement, ...] = ()
-    earlier: EarlierLife | None = None
+    earlier: BeforeCrash | None = None
 
     @property
     def given(self) -> int:

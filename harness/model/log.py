@@ -127,11 +127,11 @@ class CrashState:
         return replace(self, again=self.again[:-1], fault=None)
 
     @property
-    def sound(self) -> CrashState:
+    def without_fault(self) -> CrashState:
         """The same on a disk that does nothing wrong."""
         return replace(self, fault=None) if self.fault else self
 
-    def on_erring(self, fault: DiskFault) -> CrashState:
+    def with_fault(self, fault: DiskFault) -> CrashState:
         """The same on a disk that does this wrong."""
         return replace(self, fault=fault)
 
@@ -141,7 +141,7 @@ class CrashState:
 
     def __str__(self) -> str:
         if self.fault:
-            return f"{self.sound}+{self.fault}"
+            return f"{self.without_fault}+{self.fault}"
         if self.again:
             return "".join(map(str, (self.first, *self.again)))
         if self.persisted is not None:
@@ -157,8 +157,8 @@ class CrashState:
     def parse(cls, text: str) -> CrashState:
         """Inverse of `str`. Raises ValueError that shows the form expected."""
         if "+" in text:
-            sound, _, fault = text.partition("+")
-            return replace(cls.parse(sound), fault=DiskFault.parse(fault))
+            without_fault, _, fault = text.partition("+")
+            return replace(cls.parse(without_fault), fault=DiskFault.parse(fault))
         if text.count("@") > 1:
             first, *cuts = (cls.parse(f"@{one}") for one in text.removeprefix("@").split("@"))
             return replace(first, again=tuple(cuts))

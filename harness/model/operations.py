@@ -139,7 +139,7 @@ class Operation:
     threads that write what is dirty, as its timers do, and does not wait for them.
     DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes. REMOUNT unmounts the
     file system and mounts it again. CRASH: the power fails, and the file system is mounted again, so that it
-    recovers; at most one in a workload. See `harness.cases.second_life`.
+    recovers; at most one in a workload. See `harness.cases.crash_and_continue`.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
 

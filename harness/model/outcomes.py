@@ -259,7 +259,7 @@ class Outcome:
 
     `read_only`: it refuses to be written to, although it was mounted for that. `usable`: None where it was
     not mounted a second time, because the file system did not come back whole. `lost`: console output, if the
-    kernel died or hung on this state (`harness.cases.attempts`). `healed`: of a visit on a disk that erred,
+    kernel died or hung on this state (`harness.cases.attempts`). `after_fault`: of a visit on a faulty disk,
     what came of the next mount, without the fault. `not_started`: what the steps said that start the stack,
     if one failed.
     """
@@ -273,6 +273,6 @@ class Outcome:
     usable: Usability | None = None
     checks: tuple[CheckResult, ...] = ()
     lost: str = ""
-    healed: Outcome | None = None
+    after_fault: Outcome | None = None
     not_started: str = ""
     read_only: bool = False

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.errors import UsageError
 from harness.model import Check, History, Judgement, Outcome, Position, Said, Violation
 from harness.oracles import surface
-from harness.oracles.case import Case, Injury, Oracle
+from harness.oracles.case import Case, InjectedFault, Oracle
 from harness.oracles.confluence import confluence
 from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
@@ -91,17 +91,17 @@ class Judge:
         self._oracles = oracles
         self._paths = paths_of(self.timeline.operations)
 
-    def epoch(self, position: Position) -> tuple[int, ...]:
+    def promise_set(self, position: Position) -> tuple[int, ...]:
         """What positions have in common between which only operations that persist nothing begin and return.
 
         An outcome that passes at one of them passes at those where more has begun: a promise that held stays
         kept, nothing new is promised, and what an operation that has begun explains, it explains from then
         on.
         """
-        epochs = self.timeline.epochs
+        promise_sets = self.timeline.promise_sets
         if self.timeline.opaque or self._checks:
             return (position.begun, position.acked, position.app_acks)
-        return (epochs[position.begun], epochs[position.acked])
+        return (promise_sets[position.begun], promise_sets[position.acked])
 
     def judge_recording(self, said: Sequence[Said]) -> Judgement:
         """What the kernel said while the workload was recorded, whatever became of any crash state."""
@@ -117,12 +117,12 @@ class Judge:
         position: Position,
         outcome: Outcome,
         undisturbed: Outcome | None = None,
-        injury: Injury | None = None,
+        injected_fault: InjectedFault | None = None,
     ) -> Judgement:
         """The verdict on one recovered crash state, with its violations. `position`: where the power failed.
-        `undisturbed`: of the recovery in which it failed once more, or the disk erred, the outcome had that
-        not been. `injury`: how it erred; then promises are those of `honesty` alone, since all others are
-        made for a disk that keeps its own.
+        `undisturbed`: of the recovery in which it failed once more, or the disk was faulty, the outcome had
+        that not been. `injected_fault`: how it erred; then promises are those of `honesty` alone, since all
+        others are made for a disk that keeps its own.
 
         An oracle that raises has judged nothing, so the state is UNKNOWN unless another oracle fails it.
         """
@@ -135,12 +135,12 @@ class Judge:
             position,
             outcome,
             undisturbed,
-            injury,
+            injected_fault,
         )
         violations: list[Violation] = []
         unknown: list[str] = []
         for name, oracle in self._oracles.items():
-            if injury is not None and name != "honesty":
+            if injected_fault is not None and name != "honesty":
                 continue
             try:
                 found = list(oracle(case))

@@ -1,7 +1,7 @@
 """What one file may hold after the power cut: sizes, and for every byte the origins it may have.
 
-The file's history is cut by four numbers (`Cut`): events that a persistence point made durable, events
-whose operations lie within the recovered namespace's j operations (*committed*), whether operation j
+The file's history is cut by four numbers (`EventCounts`): events that a persistence point made durable,
+events whose operations lie within the recovered namespace's j operations (*committed*), whether operation j
 itself, of which some steps may be committed, is an event of this file, events begun, and events whose
 operations have returned.
 
@@ -86,7 +86,7 @@ ANYTHING: Origins = frozenset({-2})
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class EventCounts:
     """Counts of one file's events; see the module's head. `partly`: event `committed` belongs to operation j,
     of which some steps may be committed. `returned`: whether the last event begun has returned decides it, so
     there are at most two values for one `begun`.
@@ -157,12 +157,12 @@ class _Cells:
                 self.origins[i] |= {origin}
 
 
-def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
+def allowance(contract: Contract, file: FileHistory, counts: EventCounts) -> Allowance:
     """What `file` may hold in ordered and writeback modes (rules 1 to 5)."""
-    events = file.events[cut.durable : cut.begun]
-    cells = _Cells(file.content(cut.durable), (b for e in events for b in _bounds(e)))
-    for k, event in enumerate(events, cut.durable):
-        committed = k < cut.committed
+    events = file.events[counts.durable : counts.begun]
+    cells = _Cells(file.content(counts.durable), (b for e in events for b in _bounds(e)))
+    for k, event in enumerate(events, counts.durable):
+        committed = k < counts.committed
         if event.kind is EventKind.WRITE:
             _write(contract, cells, event, committed)
         elif event.kind is EventKind.SIZE and contract.stale_allowed:
@@ -175,22 +175,22 @@ def allowance(contract: Contract, file: FileHistory, cut: Cut) -> Allowance:
             _clone(cells, event, committed)
         elif event.kind is EventKind.EXCHANGE and committed:
             cells.hold(event.start, event.end, event.content)
-        elif event.kind is EventKind.STRAY and _is_lost(file, k, cut):
+        elif event.kind is EventKind.STRAY and _is_lost(file, k, counts):
             cells.add(event.start, event.end, event.content[0][2])
-        elif event.kind is EventKind.FLUSH and k < cut.returned:
+        elif event.kind is EventKind.FLUSH and k < counts.returned:
             cells.hold(event.start, event.end, file.content(k))
     return Allowance(
-        *_sizes(contract, file, cut),
+        *_sizes(contract, file, counts),
         tuple(cells.starts),
         tuple(cells.origins),
         tuple(_growths(events)) if "data-at-end" in contract.rules else (),
-        allocated(contract, file, cut),
+        allocated(contract, file, counts),
     )
 
 
-def _is_lost(file: FileHistory, k: int, cut: Cut) -> bool:
+def _is_lost(file: FileHistory, k: int, counts: EventCounts) -> bool:
     """Whether the log lacks an exchange before event k."""
-    later = file.events[max(cut.committed, cut.durable) : k]
+    later = file.events[max(counts.committed, counts.durable) : k]
     return any(e.kind is EventKind.EXCHANGE for e in later)
 
 
@@ -200,15 +200,15 @@ def _growths(events: Sequence[FileEvent]) -> Iterator[FileEvent]:
         yield from (e for e in events if e.kind is EventKind.WRITE and e.size_after > e.size_before)
 
 
-def allocated(contract: Contract, file: FileHistory, cut: Cut) -> int:
+def allocated(contract: Contract, file: FileHistory, counts: EventCounts) -> int:
     """The least number of bytes in the file's blocks (rule 8): those in whole blocks that fallocate allocated
     before the last persistence point, without those that anything begun since may have freed.
     """
     if "allocations-stay" not in contract.rules:
         return 0
     blocks: set[int] = set()
-    for k, event in enumerate(file.events[: cut.begun]):
-        if event.kind is EventKind.RESERVE and k < cut.durable:
+    for k, event in enumerate(file.events[: counts.begun]):
+        if event.kind is EventKind.RESERVE and k < counts.durable:
             low, high = whole_blocks(event.start, event.end)
             blocks.update(range(low // BLOCK_BYTES, high // BLOCK_BYTES))
         elif event.kind in (EventKind.ZERO, EventKind.RELEASE) or event.takes_over:
@@ -271,16 +271,20 @@ def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) 
             cells.add(start, end, ZERO)
 
 
-def _sizes(contract: Contract, file: FileHistory, cut: Cut) -> tuple[int, int, int]:
+def _sizes(contract: Contract, file: FileHistory, counts: EventCounts) -> tuple[int, int, int]:
     """Rule 5: the lowest and the highest size allowed, and the number of events that decides the lowest."""
-    last = max(cut.committed, cut.durable)
+    last = max(counts.committed, counts.durable)
     base = last
     if contract.size_lags:
-        base = max((k + 1 for k in range(cut.durable, last) if file.events[k].sets_size), default=cut.durable)
-    low = max((file.size_at(base), *(_reach(file, k, last) for k in range(cut.durable, cut.returned))))
+        base = max(
+            (k + 1 for k in range(counts.durable, last) if file.events[k].sets_size), default=counts.durable
+        )
+    low = max((file.size_at(base), *(_reach(file, k, last) for k in range(counts.durable, counts.returned))))
     high = file.size_at(last)
-    whole = cut.partly and file.events[cut.committed].kind is EventKind.EXCHANGE
-    if cut.partly and not whole and last == cut.committed:  # a smaller size is covered by j + 1 operations
+    whole = counts.partly and file.events[counts.committed].kind is EventKind.EXCHANGE
+    if (
+        counts.partly and not whole and last == counts.committed
+    ):  # a smaller size is covered by j + 1 operations
         high = max(high, file.size_at(last + 1))
     return low, high, base
 
@@ -294,17 +298,17 @@ def _reach(file: FileHistory, k: int, committed: int) -> int:
     return min((event.end, *cut_off))
 
 
-def journaled(contract: Contract, file: FileHistory, cut: Cut, reach: int) -> Iterator[Allowance]:
+def journaled(contract: Contract, file: FileHistory, counts: EventCounts, reach: int) -> Iterator[Allowance]:
     """What `file` may hold in data=journal (rule 6), the most common case first. `reach`: the offset up to
     which the recovered file holds data of operation j; it selects the pages to try.
     """
-    events = max(cut.committed, cut.durable)
+    events = max(counts.committed, counts.durable)
     size = file.size_at(events)
     content = file.content(events)
     cells = _Cells(content, ())
-    least = allocated(contract, file, cut)
+    least = allocated(contract, file, counts)
     yield Allowance(size, size, events, tuple(cells.starts), tuple(cells.origins), (), least)
-    if cut.partly and events == cut.committed:
+    if counts.partly and events == counts.committed:
         event = file.events[events]
         if event.kind is EventKind.WRITE and not event.mapped:
             partly = _first_pages(content, events, event, reach)

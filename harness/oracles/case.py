@@ -11,13 +11,13 @@ from harness.model import Check, DiskFault, Outcome, Position, Tree, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.each import judge_each
-from harness.oracles.names import NamesFound, find_names, older_moments, undone
+from harness.oracles.names import NamesFound, find_names, older_versions, undone
 from harness.oracles.timeline import ModelTimeline
 from harness.oracles.undecided import Undecided
 
 
 @dataclass(frozen=True, slots=True)
-class Injury:
+class InjectedFault:
     """A fault of the disk. `where`: what the block is for that it befell, in words without numbers; empty of
     a flush. `checked`: the format has a checksum for such a block, and can tell it from a torn one.
     """
@@ -31,7 +31,7 @@ class Injury:
 class Case:
     """The input of every oracle. `errors`: matches lines of the kernel log that report an error; None where
     the file system has no such patterns. `undisturbed`: the outcome of the recovery in which the power was
-    cut again, or the disk erred, had that not been. `injury`: how it erred.
+    cut again, or the disk was faulty, had that not been. `injected_fault`: how it erred.
     """
 
     contract: Contract
@@ -42,7 +42,7 @@ class Case:
     position: Position
     outcome: Outcome
     undisturbed: Outcome | None = None
-    injury: Injury | None = None
+    injected_fault: InjectedFault | None = None
 
     @property
     def mounted(self) -> bool:
@@ -73,7 +73,7 @@ class Case:
         faults = self.contents.judge(self.names.candidates, self.position, tree)
         if any(isinstance(f, Violation) and f.oracle in ("stale", "contents") for f in faults):
             # The same names may have existed before and after the persistence point: the contents decide.
-            for back, then in older_moments(self.timeline, self.position, tree):
+            for back, then in older_versions(self.timeline, self.position, tree):
                 if not self.contents.judge((back,), then, tree):
                     return (undone(self.timeline, self.position, back),)
         return faults

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.model import Extent, ExtentKind, Position, Tree, TreeEntry, Violation
-from harness.oracles.allowance import ANYTHING, Allowance, Cut, Origins, allowance, journaled
+from harness.oracles.allowance import ANYTHING, Allowance, EventCounts, Origins, allowance, journaled
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import WORD_BYTES, fill
 from harness.oracles.timeline import ZERO, EventKind, FileHistory, ModelTimeline
@@ -33,7 +33,7 @@ class ContentsJudge:
     def __init__(self, contract: Contract, timeline: ModelTimeline) -> None:
         self._contract = contract
         self._timeline = timeline
-        self._allowances: dict[tuple[int, Cut], Allowance] = {}
+        self._allowances: dict[tuple[int, EventCounts], Allowance] = {}
         self._judged: dict[tuple[object, ...], tuple[Fault, ...]] = {}
 
     def judge(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
@@ -55,15 +55,15 @@ class ContentsJudge:
         return min((tuple(self._tree(j, position, tree, thorough=True)) for j in nearest), key=len)
 
     def whenever(self, inode: int, position: Position, entry: TreeEntry) -> tuple[Fault, ...]:
-        """Empty if some moment of the history explains this one file; otherwise the faults under the moment
+        """Empty if some version of the history explains this one file; otherwise the faults under the version
         that explains most of it.
         """
         file = self._timeline.files[inode]
-        moments = [e.index for e in file.events[: file.before(position.begun)]]
-        for j in reversed((*moments, position.begun)):
+        versions = [e.index for e in file.events[: file.before(position.begun)]]
+        for j in reversed((*versions, position.begun)):
             if not self._file(file, j, position, entry, thorough=False):
                 return ()
-        every = (self._file(file, j, position, entry, thorough=True) for j in (*moments, position.begun))
+        every = (self._file(file, j, position, entry, thorough=True) for j in (*versions, position.begun))
         return min(every, key=_weight)
 
     def quick_check(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
@@ -100,8 +100,8 @@ class ContentsJudge:
         committed = file.before(j)
         begun = file.before(position.begun)
         partly = committed < begun and file.events[committed].index == j
-        cut = Cut(durable, committed, partly, begun, file.before(position.acked))
-        key = (file.inode, cut, entry.path, entry.size, entry.blocks, entry.extents)
+        counts = EventCounts(durable, committed, partly, begun, file.before(position.acked))
+        key = (file.inode, counts, entry.path, entry.size, entry.blocks, entry.extents)
         known = self._judged.get(key)
         if known is not None:
             return known
@@ -111,7 +111,7 @@ class ContentsJudge:
         if known is None:
             if len(self._judged) >= _CACHE_ENTRIES:
                 self._judged.clear()
-            subject = _Subject(self._timeline, file, cut, point, position.acked, position.begun, entry)
+            subject = _Subject(self._timeline, file, counts, point, position.acked, position.begun, entry)
             known = self._compare(subject, thorough)
             self._judged[faults_key if known else key] = known
         return known
@@ -124,13 +124,13 @@ class ContentsJudge:
 
     def _allowed(self, subject: _Subject) -> Iterable[Allowance]:
         if self._contract.data == "journal":
-            return journaled(self._contract, subject.file, subject.cut, subject.reach())
-        key = (subject.file.inode, subject.cut)
+            return journaled(self._contract, subject.file, subject.counts, subject.reach())
+        key = (subject.file.inode, subject.counts)
         known = self._allowances.get(key)
         if known is None:
             if len(self._allowances) >= _CACHE_ALLOWANCES:
                 self._allowances.clear()  # other threads may clear it at any time, too
-            known = self._allowances[key] = allowance(self._contract, subject.file, subject.cut)
+            known = self._allowances[key] = allowance(self._contract, subject.file, subject.counts)
         return (known,)
 
     def _future(self, extent: Extent) -> tuple[str, str]:
@@ -143,7 +143,7 @@ class _Subject:
 
     timeline: ModelTimeline
     file: FileHistory
-    cut: Cut
+    counts: EventCounts
     point: int
     acked: int
     begun: int
@@ -151,9 +151,9 @@ class _Subject:
 
     def reach(self) -> int:
         """Offset up to which the file holds data of the operation that may be committed in part."""
-        if not self.cut.partly:
+        if not self.counts.partly:
             return 0
-        event = self.file.events[self.cut.committed]
+        event = self.file.events[self.counts.committed]
         reach = event.start
         for extent in self.entry.extents:
             mine = extent.kind is ExtentKind.WRITTEN and extent.value == event.index
@@ -193,16 +193,16 @@ class _Subject:
         low, high = allowed.low, allowed.high
         expected = f"{low}" if low >= high else f"{low} to {high}"
         base = self.file.events[allowed.size_base - 1] if allowed.size_base else None
-        durable = self.file.size_at(self.cut.durable)
-        earlier = (self.file.size_at(k) for k in range(self.cut.durable))
+        durable = self.file.size_at(self.counts.durable)
+        earlier = (self.file.size_at(k) for k in range(self.counts.durable))
         oracle = "durability"
         if self.file.size_at(allowed.size_base) <= size < low:
-            flushes = (e for e in self.file.events[self.cut.durable :] if e.with_size)
+            flushes = (e for e in self.file.events[self.counts.durable :] if e.with_size)
             point = next(e.index for e in flushes if e.end > size)
             operation = self.timeline.describe(point)
             what = f"{low - size} bytes acknowledged by {operation} are gone: size is {size}"
             signature = f"size after {point}"  # of a write with O_SYNC or O_DSYNC
-        elif allowed.size_base == self.cut.durable and (size < durable or size in earlier):
+        elif allowed.size_base == self.counts.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
             operation = self.timeline.describe(point)
             signature = f"size after {point}{self.timeline.of_all(point)}"
@@ -290,7 +290,7 @@ class _Subject:
             return Undecided(
                 f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough"
             )
-        events = self.file.events[: self.cut.begun]
+        events = self.file.events[: self.counts.begun]
         cloned = (origin for e in events for _, _, origin in e.content)
         mine = frozenset({ZERO, *cloned, *(e.index for e in events)})
         if _explained(extent, start, seen_end, mine):
@@ -305,14 +305,14 @@ class _Subject:
         words = "bytes of several operations" if found is None else self._origin(found)
         path = self.entry.path
         order = 0 if found is None or found == ZERO else self.file.before(found)
-        if durable in origins and order < self.cut.durable:
+        if durable in origins and order < self.counts.durable:
             point = self._first_promise(durable)
             promised = f"acknowledged by {self.timeline.describe(point)}"
             text = f"{words} instead of {self._origin(durable)}, {promised}"
             lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
             signature = f"{path}: {lost} lost{self.timeline.of_all(point)}"
             return _at_bytes("durability", path, start, end, text, signature, self._origin(durable))
-        flush = self.file.flushed(self.cut.returned, start)
+        flush = self.file.flushed(self.counts.returned, start)
         if flush is not None and order <= self.file.before(flush):
             text = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"
             promised = " or ".join(map(self._origin, sorted(origins)))
@@ -326,13 +326,13 @@ class _Subject:
         """The first persistence point that made this write durable; for zeros only the last is known."""
         if origin == ZERO:
             return self.point
-        events = enumerate(self.file.events[: self.cut.durable])
+        events = enumerate(self.file.events[: self.counts.durable])
         taken = (k for k, e in events if e.takes_over and any(o == origin for _, _, o in e.content))
         order = max((self.file.before(origin), *taken))
         return next(p for p, k in self.file.persists if k > order)
 
     def _durable_origin(self, at: int) -> int:
-        for start, end, origin in self.file.content(self.cut.durable):
+        for start, end, origin in self.file.content(self.counts.durable):
             if start <= at < end:
                 return origin
         return ZERO

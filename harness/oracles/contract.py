@@ -38,7 +38,8 @@ class Contract:
     `fsck_clean`: fsck finds nothing to repair once recovery has run.
     `rules`: what this mode promises beyond that, or does not promise; see `RULES`.
     `made_by_mkfs`: names that mkfs makes in the root; they are not judged.
-    `checksums`: regular expressions for what blocks are for (`harness.cases.asked`) that have a checksum, by
+    `checksums`: regular expressions for what blocks are for (`harness.cases.requests_seen`) that have a
+    checksum, by
         which damage is told from a write that a power cut tore.
     """
 

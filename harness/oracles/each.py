@@ -137,8 +137,8 @@ class _Each:
             inside = self._timeline.entries.below.get(inode, ())
             yield from (e for e in inside if self._at(e, index) in self._of_inode)
 
-    def _at(self, entry: Entry, moment: int) -> int:
-        return next(iter(self._timeline.entries.been(entry, moment, moment)))
+    def _at(self, entry: Entry, version: int) -> int:
+        return next(iter(self._timeline.entries.been(entry, version, version)))
 
     def _entry(self, entry: Entry) -> _Promise:
         own = self._of_entry.get(entry)

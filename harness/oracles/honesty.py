@@ -1,4 +1,4 @@
-"""What a recovery says of a disk that errs, and what it leaves behind.
+"""What a recovery says of a faulty disk, and what it leaves behind.
 
 Judged is one fault at a time, against the recovery of the same crash state on a disk that did nothing wrong:
 
@@ -11,7 +11,7 @@ Judged is one fault at a time, against the recovery of the same crash state on a
   so a journal that was emptied all the same shows here.
 - *kernel died*: it panicked or hung.
 
-A disk that reports an error lied to nobody, so with `eio` faults all three fail. Of a bit that rots, the file
+A disk that reports an error lied to nobody, so with `eio` faults all three fail. Of bit rot, the file
 system can know only by a checksum, so silence and its consequences fail only where the format has one for
 that block, and can tell such a block from one that a power cut tore (`checksums` in filesystem.toml). A write
 that was acknowledged and vanished, or landed elsewhere, leaves blocks whose checksums are right: what comes
@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from harness.model import FaultKind, FsckClass, FsckResult, Outcome, Violation
-from harness.oracles.case import Case, Injury
+from harness.oracles.case import Case, InjectedFault
 from harness.oracles.confluence import first_difference
 from harness.oracles.endings import folded
 from harness.oracles.surface import could_not_try, death, last_words
@@ -57,13 +57,15 @@ _BLOCK_LAYER = re.compile(r"\bI/O error,? (on )?dev |\b(critical|timeout|protect
 
 def seen(undisturbed: Outcome, outcome: Outcome) -> tuple[Seen, str]:
     """What came of a fault, and in which respect. `outcome`: of the mount on the disk that erred; it has
-    `healed`, unless the kernel died.
+    `after_fault`, unless the kernel died.
     """
     if outcome.lost:
         return Seen.DIED, last_words(outcome.lost)
-    healed = outcome.healed
-    assert healed is not None  # noqa: S101 - see `Outcome`; tells mypy
-    if after := first_difference(undisturbed, healed) or _fsck_differs(undisturbed.fsck, healed.fsck):
+    after_fault = outcome.after_fault
+    assert after_fault is not None  # noqa: S101 - see `Outcome`; tells mypy
+    if after := first_difference(undisturbed, after_fault) or _fsck_differs(
+        undisturbed.fsck, after_fault.fsck
+    ):
         return Seen.DESTROYED, f"then without the fault, {after}"
     if said := _reported(undisturbed, outcome):
         return Seen.REPORTED, said
@@ -74,39 +76,39 @@ def seen(undisturbed: Outcome, outcome: Outcome) -> tuple[Seen, str]:
 
 def honesty(case: Case) -> Iterator[Violation | Undecided]:
     """Errors are reported, nothing wrong is shown, and nothing is lost that was not lost by the fault."""
-    injury, undisturbed = case.injury, case.undisturbed
-    if injury is None or undisturbed is None:
+    injected_fault, undisturbed = case.injected_fault, case.undisturbed
+    if injected_fault is None or undisturbed is None:
         return
-    if doubt := _doubt(case.outcome):
-        yield Undecided(doubt)
+    if why := _why_undecided(case.outcome):
+        yield Undecided(why)
         return
     what, said = seen(undisturbed, case.outcome)
     if what is Seen.DIED:
         said, how = death(case.outcome.lost, "the kernel hangs", "the kernel dies")
-        yield _violation(injury, what, said, how)
-    elif what in (Seen.SILENT, Seen.DESTROYED) and _is_promised(injury):
-        yield _violation(injury, what, said, "")
+        yield _violation(injected_fault, what, said, how)
+    elif what in (Seen.SILENT, Seen.DESTROYED) and _is_promised(injected_fault):
+        yield _violation(injected_fault, what, said, "")
 
 
-def _is_promised(injury: Injury) -> bool:
+def _is_promised(injected_fault: InjectedFault) -> bool:
     """Whether a file system must tell. It cannot know of a write that vanished, or landed elsewhere, by the
     checksum of what is there instead.
     """
-    if injury.fault.kind is FaultKind.ROT:
-        return injury.checked
-    return injury.fault.kind in (FaultKind.EIO_READ, FaultKind.EIO_WRITE, FaultKind.EIO_FLUSH)
+    if injected_fault.fault.kind is FaultKind.ROT:
+        return injected_fault.checked
+    return injected_fault.fault.kind in (FaultKind.EIO_READ, FaultKind.EIO_WRITE, FaultKind.EIO_FLUSH)
 
 
-def _doubt(outcome: Outcome) -> str:
+def _why_undecided(outcome: Outcome) -> str:
     """Why nothing can be said; empty if something can."""
-    for mounted in filter(None, (outcome, outcome.healed)):
+    for mounted in filter(None, (outcome, outcome.after_fault)):
         if could_not_try(mounted.mount_errno):
             return f"mount could not be tried: errno {mounted.mount_errno}"
     if outcome.lost:
         return ""
-    if outcome.healed is None:
+    if outcome.after_fault is None:
         return "nobody saw what is left without the fault"
-    fsck = outcome.healed.fsck
+    fsck = outcome.after_fault.fsck
     return f"fsck failed: {fsck.output[-200:]}" if fsck and fsck.classified is FsckClass.FAILED else ""
 
 
@@ -133,13 +135,17 @@ def _fsck_differs(then: FsckResult | None, now: FsckResult | None) -> str:
     return f"fsck says {now.classified.value} ({now.complaint or f'exit code {now.exit_code}'})"
 
 
-def _violation(injury: Injury, what: Seen, said: str, how: str) -> Violation:
-    fault = injury.fault
-    cell = f"{what}: {fault.cell}, {injury.where}" if injury.where else f"{what}: {fault.cell}"
+def _violation(injected_fault: InjectedFault, what: Seen, said: str, how: str) -> Violation:
+    fault = injected_fault.fault
+    cell = (
+        f"{what}: {fault.cell}, {injected_fault.where}" if injected_fault.where else f"{what}: {fault.cell}"
+    )
     return Violation(
         "honesty",
-        injury.where or fault.cell,
-        f"{what}: {fault.text} ({injury.where}); {said}" if injury.where else f"{what}: {fault.text}; {said}",
+        injected_fault.where or fault.cell,
+        f"{what}: {fault.text} ({injected_fault.where}); {said}"
+        if injected_fault.where
+        else f"{what}: {fault.text}; {said}",
         "what an undisturbed recovery comes to, or an error",
         said,
         f"{cell}: {how}" if how else cell,

@@ -168,7 +168,7 @@ class Inodes:
 
     def note(self) -> None:
         """Note what the operation at hand has changed of the names: it is done."""
-        moment = self.names.moment
+        version = self.names.version
         for inode in self._shown.keys() - {ROOT}:
             node = self.nodes[inode]
             self.names.put_inode(inode, node.kind, node.mode, node.target, node.owner)
@@ -180,7 +180,7 @@ class Inodes:
         self.names.close()
         if self.contract.namespace in ("each", "synced"):
             for entry, (inode, path) in self._changed_entries().items():
-                self.entries.note(moment, entry, inode, path)
+                self.entries.note(version, entry, inode, path)
         self._moved, self._shown, self._xattrs = {}, {}, []
 
     def _changed_entries(self) -> dict[Entry, tuple[int, str]]:

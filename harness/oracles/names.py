@@ -77,7 +77,7 @@ def find_names(timeline: ModelTimeline, position: Position, tree: Tree) -> Names
     return NamesFound((), tuple(_torn(timeline, position, floor, found)))
 
 
-def older_moments(timeline: ModelTimeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
+def older_versions(timeline: ModelTimeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
     """The numbers of operations, fewer than promised, after which the names were these as well, latest
     first; each with the position at which it would have been allowed.
     """
@@ -122,7 +122,7 @@ def _apart(wanted: Names, seen: Names) -> tuple[str, str]:
 
 
 def _torn(timeline: ModelTimeline, position: Position, floor: int, found: Recovered) -> Iterator[Violation]:
-    """The names match no moment of the history: say how they differ from the nearest one."""
+    """The names match no version of the history: say how they differ from the nearest one."""
     begun = position.begun
     nearest = timeline.names.nearest(found, floor, begun)
     there = timeline.names.names(nearest)
@@ -194,7 +194,7 @@ def _lost_promise(
     timeline: ModelTimeline, position: Position, floor: int, path: str, found: int
 ) -> int | None:
     """The persistence point whose promise about this one name is broken, or None. It is broken if every
-    allowed moment agrees on the name, and what was found (a fingerprint; 0: no such name) dates from before
+    allowed version agrees on the name, and what was found (a fingerprint; 0: no such name) dates from before
     them.
     """
     allowed = timeline.names.fingerprints(path, floor, position.begun)

@@ -3,7 +3,7 @@
 Thousands of operations on thousands of names: a copy of all names for each operation takes time and memory
 that grow with the square of their number, and so does a list of all of a file's names beside each of them. So
 an operation notes only what it changes, of paths (to which inode they lead) and of inodes (mode, attributes,
-names), and what was current at a *moment*, the number of operations done, is looked up.
+names), and what was current at a *version*, the number of operations done, is looked up.
 
 Namespaces are compared by *fingerprints*: sums of 128-bit hashes, one for each inode with all its names,
 which an operation brings up to date by subtracting and adding. Where fingerprints agree, the names are
@@ -95,50 +95,50 @@ def inode_fingerprint(shape: Shape, links: int, paths: int) -> int:
 
 
 class Kept(Generic[V]):
-    """A value over time: what it became, and at which moments."""
+    """A value over time: what it became, and at which versions."""
 
-    __slots__ = ("moments", "values")
+    __slots__ = ("values", "versions")
 
     def __init__(self) -> None:
-        self.moments: list[int] = []
+        self.versions: list[int] = []
         self.values: list[V] = []
 
-    def put(self, moment: int, value: V) -> None:
-        """The value from this moment on, which is no earlier than the last."""
-        if self.moments and self.moments[-1] == moment:
+    def put(self, version: int, value: V) -> None:
+        """The value from this version on, which is no earlier than the last."""
+        if self.versions and self.versions[-1] == version:
             self.values[-1] = value
         else:
-            self.moments.append(moment)
+            self.versions.append(version)
             self.values.append(value)
 
-    def at(self, moment: int, default: V) -> V:
-        at = bisect.bisect_right(self.moments, moment)
+    def at(self, version: int, default: V) -> V:
+        at = bisect.bisect_right(self.versions, version)
         return self.values[at - 1] if at else default
 
     def after(self, since: int, until: int) -> Sequence[V]:
-        """What it became after the first of these moments and until the second, in order."""
-        first = bisect.bisect_right(self.moments, since)
-        return self.values[first : bisect.bisect_right(self.moments, until, lo=first)]
+        """What it became after the first of these versions and until the second, in order."""
+        first = bisect.bisect_right(self.versions, since)
+        return self.values[first : bisect.bisect_right(self.versions, until, lo=first)]
 
     def spans(self, since: int, until: int) -> Iterator[tuple[int, int, V]]:
-        """The values between these moments, both included, in order, each with its first and last moment
+        """The values between these versions, both included, in order, each with its first and last version
         there. Nothing for the time before the first.
         """
-        for i in range(max(bisect.bisect_right(self.moments, since) - 1, 0), len(self.moments)):
-            if self.moments[i] > until:
+        for i in range(max(bisect.bisect_right(self.versions, since) - 1, 0), len(self.versions)):
+            if self.versions[i] > until:
                 return
-            after = self.moments[i + 1] if i + 1 < len(self.moments) else until + 1
-            yield max(self.moments[i], since), min(after - 1, until), self.values[i]
+            after = self.versions[i + 1] if i + 1 < len(self.versions) else until + 1
+            yield max(self.versions[i], since), min(after - 1, until), self.values[i]
 
 
 class InodeHistory:
-    """One inode over time. `states`: what it was; the last `State` for all later moments."""
+    """One inode over time. `states`: what it was; the last `State` for all later versions."""
 
     def __init__(self, kind: str, target: bytes) -> None:
         self.kind, self.target = kind, target
         self.states: Kept[State] = Kept()
         self.xattrs: list[tuple[str, bytes | None]] = []
-        self._moments: dict[int, list[tuple[int, int]]] | None = None
+        self._versions: dict[int, list[tuple[int, int]]] | None = None
 
     def attributes(self, changes: int) -> Attributes:
         """The extended attributes after so many of their changes, in order."""
@@ -151,13 +151,13 @@ class InodeHistory:
         return tuple(sorted(now.items()))
 
     def had(self, fingerprint: int, since: int, until: int) -> bool:
-        """Whether that was its fingerprint at some moment between these."""
-        if self._moments is None:
+        """Whether that was its fingerprint at some version between these."""
+        if self._versions is None:
             found: dict[int, list[tuple[int, int]]] = defaultdict(list)
             for first, last, state in self.states.spans(0, _BITS):
                 found[state.fingerprint].append((first, last))
-            self._moments = dict(found)
-        return any(first <= until and last >= since for first, last in self._moments.get(fingerprint, ()))
+            self._versions = dict(found)
+        return any(first <= until and last >= since for first, last in self._versions.get(fingerprint, ()))
 
 
 class Recovered:
@@ -196,7 +196,7 @@ class Recovered:
 
 
 class Namespace:
-    """All names and inodes over the moments of a history. The operations put in what they change, in order
+    """All names and inodes over the versions of a history. The operations put in what they change, in order
     (`put_inode`, `put_xattr`, `put_path`, then `close`); after that it is only read.
     """
 
@@ -204,9 +204,9 @@ class Namespace:
         self.inodes: dict[int, InodeHistory] = {}
         self._paths: dict[str, Kept[int]] = {}
         self._count: Kept[int] = Kept()  # of paths
-        self._changed: dict[int, list[int]] = {}  # moment to the inodes that were changed at it
-        self._fingerprints: list[int] = [0]  # by moment
-        self._moments: dict[int, list[int]] = {0: [0]}
+        self._changed: dict[int, list[int]] = {}  # version to the inodes that were changed at it
+        self._fingerprints: list[int] = [0]  # by version
+        self._versions: dict[int, list[int]] = {0: [0]}
         self._now: dict[str, int] = {}
         self._sums: dict[int, int] = defaultdict(int)  # of the fingerprints of an inode's names
         self._counts: dict[int, int] = defaultdict(int)
@@ -218,8 +218,8 @@ class Namespace:
     # --- written by the replay ---
 
     @property
-    def moment(self) -> int:
-        """The moment that the changes put in next belong to."""
+    def version(self) -> int:
+        """The version that the changes put in next belong to."""
         return len(self._fingerprints)
 
     def put_inode(self, inode: int, kind: str, mode: int, target: bytes, owner: Owner = _ROOT_USER) -> None:
@@ -249,25 +249,25 @@ class Namespace:
             del self._now[path]
         else:
             self._now[path] = inode
-        self._paths.setdefault(path, Kept()).put(self.moment, inode)
+        self._paths.setdefault(path, Kept()).put(self.version, inode)
         self.changes += 1
 
     def close(self) -> None:
         """The current operation has put in all its changes."""
-        moment, total = self.moment, self._fingerprints[-1]
+        version, total = self.version, self._fingerprints[-1]
         for inode, (mode, owner) in self._touched.items():
             known = self.inodes[inode]
             before = known.states.values[-1].fingerprint if known.states.values else 0
             state = self._state(inode, known, mode, owner)
-            known.states.put(moment, state)
+            known.states.put(version, state)
             total += state.fingerprint - before
             self.changes += 1
         if self._touched:
-            self._changed[moment] = list(self._touched)
+            self._changed[version] = list(self._touched)
             self._touched = {}
-            self._count.put(moment, len(self._now))
+            self._count.put(version, len(self._now))
         self._fingerprints.append(total & _BITS)
-        self._moments.setdefault(total & _BITS, []).append(moment)
+        self._versions.setdefault(total & _BITS, []).append(version)
 
     def _state(self, inode: int, known: InodeHistory, mode: int, owner: Owner) -> State:
         shape = Shape(known.kind, mode, known.target, self._xattrs[inode], owner)
@@ -282,32 +282,32 @@ class Namespace:
         """Whether the operation changed the names."""
         return self._fingerprints[operation] != self._fingerprints[operation + 1]
 
-    def inode(self, path: str, moment: int) -> int:
+    def inode(self, path: str, version: int) -> int:
         """Where the path led then, or ABSENT."""
         if not path:
             return ROOT
         kept = self._paths.get(path)
-        return kept.at(moment, ABSENT) if kept else ABSENT
+        return kept.at(version, ABSENT) if kept else ABSENT
 
     def matching(self, recovered: Recovered) -> Sequence[int]:
-        """The moments at which the names were these, ascending."""
+        """The versions at which the names were these, ascending."""
         if recovered.fingerprint is None:
             return ()
-        moments = self._moments.get(recovered.fingerprint, ())
+        versions = self._versions.get(recovered.fingerprint, ())
         # Equal sums of different names would be a chance of 1 in 2^128, and defects have better ones.
-        return moments if moments and self._is(recovered, moments[-1]) else ()
+        return versions if versions and self._is(recovered, versions[-1]) else ()
 
-    def _is(self, recovered: Recovered, moment: int) -> bool:
+    def _is(self, recovered: Recovered, version: int) -> bool:
         """Whether the names were these, compared one by one."""
-        if len(recovered.names) != self._count.at(moment, 0):
+        if len(recovered.names) != self._count.at(version, 0):
             return False
         for paths in recovered.paths.values():
-            found = {self.inode(p, moment) for p in paths}
+            found = {self.inode(p, version) for p in paths}
             inode = found.pop()
             if found or inode == ABSENT:
                 return False
             known, name = self.inodes[inode], recovered.names[paths[0]]
-            state = known.states.at(moment, _NO_STATE)
+            state = known.states.at(version, _NO_STATE)
             links = 0 if known.kind == "directory" else state.links
             shape, xattrs = state.shape, known.attributes(state.xattrs)
             expected = Name(known.kind, name.group, links, shape.mode, known.target, xattrs, shape.owner)
@@ -316,35 +316,35 @@ class Namespace:
         return True
 
     def nearest(self, recovered: Recovered, since: int, until: int) -> int:
-        """The moment between these at which the fewest names differed, the latest of several: a name that is
+        """The version between these at which the fewest names differed, the latest of several: a name that is
         there on both sides, but different, counts twice.
         """
         alike = {inode: self._alike(recovered, inode, since) for inode in self.inodes}
         same = sum(alike.values())
         best = (self._count.at(since, 0) - 2 * same, -since)
-        for moment in range(since + 1, until + 1):
-            for inode in self._changed.get(moment, ()):
-                now = self._alike(recovered, inode, moment)
+        for version in range(since + 1, until + 1):
+            for inode in self._changed.get(version, ()):
+                now = self._alike(recovered, inode, version)
                 same += now - alike[inode]
                 alike[inode] = now
-            best = min(best, (self._count.at(moment, 0) - 2 * same, -moment))
+            best = min(best, (self._count.at(version, 0) - 2 * same, -version))
         return -best[1]
 
-    def _alike(self, recovered: Recovered, inode: int, moment: int) -> int:
+    def _alike(self, recovered: Recovered, inode: int, version: int) -> int:
         """How many of the names that an inode then had were recovered like this."""
-        state = self.inodes[inode].states.at(moment, _NO_STATE)
+        state = self.inodes[inode].states.at(version, _NO_STATE)
         return len(recovered.paths.get(state.fingerprint, ()))
 
-    def names(self, moment: int) -> dict[str, Name]:
+    def names(self, version: int) -> dict[str, Name]:
         """All names as they were then."""
         groups: dict[int, list[str]] = defaultdict(list)
         for path, kept in self._paths.items():
-            if (inode := kept.at(moment, ABSENT)) != ABSENT:
+            if (inode := kept.at(version, ABSENT)) != ABSENT:
                 groups[inode].append(path)
         found: dict[str, Name] = {}
         for inode, paths in groups.items():
             known = self.inodes[inode]
-            state = known.states.at(moment, _NO_STATE)
+            state = known.states.at(version, _NO_STATE)
             group = () if known.kind == "directory" else tuple(sorted(paths))
             xattrs = known.attributes(state.xattrs)
             mode, owner = state.shape.mode, state.shape.owner
@@ -353,11 +353,11 @@ class Namespace:
         return found
 
     def fingerprints(self, path: str, since: int, until: int) -> Iterator[int]:
-        """What the path was between these moments, in order: the fingerprints of its inode; 0 for no such
+        """What the path was between these versions, in order: the fingerprints of its inode; 0 for no such
         name.
         """
         kept = self._paths.get(path)
-        if kept is None or not kept.moments or kept.moments[0] > since:
+        if kept is None or not kept.versions or kept.versions[0] > since:
             yield 0
         for first, last, inode in kept.spans(since, until) if kept else ():
             if inode == ABSENT:
@@ -366,7 +366,7 @@ class Namespace:
                 yield from (s.fingerprint for _, _, s in self.inodes[inode].states.spans(first, last))
 
     def last_other(self, path: str, fingerprint: int, before: int) -> int:
-        """The last moment before this one at which the path was anything but this; -1 if it never was."""
+        """The last version before this one at which the path was anything but this; -1 if it never was."""
         kept = self._paths.get(path)
         spans = [] if kept is None else list(kept.spans(0, before - 1))
         for first, last, inode in reversed(spans):
@@ -381,7 +381,7 @@ class Namespace:
         return never - 1 if fingerprint else -1
 
     def had(self, path: str, fingerprint: int, before: int) -> bool:
-        """Whether the path was this at some moment before that one."""
+        """Whether the path was this at some version before that one."""
         kept = self._paths.get(path)
         spans = [] if kept is None else list(kept.spans(0, before - 1))
         if not fingerprint:
@@ -389,7 +389,7 @@ class Namespace:
         return any(i != ABSENT and self.inodes[i].had(fingerprint, a, b) for a, b, i in spans)
 
     def shapes(self, inode: int, since: int, until: int) -> set[Shape]:
-        """The attributes of an inode at the moments between these at which it had a name."""
+        """The attributes of an inode at the versions between these at which it had a name."""
         states = self.inodes[inode].states.spans(since, until)
         return {state.shape for _, _, state in states if state.links}
 

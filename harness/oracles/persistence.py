@@ -137,7 +137,9 @@ are persistence points themselves.
 """
 
 
-def epochs_of(operations: Sequence[Operation], persistence: Sequence[PersistencePoint]) -> tuple[int, ...]:
+def promise_sets_of(
+    operations: Sequence[Operation], persistence: Sequence[PersistencePoint]
+) -> tuple[int, ...]:
     points = {p.index for p in persistence}
     more = (op.kind not in PERSISTS_NOTHING or i in points for i, op in enumerate(operations))
     return tuple(itertools.accumulate(more, initial=0))

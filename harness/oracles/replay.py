@@ -28,7 +28,7 @@ from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.inodes import DIRECTORY_MODE, Handle, Inode, Inodes, Misfit
-from harness.oracles.persistence import OF_NAMES, epochs_of, floors_of, persist, sync
+from harness.oracles.persistence import OF_NAMES, floors_of, persist, promise_sets_of, sync
 from harness.oracles.timeline import (
     ENDLESS,
     EventKind,
@@ -499,7 +499,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
         entries=m.entries,
-        epochs=epochs_of(operations, m.persistence),
+        promise_sets=promise_sets_of(operations, m.persistence),
     )
 
 

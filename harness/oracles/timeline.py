@@ -44,7 +44,7 @@ class FileEvent:
     and after.
 
     `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
-    write through a mapping, which the kernel may see page by page and at any moment. `content`: what a clone
+    write through a mapping, which the kernel may see page by page and at any time. `content`: what a clone
     or an exchange took over, whole; of STRAY, what was written to a file with which this one had exchanged
     its contents, and lands here where the exchange is lost. `with_size`: a flush that also puts a size on
     disk that reaches the end of its range.
@@ -170,7 +170,7 @@ Entry = tuple[int, str]
 
 
 class Entries:
-    """Every directory entry that there ever was, over the moments of a history.
+    """Every directory entry that there ever was, over the versions of a history.
 
     `paths`: the path under which an entry was first made, in that order. `below`: the entries that a
     directory ever had.
@@ -183,8 +183,8 @@ class Entries:
         self._of: dict[int, dict[Entry, None]] = {}  # all that ever referred to an inode
         self._counts: dict[int, Kept[int]] = {}  # of the entries that refer to an inode
 
-    def note(self, moment: int, entry: Entry, inode: int, path: str) -> None:
-        """From this moment on, which is no earlier than the last, the entry refers to that inode (ABSENT: to
+    def note(self, version: int, entry: Entry, inode: int, path: str) -> None:
+        """From this version on, which is no earlier than the last, the entry refers to that inode (ABSENT: to
         none). `path`: what leads to it.
         """
         kept = self._inodes.setdefault(entry, Kept())
@@ -194,32 +194,32 @@ class Entries:
         if entry not in self.paths:
             self.paths[entry] = path
             self.below.setdefault(entry[0], []).append(entry)
-        kept.put(moment, inode)
+        kept.put(version, inode)
         for whose, by in ((before, -1), (inode, 1)):
             if whose != ABSENT:
                 counts = self._counts.setdefault(whose, Kept())
-                counts.put(moment, (counts.values[-1] if counts.values else 0) + by)
+                counts.put(version, (counts.values[-1] if counts.values else 0) + by)
                 self._of.setdefault(whose, {})[entry] = None
 
     def been(self, entry: Entry, since: int, until: int) -> dict[int, None]:
-        """The inodes that the entry referred to between these moments, latest first; ABSENT: to none."""
+        """The inodes that the entry referred to between these versions, latest first; ABSENT: to none."""
         if (kept := self._inodes.get(entry)) is None:
             return {ABSENT: None}
         return dict.fromkeys((*reversed(kept.after(since, until)), kept.at(since, ABSENT)))
 
-    def is_put_over(self, entry: Entry, moment: int) -> bool:
+    def is_put_over(self, entry: Entry, version: int) -> bool:
         """Whether the inode to which the entry referred then took the place of another one there."""
         kept = self._inodes.get(entry)
-        at = bisect.bisect_right(kept.moments, moment) if kept else 0
+        at = bisect.bisect_right(kept.versions, version) if kept else 0
         return kept is not None and at > 1 and ABSENT not in kept.values[at - 2 : at]
 
     def named(self, inode: int, since: int, until: int) -> bool:
-        """Whether an entry referred to the inode at every moment between these."""
+        """Whether an entry referred to the inode at every version between these."""
         counts = self._counts.get(inode)
         return counts is not None and all((counts.at(since, 0), *counts.after(since, until)))
 
     def names(self, inode: int, since: int, until: int) -> frozenset[Entry]:
-        """The entries that referred to the inode at some moment between these."""
+        """The entries that referred to the inode at some version between these."""
         return frozenset(e for e in self._of.get(inode, ()) if inode in self.been(e, since, until))
 
 
@@ -243,8 +243,8 @@ class ModelTimeline:
     `opaque`: programs ran, which the model cannot follow. `floors[a]`: the number of operations that are
     durable once `a` have returned. `attributes`: names of the extended attributes that the history uses.
     `kinds`: the kind of every inode. `written`: the file that each writing operation wrote. `entries`: of all
-    directories, where the contract judges each inode by itself; else empty. `epochs[i]`: how many of the
-    first i operations may persist something (not in `replay.PERSISTS_NOTHING`).
+    directories, where the contract judges each inode by itself; else empty. `promise_sets[i]`: how many of
+    the first i operations may persist something (not in `replay.PERSISTS_NOTHING`).
     """
 
     operations: tuple[Operation, ...]
@@ -257,7 +257,7 @@ class ModelTimeline:
     kinds: dict[int, str]
     written: dict[int, FileHistory]
     entries: Entries
-    epochs: tuple[int, ...]
+    promise_sets: tuple[int, ...]
 
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""

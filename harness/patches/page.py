@@ -225,7 +225,7 @@ def _planted_data(planted: Planted) -> dict[str, object]:
 
 def _extra(stage: Stage) -> str:
     again = f", recoveries cut {stage.again} deep" if stage.again else ""
-    return again + (f", on a disk that errs ({', '.join(stage.disk)})" if stage.disk else "")
+    return again + (f", on a faulty disk ({', '.join(stage.disk)})" if stage.disk else "")
 
 
 def _not_asked(answer: Answer) -> Iterator[Line]:

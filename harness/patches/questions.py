@@ -40,7 +40,7 @@ class Stage(msgspec.Struct, frozen=True):
     again: bounds.Depth = 0
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AffectedModes(msgspec.Struct, frozen=True):
     """What follows from changed files. `first`: the modes that come first; `then`: other modes of the same
     file systems. `recovery`: changed files with recovery code. `nobodys`: changed files that nothing here
     runs.
@@ -63,7 +63,7 @@ def is_of(changed: str, pattern: str) -> bool:
     )
 
 
-def asked_of(changed: Sequence[str]) -> Asked:
+def affected_by(changed: Sequence[str]) -> AffectedModes:
     """What a change to these files of the kernel is asked. Raises UsageError if nothing here runs any of
     them.
     """
@@ -89,7 +89,7 @@ def asked_of(changed: Sequence[str]) -> Asked:
         )
     then = [p.name for p in own if p.name not in first]
     nobodys = [f for f in changed if f not in owned]
-    return Asked(tuple(dict.fromkeys(first)), tuple(then), recovery_of(changed, own), tuple(nobodys))
+    return AffectedModes(tuple(dict.fromkeys(first)), tuple(then), recovery_of(changed, own), tuple(nobodys))
 
 
 def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ...]:
@@ -98,13 +98,13 @@ def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ..
     return tuple(f for f in changed if f in recovers)
 
 
-def chosen(modes: Sequence[str], changed: Sequence[str]) -> Asked:
+def chosen(modes: Sequence[str], changed: Sequence[str]) -> AffectedModes:
     """The same where the user named the modes. Raises UsageError for one that there is not."""
     found = select_profiles(modes)
-    return Asked(tuple(p.name for p in found), (), recovery_of(changed, found))
+    return AffectedModes(tuple(p.name for p in found), (), recovery_of(changed, found))
 
 
-def stages(asked: Asked, workloads: Sequence[str] = ()) -> list[Stage]:
+def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     """The runs of the head's kernel, in order: what finds most in the least time comes first."""
     if workloads:
         ahead = [Stage("asked", (*asked.first, *asked.then), tuple(workloads))]
@@ -122,12 +122,16 @@ def stages(asked: Asked, workloads: Sequence[str] = ()) -> list[Stage]:
     ]
 
 
-def _recoveries(asked: Asked, workloads: tuple[str, ...]) -> list[Stage]:
-    """Recoveries cut again and on a disk that errs, where their code was changed."""
+def _recoveries(asked: AffectedModes, workloads: tuple[str, ...]) -> list[Stage]:
+    """Recoveries cut again and on a faulty disk, where their code was changed."""
     if not asked.recovery:
         return []
     on_disks = tuple(m for m in asked.first if "@" not in m)
     return [
         Stage("recovery-cut-again", asked.first, workloads, again=1),
-        *([Stage("recovery-on-an-erring-disk", on_disks, workloads, disk=("errors",))] if on_disks else []),
+        *(
+            [Stage("recovery-on-an-faulty_disk-disk", on_disks, workloads, disk=("errors",))]
+            if on_disks
+            else []
+        ),
     ]

@@ -1,1 +1,1 @@
-"""Bugs of record: of those mended upstream, which does a plain run find on the last kernel that has them?"""
+"""Upstream bugs: of those mended upstream, which does a plain run find on the last kernel that has them?"""

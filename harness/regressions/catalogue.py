@@ -1,4 +1,4 @@
-"""The bugs of record: the TOML files of `kernels/regressions`, one for each bug that was mended upstream."""
+"""The upstream bugs: the TOML files of `kernels/regressions`, one for each bug that was mended upstream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.kernels.find import look_up_kernel
-from harness.model import DISK_PROFILES
+from harness.model import DISK_FAULTS
 from harness.series.catalogue import Listed, load_all, named
 from harness.workloads.load import select_workloads
 
@@ -30,7 +30,7 @@ class Bug(Listed, frozen=True, kw_only=True):
     `modes` and `oracles` may be empty. `known`: words of the reason under which the bug stands among the
     known failures, since Powercut had found it before: such findings count here. `own`: workloads of general
     sets that were written for it, or for a planted fault that imitates it: what they find is counted apart.
-    `disk`: how the disk errs in recovery (`powercut run --disk`), where that shows it.
+    `disk`: how the disk is faulty in recovery (`powercut run --disk`), where that shows it.
     """
 
     subject: str
@@ -67,9 +67,9 @@ def _check(bug: Bug) -> None:
         raise UsageError(f"{bug.before} cannot be both with the bug and without it")
     for kernel in (bug.before, bug.after):
         look_up_kernel(kernel)
-    if unknown_ways := set(bug.disk) - set(DISK_PROFILES):
+    if unknown_ways := set(bug.disk) - set(DISK_FAULTS):
         raise UsageError(
-            f"no disk errs in the way {min(unknown_ways)}", f"there are: {', '.join(DISK_PROFILES)}"
+            f"no disk is faulty in the way {min(unknown_ways)}", f"there are: {', '.join(DISK_FAULTS)}"
         )
     if bug.own:
         select_workloads(bug.own)
@@ -88,6 +88,6 @@ def select_bugs(names: Sequence[str], modes: Sequence[str]) -> list[Bug]:
         ]
     if not chosen:
         raise UsageError(
-            f"no bug of record shows in {', '.join(modes)}", "powercut regressions --list shows the modes"
+            f"no upstream bug shows in {', '.join(modes)}", "powercut regressions --list shows the modes"
         )
     return chosen

@@ -1,4 +1,4 @@
-"""The bugs of record as a page."""
+"""The upstream bugs as a page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ABOUT = (
 
 
 def headline(recall: Recall) -> str:
-    """`Found 5 of 12 bugs of record that were run: 6 missed, 1 UNKNOWN; 4 not run, 6 need what ...`"""
+    """`Found 5 of 12 upstream bugs that were run: 6 missed, 1 UNKNOWN; 4 not run, 6 need what ...`"""
     decided = recall.count(Outcome.FOUND, Outcome.OWN, Outcome.MISSED, Outcome.UNKNOWN)
     found = f"Found {recall.count(Outcome.FOUND)} of {plural(decided, 'bug')} of record that were run"
     missed, unknown = recall.count(Outcome.MISSED), recall.count(Outcome.UNKNOWN)
@@ -48,8 +48,8 @@ def page_of(recall: Recall) -> Page:
     plan = recall.plan
     sets = ", ".join(plan.workloads) + (f", part {plan.shard}" if plan.shard else "")
     return Page(
-        what="bugs of record",
-        subject="bugs of record",
+        what="upstream bugs",
+        subject="upstream bugs",
         headline=headline(recall),
         kind="pass" if done else "unknown",
         figures=(

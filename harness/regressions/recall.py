@@ -1,4 +1,4 @@
-"""A series over the bugs of record: each kernel that one of them names, in each mode in which it can show, is
+"""A series over the upstream bugs: each kernel that one of them names, in each mode in which it can show, is
 an item; bugs that name the same kernel and mode share its run.
 """
 
@@ -49,7 +49,7 @@ def create(plan: RegressionsPlan, out: Path) -> Path:
 
 def load_plan(path: Path) -> RegressionsPlan:
     """The plan of a directory. Raises as `read_plan`, and StoreError for workloads of its own."""
-    plan = read_plan(path, RegressionsPlan, "series of bugs of record", "regressions")
+    plan = read_plan(path, RegressionsPlan, "series of upstream bugs", "regressions")
     try:
         need_general(plan.workloads)
     except UsageError as e:

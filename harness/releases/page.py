@@ -1,4 +1,4 @@
-"""A study as a page."""
+"""A sweep as a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from harness.model import CaseId
 from harness.plan import LEGAL
-from harness.releases.results import SCHEMA, Answer, OnKernel, Study, story
+from harness.releases.results import SCHEMA, Answer, OnKernel, Sweep, story
 from harness.report.lines import full
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.strip import Strip, StripCell
@@ -26,18 +26,18 @@ _NAMED = 12
 _OF_THE_JOURNAL = frozenset({"type", "item", "at", "key"})
 
 
-def headline(study: Study) -> str:
-    """What a study came to, in one line: of one case its story, of several how many broke where."""
-    cases = study.cases
+def headline(sweep: Sweep) -> str:
+    """What a sweep came to, in one line: of one case its story, of several how many broke where."""
+    cases = sweep.cases
     if len(cases) == 1:
-        text = story(study.kernels, cases[0], study.plan.oracle)
-        return text if str(cases[0]) in study.plan.title else f"{cases[0]}: {text}"
-    kernels = [k for k in study.kernels if k.answers]
-    count = Counter(_kind(study, case) for case in cases)
+        text = story(sweep.kernels, cases[0], sweep.plan.oracle)
+        return text if str(cases[0]) in sweep.plan.title else f"{cases[0]}: {text}"
+    kernels = [k for k in sweep.kernels if k.answers]
+    count = Counter(_kind(sweep, case) for case in cases)
     open_ = sum(any(_decided(k.answer(c)) is None for k in kernels) for c in cases) - count[_Kind.OPEN]
     parts = [f"{number(count[kind])} {_words(kind, len(kernels))}" for kind in _Kind if count[kind]]
     parts += [f"{number(open_)} of them not decided on every kernel"] * bool(open_)
-    left_out = [k.title for k in study.kernels if k not in kernels]
+    left_out = [k.title for k in sweep.kernels if k not in kernels]
     parts += [f"{enumerated(left_out)} {'was' if len(left_out) == 1 else 'were'} not run"] * bool(left_out)
     return f"{plural(len(cases), 'case')} on {plural(len(kernels), 'kernel')}: {'; '.join(parts)}"
 
@@ -58,8 +58,8 @@ class _Kind(enum.Enum):
     KEPT = enum.auto()
 
 
-def _kind(study: Study, case: CaseId) -> _Kind:
-    answers = [a for k in study.kernels if (a := k.answer(case))]
+def _kind(sweep: Sweep, case: CaseId) -> _Kind:
+    answers = [a for k in sweep.kernels if (a := k.answer(case))]
     decided = {_decided(a) for a in answers} - {None}
     if len(decided) > 1:
         return _Kind.CHANGED
@@ -96,26 +96,26 @@ def cell(kernel: OnKernel, case: CaseId) -> str:
     return VERDICT_WORDS[answer.verdict]
 
 
-def _reasons(study: Study) -> list[tuple[str, list[str]]]:
+def _reasons(sweep: Sweep) -> list[tuple[str, list[str]]]:
     """Why cases are undecided or were not run, and which ones on which kernel."""
     reasons: dict[str, list[str]] = {}
-    for k in study.kernels:
+    for k in sweep.kernels:
         for a in k.answers:
             if a.reason:
                 reasons.setdefault(a.reason, []).append(f"{k.name} {a.case}")
     return list(reasons.items())
 
 
-def _findings(study: Study) -> Iterator[Finding]:
+def _findings(sweep: Sweep) -> Iterator[Finding]:
     """Of each case the first finding of the newest kernel that shows it, with the command that repeats it."""
-    for case in study.cases:
-        showing = [(k, a) for k in study.kernels if (a := k.answer(case)) and a.shows(study.plan.oracle)]
+    for case in sweep.cases:
+        showing = [(k, a) for k in sweep.kernels if (a := k.answer(case)) and a.shows(sweep.plan.oracle)]
         if not showing:
             continue
         kernel, answer = showing[-1]
-        seen = next(f for f in answer.findings if study.plan.oracle in ("", f.oracle))
+        seen = next(f for f in answer.findings if sweep.plan.oracle in ("", f.oracle))
         expected = f"; expected: {seen.expected}" if seen.expected else ""
-        again = f"reproduce: powercut repro {seen.point} --from {shlex.quote(_run(study, kernel))}"
+        again = f"reproduce: powercut repro {seen.point} --from {shlex.quote(_run(sweep, kernel))}"
         yield Finding(
             str(case),
             (Line(seen.summary, oracle=seen.oracle, aside=f"{kernel.title}{expected}"),),
@@ -124,24 +124,24 @@ def _findings(study: Study) -> Iterator[Finding]:
         )
 
 
-def page_of(study: Study) -> Page:
+def page_of(sweep: Sweep) -> Page:
     """All of it. What changed comes first; what every kernel kept comes last, in one line if it is much."""
-    models = study.plan.plan.fault_models
+    models = sweep.plan.plan.fault_models
     own = f": those of the write log's own order ({', '.join(models)}), not all legal ones"
     limited = "" if LEGAL.keys() & set(models) else own
-    found = tuple(_findings(study))
+    found = tuple(_findings(sweep))
     return Page(
         what="one kernel after another",
-        subject=study.plan.title,
-        headline=headline(study),
-        kind=_class(study),
-        notice="Interrupted: what was not finished, or not reached, is listed as such." * study.interrupted,
+        subject=sweep.plan.title,
+        headline=headline(sweep),
+        kind=_class(sweep),
+        notice="Interrupted: what was not finished, or not reached, is listed as such." * sweep.interrupted,
         sections=(
             Section(
                 "Answers",
                 "On each kernel, each case was recorded anew; a cell counts the crash states of that "
                 f"recording{limited}.",
-                tables=tuple(_tables(study)),
+                tables=tuple(_tables(sweep)),
             ),
             Section(
                 "What was found",
@@ -149,82 +149,82 @@ def page_of(study: Study) -> Page:
                 findings=found,
                 folded=len(found) > _FOLDED,
             ),
-            Section("No answer", lines=tuple(_no_answer(study))),
-            Section("Kernels", lines=tuple(_kernel(study, k) for k in study.kernels)),
+            Section("No answer", lines=tuple(_no_answer(sweep))),
+            Section("Kernels", lines=tuple(_kernel(sweep, k) for k in sweep.kernels)),
         ),
-        command=shlex.join(["powercut", *study.plan.argv]),
-        data=_for_programs(study),
+        command=shlex.join(["powercut", *sweep.plan.argv]),
+        data=_for_programs(sweep),
     )
 
 
-def _no_answer(study: Study) -> Iterator[Line]:
-    for why, who in _reasons(study):
+def _no_answer(sweep: Sweep) -> Iterator[Line]:
+    for why, who in _reasons(sweep):
         more = f" and {number(len(who) - _NAMED)} more" if len(who) > _NAMED else ""
         yield Line(why, aside=", ".join(who[:_NAMED]) + more)
 
 
-def _kernel(study: Study, k: OnKernel) -> Line:
+def _kernel(sweep: Sweep, k: OnKernel) -> Line:
     parts = [
         f"not run: {k.failed}" if k.failed else "",
         ", ".join(filter(None, [k.release, k.machine])),
         "not finished" if k.interrupted else "",
         f"begun anew, so its answers are of this installation: {k.anew}" if k.anew else "",
     ]
-    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=_run(study, k))
+    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=_run(sweep, k))
 
 
-def _run(study: Study, kernel: OnKernel) -> str:
-    return full(study.path / kernel.run) if kernel.run else ""
+def _run(sweep: Sweep, kernel: OnKernel) -> str:
+    return full(sweep.path / kernel.run) if kernel.run else ""
 
 
-def _for_programs(study: Study) -> dict[str, object]:
+def _for_programs(sweep: Sweep) -> dict[str, object]:
     """`releases.json`. Paths are absolute."""
     kernels = [
         {
             "asked": k.item,
             **{name: value for name, value in msgspec.to_builtins(k).items() if name not in _OF_THE_JOURNAL},
-            "run": _run(study, k),
+            "run": _run(sweep, k),
         }
-        for k in study.kernels
+        for k in sweep.kernels
     ]
     return {
         "schema": SCHEMA,
-        "plan": study.plan,
+        "plan": sweep.plan,
         "kernels": kernels,
-        "finished": study.finished or None,
-        "interrupted": study.interrupted,
+        "finished": sweep.finished or None,
+        "interrupted": sweep.interrupted,
     }
 
 
-def _class(study: Study) -> str:
+def _class(sweep: Sweep) -> str:
     """The colour of the page: that of the worst answer."""
-    if any(a.verdict is CaseVerdict.FAIL for k in study.kernels for a in k.answers):
+    if any(a.verdict is CaseVerdict.FAIL for k in sweep.kernels for a in k.answers):
         return "fail"
-    return "pass" if study.decided and study.cases and not study.interrupted else "unknown"
+    return "pass" if sweep.decided and sweep.cases and not sweep.interrupted else "unknown"
 
 
-def _tables(study: Study) -> Iterator[PageTable]:
+def _tables(sweep: Sweep) -> Iterator[PageTable]:
     """Cases that did alike are a table. One case alone is a table of kernels."""
     members: dict[_Kind, list[CaseId]] = {}
-    for case in study.cases:
-        members.setdefault(_kind(study, case), []).append(case)
-    run = sum(bool(k.answers) for k in study.kernels)
+    for case in sweep.cases:
+        members.setdefault(_kind(sweep, case), []).append(case)
+    run = sum(bool(k.answers) for k in sweep.kernels)
     for kind in [kind for kind in _Kind if kind in members]:
         cases = members[kind]
         title = f"{plural(len(cases), 'case')} {_words(kind, run)}"
-        if len(study.cases) == 1:
-            shown = [(k.title, _cell(k, cases[0])) for k in study.kernels]
+        if len(sweep.cases) == 1:
+            shown = [(k.title, _cell(k, cases[0])) for k in sweep.kernels]
             rows = tuple((name, replace(c, detail=""), c.detail) for name, c in shown)
             yield PageTable(("kernel", "answer", "what was seen"), rows)
             continue
         stories = ("when it came and went",) if kind is _Kind.CHANGED else ()
         yield PageTable(
-            ("case", *(k.title for k in study.kernels), *stories),
+            ("case", *(k.title for k in sweep.kernels), *stories),
             tuple(
                 (
                     str(case),
-                    *(_cell(k, case) for k in study.kernels),
-                    *(story(study.kernels, case, study.plan.oracle) for _ in stories),
+                    *(_cell(k, case) for k in sweep.kernels),
+                    *(story(sweep.kernels, case, sweep.plan.oracle) for _ in stories),
                 )
                 for case in cases
             ),
@@ -241,15 +241,15 @@ def _cell(kernel: OnKernel, case: CaseId) -> Cell:
     return Cell(cell(kernel, case), answer.verdict.value, answer.reason or "; ".join(shown))
 
 
-def strip_of(study: Study) -> Strip | None:
+def strip_of(sweep: Sweep) -> Strip | None:
     """What a history adds to the report of the run whose finding it followed."""
-    cases = study.cases
-    if not study.plan.finding or len(cases) != 1:
+    cases = sweep.cases
+    if not sweep.plan.finding or len(cases) != 1:
         return None
     cells = []
-    for kernel in study.kernels:
+    for kernel in sweep.kernels:
         answer = kernel.answer(cases[0])
         verdict = answer.verdict if answer else CaseVerdict.NOT_RUN
         why = _cell(kernel, cases[0]).detail
         cells.append(StripCell(kernel.title, verdict, cell(kernel, cases[0]), why))
-    return Strip(story(study.kernels, cases[0], study.plan.oracle), tuple(cells))
+    return Strip(story(sweep.kernels, cases[0], sweep.plan.oracle), tuple(cells))

@@ -1,4 +1,4 @@
-"""What a study has shown: an answer for each case on each kernel."""
+"""What a sweep has shown: an answer for each case on each kernel."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
         return next((a for a in self.answers if a.case == case), None)
 
 
-class StudyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
     finding a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of that
     finding, and its id. `expectations`: known failures.
@@ -93,10 +93,10 @@ class StudyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
-    """What a study has shown so far. `path`: its directory."""
+class Sweep:
+    """What a sweep has shown so far. `path`: its directory."""
 
-    plan: StudyPlan
+    plan: SweepPlan
     kernels: tuple[OnKernel, ...]
     path: Path = Path()
     finished: str = ""

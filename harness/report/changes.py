@@ -3,7 +3,7 @@
 The runs may have made recordings of their own. A finding is the same if its case, oracle and signature are;
 crash points are not compared, since those of two recordings name different disks. What the second run does
 not show is fixed only if that run looked at every state that the first can have looked at (`reach`), or, of
-the same recording, at each that the first did: at cuts in recoveries, and on a disk that errs, where only
+the same recording, at each that the first did: at cuts in recoveries, and on a faulty disk, where only
 these show it.
 """
 
@@ -190,7 +190,7 @@ def _looks_lacking(case: CaseId, first: Side, second: Side) -> Iterator[str]:
     elif not all(mine.covers(others) for mine, others in zip(two.cuts, one.cuts, strict=False)):
         yield "did not cover as many cuts in recoveries (--again) as the first may have"
     if lacking := one.faults - two.faults:
-        yield f"did not look on a disk that errs as in the first (--disk): {enumerated(sorted(lacking))}"
+        yield f"did not look on a faulty disk as in the first (--disk): {enumerated(sorted(lacking))}"
 
 
 def _state(case: CaseSummary | None) -> str:

@@ -98,11 +98,11 @@ class TreeRow(msgspec.Struct, frozen=True):
 
 
 class Trees(msgspec.Struct, frozen=True):
-    """The names of the reference model at `moment`, in words, beside those that came back. `unseen`: why
+    """The names of the reference model at `version`, in words, beside those that came back. `unseen`: why
     nothing came back. `left_out`: so many names, alike on both sides first, are not in `rows`.
     """
 
-    moment: str
+    version: str
     rows: tuple[TreeRow, ...]
     unseen: str = ""
     left_out: int = 0

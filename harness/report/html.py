@@ -16,9 +16,8 @@ from markupsafe import Markup
 from harness.cases import application
 from harness.model import CaseId
 from harness.report import words
-from harness.report.alike import Alike, alike
-from harness.report.erring import OUTCOMES, erring_views
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
+from harness.report.faulty_disk import OUTCOMES, faulty_disk_views
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, commands, explain, reproduce, shrink
 from harness.report.pages import begun, sentence, template
@@ -26,6 +25,7 @@ from harness.report.recovery_code import headline as recovery_headline
 from harness.report.recovery_code import unreached_by_file
 from harness.report.shrunk import shrunk_file
 from harness.report.sides import MARK_WORDS, byte_rows, side_words
+from harness.report.similar import SimilarFindings, similar
 from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.report.trend import Past, trends
@@ -193,11 +193,11 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
         left_out=_left_out(cases),
         recovery=_recovery(store),
-        erring=erring_views([c.info for c in summary.cases], source),
+        faulty_disk=faulty_disk_views([c.info for c in summary.cases], source),
         outcomes=OUTCOMES,
         facts=_facts(summary),
         source=source,
-        alike=groups,
+        similar=groups,
         open_groups=_OPEN_GROUPS,
         live=live,
         not_explained=not_explained,
@@ -222,10 +222,12 @@ def finding_html(store: RunStore, c: CaseSummary, finding: Finding, source: str)
     )
 
 
-def _together(cases: Sequence[CaseView]) -> tuple[list[Alike], list[CaseView]]:
+def _together(cases: Sequence[CaseView]) -> tuple[list[SimilarFindings], list[CaseView]]:
     """The findings that look alike; and the cases with only one finding of each such group open."""
     views = [v for c in cases for v in c.findings]
-    groups = alike([v.finding for v in views], {v.finding.id: v.explanation for v in views if v.explanation})
+    groups = similar(
+        [v.finding for v in views], {v.finding.id: v.explanation for v in views if v.explanation}
+    )
     examples = {g.example.id for g in groups}
     return groups, [
         replace(c, findings=[replace(v, open=v.open and v.finding.id in examples) for v in c.findings])
@@ -355,7 +357,7 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
     if not any(known):
         return LeftOutView("the write log's own order, in every case", False, False, False, (), 0)
     some = [
-        (c.open, view, words.covered(c))
+        (c.unexplored, view, words.covered(c))
         for view, c in zip(views, known, strict=True)
         if c and not c.exhaustive
     ]
@@ -363,8 +365,8 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
     return LeftOutView(
         words.extent(known),
         not some and all(known),
-        any(c.moments for c in known if c),
-        any(c.open for c in known if c),
+        any(c.crash_times for c in known if c),
+        any(c.unexplored for c in known if c),
         [(view.summary, view.anchor, text) for _, view, text in some[:_OPEN_ROWS]],
         len(some[_OPEN_ROWS:]),
     )

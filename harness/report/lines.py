@@ -39,7 +39,7 @@ def commands(finding: Finding, source: str, packed: CaseId | None = None) -> lis
 
 def explain(finding: Finding, source: str) -> str:
     """The command that says why a finding failed; empty where none can. `source`: see `source_words`."""
-    # Of a recovery that was cut, writes are those of recovery; where the disk erred, none was lost.
+    # Of a recovery that was cut, writes are those of recovery; where the disk was faulty, none was lost.
     if finding.state.again or finding.state.fault:
         return ""
     return f"powercut show {finding.id} --from {_of_case(source, finding.case)}"
@@ -112,14 +112,14 @@ def resume_patch(tree: str, config: Sequence[str], workloads: Sequence[str], pat
 
 
 def resume_regressions(path: str) -> str:
-    """The command that continues a stopped series of bugs of record."""
+    """The command that continues a stopped series of upstream bugs."""
     return f"powercut regressions --resume {shlex.join([full(path)])}"
 
 
-def resume_study(
+def resume_sweep(
     command: str, kernels: Sequence[str], workloads: Sequence[str], of_run: str, path: str
 ) -> str:
-    """The command (`history`, `matrix`) that continues a stopped study. `of_run`: its report shows it too."""
+    """The command (`history`, `matrix`) that continues a stopped sweep. `of_run`: its report shows it too."""
     words = [full(path), *(w for k in kernels if "/" in k for w in _shown(["--kernels", k]))]
     words += [*_workload_files(workloads), *(_shown(["--from", of_run]) if of_run else [])]
     return f"powercut {command} --resume {shlex.join(words)}"

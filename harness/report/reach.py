@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.model import DISK_PROFILES, CrashState, FaultKind
+from harness.model import DISK_FAULTS, CrashState, FaultKind
 from harness.plan import LEGAL, Budget, Plan
-from harness.store.records import CaseInfo, Coverage, CutAgain
+from harness.store.records import CaseInfo, Coverage, NestedCrashes
 
 TORN = "torn"
 """The states of the log's own order that are legal only by sectors."""
@@ -75,9 +75,9 @@ def reach_of(states: Iterable[str], coverage: Coverage | None) -> Reach:
     """The reach of a decided case, in a run whose plan asks for these `states`."""
     asked = frozenset(states)
     unit = next((LEGAL[name] for name in asked if name in LEGAL), None)
-    if unit is None or (coverage is not None and not coverage.moments):
+    if unit is None or (coverage is not None and not coverage.crash_times):
         order = Region(frozenset(asked - LEGAL.keys()) or frozenset({"prefix"}))
-        return Reach(NOTHING if coverage is not None and coverage.open else order, order)
+        return Reach(NOTHING if coverage is not None and coverage.unexplored else order, order)
     every = Region(unit=unit)
     return Reach(NOTHING, every) if coverage is None else _within(every, coverage)
 
@@ -89,7 +89,7 @@ def _within(every: Region, coverage: Coverage) -> Reach:
     unit = every.unit
     least = Region(unit=unit, depth=coverage.losses) if coverage.losses >= 0 else NOTHING
     # States drawn at random may be of any depth.
-    return Reach(least, every if coverage.alike else Region(unit=unit, depth=coverage.losses + 1))
+    return Reach(least, every if coverage.sampled else Region(unit=unit, depth=coverage.losses + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def looked_at(plan: Plan, info: CaseInfo) -> Looked:
     return Looked(reach_of(plan.fault_models, info.coverage), _cuts(plan, info.again), _faults(plan, info))
 
 
-def _cuts(plan: Plan, again: Iterable[CutAgain]) -> tuple[Reach, ...]:
+def _cuts(plan: Plan, again: Iterable[NestedCrashes]) -> tuple[Reach, ...]:
     """A reach for each generation that was asked for. A run ends before the
     last one where a generation had nothing to cut: what lies deeper is covered like that.
     """
@@ -131,13 +131,13 @@ def _cuts(plan: Plan, again: Iterable[CutAgain]) -> tuple[Reach, ...]:
     return tuple(found + found[-1:] * (plan.again - len(found)))
 
 
-def _cut(cut: CutAgain, every: Region) -> Reach:
+def _cut(cut: NestedCrashes, every: Region) -> Reach:
     reach = _within(every, cut.coverage)
-    return Reach(NOTHING, reach.most) if cut.uncut else reach
+    return Reach(NOTHING, reach.most) if cut.not_cut else reach
 
 
 def _faults(plan: Plan, info: CaseInfo) -> frozenset[FaultKind]:
     disk = info.disk
     if disk is None or (plan.budget != Budget() and disk.tried < disk.faults):
         return frozenset()
-    return frozenset(kind for profile in disk.profiles for kind in DISK_PROFILES.get(profile, ()))
+    return frozenset(kind for profile in disk.ways for kind in DISK_FAULTS.get(profile, ()))

@@ -31,7 +31,7 @@ def sides_text(explanation: Explanation) -> str:
 
 
 def _trees_lines(trees: Trees) -> Iterator[str]:
-    yield f"Names {trees.moment}, and what came back{f': {trees.unseen}' if trees.unseen else ''}"
+    yield f"Names {trees.version}, and what came back{f': {trees.unseen}' if trees.unseen else ''}"
     for row in trees.rows:
         if row.mark is Mark.SAME:
             yield f"  {row.path}: {_whole(row.expected)}"

@@ -19,7 +19,7 @@ from rich.text import Text
 from harness.host.console import SafeConsole
 from harness.host.text import indented, one_line
 from harness.model import CaseId
-from harness.report.erring import disk_erred
+from harness.report.faulty_disk import faulty_disk_words
 from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
 from harness.report.words import (
     Cell,
@@ -107,7 +107,7 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
         yield Text(f"{how_reached(summary)}{_paced(summary)}", style="dim")
     if again := recoveries_cut(c.info for c in summary.cases):
         yield _line("dim", again)
-    if erred := disk_erred(c.info for c in summary.cases):
+    if erred := faulty_disk_words(c.info for c in summary.cases):
         yield _line("dim", erred)
     yield Text()
     yield from _tables(summary, width)

@@ -193,7 +193,7 @@ def _operations(steps: Sequence[Step], scale: _Scale) -> tuple[Shape, ...]:
     """One shape per operation, or per group of operations that begin on the same pixels."""
     cells: dict[int, list[tuple[Step, int]]] = {}
     for step in steps:
-        if step.begin is not None and step.begin >= 0:  # else it was in an earlier life
+        if step.begin is not None and step.begin >= 0:  # else it was in the part before the crash
             cells.setdefault(int(scale.x(step.begin) / _CELL_WIDTH), []).append((step, step.begin))
     return tuple(
         _operation(*cell[0], scale) if len(cell) == 1 else _operations_cell(cell, scale)

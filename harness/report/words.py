@@ -389,7 +389,7 @@ def _kept(summary: Summary, kept: Sequence[str], of: int) -> str:
     who = f"{len(kept)} of {of} modes" if of > 1 else kept[0]
     coverage = [c.info.coverage for c in cases if not c.was_not_run]
     cuts = [cut.coverage for c in cases for cut in c.info.again]
-    if not any(coverage) and not any(cut.open or cut.alike for cut in cuts):
+    if not any(coverage) and not any(cut.unexplored or cut.sampled for cut in cuts):
         return f"{who} kept every promise at every one of {number(states)} crash states"
     return f"{who} kept every promise in {covered_together(coverage, states, cuts)}"
 
@@ -399,16 +399,16 @@ def covered_together(cases: Sequence[Coverage | None], states: int, cuts: Sequen
     states of the write log's own order, all of them. `cuts`: how far recoveries were cut.
     """
     whole = bool(cases) and all(c is not None and c.exhaustive for c in cases)
-    if whole and not any(c.open or c.alike for c in cuts):
+    if whole and not any(c.unexplored or c.sampled for c in cuts):
         return f"all {number(states)} legal crash states"
-    legal = "legal " if any(c is not None and c.moments for c in cases) else ""
+    legal = "legal " if any(c is not None and c.crash_times for c in cases) else ""
     return f"{number(states)} {legal}crash states ({', '.join([extent(cases), *_in_cuts(cuts)])})"
 
 
 def _in_cuts(cuts: Iterable[Coverage]) -> list[str]:
     """What was left out where recoveries were cut."""
     known = tuple(cuts)
-    left, drawn = sum(c.open for c in known), sum(c.drawn for c in known)
+    left, drawn = sum(c.unexplored for c in known), sum(c.drawn for c in known)
     found = [
         (f"{plural(left, 'choice')} unexplored", left),
         (f"{number(drawn)} states sampled without a difference", drawn),
@@ -418,16 +418,16 @@ def _in_cuts(cuts: Iterable[Coverage]) -> list[str]:
 
 def extent(cases: Sequence[Coverage | None]) -> str:
     """`36 of 39 cases complete, 76 choices unexplored in 3`: how far the legal states were covered."""
-    ordered = [c for c in cases if c is None or not c.moments]
-    cut = [c for c in ordered if c is not None and c.open]
-    sampled = [c for c in cases if c is not None and c.alike and not c.open]
-    part = [c for c in cases if c is not None and c.moments and not c.exhaustive and c not in sampled]
+    ordered = [c for c in cases if c is None or not c.crash_times]
+    cut = [c for c in ordered if c is not None and c.unexplored]
+    sampled = [c for c in cases if c is not None and c.sampled and not c.unexplored]
+    part = [c for c in cases if c is not None and c.crash_times and not c.exhaustive and c not in sampled]
     complete = len(cases) - len(ordered) - len(sampled) - len(part)
     found = [
         (f"{number(sum(c.drawn for c in sampled))} states sampled without a difference", len(sampled)),
-        (f"{plural(sum(c.open for c in part), 'choice')} unexplored", len(part)),
+        (f"{plural(sum(c.unexplored for c in part), 'choice')} unexplored", len(part)),
         ("only the log's own order", len(ordered) - len(cut)),
-        (f"{plural(sum(c.open for c in cut), 'state')} of the log's own order left out", len(cut)),
+        (f"{plural(sum(c.unexplored for c in cut), 'state')} of the log's own order left out", len(cut)),
     ]
     left = [(what, count) for what, count in found if count]
     if len(cases) == 1:
@@ -449,16 +449,16 @@ def asked_states(models: Sequence[str], budget: Budget) -> str:
 
 def covered(coverage: Coverage) -> str:
     """Which legal crash states of a case were covered, in words."""
-    at = f"at {plural(coverage.moments, 'crash time')}"
+    at = f"at {plural(coverage.crash_times, 'crash time')}"
     if coverage.exhaustive:
         return f"exhaustive: every legal crash state {at}"
-    if not coverage.moments:
+    if not coverage.crash_times:
         return coverage.why
-    if coverage.alike and not coverage.open:
-        whole, many = number(coverage.moments - coverage.alike), number(coverage.alike)
+    if coverage.sampled and not coverage.unexplored:
+        whole, many = number(coverage.crash_times - coverage.sampled), number(coverage.sampled)
         instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} sampled: no difference found"
         return f"every legal crash state at {whole} crash times; at {many} with too many, {instead}"
-    left = f"{plural(coverage.open, 'choice')} unexplored"
+    left = f"{plural(coverage.unexplored, 'choice')} unexplored"
     return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
 
 
@@ -466,15 +466,15 @@ def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
     """How far recoveries were cut again in several cases, in a line; empty where that was not asked for."""
     generations = [case.again for case in cases if case.again]
     cuts = [cut for of_case in generations for cut in of_case]
-    if not any(cut.recoveries or cut.uncut for cut in cuts):
+    if not any(cut.recoveries or cut.not_cut for cut in cuts):
         return ""
     ended = all(not of_case[-1].recoveries for of_case in generations)
-    whole = ended and all(cut.coverage.exhaustive and not cut.uncut for cut in cuts)
-    times = sum(cut.coverage.moments for cut in cuts)
+    whole = ended and all(cut.coverage.exhaustive and not cut.not_cut for cut in cuts)
+    times = sum(cut.coverage.crash_times for cut in cuts)
     visits = sum(cut.coverage.visits for cut in cuts)
-    left = sum(cut.coverage.open for cut in cuts)
-    uncut = sum(cut.uncut for cut in cuts)
-    sampled = sum(cut.coverage.alike for cut in cuts)
+    left = sum(cut.coverage.unexplored for cut in cuts)
+    not_cut = sum(cut.not_cut for cut in cuts)
+    sampled = sum(cut.coverage.sampled for cut in cuts)
     drawn = number(sum(cut.coverage.drawn for cut in cuts))
     return ", ".join(
         [
@@ -484,9 +484,9 @@ def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
             f"{plural(times, 'crash time')} in them",
             f"{plural(visits, 'visit')} to what none before had read",
             *([f"{plural(left, 'choice')} unexplored"] if left else []),
-            *(["every legal state"] if not (left or sampled or uncut) else []),
+            *(["every legal state"] if not (left or sampled or not_cut) else []),
             *([f"{drawn} states sampled without a difference at {number(sampled)}"] if sampled else []),
-            *([f"{plural(uncut, 'recovery', 'recoveries')} not cut"] if uncut else []),
+            *([f"{plural(not_cut, 'recovery', 'recoveries')} not cut"] if not_cut else []),
         ]
     )
 
@@ -502,11 +502,11 @@ def covered_briefly(info: CaseInfo) -> str:
 def _covered_briefly(coverage: Coverage) -> str:
     if coverage.exhaustive:
         return "all legal ones"
-    if coverage.alike and not coverage.open:
+    if coverage.sampled and not coverage.unexplored:
         return f"{number(coverage.drawn)} sampled where there are too many: no difference found"
-    if coverage.moments:
-        return f"{plural(coverage.open, 'choice')} unexplored"
-    return f"{number(coverage.open)} left out" if coverage.open else "only the log's own order"
+    if coverage.crash_times:
+        return f"{plural(coverage.unexplored, 'choice')} unexplored"
+    return f"{number(coverage.unexplored)} left out" if coverage.unexplored else "only the log's own order"
 
 
 def up_to(losses: int | None) -> str:
@@ -543,7 +543,7 @@ def device_of(entries: Iterable[DrawnEntry | LogEntry]) -> DeviceOf:
 def state_words(state: CrashState, device: DeviceOf = no_device) -> str:
     """A crash state as a sentence for people. `device`: of an entry, if there are several."""
     if state.fault is not None:
-        return f"{state_words(state.sound, device)}; while that is recovered, {state.fault.text}"
+        return f"{state_words(state.without_fault, device)}; while that is recovered, {state.fault.text}"
     persisted = state.persisted
     if persisted is None:
         return _prefix_words(state, device)

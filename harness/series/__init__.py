@@ -1,1 +1,1 @@
-"""A series: run after run of one question, kept and gone on with. Campaigns, studies, planted faults."""
+"""A series: run after run of one question, kept and gone on with. Campaigns, sweeps, planted faults."""

@@ -30,7 +30,7 @@ CREATE TABLE cases (
     status TEXT NOT NULL,
     reason TEXT NOT NULL,
     seconds REAL NOT NULL,
-    doubt TEXT NOT NULL,
+    mismatch TEXT NOT NULL,
     known TEXT NOT NULL,   -- digest of info and timeline
     states TEXT NOT NULL,  -- sum of the states' digests
     digest TEXT NOT NULL

@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A run directory, or an entry of the cache. `used`: when a file in it was last read or written, in
-    seconds since the epoch. `stays`: why it cannot be deleted; empty if it can.
+    seconds since 1970. `stays`: why it cannot be deleted; empty if it can.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Kept:
 
 
 def kept_runs(reports: Path) -> list[Kept]:
-    """The directories of runs, campaigns, studies and measurements below `reports`, least recently used
+    """The directories of runs, campaigns, sweeps and measurements below `reports`, least recently used
     first.
     """
     newest = latest(reports).resolve()

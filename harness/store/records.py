@@ -29,7 +29,7 @@ from harness.symptoms import Symptom
 from harness.writelog.calls import Places, ProgramCalls
 from harness.writelog.times import Times
 
-SCHEMA = 2
+SCHEMA = 3
 """Incremented whenever the meaning of a run directory changes; other versions are refused."""
 
 
@@ -157,22 +157,23 @@ class DrawnCalls(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How far the crash states of a case were covered: all legal ones, or with a budget those of the log's
-    own order, of which there are no `moments`, and `open` counts the contents that were not covered.
+    own order, of which there are no `crash_times`, and `unexplored` counts the contents that were not
+    covered.
 
     A state makes a choice for every block that may or may not have persisted. `losses`: every state was
     covered in which at most so many choices differ from "all lost" or from "all persisted"; -1: not even
-    those two everywhere; None: every state. `open`: branches that were not followed. `why`: what ended it,
-    if something is open. `moments`: at which the power may fail. `visits`: states that guests recovered.
-    `alike`: crash times with too many states; all up to `losses`, and others `drawn` at random, had one
-    outcome. What else these crash times have was not covered, and is not counted as open.
+    those two everywhere; None: every state. `unexplored`: branches that were not followed. `why`: what ended
+    it, if something is unexplored. `crash_times`: at which the power may fail. `visits`: states that guests
+    recovered. `sampled`: crash times with too many states; all up to `losses`, and others `drawn` at random,
+    had one outcome. What else these crash times have was not covered, and is not counted as open.
     """
 
-    moments: int
+    crash_times: int
     losses: int | None
-    open: int
+    unexplored: int
     visits: int
     why: str = ""
-    alike: int = 0
+    sampled: int = 0
     drawn: int = 0
 
     @property
@@ -181,9 +182,9 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class CutAgain:
+class NestedCrashes:
     """How far recoveries were cut. `depth`: 1 for those of crash states, 2 for those of what a cut in these
-    had left, and so on. `recoveries`: that were cut; `uncut`: that could not be, since nobody saw them to
+    had left, and so on. `recoveries`: that were cut; `not_cut`: that could not be, since nobody saw them to
     their end, or since they wrote more than a disk keeps. Where there were none of either, the generation
     before came to nothing new: deeper there is nothing. `coverage`: its crash times are those at which they
     were cut, its visits came to states that differ from all before in what is read.
@@ -191,7 +192,7 @@ class CutAgain:
 
     depth: int
     recoveries: int
-    uncut: int
+    not_cut: int
     coverage: Coverage
 
 
@@ -210,13 +211,14 @@ class DiskCell:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskErred:
-    """What came of a disk that erred while states were recovered. `profiles`: as asked for. `recoveries`:
-    that were disturbed, with one fault at a time; `left_out`: those that failed undisturbed already, or of
-    which nobody knows what they asked for. `faults`: that could have befallen something; `tried`: of these.
+class FaultyDiskResult:
+    """What came of a faulty disk while states were recovered. `ways`: in which it was faulty, as asked for.
+    `recoveries`: that were disturbed, with one fault at a time; `left_out`: those that failed undisturbed
+    already, or of which nobody knows what they asked for. `faults`: that could have befallen something;
+    `tried`: of these.
     """
 
-    profiles: tuple[str, ...]
+    ways: tuple[str, ...]
     recoveries: int
     left_out: int
     faults: int
@@ -248,8 +250,8 @@ class CaseInfo:
     timeline: tuple[DrawnEntry, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     coverage: Coverage | None = None
-    again: tuple[CutAgain, ...] = ()
-    disk: DiskErred | None = None
+    again: tuple[NestedCrashes, ...] = ()
+    disk: FaultyDiskResult | None = None
     left_at: str = ""
     calls: DrawnCalls | None = None
 
@@ -394,7 +396,7 @@ def weight(state: CrashState) -> int:
     by times, the number of writes, or parts of writes, that differ from "all lost" or "all persisted".
     """
     if state.fault:
-        return weight(state.sound) + 1
+        return weight(state.without_fault) + 1
     if state.again:
         return weight(state.first) + sum(map(weight, state.again))
     if state.persisted is not None:
@@ -422,7 +424,7 @@ def finding_order(finding: Finding) -> tuple[object, ...]:
 
 
 def steps_of(history: History) -> tuple[Step, ...]:
-    """The history in its stored form. What an earlier life did says so, and what of it was lost."""
+    """The history in its stored form. What the part before the crash did says so, and what of it was lost."""
 
     def text(step: HistoryStep) -> str:
         life = history.earlier
@@ -430,7 +432,7 @@ def steps_of(history: History) -> tuple[Step, ...]:
             return str(step.operation)
         if step.index == life.operations - 1:
             return f"{step.operation}: {life.state}"
-        return f"{step.operation} (first life{', lost' if step.index >= life.kept else ''})"
+        return f"{step.operation} (before the crash{', lost' if step.index >= life.kept else ''})"
 
     return tuple(Step(s.index, valid_text(text(s)), s.begin, s.ack) for s in history.steps)
 

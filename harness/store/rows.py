@@ -15,7 +15,7 @@ from harness.store.database import Database, damaged
 from harness.store.digests import NOTHING, digest, moved, state_digest
 from harness.store.records import Evidence, JudgedState, weight
 
-_DIGESTED = ("id", "name", "status", "reason", "seconds", "doubt", "known", "states")
+_DIGESTED = ("id", "name", "status", "reason", "seconds", "mismatch", "known", "states")
 _CASE = (*_DIGESTED, "info", "timeline", "digest")  # `known` is the digest of info and timeline
 _STATE = "state, prefix, weight, content_hash, verdict, how, unknown"
 _VIOLATION = "number, oracle, signature, subject, summary, expected, found"

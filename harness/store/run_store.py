@@ -234,7 +234,7 @@ class RunStore:
         with self._writing() as db:
             row = db.execute("SELECT id, info FROM cases WHERE name = ?", (name,)).fetchone()
             if row is None:
-                first = {"status": status.value, "reason": valid_text(reason), "seconds": 0.0, "doubt": ""}
+                first = {"status": status.value, "reason": valid_text(reason), "seconds": 0.0, "mismatch": ""}
                 return insert_case(db, name=name, **_known(info), **first, states=NOTHING)
             number = int(row[0])
             if self._same_recording(row[1], info):
@@ -266,7 +266,7 @@ class RunStore:
         case is UNKNOWN until it is withdrawn, whatever happens to the process.
         """
         with self._writing() as db:
-            change_case(db, self._number(case), doubt=valid_text(mismatch))
+            change_case(db, self._number(case), mismatch=valid_text(mismatch))
         self._database.checkpoint()
 
     def forget_states(self, case: CaseId) -> None:
@@ -294,7 +294,7 @@ class RunStore:
 
     def _records(self, which: str, *parameters: object) -> tuple[CaseRecord, ...]:
         rows = self._database.query(
-            f"SELECT info, status, reason, seconds, doubt FROM cases {which}",  # noqa: S608  # ours, see above
+            f"SELECT info, status, reason, seconds, mismatch FROM cases {which}",  # noqa: S608  # ours, see above
             *parameters,
         )
         with self._reading():
@@ -492,7 +492,7 @@ class RunStore:
                 status=record.status.value,
                 reason=valid_text(record.reason),
                 seconds=float(record.seconds),
-                doubt=valid_text(record.mismatch),
+                mismatch=valid_text(record.mismatch),
             )
 
     def drop(self, case: CaseId) -> None:

@@ -289,9 +289,9 @@ def test_targets_stand_beside_the_figures_and_say_whether_they_are_met() -> None
         "decided, qemu: states/s": "150: met",
         "decided, uml: states/s": "1,000: met",
         "ace1, prefix, ext4/ordered: s": "20 on 2 cores: met",  # the other has three
-        "stations that only wait, uml, 25 ms a visit: visits/s": "64 are 10.0 times as fast as 2",
+        "workers that only wait, uml, 25 ms a visit: visits/s": "64 are 10.0 times as fast as 2",
     }
-    shared = "  of the process that stations share: ms a visit"
+    shared = "  of the process that workers share: ms a visit"
     assert targets(bench(raw_rate=150.0)) == met | {shared: "1: MISSED"}  # that of the last
     assert targets(bench(raw_rate=24.9, slow=12.1, decided=149.0, whole=21.0)) == {
         "raw, qemu: states/s per core": "25 under TCG: MISSED",
@@ -301,7 +301,7 @@ def test_targets_stand_beside_the_figures_and_say_whether_they_are_met() -> None
         "decided, qemu: states/s": "150: MISSED",
         "decided, uml: states/s": "1,000: MISSED",
         "ace1, prefix, ext4/ordered: s": "20 on 2 cores: MISSED",
-        "stations that only wait, uml, 25 ms a visit: visits/s": "64 are 10.0 times as fast as 2",
+        "workers that only wait, uml, 25 ms a visit: visits/s": "64 are 10.0 times as fast as 2",
         shared: "1: MISSED",
     }
 

@@ -294,12 +294,12 @@ def test_a_mode_whose_base_image_was_not_finished_is_unknown_and_costs_no_other(
             raise error("the log device ends 512 bytes before its last entry does")
 
     recorded = without_guests(monkeypatch, tmp_path, lose)
-    no_stations: Any = SimpleNamespace(close=lambda: None)
+    no_workers: Any = SimpleNamespace(close=lambda: None)
     done: list[CaseId] = []
     modes = ["xfs/default", "xfs/log-64k", "ext4/ordered"]
     plan = Plan(configurations=modes, workloads=["append-fsync", "overwrite"])
     with create_run(plan, tmp_path, "test") as store:
-        summary = execute(plan, store, Lines(Console(quiet=True)), done.append, lambda *_: no_stations)
+        summary = execute(plan, store, Lines(Console(quiet=True)), done.append, lambda *_: no_workers)
     lost = [c for c in summary.cases if c.case.mode == "log-64k"]
     assert [c.verdict for c in lost] == [CaseVerdict.UNKNOWN] * 2
     assert all("ends 512 bytes before its last entry does" in c.reason for c in lost)

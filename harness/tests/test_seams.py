@@ -216,7 +216,7 @@ CARRIED: Mapping[str, Check] = {
 }
 ELSEWHERE = {
     "triage": "findings/test_experiment.py::"
-    "test_what_only_a_cut_recovery_or_an_erring_disk_shows_is_shown_by_a_candidate",
+    "test_what_only_a_cut_recovery_or_an_faulty_disk_disk_shows_is_shown_by_a_candidate",
 }
 """Commands whose cells are another test's."""
 
@@ -233,7 +233,7 @@ class Own:
 
 OWN = {
     "faults": Own(("fault_models",), FaultsPlan),
-    "regressions": Own(("fault_models",), RegressionsPlan),  # a bug's file says how the disk errs
+    "regressions": Own(("fault_models",), RegressionsPlan),  # a bug's file says how the disk is faulty
     "campaign": Own(("fault_models",)),
     "matrix": Own(("fault_models",)),
     "history": Own(),

@@ -18,7 +18,7 @@ from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline, recoveries_cut
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, CutAgain, JudgedState, Step
+from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, JudgedState, NestedCrashes, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.symptoms import Symptom
 from harness.tests.oracles.cases import CLEAN, EACH, file, history, tree
@@ -356,11 +356,11 @@ def test_the_headline_counts_symptoms_not_files(tmp_path: Path) -> None:
 
 def test_the_headline_says_what_is_left_where_recoveries_were_cut(tmp_path: Path) -> None:
     """It said "all legal crash states" while 603 choices in cut recoveries had not been looked at."""
-    whole = Coverage(moments=5, losses=None, open=0, visits=9)
+    whole = Coverage(crash_times=5, losses=None, unexplored=0, visits=9)
     summary = summary_of(tmp_path, {CASE: (DONE, [OK])})
 
     def told(left: int) -> str:
-        cut = CutAgain(1, 3, 0, replace(whole, losses=None if not left else 1, open=left))
+        cut = NestedCrashes(1, 3, 0, replace(whole, losses=None if not left else 1, unexplored=left))
         cases = tuple(replace(c, info=replace(c.info, coverage=whole, again=(cut,))) for c in summary.cases)
         return headline(replace(summary, cases=cases))
 
@@ -370,8 +370,8 @@ def test_the_headline_says_what_is_left_where_recoveries_were_cut(tmp_path: Path
 
 def test_the_headline_says_where_states_of_cut_recoveries_were_sampled(tmp_path: Path) -> None:
     """It said "all legal crash states", and the line below "every legal state"."""
-    whole = Coverage(moments=5, losses=None, open=0, visits=9)
-    cut = CutAgain(1, 3, 0, replace(whole, losses=2, alike=2, drawn=512))
+    whole = Coverage(crash_times=5, losses=None, unexplored=0, visits=9)
+    cut = NestedCrashes(1, 3, 0, replace(whole, losses=2, sampled=2, drawn=512))
     summary = summary_of(tmp_path, {CASE: (DONE, [OK])})
     cases = tuple(replace(c, info=replace(c.info, coverage=whole, again=(cut,))) for c in summary.cases)
     assert headline(replace(summary, cases=cases)).endswith(

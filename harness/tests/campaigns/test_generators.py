@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.campaigns.generators import GROWN, MAX_GROWN, grown, next_batch, size_of
-from harness.campaigns.journal import Batch, Begun, CampaignPlan, Ledger, Reached
+from harness.campaigns.journal import Batch, Begun, CampaignPlan, KnownBatches, Reached
 from harness.plan import Plan
 from harness.workloads.generate import generate
 
@@ -14,7 +14,7 @@ def plan_of(*names: str) -> CampaignPlan:
 
 def batches(plan: CampaignPlan, count: int, took: dict[str, float] | None = None) -> list[Begun]:
     """The first batches of a campaign in which every workload reaches something new."""
-    ledger, found = Ledger(), []
+    ledger, found = KnownBatches(), []
     for number in range(1, count + 1):
         chosen = next_batch(plan, ledger)
         assert chosen is not None
@@ -66,7 +66,7 @@ def test_growth_ends() -> None:
 
 
 def test_a_small_grown_batch_waits_for_more() -> None:
-    plan, ledger = plan_of("random", GROWN), Ledger()
+    plan, ledger = plan_of("random", GROWN), KnownBatches()
     ledger.add(Begun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
     ledger.add(Batch(item="1", at=0, seconds=9, reached=(Reached("m", "random1-1-20", ("t",)),)))
     assert size_of(GROWN, plan) > 2

@@ -13,7 +13,7 @@ import pytest
 
 from harness.campaigns import generators
 from harness.campaigns import work as work_module
-from harness.campaigns.journal import Batch, Begun, CampaignPlan, Ledger
+from harness.campaigns.journal import Batch, Begun, CampaignPlan, KnownBatches
 from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
@@ -48,7 +48,7 @@ def begun(tmp_path: Path, plan: CampaignPlan) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> KnownBatches:
     """What two batches of random workloads come to."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(work_module, "look_up_chosen", lambda choice: None)
@@ -57,15 +57,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
         return carried_out(plan, begun(tmp_path_factory.mktemp("whole"), plan), ToyRuns())[1]
 
 
-def gist(ledger: Ledger) -> object:
+def gist(ledger: KnownBatches) -> object:
     """What has to be the same with and without kills: all but times and who was shrunk with how much work."""
     return (
         {n: (b.generator, b.workloads) for n, b in ledger.chosen.items()},
         {n: (d.cases, d.states, d.reached, d.found, d.failed) for n, d in ledger.done.items()},
         {f: s.member.minimal for f, s in ledger.shrunk.items()},
-        {f: a.like for f, a in ledger.alike.items()},
+        {f: a.like for f, a in ledger.similar.items()},
         [c.name for c in ledger.causes],
-        sorted(ledger.traits),
+        sorted(ledger.features),
     )
 
 
@@ -75,7 +75,7 @@ def kept(path: Path) -> set[str]:
     return {number for p in (path / "batches").iterdir() if (number := p.name) in done}
 
 
-def test_findings_are_grouped_by_cause_as_they_come(undisturbed: Ledger) -> None:
+def test_findings_are_grouped_by_cause_as_they_come(undisturbed: KnownBatches) -> None:
     """One planted fault in many random workloads is one cause; most findings are like it and not shrunk."""
     ledger = undisturbed
     assert len(ledger.found) > 3
@@ -86,7 +86,7 @@ def test_findings_are_grouped_by_cause_as_they_come(undisturbed: Ledger) -> None
 
 @pytest.mark.parametrize("at", [0, 3, 7, 8, 12])
 def test_a_campaign_killed_at_any_case_comes_to_the_same(
-    tmp_path: Path, undisturbed: Ledger, at: int
+    tmp_path: Path, undisturbed: KnownBatches, at: int
 ) -> None:
     plan = plan_of("random", batch=16)
     path = begun(tmp_path / "killed", plan)
@@ -100,7 +100,7 @@ def test_a_campaign_killed_at_any_case_comes_to_the_same(
 @pytest.mark.parametrize("torn", [False, True])
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 4, 6])
 def test_a_campaign_killed_at_any_line_comes_to_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: Ledger, at: int, torn: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: KnownBatches, at: int, torn: bool
 ) -> None:
     """With half a line on the disk, too, which becomes no part of the next one."""
     plan = plan_of("random", batch=16)
@@ -113,7 +113,7 @@ def test_a_campaign_killed_at_any_line_comes_to_the_same(
 
 
 def test_a_campaign_killed_while_shrinking_shrinks_that_finding_again(
-    tmp_path: Path, undisturbed: Ledger
+    tmp_path: Path, undisturbed: KnownBatches
 ) -> None:
     plan = plan_of("random", batch=16)
     path = begun(tmp_path / "killed", plan)
@@ -168,7 +168,7 @@ def test_what_a_kill_left_of_a_batch_that_is_done_is_swept(tmp_path: Path) -> No
     assert kept(path) == set()
 
 
-def test_a_damaged_run_directory_of_a_batch_is_begun_anew(tmp_path: Path, undisturbed: Ledger) -> None:
+def test_a_damaged_run_directory_of_a_batch_is_begun_anew(tmp_path: Path, undisturbed: KnownBatches) -> None:
     plan = plan_of("random", batch=16)
     path = begun(tmp_path / "damaged", plan)
     carried_out(plan, path, ToyRuns(kill_at=3))
@@ -221,7 +221,7 @@ def test_batches_of_which_nothing_comes_end_the_campaign(tmp_path: Path) -> None
 
 
 def test_batches_that_failed_have_another_turn_when_the_campaign_goes_on(
-    tmp_path: Path, undisturbed: Ledger
+    tmp_path: Path, undisturbed: KnownBatches
 ) -> None:
     """Their workloads were never tried again, however good the next night was: chaos found one."""
     plan = plan_of("random", batch=16)
@@ -316,10 +316,10 @@ def test_a_workload_that_reaches_a_line_of_recovery_is_kept(tmp_path: Path) -> N
     plan = msgspec.structs.replace(plan, run=msgspec.structs.replace(plan.run, coverage=True))
     path = begun(tmp_path, plan)
     _, ledger, _ = carried_out(plan, path, RunsThatNote(nothing, batches=2))
-    reached = {r.workload for d in ledger.done.values() for r in d.reached for t in r.traits if "undo" in t}
+    reached = {r.workload for d in ledger.done.values() for r in d.reached for t in r.features if "undo" in t}
     assert reached == set()
-    trait = "ext4/fast_commit recovery: fs/a.c:replay:7"
-    found = [r.workload for d in ledger.done.values() for r in d.reached if trait in r.traits]
+    feature = "ext4/fast_commit recovery: fs/a.c:replay:7"
+    found = [r.workload for d in ledger.done.values() for r in d.reached if feature in r.features]
     assert found == [ledger.chosen["1"].workloads[1]], "once, though the second batch ran it, too"
     made = page_of(path, plan, ledger)
     assert "1 of them lines of recovery" in made.text()
@@ -330,7 +330,7 @@ def test_what_was_begun_and_not_finished_is_told(tmp_path: Path) -> None:
     """The time of a batch that was stopped was counted as work, and nothing said what had become of it."""
     plan = plan_of("random", batch=16)
     path = begun(tmp_path, plan)
-    ledger = Ledger()
+    ledger = KnownBatches()
     ledger.add(Begun(item="1", at=2.0, generator="ace2", workloads=("ace-creat.A_foo+sync",)))
     made = page_of(path, plan, ledger)
     for shown_there in (made.text(), made.html()):
@@ -394,12 +394,12 @@ def test_a_kill_is_no_interruption(tmp_path: Path) -> None:
 def test_a_journal_names_no_files_of_the_host(line: Begun | Batch, tmp_path: Path) -> None:
     """The journal of somebody else's campaign named applications for its next batch: they came along."""
     path = begun(tmp_path, plan_of("random"))
-    Journal(path, Ledger()).put(line)
+    Journal(path, KnownBatches()).put(line)
     ledger = read_ledger(path)
     assert (ledger.chosen, ledger.done, ledger.damaged) == ({}, {}, 1)
 
 
-def test_the_journal_of_an_older_version_is_read(tmp_path: Path, undisturbed: Ledger) -> None:
+def test_the_journal_of_an_older_version_is_read(tmp_path: Path, undisturbed: KnownBatches) -> None:
     """A batch was a number there, and its line had the same fields otherwise."""
     plan = plan_of("random", batch=16)
     path = begun(tmp_path, plan)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from harness.campaigns.journal import Batch, CampaignPlan, Ledger
+from harness.campaigns.journal import Batch, CampaignPlan, KnownBatches
 from harness.campaigns.work import CampaignSeries, load_plan
 from harness.filesystems.profiles import select_profiles
 from harness.findings.simplify import Operations
@@ -116,7 +116,7 @@ def plan_of(*generators: str, batch: int = 4, keep: bool = False) -> CampaignPla
 
 def carried_out(
     plan: CampaignPlan, path: Path, run: ToyRuns, tries: ToyTries | None = None
-) -> tuple[End | None, Ledger, list[str]]:
+) -> tuple[End | None, KnownBatches, list[str]]:
     """One process's part: how it ended (None: killed), what is on the disk then, and what was said."""
     said, end = Said(), None
     tries = tries or ToyTries(run.planted)
@@ -125,7 +125,7 @@ def carried_out(
     return end, read_ledger(path), said.lines
 
 
-def read_ledger(path: Path) -> Ledger:
+def read_ledger(path: Path) -> KnownBatches:
     """What a campaign has come to, by what is on the disk."""
     return CampaignSeries(load_plan(path), path).ledger
 

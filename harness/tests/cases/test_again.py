@@ -24,8 +24,8 @@ from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
-from harness.filesystems.profiles import Tally
-from harness.guests.disk import Reads, find_binary
+from harness.filesystems.profiles import MountCounter
+from harness.guests.disk import BlockReads, find_binary
 from harness.guests.session import Target
 from harness.model import (
     BLOCK_BYTES,
@@ -184,7 +184,7 @@ def hold(folder: Path, depth: int, program: Program) -> None:
         bench.run(Kernel(program=program), "prefix", again=depth, oracles=("confluence",))
         found, expected = seen(bench), differences(program, depth)
         (case,) = bench.store.cases()
-    assert all(cut.coverage.exhaustive and not cut.uncut for cut in case.info.again)
+    assert all(cut.coverage.exhaustive and not cut.not_cut for cut in case.info.again)
     assert differences(program, 1) <= found <= expected
     assert connected(found) == connected(expected)
 
@@ -263,19 +263,19 @@ def test_what_becomes_of_a_guest_in_a_second_recovery_is_reported_like_in_the_fi
     assert bool(rows) == (VERDICTS[kind] is not Verdict.PASS)
 
 
-@pytest.mark.parametrize("remaps", [False, True])
+@pytest.mark.parametrize("roll_forward_allocates", [False, True])
 def test_one_recovery_is_cut_for_all_that_differ_in_the_bytes_of_files_alone(
-    bench: Bench, remaps: bool
+    bench: Bench, roll_forward_allocates: bool
 ) -> None:
     """Each was cut: of `overwrite`, 80 recoveries with 25 contents of metadata. Of F2FS, one stood for others
     in which a cut shows stale bytes.
     """
-    bench.profile = replace(bench.profile, remaps=remaps)
+    bench.profile = replace(bench.profile, roll_forward_allocates=roll_forward_allocates)
     bench.run(Kernel(program=ADDS, has_file=True), "exhaustive", again=1, oracles=("confluence",))
     (case,) = bench.store.cases()
     (cut,) = case.info.again
     assert case.info.coverage is not None
-    assert (case.info.coverage.visits > cut.recoveries) is not remaps
+    assert (case.info.coverage.visits > cut.recoveries) is not roll_forward_allocates
     plain = seen(bench)
     assert plain
 
@@ -326,10 +326,10 @@ def test_of_two_looks_at_a_recovery_the_first_stays() -> None:
 
 COUNTED = {
     "nowhere": (),
-    "in one place": (Tally(at=COUNTER * BLOCK_BYTES, size_bytes=8, fields=((1, 1),)),),
-    "wherever it is marked": (Tally(marked=BASE[:1].hex(), size_bytes=8, fields=((1, 1),)),),
+    "in one place": (MountCounter(at=COUNTER * BLOCK_BYTES, size_bytes=8, fields=((1, 1),)),),
+    "wherever it is marked": (MountCounter(marked=BASE[:1].hex(), size_bytes=8, fields=((1, 1),)),),
     "where it is marked, but for what is none": (
-        Tally(marked=BASE[:1].hex(), size_bytes=8, fields=((1, 1),), zeros=((2, 1),)),
+        MountCounter(marked=BASE[:1].hex(), size_bytes=8, fields=((1, 1),), zeros=((2, 1),)),
     ),
 }
 
@@ -338,7 +338,7 @@ COUNTED = {
 def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, where: str) -> None:
     """Each mount counts itself, so all that it left was new to the next one, without end."""
     counted = where in ("in one place", "wherever it is marked")
-    bench.profile = replace(bench.profile, tallies=COUNTED[where])
+    bench.profile = replace(bench.profile, mount_counters=COUNTED[where])
     bench.run(Kernel(counts=True), "prefix", again=3, sample_rate=0.0)
     (case,) = bench.store.cases()
     assert (case.info.again[-1].coverage.visits == 0) == counted
@@ -346,7 +346,7 @@ def test_a_graph_ends_where_a_file_system_says_what_it_counts(bench: Bench, wher
     assert (case.info.again[-1].recoveries == 0) == counted
     said = recoveries_cut([case.info])
     assert said.startswith("cut again to the end, " if counted else "cut again, 3 deep: ")
-    left = replace(case.info, again=tuple(replace(cut, uncut=1) for cut in case.info.again))
+    left = replace(case.info, again=tuple(replace(cut, not_cut=1) for cut in case.info.again))
     assert "to the end" not in recoveries_cut([left])
     assert "every legal state" not in recoveries_cut([left]), "nobody saw what a cut of those leaves"
 
@@ -363,9 +363,9 @@ def test_a_cut_with_too_many_states_is_sampled_and_not_called_exhaustive(
     monkeypatch.setattr(exploration, "OF_RECOVERY", SAMPLED)
     bench.run(Kernel(rewrites=True), "prefix", again=1)
     (cut,) = bench.store.cases()[0].info.again
-    assert cut.coverage.alike
-    assert cut.coverage.drawn == SAMPLED.drawn * cut.coverage.alike
-    assert (cut.coverage.open, cut.coverage.losses) == (0, SAMPLED.depth)
+    assert cut.coverage.sampled
+    assert cut.coverage.drawn == SAMPLED.drawn * cut.coverage.sampled
+    assert (cut.coverage.unexplored, cut.coverage.losses) == (0, SAMPLED.depth)
     assert "every legal state" not in recoveries_cut([bench.store.cases()[0].info])
     assert summarise(bench.store).cases[0].verdict is CaseVerdict.PASS
 
@@ -383,7 +383,7 @@ def test_and_what_takes_six_blocks_is_drawn_and_explored_on(
 def drawn_by_recovery(
     folder: Path, patched: pytest.MonkeyPatch, jobs: int
 ) -> dict[tuple[str, int, int], list[tuple[int, ...]]]:
-    """What a run with so many stations draws: of each crash time of a recovery, the chunks that are lost."""
+    """What a run with so many workers draws: of each crash time of a recovery, the chunks that are lost."""
     drawn, draw = dict[tuple[str, int, int], list[tuple[int, ...]]](), Exploration._draw
 
     def noted(self: Exploration, one: TimeCoverage) -> list[TimeCoverage]:
@@ -425,7 +425,7 @@ def test_a_recovery_that_writes_to_a_file_is_another_for_each_of_its_contents(tm
     write_log(tmp_path / "log", writes)
     target = Target("ext4", "", tmp_path / "base", tmp_path / "log")
     recovery = RecoveryLog.of_log(CrashState(0), target, tmp_path / "log", 1, 8)
-    assert recovery.decided_by(Reads((1, 2, 3, 4), data=(1, 2, 3))) == [2, 4]
+    assert recovery.decided_by(BlockReads((1, 2, 3, 4), data=(1, 2, 3))) == [2, 4]
 
 
 BLOCKS_OF_A_STATE = (Write(8, b"a" * BLOCK_BYTES), Write(20, b"b" * BLOCK_BYTES))
@@ -467,18 +467,18 @@ def test_what_a_visit_wrote_on_which_nobody_may_rely_is_not_cut_but_counted(benc
     assert unreliable
     assert cut
     assert not cut & unreliable
-    assert bench.store.cases()[0].info.again[0].uncut
+    assert bench.store.cases()[0].info.again[0].not_cut
 
 
 def test_what_a_budget_leaves_out_is_said(bench: Bench) -> None:
     bench.run(Kernel(program=(*ADDS, *BREAKS)), "exhaustive", again=1, budget=Budget(visits=7))
     (case,) = bench.store.cases()
     (cut,) = case.info.again
-    assert cut.coverage.open
+    assert cut.coverage.unexplored
     assert "budget" in cut.coverage.why
 
 
-def test_it_does_not_depend_on_the_number_of_stations(tmp_path: Path) -> None:
+def test_it_does_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
     found = []
     for jobs in (1, 3):
         with bench_in(tmp_path / f"{jobs}") as bench:
@@ -524,7 +524,7 @@ def test_what_is_durable_after_a_flush_was_complete_before_it() -> None:
 
 
 def test_what_a_recovery_wrote_is_never_written_over(tmp_path: Path) -> None:
-    """A station that came back to a case, or that took a lost one's place, began its numbers anew: with
+    """A worker that came back to a case, or that took a lost one's place, began its numbers anew: with
     `--again 2` and several cases, the second generation was cut in logs of other recoveries.
     """
     named: list[Path] = []
@@ -548,9 +548,9 @@ def test_what_a_recovery_wrote_is_never_written_over(tmp_path: Path) -> None:
 def test_a_recovery_that_wrote_more_than_is_kept_is_counted_as_not_cut() -> None:
     """It was neither cut nor counted: `--again` said that all recoveries had been cut."""
     seen = Observation(Outcome(usable=Usability()), recovery=None)
-    counted, group = SimpleNamespace(uncut=0, recoveries=[]), Group("", (CrashState(3),))
+    counted, group = SimpleNamespace(not_cut=0, recoveries=[]), Group("", (CrashState(3),))
     Exploration._keep_recovery(cast(Any, counted), JudgedGroup(group, seen, ()), None)
-    assert (counted.uncut, counted.recoveries) == (1, [])
+    assert (counted.not_cut, counted.recoveries) == (1, [])
     failed = Observation(Outcome(), recovery=None)
     Exploration._keep_recovery(cast(Any, counted), JudgedGroup(group, failed, ()), None)
-    assert counted.uncut == 1, "what did not come back whole fails already"
+    assert counted.not_cut == 1, "what did not come back whole fails already"

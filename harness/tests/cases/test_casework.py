@@ -16,9 +16,9 @@ import pytest
 
 from harness.cases.attempts import Unobserved
 from harness.cases.casework import Casework, EnoughDone, _Work
-from harness.cases.erring import Erring
 from harness.cases.examine import Observation
-from harness.cases.pool import Pool, Station
+from harness.cases.faulty_disk import FaultyDisk
+from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce
 from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
@@ -77,7 +77,7 @@ class Script:
     mismatches_at: int = 0
     refuses: dict[str, Exception] = field(default_factory=dict)
     differs: VersionsDiffer | None = None
-    hopeless: bool = False
+    given_up: bool = False
     looks: list[tuple[str, int]] = field(default_factory=list)
     recorded: list[str] = field(default_factory=list)
 
@@ -88,8 +88,8 @@ class FakeSession:
     def __init__(self, script: Script, machine_name: str) -> None:
         self.script, self.machine_name = script, machine_name
 
-    def require_hope(self) -> None:
-        if self.script.hopeless:
+    def refuse_if_given_up(self) -> None:
+        if self.script.given_up:
             raise NeverBoots("3 guests in a row did not come up")
 
     def kill(self) -> None:
@@ -111,14 +111,14 @@ class FakeMemo:
         return [f"{self.script.holds(s.prefix)}" for s in states]
 
     def explore(
-        self, crash_times: Sequence[CrashState], target: object = None, *, wanted_max: int, **_: object
+        self, crash_times: Sequence[CrashState], target: object = None, *, to_visit_max: int, **_: object
     ) -> list[Explored]:
         found = []
         for state in crash_times:
             if state.prefix in self.learned:
                 found.append(Explored((), (KnownOutcome(state.prefix, state, False, 0),), 0))
-            elif wanted_max:
-                wanted_max -= 1
+            elif to_visit_max:
+                to_visit_max -= 1
                 found.append(Explored((state,), (), 0))
             else:
                 found.append(Explored((), (), 0, waits=True))
@@ -241,7 +241,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
             return FakeExaminer(recording, script, given["mismatch"], given["on_mismatch"])
 
         monkeypatch.setattr("harness.cases.exploration.WINDOW", chunk)
-        monkeypatch.setattr("harness.cases.casework.take_lives", fake_record(script))
+        monkeypatch.setattr("harness.cases.casework.take_parts", fake_record(script))
         monkeypatch.setattr("harness.cases.casework.keep_taken", lambda made, *_: made)
         monkeypatch.setattr("harness.cases.casework.examiner_for", examiner)
         workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names or ("w",)]
@@ -257,7 +257,7 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         bases = {PROFILE.name: tmp_path / "base"}
         judge = cast(Session, cast(Any, FakeSession(script, "uml")))
         recorder = cast(Session, cast(Any, FakeSession(script, "qemu")))
-        pool = Pool(lambda number: Station(recorder, judge), jobs, confirms=confirms)
+        pool = Pool(lambda number: Worker(recorder, judge), jobs, confirms=confirms)
         if stopped:
             pool.stop.set()
         try:
@@ -317,7 +317,7 @@ def test_more_contents_than_one_task_takes_are_all_looked_at(store: RunStore, ru
 
 def test_nothing_is_recorded_once_no_guest_that_judges_comes_up(store: RunStore, run: Run) -> None:
     """Every further case was recorded in vain: none of its states could be looked at."""
-    script = Script(hopeless=True)
+    script = Script(given_up=True)
     run(script, "v", "w")
     assert script.recorded == []
     for workload in ("v", "w"):
@@ -689,7 +689,7 @@ def test_what_is_lacking_here_is_not_run(store: RunStore, run: Run, name: str) -
     assert script.recorded == (["a"] if name == "b" else [])
 
 
-def test_every_case_is_worked_on_however_few_the_stations(store: RunStore, run: Run) -> None:
+def test_every_case_is_worked_on_however_few_the_workers(store: RunStore, run: Run) -> None:
     names = ["a", "b", "c", "d", "e"]
     for jobs in (1, 2):
         script = Script()
@@ -701,7 +701,7 @@ def test_every_case_is_worked_on_however_few_the_stations(store: RunStore, run: 
 def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
     store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stations added to one number concurrently, and lost updates."""
+    """Workers added to one number concurrently, and lost updates."""
     clock = itertools.count()
     monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     run(Script(lost={2}))  # a second each to record, to keep the recording, and to explore
@@ -782,7 +782,7 @@ def test_what_a_budget_leaves_out_is_counted_and_said(store: RunStore, run: Run)
     assert status(store) == (CaseStatus.DONE, "")
     cut = coverage(store)
     assert cut is not None
-    assert (cut.open, cut.visits) == (36, 5)
+    assert (cut.unexplored, cut.visits) == (36, 5)
     assert cut.why.startswith("5 of 41 states of the log's order")
     assert cut.why.endswith("ended by the budget: 5 states a case")
     assert any(cut.why in said for said in progress.said)
@@ -834,7 +834,7 @@ def after_confirming(earlier: Sequence[Ended], last: object) -> object:
         ledger=None, examiner=None, exploration=last, confirming=1, earlier=list(earlier), explored=True
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(casework, "_add_station", lambda _, work: gone_on.append(work.exploration))
+        patch.setattr(casework, "_add_worker", lambda _, work: gone_on.append(work.exploration))
         patch.setattr(casework, "_finish", lambda *_: gone_on.append(None))
         casework._confirmed(cast(Any, SimpleNamespace(stop=threading.Event())), work, {})
     (on,) = gone_on
@@ -856,8 +856,8 @@ def test_every_generation_is_visited_again_that_a_wrong_memo_had_answered() -> N
 
 
 def test_so_are_those_before_a_disk_that_erred() -> None:
-    generation, erring = Ended(reopens=True), object.__new__(Erring)
-    erring.before = cast(Any, [Ended(), generation])
-    assert after_confirming([], erring) is generation
+    generation, faulty_disk = Ended(reopens=True), object.__new__(FaultyDisk)
+    faulty_disk.before = cast(Any, [Ended(), generation])
+    assert after_confirming([], faulty_disk) is generation
     generation.reopens = False
-    assert after_confirming([], erring) is None
+    assert after_confirming([], faulty_disk) is None

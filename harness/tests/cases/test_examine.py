@@ -23,7 +23,7 @@ from harness.cases.recording import Recording, history_of
 from harness.errors import DiskError, DiskRefused, GuestError, GuestLost, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
 from harness.guests import wire
-from harness.guests.disk import Disk, Reads
+from harness.guests.disk import BlockReads, Disk
 from harness.guests.session import Ask, CheckImage, Recovery, Session, Used
 from harness.guests.wire import WireError
 from harness.model import (
@@ -71,7 +71,7 @@ class MemoDisk:
     def recall(self, states: Sequence[CrashState]) -> list[int | None]:
         return [self.memo.get(s.prefix % 2) for s in states]
 
-    def learn(self, state: CrashState, reads: Reads, number: int) -> int | None:
+    def learn(self, state: CrashState, reads: BlockReads, number: int) -> int | None:
         earlier = self.memo.get(state.prefix % 2)
         self.memo.setdefault(state.prefix % 2, number)
         return earlier
@@ -95,8 +95,8 @@ class FakeDisk:
     def also_read(self, blocks: Sequence[int]) -> None:
         self.noted += blocks
 
-    def reads(self) -> Reads:
-        return Reads(tuple(self.noted))
+    def reads(self) -> BlockReads:
+        return BlockReads(tuple(self.noted))
 
 
 class FakeSession:
@@ -959,7 +959,7 @@ UNFORESEEN = [
 def test_an_error_that_nobody_foresaw_makes_its_state_unknown_and_ends_no_run(
     recording: Recording, error: Exception
 ) -> None:
-    """What a hostile tree or a defect of the harness raised in a station ended the whole run."""
+    """What a hostile tree or a defect of the harness raised in a worker ended the whole run."""
     session = FakeSession({1: [error], 3: [GOOD]})
     examiner = Examiner(recording)
     judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
@@ -1536,7 +1536,7 @@ def test_contents_are_shared_no_more_once_one_was_not_repeated(recording: Record
 def test_a_case_that_took_what_was_not_repeated_is_in_doubt_although_it_is_done(recording: Recording) -> None:
     """It stayed PASS: only the case in which a guest showed something else was UNKNOWN."""
     told: dict[str, str] = {}
-    contents = KnownContents(on_doubt=lambda case, why: told.update({case.workload: why}))
+    contents = KnownContents(on_case_mismatch=lambda case, why: told.update({case.workload: why}))
     visited(recording, contents, GOOD)
     visited(recording, contents, GOOD, prefix=3)
     visited(recording, contents, GOOD, prefix=7, rate=1.0)
@@ -1555,7 +1555,7 @@ def test_a_guest_that_was_lost_is_not_what_another_case_knows(recording: Recordi
 
 def test_contents_that_nobody_asks_for_go_first(recording: Recording) -> None:
     contents = KnownContents(entries_max=5)
-    two = KnownContent(GOOD, Reads((1,)))
+    two = KnownContent(GOOD, BlockReads((1,)))
     assert two.entries == 2
     for name in ("a", "b"):
         contents.put(recording, name, two)

@@ -26,7 +26,7 @@ from harness.cases.exploration import OF_RECORDING, Exploration, Report, Samplin
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
 from harness.filesystems.profiles import Profile, profiles
-from harness.guests.disk import CONTENTS_MAX, Disk, Explored, Order, Reads
+from harness.guests.disk import CONTENTS_MAX, BlockReads, Disk, Explored, Order
 from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position, Violation
 from harness.oracles import MAX_VIOLATIONS
@@ -91,7 +91,7 @@ class Guest:
         contract = SimpleNamespace(data=self.data)
         profile = SimpleNamespace(
             contract=contract,
-            plain_data=self.plain,
+            no_csum_no_compression=self.plain,
             stacked=self.stacked,
             seek_reads_mapping=self.seeks,
         )
@@ -138,7 +138,7 @@ class Guest:
             read, text = self.recover(states[0])
             outcome = Outcome(kernel_log=(text,))
             self.outcomes.append(outcome)
-            return Observation(outcome, number=len(self.outcomes) - 1, reads=Reads(tuple(read)))
+            return Observation(outcome, number=len(self.outcomes) - 1, reads=BlockReads(tuple(read)))
 
     def learn(self, state: CrashState, observation: Observation, expected: int | None) -> int | None:
         with self.lock:
@@ -171,12 +171,12 @@ def exploration(guest: Guest, budget: Budget | None, stop: threading.Event, repo
 
 
 def explore(
-    guest: Guest, budget: Budget | None = None, stations: int = 1
+    guest: Guest, budget: Budget | None = None, workers: int = 1
 ) -> tuple[Coverage, list[JudgedGroup]]:
     seen: list[JudgedGroup] = []
     one = exploration(guest, budget, threading.Event(), seen.extend)
-    with ThreadPoolExecutor(stations) as threads:
-        for done in [threads.submit(one.work, Busy([])) for _ in range(stations)]:
+    with ThreadPoolExecutor(workers) as threads:
+        for done in [threads.submit(one.work, Busy([])) for _ in range(workers)]:
             done.result(timeout=60)
     coverage = one.coverage()
     assert coverage is not None
@@ -212,7 +212,7 @@ def test_exploration_finds_what_brute_force_finds(disk: Disk, made: Recorder, se
         guest = begin(made, disk, seed, Path(folder))
         coverage, seen = explore(guest)
         assert coverage.exhaustive
-        assert not coverage.open
+        assert not coverage.unexplored
         told = told_by(guest, seen)
         rule: dict[str, set[Position]] = defaultdict(set)
         shown: dict[CrashState, str] = {}
@@ -245,15 +245,15 @@ def replace_legal(guest: Guest) -> Guest:
 
 @real
 @given(recorders(), st.integers(0, 255), st.integers(2, 5), st.sampled_from([None, 3, 7]))
-def test_what_is_looked_at_does_not_depend_on_the_number_of_stations(
-    disk: Disk, made: Recorder, seed: int, stations: int, visits: int | None
+def test_what_is_looked_at_does_not_depend_on_the_number_of_workers(
+    disk: Disk, made: Recorder, seed: int, workers: int, visits: int | None
 ) -> None:
-    """Each station's disk knew what its own guest had read: one case was one core, and more of them would
+    """Each worker's disk knew what its own guest had read: one case was one core, and more of them would
     have looked at other states, under other names.
     """
     with tempfile.TemporaryDirectory() as folder:
         alone = explore(begin(made, disk, seed, Path(folder)), Budget(visits))
-        together = explore(begin(made, disk, seed, Path(folder)), Budget(visits), stations)
+        together = explore(begin(made, disk, seed, Path(folder)), Budget(visits), workers)
         assert together[0] == alone[0]
         assert [(g.group, g.judged, g.observation.recalled) for g in together[1]] == [
             (g.group, g.judged, g.observation.recalled) for g in alone[1]
@@ -278,7 +278,7 @@ def test_a_budget_ends_it_and_is_never_called_exhaustive(
         if coverage.exhaustive:
             assert {g.judged[0].state for g in seen} == {g.judged[0].state for g in all_seen}
         else:
-            assert coverage.open
+            assert coverage.unexplored
             assert "budget" in coverage.why
             assert coverage.visits == max(visits, floor.visits)
 
@@ -308,7 +308,7 @@ def test_without_a_memo_the_defaults_are_looked_at_and_the_rest_is_open(disk: Di
     guest.recalls = False
     coverage, seen = explore(guest)
     assert (coverage.losses, coverage.exhaustive) == (0, False)
-    assert coverage.open
+    assert coverage.unexplored
     names = {str(j.state) for g in seen for j in g.judged}
     assert {"@t4", "@t4="} <= names
 
@@ -374,21 +374,21 @@ def test_a_moment_with_too_many_states_that_are_all_alike_is_left_and_not_called
 ) -> None:
     guest = wide(disk, tmp_path)
     coverage, seen = explore(guest)
-    assert (coverage.losses, coverage.open, coverage.why) == (PAIRS, 0, "")
-    assert (coverage.alike, coverage.drawn) == (1, DRAWN)
+    assert (coverage.losses, coverage.unexplored, coverage.why) == (PAIRS, 0, "")
+    assert (coverage.sampled, coverage.drawn) == (1, DRAWN)
     assert not coverage.exhaustive
     assert UP_TO_PAIRS < coverage.visits == guest.visits <= UP_TO_PAIRS + DRAWN
     assert len({j.state for g in seen for j in g.judged}) >= coverage.visits
     assert outcomes(seen) == {"whole"}
 
 
-def test_states_are_drawn_without_the_record_that_may_not_have_landed_before_them(
+def test_states_are_drawn_without_the_record_that_may_not_have_persisted_before_them(
     disk: Disk, tmp_path: Path
 ) -> None:
     """A record on the platter before what it commits: no disk that honours PREFLUSH shows that."""
     guest = wide(disk, tmp_path, commit=True)
     coverage, seen = explore(guest)
-    assert (coverage.alike, coverage.drawn) == (1, DRAWN)
+    assert (coverage.sampled, coverage.drawn) == (1, DRAWN)
     assert outcomes(seen) == {"whole"}
     assert all(guest.legal.on_disk(j.state) for g in seen for j in g.judged), "a name of a legal state"
 
@@ -398,8 +398,8 @@ def test_what_takes_six_blocks_to_break_is_drawn_and_its_moment_stays_open(
 ) -> None:
     coverage, seen = explore(wide(disk, tmp_path, mends_all=False), Budget(visits=UP_TO_PAIRS + DRAWN + 50))
     assert outcomes(seen) == {"whole", "broken"}
-    assert coverage.alike == coverage.drawn == 0
-    assert coverage.open
+    assert coverage.sampled == coverage.drawn == 0
+    assert coverage.unexplored
 
 
 @pytest.mark.parametrize("lost", [UP_TO_PAIRS + 30, UP_TO_PAIRS + DRAWN // 2])
@@ -410,8 +410,8 @@ def test_a_drawn_state_whose_guest_is_lost_is_unknown_and_its_moment_stays_open(
     guest.lost = frozenset({lost})
     coverage, seen = explore(guest, Budget(visits=UP_TO_PAIRS + DRAWN + 20))
     assert [j.judgement.unknown for g in seen for j in g.judged if j.judgement.unknown]
-    assert coverage.alike == 0
-    assert coverage.open
+    assert coverage.sampled == 0
+    assert coverage.unexplored
 
 
 FEW = Sampling(depth=PAIRS, too_many=600, drawn=20)
@@ -438,8 +438,8 @@ def test_what_is_drawn_is_held_against_what_was_covered(
     guest = Two(plain.legal, plain.target, disk, 1)
     coverage, seen = explore(guest, Budget(visits=UP_TO_PAIRS + FEW.drawn + 5))
     assert outcomes(seen) == {"whole", "broken"}
-    assert (coverage.alike, coverage.drawn) == (0, 0)
-    assert coverage.open
+    assert (coverage.sampled, coverage.drawn) == (0, 0)
+    assert coverage.unexplored
 
 
 def test_a_large_crash_time_in_which_a_guest_was_lost_is_not_sampled(
@@ -450,17 +450,17 @@ def test_a_large_crash_time_in_which_a_guest_was_lost_is_not_sampled(
     guest = wide(disk, tmp_path)
     guest.lost = frozenset({7})
     coverage, _ = explore(guest, Budget(visits=UP_TO_PAIRS + FEW.drawn + 5))
-    assert (coverage.alike, coverage.drawn) == (0, 0)
-    assert coverage.open
+    assert (coverage.sampled, coverage.drawn) == (0, 0)
+    assert coverage.unexplored
 
 
 def test_what_failed_at_any_of_its_positions_is_not_disturbed(disk: Disk, tmp_path: Path) -> None:
     """Of states of one content the first may pass where a later one fails, since more was promised by then: a
-    disk that errs was blamed for that.
+    faulty disk was blamed for that.
     """
     one = exploration(wide(disk, tmp_path), None, threading.Event(), lambda _: None)
-    one._examiner = cast("Any", SimpleNamespace(adopt_asked=lambda *_: None))
-    observation = Observation(Outcome(), asked=cast("Any", SimpleNamespace(of=CrashState(1))))
+    one._examiner = cast("Any", SimpleNamespace(adopt_requests=lambda *_: None))
+    observation = Observation(Outcome(), requests_seen=cast("Any", SimpleNamespace(of=CrashState(1))))
     failed = Judgement((Violation("durability", "f", "", "", "", "f is lost"),))
 
     def judged(*judgements: Judgement) -> JudgedGroup:
@@ -469,16 +469,16 @@ def test_what_failed_at_any_of_its_positions_is_not_disturbed(disk: Disk, tmp_pa
         return JudgedGroup(Group("", states), observation, tuple(rows))
 
     for asked, result in enumerate([judged(Judgement(), failed), judged(failed, Judgement())], start=1):
-        one._keep_asked(result)
-        assert (one.asked, one.unasked) == ([], asked)
-    one._keep_asked(judged(Judgement(), Judgement()))
-    assert len(one.asked) == 1
+        one._keep_requests(result)
+        assert (one.requests_seen, one.unasked) == ([], asked)
+    one._keep_requests(judged(Judgement(), Judgement()))
+    assert len(one.requests_seen) == 1
 
 
 def test_a_budget_that_ends_the_drawing_leaves_the_moment_open(disk: Disk, tmp_path: Path) -> None:
     coverage, _ = explore(wide(disk, tmp_path), Budget(visits=UP_TO_PAIRS + DRAWN // 2))
-    assert coverage.alike == 0
-    assert coverage.open
+    assert coverage.sampled == 0
+    assert coverage.unexplored
     assert "budget" in coverage.why
 
 
@@ -493,7 +493,7 @@ def test_what_the_events_do_not_tell_is_never_called_exhaustive(
     assert explore(guest)[0].exhaustive
     monkeypatch.setattr(LegalStates, "ambiguous", 2)
     coverage, _ = explore(begin(made, disk, 1, tmp_path))
-    assert (coverage.exhaustive, coverage.open) == (False, 2)
+    assert (coverage.exhaustive, coverage.unexplored) == (False, 2)
     assert "2 crash times" in coverage.why
 
 
@@ -517,12 +517,12 @@ def test_a_block_of_more_contents_than_the_limit_is_told_and_the_rest_is_looked_
     read = {block for state in seen for block in guest.recover(state.judged[0].state)[0]}
     assert {0, 1} <= read, "or this tests nothing"
     assert not coverage.exhaustive
-    assert coverage.open
+    assert coverage.unexplored
     told = f"more than {CONTENTS_MAX:,} contents" in coverage.why
     assert told == (writes == 4)
     if told:
         again, seen_again = explore(begin(made, disk, 1, tmp_path, unit=1))
-        assert (again.losses, again.open > 0, "budget" in again.why) == (0, True, False)
+        assert (again.losses, again.unexplored > 0, "budget" in again.why) == (0, True, False)
         assert not [j for g in seen_again for j in g.judged if j.judgement.unknown]
 
 
@@ -535,7 +535,7 @@ class Reader(Guest):
 
     def visit(self, session: object, states: Sequence[CrashState], stop: threading.Event) -> Observation:
         observation = super().visit(session, states, stop)
-        return replace(observation, reads=Reads(tuple(range(6)), data=tuple(range(6))))
+        return replace(observation, reads=BlockReads(tuple(range(6)), data=tuple(range(6))))
 
 
 @pytest.mark.parametrize(
@@ -628,14 +628,14 @@ def test_a_sample_that_a_budget_left_out_is_open(disk: Disk, tmp_path: Path) -> 
     assert whole.exhaustive
     ends = [explored(visits) for visits in range(1, whole.visits + 1)]
     assert [coverage.exhaustive for coverage, _ in ends] == [states == every for _, states in ends]
-    assert all(coverage.open for coverage, states in ends if states != every)
+    assert all(coverage.unexplored for coverage, states in ends if states != every)
     simplest = ends[0][0].visits  # which no budget leaves out
     spent = [(max(simplest, visits), coverage.visits) for visits, (coverage, _) in enumerate(ends, start=1)]
     assert all(used <= most for most, used in spent), spent
 
 
 def test_a_visit_is_judged_while_the_next_one_is_under_way(disk: Disk, tmp_path: Path) -> None:
-    """A station had nothing to do for 3 of 14 ms: it waited until the run had judged what it had told."""
+    """A worker had nothing to do for 3 of 14 ms: it waited until the run had judged what it had told."""
     made = Recorder()
     for block in range(6):
         made.write(block)
@@ -658,7 +658,7 @@ def test_a_visit_is_judged_while_the_next_one_is_under_way(disk: Disk, tmp_path:
     assert outcomes(told) == outcomes(explore(begin(made, disk, 7, tmp_path))[1])
 
 
-def test_a_station_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path) -> None:
+def test_a_worker_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path) -> None:
     """Nobody reported its visit, and the others waited for that without end."""
 
     class Broken(Guest):
@@ -705,7 +705,7 @@ def test_a_time_that_is_up_ends_it_in_the_middle_of_a_batch(
     coverage, seen = explore(late, Budget(seconds=3))
     assert coverage.visits == late.visits == (floor + 4 if recalls else floor)
     assert len({g.group.states[0] for g in seen if not g.observation.recalled}) == coverage.visits
-    assert coverage.open
+    assert coverage.unexplored
     assert not coverage.exhaustive
 
 

@@ -1,4 +1,4 @@
-"""The memo's disk process: ended while a station waits for its answer, and replaced."""
+"""The memo's disk process: ended while a worker waits for its answer, and replaced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError
-from harness.guests.disk import Reads
+from harness.guests.disk import BlockReads
 from harness.model import CrashState
 
 
@@ -43,11 +43,11 @@ def test_a_disk_that_does_not_answer_holds_up_no_end() -> None:
     disk = _Stopped()
     memo._asking, memo._disk, memo._showing = threading.Lock(), disk, lambda target: disk
     target: Any = object()  # of the recording, which this memo does not have
-    station = threading.Thread(target=memo.hashes, args=([], target))
-    station.start()
+    worker = threading.Thread(target=memo.hashes, args=([], target))
+    worker.start()
     assert disk.asked.wait(10)
     memo.close()
-    station.join()
+    worker.join()
     assert disk.was_killed
 
 
@@ -58,7 +58,7 @@ class _Shown:
     log: str
     base: str = "base"
     order: None = None
-    tallies: tuple[()] = ()
+    mount_counters: tuple[()] = ()
 
 
 class _Noting:
@@ -73,7 +73,7 @@ class _Noting:
     def open(self, base: str, log: str, order: None, **_: object) -> None:
         self.log = log
 
-    def learn(self, state: CrashState, reads: Reads, outcome: int) -> None:
+    def learn(self, state: CrashState, reads: BlockReads, outcome: int) -> None:
         self.own.append((self.log, outcome))
 
     def recall(self, states: Sequence[CrashState]) -> list[int | None]:
@@ -100,7 +100,7 @@ def test_a_memo_whose_disk_is_lost_learns_each_outcome_again_of_its_own_log(
     recording: Any = SimpleNamespace(case="case", shown=shown, target=_Shown("recording"), profile=profile)
     memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=lambda _: None)
     for number, state in enumerate((first, cut)):
-        memo.learn(state, Reads((0,)), number)
+        memo.learn(state, BlockReads((0,)), number)
     assert memo.recall(first) is None
     assert _Noting.learned == [[("recording", 0), ("recovery", 1)]] * 2
     memo.close()

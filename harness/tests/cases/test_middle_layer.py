@@ -23,7 +23,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, Observation
 from harness.cases.ledger import Ledger, PlannedCase
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
-from harness.filesystems.profiles import Tally
+from harness.filesystems.profiles import MountCounter
 from harness.findings.repro import find_point
 from harness.guests.disk import find_binary
 from harness.model import BLOCK_BYTES, CrashState, Judgement, Outcome, Verdict
@@ -127,10 +127,10 @@ def test_all_legal_states_is_said_only_where_no_guest_was_lost(bench: Bench, kin
     assert coverage is not None
     if kind in LOST | LOST_IN_USE:
         assert not coverage.exhaustive
-        assert coverage.open
+        assert coverage.unexplored
         assert coverage.why
     elif kind not in UNKEPT:  # of those, nobody has to know what lies behind them
-        assert (coverage.exhaustive, coverage.open, coverage.why) == (True, 0, "")
+        assert (coverage.exhaustive, coverage.unexplored, coverage.why) == (True, 0, "")
 
 
 @pytest.mark.parametrize("states", WORDS)
@@ -210,7 +210,7 @@ def test_a_budget_drops_nothing_that_was_visited(bench: Bench, states: str, kind
     else:
         assert coverage is not None
         assert not coverage.exhaustive
-        assert coverage.open
+        assert coverage.unexplored
         assert "budget" in coverage.why
 
 
@@ -229,7 +229,7 @@ def test_a_finding_of_a_run_that_a_budget_ended_can_be_reproduced(bench: Bench, 
 
 @pytest.mark.parametrize(("states", "plan"), [("prefix", {"memo": False}), ("exhaustive", {})])
 @pytest.mark.parametrize("kind", [Kind.FINE, Kind.NOT_MOUNTED, Kind.HANGS, Kind.DIES])
-def test_two_stations_on_one_case_store_what_one_does(
+def test_two_workers_on_one_case_store_what_one_does(
     bench: Bench,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -239,18 +239,18 @@ def test_two_stations_on_one_case_store_what_one_does(
 ) -> None:
     """One case was one core, and what a second one would have looked at depended on which was first."""
     monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 1)
-    stations, both = set[int](), threading.Event()
+    workers, both = set[int](), threading.Event()
 
     def wait_for_the_other() -> None:
-        stations.add(threading.get_ident())
-        if len(stations) == 2:
+        workers.add(threading.get_ident())
+        if len(workers) == 2:
             both.set()
         elif len(kernel.visits) == 3:  # by then, two states are wanted at once
             both.wait(20)
 
     kernel = Kernel(kind, meanwhile=wait_for_the_other)
     bench.run(kernel, states, jobs=2, **plan)
-    assert len(stations) == 2
+    assert len(workers) == 2
     with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
         alone = Bench(store, tmp_path / "alone")
         alone.run(Kernel(kind), states, **plan)
@@ -259,26 +259,26 @@ def test_two_stations_on_one_case_store_what_one_does(
         assert (two.verdict, two.info.coverage) == (one.verdict, one.info.coverage)
 
 
-def test_a_case_of_which_one_station_failed_is_unknown_however_the_other_ends(
+def test_a_case_of_which_one_worker_failed_is_unknown_however_the_other_ends(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last station to end had nothing to complain of, and the case was DONE."""
+    """The last worker to end had nothing to complain of, and the case was DONE."""
     monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 3)  # planned with the third: that one is taken
-    stations, both, one_ended = list[int](), threading.Event(), threading.Event()
+    workers, both, one_ended = list[int](), threading.Event(), threading.Event()
     learn, explored = Examiner.learn, Casework._explored
 
     def meanwhile() -> None:
-        stations.append(threading.get_ident())
-        if stations[-1] != stations[0]:
+        workers.append(threading.get_ident())
+        if workers[-1] != workers[0]:
             both.set()
             assert one_ended.wait(20)
-        elif len(stations) == 3:
+        elif len(workers) == 3:
             assert both.wait(20)
 
     def failing(
         examiner: Examiner, state: CrashState, observation: Observation, expected: int | None
     ) -> int | None:
-        if threading.get_ident() == stations[0] and both.is_set():
+        if threading.get_ident() == workers[0] and both.is_set():
             raise DiskError("the memo's disk is gone")
         return learn(examiner, state, observation, expected)
 
@@ -289,7 +289,7 @@ def test_a_case_of_which_one_station_failed_is_unknown_however_the_other_ends(
     monkeypatch.setattr(Examiner, "learn", failing)
     monkeypatch.setattr(Casework, "_explored", noted)
     bench.run(Kernel(meanwhile=meanwhile), "exhaustive", jobs=2)
-    assert len(set(stations)) == 2
+    assert len(set(workers)) == 2
     case, code = ended(bench)
     assert (case.status, code) == (CaseStatus.UNKNOWN, ExitCode.UNDECIDED)
     assert "the memo's disk is gone" in case.reason
@@ -413,17 +413,25 @@ SOME = range(1, len(DATA))
 NOT_ALONE = range(2, len(DATA) - 1)
 WRONG: dict[str, tuple[dict[str, Any], Kernel, int]] = {
     "the mode says that no journal replays data": (
-        {"plain_data": False},
+        {"no_csum_no_compression": False},
         Kernel(data=DATA, joins=NOT_ALONE),
         0,
     ),
-    "plain_data": ({"plain_data": True}, Kernel(data=DATA, joins=SOME), 0),
-    "tallies": (
-        {"tallies": tuple(Tally(BLOCK_BYTES, ((0, BLOCK_BYTES),), at=b * BLOCK_BYTES) for b in DATA)},
+    "no_csum_no_compression": ({"no_csum_no_compression": True}, Kernel(data=DATA, joins=SOME), 0),
+    "mount_counters": (
+        {
+            "mount_counters": tuple(
+                MountCounter(BLOCK_BYTES, ((0, BLOCK_BYTES),), at=b * BLOCK_BYTES) for b in DATA
+            )
+        },
         Kernel(data=DATA, joins=SOME),
         0,
     ),
-    "remaps": ({"plain_data": False, "remaps": False}, Kernel(data=DATA, stale=SOME), 1),
+    "roll_forward_allocates": (
+        {"no_csum_no_compression": False, "roll_forward_allocates": False},
+        Kernel(data=DATA, stale=SOME),
+        1,
+    ),
 }
 """What a file system's file says of these kernels, and is not so; how often recoveries are cut."""
 
@@ -448,16 +456,19 @@ def test_a_wrong_switch_of_a_file_system_is_noticed(
         assert code in (ExitCode.UNDECIDED, ExitCode.INCONSISTENT)
     else:
         assert (case.verdict, case.mismatch) == (CaseVerdict.PASS, "")
-    if tested and switch != "tallies":
+    if tested and switch != "mount_counters":
         assert "what was left out as of no effect has one" in case.mismatch
         assert "broken" in case.mismatch
         assert case.verdict is CaseVerdict.FAIL, "the state itself breaks a promise"
 
 
 RIGHT: dict[str, tuple[dict[str, Any], Kernel]] = {
-    "every block is looked at": ({"plain_data": False}, Kernel(data=DATA, joins=(1,))),
+    "every block is looked at": ({"no_csum_no_compression": False}, Kernel(data=DATA, joins=(1,))),
     "nothing joins them": ({}, Kernel(data=DATA)),
-    "each recovery is cut": ({"plain_data": False, "remaps": True}, Kernel(data=DATA, stale=SOME)),
+    "each recovery is cut": (
+        {"no_csum_no_compression": False, "roll_forward_allocates": True},
+        Kernel(data=DATA, stale=SOME),
+    ),
 }
 
 
@@ -465,7 +476,7 @@ RIGHT: dict[str, tuple[dict[str, Any], Kernel]] = {
 def test_a_right_switch_is_no_mismatch(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str
 ) -> None:
-    """And what is tested is the same, whatever the number of stations."""
+    """And what is tested is the same, whatever the number of workers."""
     changes, kernel = RIGHT[switch]
     monkeypatch.setattr("harness.cases.exploration.TESTED", 1.0)
     tested = []

@@ -1,4 +1,4 @@
-"""Stations stop when they are told to, whatever they are doing."""
+"""Workers stop when they are told to, whatever they are doing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cases.pool import Callback, Interrupted, Pool, Station, Task, pool_of
+from harness.cases.pool import Callback, Interrupted, Pool, Task, Worker, pool_of
 from harness.cases.remote import RemoteSession
 from harness.errors import PowercutError
 from harness.guests import session as guest_sessions
@@ -63,19 +63,19 @@ def wait_for_a_program() -> None:
 @pytest.mark.parametrize(
     ("work", "error"), [(compute, Interrupted), (judge, Interrupted), (wait_for_a_program, BaseException)]
 )
-def test_a_pool_can_be_closed_whatever_its_stations_do(
+def test_a_pool_can_be_closed_whatever_its_workers_do(
     work: Callable[[], None], error: type[BaseException]
 ) -> None:
     """SIGTERM was heard, and then tasks were waited for: minutes, with a history of thousands of names."""
     begun = threading.Event()
 
-    def task(_: Station) -> Callback:
+    def task(_: Worker) -> Callback:
         begun.set()
         work()
         return lambda: None
 
     session = cast(Any, NoWorker())
-    pool = Pool(lambda _: Station(session, session), 1, confirms=False)
+    pool = Pool(lambda _: Worker(session, session), 1, confirms=False)
     future = pool.submit(task)
     assert begun.wait(DEADLINE_S)
     closing = threading.Thread(target=pool.close, daemon=True)
@@ -89,7 +89,7 @@ def test_a_pool_can_be_closed_whatever_its_stations_do(
 def test_a_pool_whose_tasks_are_done_interrupts_none() -> None:
     done: list[int] = []
     session = cast(Any, NoWorker())
-    pool = Pool(lambda _: Station(session, session), 2, confirms=False)
+    pool = Pool(lambda _: Worker(session, session), 2, confirms=False)
 
     def task(number: int) -> Task:
         return lambda _: lambda: done.append(number)
@@ -104,35 +104,35 @@ def test_a_pool_whose_tasks_are_done_interrupts_none() -> None:
 # --- where they run ---------------------------------------------------------------------------
 
 
-@given(own=st.sets(st.integers(0, 200), min_size=1, max_size=70), stations=st.integers(1, 130))
-def test_each_processor_has_as_many_stations_or_none_is_held_to_one(own: set[int], stations: int) -> None:
-    """One processor with two stations and another with one would be slower than what the scheduler does."""
+@given(own=st.sets(st.integers(0, 200), min_size=1, max_size=70), workers=st.integers(1, 130))
+def test_each_processor_has_as_many_workers_or_none_is_held_to_one(own: set[int], workers: int) -> None:
+    """One processor with two workers and another with one would be slower than what the scheduler does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: own)
-        chosen = processes.processors_for(stations)
-    assert len(chosen) == stations
-    if stations % len(own):
+        chosen = processes.processors_for(workers)
+    assert len(chosen) == workers
+    if workers % len(own):
         assert set(chosen) == {None}
     else:
-        assert Counter(chosen) == dict.fromkeys(own, stations // len(own))
+        assert Counter(chosen) == dict.fromkeys(own, workers // len(own))
 
 
-@pytest.mark.parametrize("stations", [1, 2])
-def test_a_station_keeps_to_its_processor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stations: int
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_keeps_to_its_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    """Two stations took 0.7 of the time of one: each waited for processors on which the other worked."""
+    """Two workers took 0.7 of the time of one: each waited for processors on which the other worked."""
     all_of_them = os.sched_getaffinity(0)
     own = min(all_of_them)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {own, own + 1000} if stations == 1 else {own})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {own, own + 1000} if workers == 1 else {own})
     spec = toy_spec(Kernel(), tmp_path)
-    plan = Plan(configurations=[], workloads=[], jobs=stations)
+    plan = Plan(configurations=[], workloads=[], jobs=workers)
     pool = pool_of(GuestSpecs(spec, spec, "toys"), tmp_path, plan)
     monkeypatch.undo()
     seen: list[set[int]] = []
 
-    def task(station: Station) -> Callback:
-        session = cast(RemoteSession, station.judge)
+    def task(worker: Worker) -> Callback:
+        session = cast(RemoteSession, worker.judge)
         with pytest.raises(PowercutError):  # there is no such disk; but its process has answered
             session.boot(Target("ext4", "", tmp_path / "base", None))
         process = session._process._process
@@ -144,13 +144,13 @@ def test_a_station_keeps_to_its_processor(
         pool.submit(task).result(timeout=DEADLINE_S)
     finally:
         pool.close()
-    assert seen == [{own} if stations == 2 else all_of_them]
+    assert seen == [{own} if workers == 2 else all_of_them]
 
 
-def test_how_long_a_guest_is_waited_for_reaches_the_stations(
+def test_how_long_a_guest_is_waited_for_reaches_the_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Set in the run, it was not known in the stations' processes, and a busy host let a recording fail."""
+    """Set in the run, it was not known in the workers' processes, and a busy host let a recording fail."""
     monkeypatch.setattr(guest_sessions, "IDLE_S", 0.3)
     spec, several = toy_spec(Kernel(), tmp_path), len(os.sched_getaffinity(0)) + 1
     plan = Plan(configurations=[], workloads=[], jobs=several)

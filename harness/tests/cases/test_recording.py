@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cases.crash_and_continue import record
 from harness.cases.recording import (
     ATTEMPTS,
     MKFS_ATTEMPTS,
@@ -28,7 +29,6 @@ from harness.cases.recording import (
     make_base,
     read_said,
 )
-from harness.cases.second_life import record
 from harness.errors import (
     EnvironmentLacks,
     EventsDiffer,
@@ -68,7 +68,7 @@ class Grows:
 @pytest.mark.parametrize("kind", [LegalStates, WriteLog, Recoveries])
 def test_what_is_sent_may_grow_in_another_thread(kind: type[Any]) -> None:
     """`dictionary changed size during iteration` left one of 3,464 states undecided: while one thread sent a
-    recording to its station, the next one noted a recovery. Properties that are computed late are the same.
+    recording to its worker, the next one noted a recovery. Properties that are computed late are the same.
     """
     sent: Any = Recoveries() if kind is Recoveries else object.__new__(kind)
     owner = sent if isinstance(sent, dict) else vars(sent)

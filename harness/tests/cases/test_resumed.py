@@ -18,12 +18,12 @@ from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
     Coverage,
-    CutAgain,
     DiskCell,
-    DiskErred,
     DrawnCall,
     DrawnCalls,
     DrawnEntry,
+    FaultyDiskResult,
+    NestedCrashes,
     Step,
 )
 from harness.summary import CaseVerdict, summarise
@@ -45,8 +45,10 @@ CHANGED: dict[str, Any] = {
     "timeline": (DrawnEntry(0, "write", 0, 8),),
     "files": {},
     "coverage": IDLE,
-    "again": (CutAgain(1, 3, 7, IDLE),),
-    "disk": DiskErred(("errors",), 3, 1, 9, 4, (DiskCell("read fails", "journal", True, {"x": 1}, {}),)),
+    "again": (NestedCrashes(1, 3, 7, IDLE),),
+    "disk": FaultyDiskResult(
+        ("errors",), 3, 1, 9, 4, (DiskCell("read fails", "journal", True, {"x": 1}, {}),)
+    ),
     "left_at": "worker-3",
     "calls": DrawnCalls((DrawnCall(0, 1, "fsync(f)", "= 0"),)),
 }
@@ -95,7 +97,7 @@ kernels = st.sampled_from(
 def test_a_resumed_run_with_nothing_left_is_the_same_run(
     tmp_path_factory: pytest.TempPathFactory, plan: dict[str, Any], kernel: Kernel
 ) -> None:
-    """The case was stored anew with three of its fields. What cuts in recoveries and a disk that errs had
+    """The case was stored anew with three of its fields. What cuts in recoveries and a faulty disk had
     come to was forgotten, so that choices which nobody had followed were no longer told.
     """
     folder = tmp_path_factory.mktemp("run")
@@ -132,7 +134,7 @@ def test_a_case_with_recoveries_that_could_not_be_cut_stays_unknown_when_its_run
     bench.run(Kernel(), "exhaustive", again=1)
     record = bench.store.case(bench.case)
     assert record is not None
-    again = tuple(replace(cut, uncut=7) for cut in record.info.again)
+    again = tuple(replace(cut, not_cut=7) for cut in record.info.again)
     bench.store.add_case(replace(record.info, timeline=bench.store.timeline(bench.case), again=again))
     for resumed in (False, True):
         if resumed:
@@ -142,7 +144,7 @@ def test_a_case_with_recoveries_that_could_not_be_cut_stays_unknown_when_its_run
         assert case.verdict is CaseVerdict.UNKNOWN
 
 
-def test_a_case_that_passed_on_a_disk_that_errs_still_does_when_its_run_is_resumed(bench: Bench) -> None:
+def test_a_case_that_passed_on_a_faulty_disk_still_does_when_its_run_is_resumed(bench: Bench) -> None:
     """UNKNOWN: states with a fault had been checked, and the number of states no longer had them."""
     for _ in range(2):
         bench.run(Kernel(journal=True), "prefix", disk=("errors",))

@@ -33,9 +33,9 @@ from typing import Any, cast
 import msgspec
 
 from harness.cases.casework import Casework
-from harness.cases.pool import Pool, Station
+from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording, by_times, load_recording
-from harness.cases.remote import RemoteSession, Sessions, StationProcess
+from harness.cases.remote import RemoteSession, Sessions, WorkerProcess
 from harness.errors import GuestError, GuestLost
 from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests import wire
@@ -171,7 +171,7 @@ def _do_nothing() -> None: ...
 @dataclass
 class Kernel:
     """How the toy behaves, and what it has seen. `on_visit`: called with each word that a recovery read.
-    `meanwhile`: called after it, in the station's thread; what else happens in the time of a visit.
+    `meanwhile`: called after it, in the worker's thread; what else happens in the time of a visit.
     `program`: what recovery does. `journal`, `on_error`: see the module; `checksums`: it knows that all bytes
     of a block are equal. `has_file`: its tree has a file, whose contents are block 4, and are read last;
     `marks`: how often the guest asks for the serial number around that, as the walk does.
@@ -472,7 +472,7 @@ def _directory(path: bytes, blocks: int) -> wire.TreeEntry:
         blocks=blocks,
         target=b"",
         xattrs=[],
-        runs=[],
+        extents=[],
         digest="",
     )
 
@@ -569,15 +569,15 @@ def toy_worker(kernel: Kernel, folder: Path) -> Session:
 
 
 def toy_sessions(spec: GuestSpec, folder: Path) -> Sessions:
-    """Of a station's process, where the spec is another one than the run's, as in `pool_of`."""
+    """Of a worker's process, where the spec is another one than the run's, as in `pool_of`."""
     session = toy_session(spec, folder)
     return {"recorder": session, "judge": session}
 
 
 def remote_session(kernel: Kernel, folder: Path) -> RemoteSession:
-    """A station's process, whose guests are toys. The kernel must be picklable."""
+    """A worker's process, whose guests are toys. The kernel must be picklable."""
     spec = toy_spec(kernel, folder)
-    process = StationProcess(functools.partial(toy_sessions, spec, folder), folder)
+    process = WorkerProcess(functools.partial(toy_sessions, spec, folder), folder)
     return RemoteSession(process, "judge", spec)
 
 
@@ -623,7 +623,7 @@ class Bench:
         **plan: Any,
     ) -> None:
         """Work on the case; again, if it was worked on. `stop_at`: the visit, counted from 1, during which
-        the run is stopped. `jobs`: stations. `apart`: they are processes, each with a kernel like this one,
+        the run is stopped. `jobs`: workers. `apart`: they are processes, each with a kernel like this one,
         which must be picklable.
         """
         base = self.folder / "base.img"
@@ -633,12 +633,12 @@ class Bench:
         scratch = self.folder / "scratch"
         scratch.mkdir(exist_ok=True)
 
-        def station(number: int) -> Station:
-            folder = self.folder / f"station-{number}"
+        def worker(number: int) -> Worker:
+            folder = self.folder / f"worker-{number}"
             session = remote_session(kernel, folder) if apart else toy_worker(kernel, folder)
-            return Station(session, session)
+            return Worker(session, session)
 
-        self._pool = pool = Pool(station, jobs, confirms=False)
+        self._pool = pool = Pool(worker, jobs, confirms=False)
 
         def on_visit(word: str) -> None:
             if len(kernel.visits) == stop_at:

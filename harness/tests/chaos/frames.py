@@ -21,7 +21,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.guests.guest import Guest
-from harness.guests.machine import Accelerator, Boot, Machine, Profile
+from harness.guests.machine import Accelerator, Boot, Machine, MachineProfile
 from harness.guests.session import GuestSpec, Session, Target
 from harness.model import CrashState, History, Outcome
 from harness.oracles import Judge
@@ -53,7 +53,7 @@ def run_frames(trial: Trial, reference: Reference, plant: str = "") -> None:
     look_for_leftovers_of_files(trial)
 
 
-PROFILE = Profile(
+PROFILE = MachineProfile(
     name="played",
     title="Played",
     summary="a thread",

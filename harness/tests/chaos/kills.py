@@ -46,7 +46,7 @@ _ROLES = {
     "qemu-system": "guest",
     "image": "guest",
     "linux": "guest",
-    "python": "station",
+    "python": "worker",
 }
 
 
@@ -182,7 +182,7 @@ class Disturbed:
         """Disturb one process; returns how many were disturbed."""
         chance = self._trial.random
         victim = self._victim(
-            running, chance.choices(["guest", "disk", "fsck", "station", "self"], [5, 4, 2, 2, 2])[0]
+            running, chance.choices(["guest", "disk", "fsck", "worker", "self"], [5, 4, 2, 2, 2])[0]
         )
         if victim is None:
             return 0

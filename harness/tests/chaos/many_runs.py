@@ -11,7 +11,7 @@ from typing import Any
 from harness.campaigns.journal import Batch
 from harness.errors import ExitCode, PowercutError
 from harness.kernels.build import built_kernels
-from harness.releases.study import StudySeries, load_plan
+from harness.releases.sweep import SweepSeries, load_plan
 from harness.store.layout import latest
 from harness.summary import CaseVerdict
 from harness.tests.campaigns.toys import read_ledger
@@ -46,7 +46,7 @@ def run_history(trial: Trial, reference: Reference, plant: str = "") -> None:
     shutil.copy2(kernel, other)
     copy_run(reference.mixed.path, trial.directory / "of")
     line = ["history", BROKEN, "--from", trial.directory / "of"]
-    _study(trial, reference, line, [str(kernel), str(other)], [BROKEN], plant)
+    _sweep(trial, reference, line, [str(kernel), str(other)], [BROKEN], plant)
 
 
 def run_matrix(trial: Trial, reference: Reference, plant: str = "") -> None:
@@ -54,10 +54,10 @@ def run_matrix(trial: Trial, reference: Reference, plant: str = "") -> None:
     options = [*reference.options, "--kernel", PIN]
     kernel = options[options.index("--kernel") + 1]
     line = ["matrix", "-c", MODES, "-w", "append-fsync"]
-    _study(trial, reference, line, [kernel], ["ext4-ordered/append-fsync", BROKEN], plant)
+    _sweep(trial, reference, line, [kernel], ["ext4-ordered/append-fsync", BROKEN], plant)
 
 
-def _study(
+def _sweep(
     trial: Trial, reference: Reference, begun: list[Any], kernels: list[str], cases: list[str], plant: str
 ) -> None:
     """Each kernel's verdicts must be right, and the answers must be those of its run."""
@@ -75,20 +75,20 @@ def _study(
         trial.tell("undecided", f"{begun[0]}: {ended.output[-400:]}")
         return
     whole = of_other_recordings(reference.mixed.truth)
-    _check_study(trial, directory, replace(whole, verdicts={case: whole.verdicts[case] for case in cases}))
+    _check_sweep(trial, directory, replace(whole, verdicts={case: whole.verdicts[case] for case in cases}))
 
 
-def _check_study(trial: Trial, directory: Path, truth: Said) -> None:
-    study = StudySeries(load_plan(directory), directory).study
-    for on_kernel in study.kernels:
+def _check_sweep(trial: Trial, directory: Path, truth: Said) -> None:
+    sweep = SweepSeries(load_plan(directory), directory).sweep
+    for on_kernel in sweep.kernels:
         now = said(directory / on_kernel.run)
         trial.defects += wrong(truth, now)
         trial.figures["kernels compared"] += 1
         answered = {str(a.case): a.verdict for a in on_kernel.answers}
         if answered != now.verdicts:
             trial.tell("answers", f"{on_kernel.item}: {answered}, but its run says {now.verdicts}")
-    if len({k.run for k in study.kernels}) != len(study.kernels):
-        trial.tell("answers", f"{len(study.kernels)} kernels share a run")
+    if len({k.run for k in sweep.kernels}) != len(sweep.kernels):
+        trial.tell("answers", f"{len(sweep.kernels)} kernels share a run")
 
 
 def run_campaign(trial: Trial, reference: Reference, plant: str = "") -> None:

@@ -26,7 +26,7 @@ from harness.patches.questions import Stage
 from harness.patches.results import PatchPlan
 from harness.plan import Plan
 from harness.regressions.results import RegressionsPlan
-from harness.releases.results import StudyPlan
+from harness.releases.results import SweepPlan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
 from harness.tests.report.demo import run_info
@@ -135,10 +135,10 @@ def _with_plan(root: Path, plan: msgspec.Struct) -> Path:
     return path
 
 
-def a_study(root: Path, hostile: Hostile, bait: str) -> Path:
+def a_sweep(root: Path, hostile: Hostile, bait: str) -> Path:
     plan = hostile.plan(bait)
     kernels = [plan.kernel if hostile is KERNEL else "debian-6.12"]
-    return _with_plan(root, StudyPlan(title="t", kernels=kernels, plan=plan, of_run=bait, argv=["matrix"]))
+    return _with_plan(root, SweepPlan(title="t", kernels=kernels, plan=plan, of_run=bait, argv=["matrix"]))
 
 
 def a_campaign(root: Path, hostile: Hostile, bait: str) -> Path:
@@ -197,8 +197,8 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("shrink", "source"): Attack("shrink CASE --from DIR", refused=ONE_CASE),
     ("triage", "runs"): Attack("triage DIR", refused=ONE_CASE),
     ("history", "source"): Attack("history CASE --from DIR --kernels debian-6.12", refused=(WORKLOAD,)),
-    ("history", "resume"): Attack("history --resume DIR", a_study, (KERNEL, WORKLOAD), "--kernels"),
-    ("matrix", "resume"): Attack("matrix --resume DIR", a_study, (KERNEL, WORKLOAD), "--kernels"),
+    ("history", "resume"): Attack("history --resume DIR", a_sweep, (KERNEL, WORKLOAD), "--kernels"),
+    ("matrix", "resume"): Attack("matrix --resume DIR", a_sweep, (KERNEL, WORKLOAD), "--kernels"),
     ("campaign", "resume"): Attack("campaign --resume DIR", a_campaign, (KERNEL, MODULES, MODULE)),
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
     ("faults", "beside"): Attack("faults -n --beside DIR", some_faults),

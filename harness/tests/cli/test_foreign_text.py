@@ -25,11 +25,11 @@ from harness.store.records import (
     CaseInfo,
     CaseStatus,
     Coverage,
-    CutAgain,
     Evidence,
     JudgedState,
     KernelInfo,
     MachineInfo,
+    NestedCrashes,
     RunInfo,
     Step,
 )
@@ -86,7 +86,7 @@ def put_case(store: RunStore, workload: str, judgements: tuple[Judgement, ...], 
         steps=(Step(0, "s", 1, 2),),
         files={"f": "0"},
         coverage=Coverage(14, 0, 185, 40, "why"),
-        again=(CutAgain(2, 3, 4, Coverage(1, 0, 1, 1, "why")),),
+        again=(NestedCrashes(2, 3, 4, Coverage(1, 0, 1, 1, "why")),),
         left_at="w",
     )
     store.add_case(dataclasses.replace(poisoned(known, ""), files={}))

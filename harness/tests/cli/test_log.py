@@ -14,7 +14,7 @@ from harness.errors import ExitCode
 from harness.host.packed import pack
 from harness.model import (
     BEFORE_THE_LOG,
-    EarlierLife,
+    BeforeCrash,
     EntryFlag,
     History,
     HistoryStep,
@@ -213,12 +213,12 @@ def test_log_ls_says_what_was_done_before_the_log_begins(tmp_path: Path) -> None
             *(HistoryStep(n, op, BEFORE_THE_LOG, BEFORE_THE_LOG) for n, op in enumerate([*first, crash])),
             HistoryStep(3, Operation(OperationKind.CREATE, "h"), 0, 1),
         ),
-        earlier=EarlierLife(3, 1, "@t7="),
+        earlier=BeforeCrash(3, 1, "@t7="),
     )
     (log.parent / "history.json").write_bytes(msgspec.json.encode(history))
     lines = powercut("log", "ls", log).output.splitlines()
     assert lines[0] == (
-        "before this log: operations 0 to 1 in an earlier life, cut at @t7=; recovery came to the first 1"
+        "before this log: operations 0 to 1 before the crash, cut at @t7=; recovery came to the first 1"
     )
     assert [line.split()[-4:] for line in lines[2:]] == [
         [word, "3", "create", "h"] for word in ("begin", "ack")

@@ -19,7 +19,7 @@ from harness.measure.run import MeasurePlan
 from harness.patches.results import PatchPlan
 from harness.plan import Budget, Plan
 from harness.regressions.results import RegressionsPlan
-from harness.releases.results import StudyPlan
+from harness.releases.results import SweepPlan
 from harness.store import RunStore
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
@@ -36,7 +36,7 @@ PLANS = (
     MeasurePlan,
     PatchPlan,
     RegressionsPlan,
-    StudyPlan,
+    SweepPlan,
     TracePlan,
 )
 COMPUTED = {"schema"}  # our own version

@@ -9,8 +9,8 @@ import pytest
 from harness.cli import series as cli_series
 from harness.errors import ExitCode
 from harness.plan import Plan
-from harness.releases.results import Answer, OnKernel, Seen, StudyPlan
-from harness.releases.study import StudySeries, every_kernel, load_plan
+from harness.releases.results import Answer, OnKernel, Seen, SweepPlan
+from harness.releases.sweep import SweepSeries, every_kernel, load_plan
 from harness.series.journal import End
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
@@ -36,11 +36,11 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def carried(monkeypatch: pytest.MonkeyPatch) -> list[StudyPlan]:
-    """The studies that were carried out: broken on the first kernel, kept on the others."""
-    plans: list[StudyPlan] = []
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[SweepPlan]:
+    """The sweeps that were carried out: broken on the first kernel, kept on the others."""
+    plans: list[SweepPlan] = []
 
-    def carry_out(series: StudySeries, *_: object, **__: object) -> End:
+    def carry_out(series: SweepSeries, *_: object, **__: object) -> End:
         plans.append(series.plan)
         seen = (Seen("durability", "bytes are gone", f"{BROKEN}@4", 2),)
         configuration, workload = "ext4/nobarrier", "append-fsync"
@@ -58,7 +58,7 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[StudyPlan]:
 
 
 def test_a_history_asks_for_the_findings_case_as_the_run_looked_at_it(
-    source: Path, carried: list[StudyPlan], tmp_path: Path
+    source: Path, carried: list[SweepPlan], tmp_path: Path
 ) -> None:
     done = powercut(
         *("history", f"{BROKEN}@4", "--from", source, "--kernels", "debian-6.1,debian-7.3"),
@@ -74,14 +74,14 @@ def test_a_history_asks_for_the_findings_case_as_the_run_looked_at_it(
     assert 'class="strip"' in (source / "report.html").read_text()
 
 
-def test_a_history_of_nothing_is_a_usage_error(source: Path, carried: list[StudyPlan]) -> None:
+def test_a_history_of_nothing_is_a_usage_error(source: Path, carried: list[SweepPlan]) -> None:
     for arguments in ([], ["ext4-journal/append-fsync"], ["xfs-default/never"]):
         done = powercut("history", *arguments, "--from", source)
         assert done.exit_code == ExitCode.USAGE
     assert carried == []
 
 
-def test_a_matrix_takes_all_kernels_unless_some_are_named(carried: list[StudyPlan], tmp_path: Path) -> None:
+def test_a_matrix_takes_all_kernels_unless_some_are_named(carried: list[SweepPlan], tmp_path: Path) -> None:
     done = powercut("matrix", "-c", "ext4/ordered", "--out", tmp_path)
     assert done.exit_code == ExitCode.CONSISTENT, done.output
     assert carried[0].kernels == every_kernel()
@@ -99,7 +99,7 @@ def test_a_matrix_takes_all_kernels_unless_some_are_named(carried: list[StudyPla
     ],
 )
 def test_a_wrong_name_leaves_nothing_behind(
-    arguments: list[str], says: str, carried: list[StudyPlan], tmp_path: Path
+    arguments: list[str], says: str, carried: list[SweepPlan], tmp_path: Path
 ) -> None:
     done = powercut("matrix", *arguments, "--out", tmp_path)
     assert (done.exit_code, carried) == (ExitCode.USAGE, [])
@@ -108,8 +108,8 @@ def test_a_wrong_name_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("command", ["history", "matrix"])
-def test_only_a_study_is_resumed(
-    command: str, source: Path, carried: list[StudyPlan], tmp_path: Path
+def test_only_a_sweep_is_resumed(
+    command: str, source: Path, carried: list[SweepPlan], tmp_path: Path
 ) -> None:
     assert powercut(command, "--resume", source).exit_code == ExitCode.USAGE
     powercut("matrix", "-c", "ext4/ordered", "--kernels", "debian-6.1", "--out", tmp_path / "out")

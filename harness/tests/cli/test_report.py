@@ -15,7 +15,15 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.garbage import Kept
-from harness.store.records import CaseInfo, CaseStatus, Coverage, CutAgain, DiskErred, How, JudgedState
+from harness.store.records import (
+    CaseInfo,
+    CaseStatus,
+    Coverage,
+    FaultyDiskResult,
+    How,
+    JudgedState,
+    NestedCrashes,
+)
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 from harness.workloads.load import workload_sets
@@ -68,8 +76,8 @@ def recorded(
     oracles: tuple[str, ...] = (),
     states: tuple[str, ...] = ("prefix",),
     unknown: bool = False,
-    again: tuple[CutAgain, ...] = (),
-    disk: DiskErred | None = None,
+    again: tuple[NestedCrashes, ...] = (),
+    disk: FaultyDiskResult | None = None,
     at: CrashState | None = None,
 ) -> Path:
     """A run of one case with a state for each of `verdicts`; None passes, or is `unknown`. `at`: the state of
@@ -78,7 +86,7 @@ def recorded(
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.create(root, "test", run_info()) as store:
         plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], fault_models=states)
-        errs = disk.profiles if disk else ()
+        errs = disk.ways if disk else ()
         store.put_plan(msgspec.structs.replace(plan, again=len(again), disk=errs))
         info = CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash)
         store.add_case(replace(info, coverage=coverage, oracles=oracles, again=again, disk=disk))
@@ -182,8 +190,8 @@ def test_what_the_second_run_did_not_decide_is_not_fixed(tmp_path: Path) -> None
     assert "decided in the first, undecided in the second" in done.output
 
 
-LEGAL = Coverage(moments=14, losses=None, open=0, visits=40)
-CUT = Coverage(moments=14, losses=1, open=64, visits=40, why="the budget: 40 states a case")
+LEGAL = Coverage(crash_times=14, losses=None, unexplored=0, visits=40)
+CUT = Coverage(crash_times=14, losses=1, unexplored=64, visits=40, why="the budget: 40 states a case")
 
 
 EXHAUSTIVE, SECTORS, PREFIX = ("exhaustive",), ("sectors",), ("prefix",)
@@ -223,9 +231,9 @@ def test_what_the_second_run_did_not_look_for_is_not_fixed(
 
 
 CUT_AGAIN = CrashState(0, again=(CrashState.parse("@t3"),))
-ERRING = CrashState.parse("@0+eio-read2048")
-CUTS = CutAgain(1, 3, 0, LEGAL)
-ERRED = DiskErred(("errors",), 3, 0, 9, 9, ())
+FAULTY = CrashState.parse("@0+eio-read2048")
+CUTS = NestedCrashes(1, 3, 0, LEGAL)
+ERRED = FaultyDiskResult(("errors",), 3, 0, 9, 9, ())
 
 
 @pytest.mark.parametrize(
@@ -234,13 +242,13 @@ ERRED = DiskErred(("errors",), 3, 0, 9, 9, ())
         (CUT_AGAIN, {"again": (CUTS,)}, {}, "not looked at again"),
         (CUT_AGAIN, {"again": (CUTS,)}, {"again": (CUTS,)}, "fixed"),
         (CUT_AGAIN, {"again": (CUTS,)}, {"again": (replace(CUTS, coverage=CUT),)}, "not looked at again"),
-        (ERRING, {"disk": ERRED}, {}, "not looked at again"),
-        (ERRING, {"disk": ERRED}, {"disk": replace(ERRED, profiles=("rots",))}, "not looked at again"),
-        (ERRING, {"disk": ERRED}, {"disk": ERRED}, "fixed"),
+        (FAULTY, {"disk": ERRED}, {}, "not looked at again"),
+        (FAULTY, {"disk": ERRED}, {"disk": replace(ERRED, ways=("bit-rot",))}, "not looked at again"),
+        (FAULTY, {"disk": ERRED}, {"disk": ERRED}, "fixed"),
         (CrashState(1), {"again": (CUTS,), "disk": ERRED}, {}, "fixed"),
     ],
 )
-def test_what_only_a_cut_recovery_or_an_erring_disk_showed_is_not_fixed_by_a_run_without(
+def test_what_only_a_cut_recovery_or_an_faulty_disk_disk_showed_is_not_fixed_by_a_run_without(
     tmp_path: Path, at: CrashState, first: dict[str, Any], second: dict[str, Any], change: str
 ) -> None:
     """`1 fixed`, exit 0, of a finding of `--again`, and `28 fixed` of findings of `--disk`, by a second run

@@ -29,7 +29,7 @@ from harness.tests.store.samples import INFO
         (["run", "-c", "ext5"], "ext4"),
         (["run", "-c", "ext4/ordered", "-w", "append-fsnc"], "append-fsync"),
         (["run", "--fault-model", "prefx"], "prefix"),
-        (["run", "--disk", "error"], "errors, rots, loses-one, misdirects"),
+        (["run", "--disk", "error"], "errors, bit-rot, loses-one, misdirects"),
         (["run", "--disk", "errors", "--oracle", "fsck"], "honesty"),
         (["run", "-w", "append-fsync", "--kernel", "debian-6.1x"], "debian-6.1"),
     ],
@@ -331,7 +331,7 @@ def test_a_failure_is_looked_for_again_where_it_was_found(
 ) -> None:
     """A case that had failed in a state by sectors, on another kernel, was looked at in prefixes on the usual
     one: red turned green. What could not be decided was not looked at again at all. Nor would it be noticed
-    if one that failed in a cut recovery, or on a disk that errs, were run again without.
+    if one that failed in a cut recovery, or on a faulty disk, were run again without.
     """
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
     plan = planned(monkeypatch, "--failed-from", before)

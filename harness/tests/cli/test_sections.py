@@ -15,7 +15,7 @@ from harness.cli.options import OneOf, asked_oracles, asked_states
 from harness.cli.presets import PRESETS, words_of
 from harness.cli.run import RunCommand, _asked_disk, run_command
 from harness.cli.sections import COMMANDS, option_sections
-from harness.model import DISK_PROFILES
+from harness.model import DISK_FAULTS
 from harness.oracles import ORACLES
 from harness.plan import LEGAL
 from harness.states import FAULT_MODELS
@@ -119,5 +119,5 @@ def test_names_in_lists_are_taken_in_both_cases() -> None:
         assert asked_states([name.upper()]) == (name,)
     for name in ORACLES:
         assert asked_oracles([name.upper()]) == [name]
-    for name in DISK_PROFILES:
+    for name in DISK_FAULTS:
         assert _asked_disk([name.upper()], []) == (name,)

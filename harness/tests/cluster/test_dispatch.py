@@ -15,7 +15,7 @@ from harness.cluster import dispatch
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import (
     Blob,
-    BusyElsewhere,
+    BusyWithAnotherRun,
     Done,
     Job,
     Lacking,
@@ -311,7 +311,7 @@ def test_a_worker_that_forgot_the_outfit_gets_it_again(store: RunStore) -> None:
 
 
 def test_a_worker_of_another_run_is_asked_again(store: RunStore) -> None:
-    pool, waited = FakePool(a=Process(unfit=BusyElsewhere("it works for the run other"))), False
+    pool, waited = FakePool(a=Process(unfit=BusyWithAnotherRun("it works for the run other"))), False
 
     def end(pool: FakePool) -> None:
         nonlocal waited
@@ -340,7 +340,7 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
                 pool.answer(Said(encode(Note(ticket, ["too late"]))))
 
     pool.then = late
-    pool.processes["c"] = Process(holds=lambda _: False, unfit=BusyElsewhere("busy"))
+    pool.processes["c"] = Process(holds=lambda _: False, unfit=BusyWithAnotherRun("busy"))
     told = work(store, pool, "v", "w")
     assert pool.dismissed == ["a"]
     assert "too late" not in told.said

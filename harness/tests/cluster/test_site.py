@@ -16,7 +16,7 @@ from harness.cluster import site
 from harness.cluster.blobs import keep
 from harness.cluster.messages import (
     Blob,
-    BusyElsewhere,
+    BusyWithAnotherRun,
     Job,
     Lacking,
     Note,
@@ -132,7 +132,7 @@ def test_it_works_for_one_run_at_a_time(slots: type[FakeSlot]) -> None:
     at_work = threading.Thread(target=mine.work, args=[job("a"), lambda note: None])
     at_work.start()
     until(lambda: slots.made and slots.made[0].works.is_set())
-    with pytest.raises(BusyElsewhere, match="the run a"):
+    with pytest.raises(BusyWithAnotherRun, match="the run a"):
         mine.fit(requirements("b"))
     assert mine.fit(requirements("a")) == Lacking(), "it has its requirements"
     slots.hold.set()

@@ -20,9 +20,9 @@ from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import Evidence, program_of
 from harness.model import (
+    BeforeCrash,
     CaseId,
     CrashState,
-    EarlierLife,
     FileKind,
     History,
     HistoryStep,
@@ -1057,8 +1057,8 @@ def test_a_promise_of_an_earlier_life_has_no_events() -> None:
     made.mark("ack 1")
     made.complete(made.flush())
     facts = facts_of(made, {}, (), 0)
-    lived = replace(facts, history=replace(facts.history, earlier=EarlierLife(1, 1, "@t7=")))
-    assert _promised(lived) == (f"by what an earlier life left: {EarlierLife(1, 1, '@t7=').text}")
+    lived = replace(facts, history=replace(facts.history, earlier=BeforeCrash(1, 1, "@t7=")))
+    assert _promised(lived) == (f"by what the part before the crash left: {BeforeCrash(1, 1, '@t7=').text}")
     own = _promised(replace(lived, promise=1))
     assert own.startswith("by `fsync f`, operation 1: begun at event 0 (entry 0), returned at event 3 ")
 

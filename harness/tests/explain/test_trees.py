@@ -56,8 +56,8 @@ def broken(path: str) -> Violation:
     return Violation("durability", path, f"{path}: lost", "", "", path)
 
 
-def trees(moment: int, outcome: Outcome, *violations: Violation) -> Trees:
-    seen = trees_of(model(*OPERATIONS), moment, outcome, violations)
+def trees(version: int, outcome: Outcome, *violations: Violation) -> Trees:
+    seen = trees_of(model(*OPERATIONS), version, outcome, violations)
     assert seen is not None
     return seen
 
@@ -69,7 +69,7 @@ def marks(seen: Trees) -> dict[str, Mark]:
 def test_what_came_back_as_it_should_is_not_marked() -> None:
     seen = trees(4, found(written(0, 8192, 2)))
     assert marks(seen) == {"d": Mark.SAME, "d/f": Mark.SAME}
-    assert seen.moment == "after `fsync d/f` (operation 3)"
+    assert seen.version == "after `fsync d/f` (operation 3)"
     file = seen.rows[1]
     assert file.expected == file.found == TreeSide("file", 8192, "operation 2")
     assert side_words(file.found) == "file, 8192 bytes"

@@ -122,8 +122,8 @@ def test_a_fault_says_what_is_done_to_recoveries(
     """A fault that only a cut recovery shows was run without a cut, and would have been missed."""
     whole = fault("whole")
     cut = msgspec.structs.replace(fault("cut"), again=1)
-    erring = msgspec.structs.replace(fault("erring"), disk=("errors",))
-    plant(monkeypatch, whole, cut, erring)
+    faulty_disk = msgspec.structs.replace(fault("faulty_disk"), disk=("errors",))
+    plant(monkeypatch, whole, cut, faulty_disk)
     path = create(FaultsPlan(machine="toy", workloads=["quick"]), tmp_path)
     series = FaultSeries(load_plan(path), path, kernels)
     ways = {}
@@ -133,7 +133,7 @@ def test_a_fault_says_what_is_done_to_recoveries(
         ways[item.name] = (plan.again, plan.disk)
     assert ways["whole"] == (0, ())
     assert ways["cut"] == (1, ())
-    assert ways["erring"] == (0, ("errors",))
+    assert ways["faulty_disk"] == (0, ("errors",))
     assert {way for name, way in ways.items() if name.startswith("baseline")} == set(ways.values())
     assert len({item.key for item in (*series._baseline, *series._trials.values())}) == 6
 

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from harness.errors import StoreError
-from harness.faults.campaign import elsewhere
+from harness.faults.campaign import other_campaign
 from harness.faults.catalogue import Fault
 from harness.faults.page import page_of
 from harness.faults.results import (
     Campaign,
     Detection,
-    Elsewhere,
     FaultsPlan,
+    OtherCampaign,
     Score,
     Status,
     Trial,
@@ -160,8 +160,8 @@ def test_the_runs_of_the_baseline_count_together() -> None:
 
 def test_what_another_campaign_found_is_a_column_of_its_own() -> None:
     """A score with workloads that were written for the faults stood alone."""
-    chosen = Elsewhere((), Score(1, 2, 1, 0, 0, 0), {"no-flush": (Status.FOUND, CASE)})
-    plan = FaultsPlan(machine="uml", workloads=["all", "more"], beside=chosen)
+    chosen = OtherCampaign((), Score(1, 2, 1, 0, 0, 0), {"no-flush": (Status.FOUND, CASE)})
+    plan = FaultsPlan(machine="uml", workloads=["all", "more"], other=chosen)
     other = msgspec.structs.replace(FAULT, name="no-wait")
     rows = tuple(row_of(fault, trial(), BASELINE) for fault in (FAULT, other))
     page = page_of(Campaign(plan, "linux", BASELINE, rows))
@@ -178,7 +178,7 @@ def test_another_campaign_is_read_from_its_results(tmp_path: Path) -> None:
         Campaign(FaultsPlan(machine="uml"), "linux", BASELINE, (row_of(FAULT, trial(seen()), BASELINE),))
     )
     (tmp_path / "faults.json").write_text(page.json())
-    read = elsewhere(tmp_path)
+    read = other_campaign(tmp_path)
     assert (read.asked, read.score.found, read.answers) == (
         "its own workloads",
         1,
@@ -186,7 +186,7 @@ def test_another_campaign_is_read_from_its_results(tmp_path: Path) -> None:
     )
     (tmp_path / "faults.json").write_text("{}")
     with pytest.raises(StoreError, match="cannot be read"):
-        elsewhere(tmp_path)
+        other_campaign(tmp_path)
 
 
 def of_symptom(what: str, states: int, known: str = "") -> Detection:

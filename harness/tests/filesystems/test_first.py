@@ -84,5 +84,5 @@ def test_what_steps_may_look_at_tells_contents_apart(name: str) -> None:
     """e2fsck reads the counts of mounts and of free blocks, and says if they are wrong: two states that
     differed in these alone were one to the memo.
     """
-    assert FIRST[name].tallies == ()
-    assert profiles()["ext4/ordered"].tallies
+    assert FIRST[name].mount_counters == ()
+    assert profiles()["ext4/ordered"].mount_counters

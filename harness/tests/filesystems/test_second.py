@@ -18,7 +18,7 @@ from harness.cases.recording import make_base, target_of
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as filesystems
 from harness.filesystems.profiles import Profile, Tool, profiles
-from harness.filesystems.second import Patch, cut, file_for, join, patch
+from harness.filesystems.second import Patch, file_for, join, patch, split_off
 from harness.host.resources import resource
 from harness.model import FsckClass
 
@@ -32,7 +32,7 @@ def test_what_is_cut_out_joins_to_the_same(
 ) -> None:
     image = tmp_path_factory.mktemp("second") / "disk.img"
     image.write_bytes(front + tail)
-    second = cut(image, len(front))
+    second = split_off(image, len(front))
     assert (image.read_bytes(), second.read_bytes()) == (front + tail, tail)
     image.write_bytes(front)
     join(image, second, len(front), len(tail))
@@ -58,7 +58,7 @@ def test_holes_are_cut_out_as_holes(
             file.write(data)
             file.seek(HOLE_BYTES if hole else 0, os.SEEK_CUR)
         file.truncate()
-    second = cut(image, begin)
+    second = split_off(image, begin)
     assert second.read_bytes() == image.read_bytes()[begin:]
     assert second.stat().st_blocks * 512 < HOLE_BYTES
 
@@ -67,7 +67,7 @@ def test_holes_are_cut_out_as_holes(
 def test_a_program_that_changes_a_devices_size_is_told_of(tmp_path: Path, name: str) -> None:
     image = tmp_path / "disk.img"
     image.write_bytes(bytes(20))
-    second = cut(image, 12)
+    second = split_off(image, 12)
     image.write_bytes(bytes(12))
     (tmp_path / name).write_bytes(bytes(5))
     with pytest.raises(EnvironmentLacks, match=f"mkfs made {name} 5 bytes long"):

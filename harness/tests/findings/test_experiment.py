@@ -92,7 +92,7 @@ BREAKS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
     ids=["again", "disk"],
 )
 @pytest.mark.parametrize("looking", [True, False])
-def test_what_only_a_cut_recovery_or_an_erring_disk_shows_is_shown_by_a_candidate(
+def test_what_only_a_cut_recovery_or_an_faulty_disk_disk_shows_is_shown_by_a_candidate(
     tmp_path: Path, kernel: Kernel, looks: dict[str, Any], oracle: str, looking: bool
 ) -> None:
     """`shrink` and `triage` looked at plain crash states alone: "a new recording does not show it" of each

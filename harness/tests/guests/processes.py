@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.guests import guest
 from harness.guests.guest import Guest
-from harness.guests.machine import Accelerator, Boot, Machine, Profile
+from harness.guests.machine import Accelerator, Boot, Machine, MachineProfile
 
 GREETS = """
 import os, struct, sys, time
@@ -25,7 +25,7 @@ class Scripted(Machine):
         self.script = script
         self.accel = "native"
         self.launched = 0
-        self.profile = Profile(
+        self.profile = MachineProfile(
             name="scripted",
             title="Scripted",
             summary="",

@@ -67,7 +67,7 @@ _ENTRIES = [
         blocks=8,
         target=b"",
         xattrs=[],
-        runs=[],
+        extents=[],
         digest="",
     ),
     wire.TreeEntry(
@@ -82,9 +82,9 @@ _ENTRIES = [
         blocks=16,
         target=b"",
         xattrs=[wire.Xattr(name="user.a", value=b"\x01")],
-        runs=[
-            wire.Run(kind=ExtentKind.WRITTEN, start=0, length=4096, value=7, origin=0, data=b""),
-            wire.Run(kind=ExtentKind.FOREIGN, start=4096, length=904, value=0, origin=0, data=b"x" * 64),
+        extents=[
+            wire.Extent(kind=ExtentKind.WRITTEN, start=0, length=4096, value=7, origin=0, data=b""),
+            wire.Extent(kind=ExtentKind.FOREIGN, start=4096, length=904, value=0, origin=0, data=b"x" * 64),
         ],
         digest="0" * 32,
     ),
@@ -95,8 +95,8 @@ def _entry_of(kind: FileKind) -> wire.TreeEntry:
     return msgspec.structs.replace(_ENTRIES[0], path=kind.encode(), kind=kind)
 
 
-def _run_of(kind: ExtentKind) -> wire.Run:
-    return wire.Run(kind=kind, start=0, length=1, value=1, origin=0, data=b"")
+def _run_of(kind: ExtentKind) -> wire.Extent:
+    return wire.Extent(kind=kind, start=0, length=1, value=1, origin=0, data=b"")
 
 
 SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
@@ -241,7 +241,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             mount_errno=0,
             entries=[
                 *(_entry_of(kind) for kind in FileKind),
-                msgspec.structs.replace(_ENTRIES[1], runs=[_run_of(kind) for kind in ExtentKind]),
+                msgspec.structs.replace(_ENTRIES[1], extents=[_run_of(kind) for kind in ExtentKind]),
             ],
             walk_errors=[wire.CallError(call=call, path=b"a", name="", errno=5) for call in Call],
             unmount_errno=5,
@@ -276,12 +276,12 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     (
         "open without a log",
         "DiskRequest",
-        wire.Open(base="/b", log=None, order=None, unit_sectors=8, keep_memo=False, tallies=[]),
+        wire.Open(base="/b", log=None, order=None, unit_sectors=8, keep_memo=False, mount_counters=[]),
     ),
     (
         "open with a log",
         "DiskRequest",
-        wire.Open(base="/b", log="/l", order=None, unit_sectors=8, keep_memo=False, tallies=[]),
+        wire.Open(base="/b", log="/l", order=None, unit_sectors=8, keep_memo=False, mount_counters=[]),
     ),
     (
         "open with an order",
@@ -292,9 +292,9 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             order=[3, 0, 300],
             unit_sectors=1,
             keep_memo=True,
-            tallies=[
-                wire.Tally(b"", 1024, 1024, [], [(44, 10)], [], 1020),
-                wire.Tally(b"\xfe\xed", 0, 512, [(12, 4)], [], [(0, 300)], None),
+            mount_counters=[
+                wire.MountCounter(b"", 1024, 1024, [], [(44, 10)], [], 1020),
+                wire.MountCounter(b"\xfe\xed", 0, 512, [(12, 4)], [], [(0, 300)], None),
             ],
         ),
     ),
@@ -324,8 +324,8 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ),
     ("recall", "DiskRequest", wire.Recall(states=_STATES)),
     ("block hashes", "DiskRequest", wire.BlockHashes(blocks=[0, 16_383])),
-    ("fork", "DiskRequest", wire.Fork()),
-    ("rewind", "DiskRequest", wire.Rewind()),
+    ("snapshot", "DiskRequest", wire.Snapshot()),
+    ("roll_back", "DiskRequest", wire.RollBack()),
     ("note-writes", "DiskRequest", wire.NoteWrites()),
     ("log-writes", "DiskRequest", wire.LogWrites(path="recovery.log")),
     ("requests", "DiskRequest", wire.Requests()),
@@ -349,20 +349,20 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         "DiskRequest",
         wire.Inject(wire.Fault(RequestKind.WRITE, 8, 1, False, wire.Divert(16))),
     ),
-    ("heal", "DiskRequest", wire.Heal()),
+    ("end_fault", "DiskRequest", wire.EndFault()),
     (
         "explore",
         "DiskRequest",
         wire.Explore(
-            moments=[
-                wire.Moment(state=wire.State(prefix=300, dropped=[3, 256]), volatile=[7, 299]),
-                wire.Moment(state=wire.State(prefix=301, torn_sectors=3)),
+            crash_times=[
+                wire.CrashTime(state=wire.State(prefix=300, dropped=[3, 256]), volatile=[7, 299]),
+                wire.CrashTime(state=wire.State(prefix=301, torn_sectors=3)),
             ],
             losses=2,
             separate_data=True,
             data_together=False,
-            wanted_max=16,
-            leaves_max=50_000,
+            to_visit_max=16,
+            known_outcomes_max=50_000,
         ),
     ),
     ("opened", "DiskReply", wire.Opened(size_bytes=1 << 26, entries=417)),
@@ -386,23 +386,29 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     (
         "were asked",
         "DiskReply",
-        wire.WereAsked([wire.Requested(RequestKind.READ, 300, 8), wire.Requested(RequestKind.FLUSH, 0, 0)]),
+        wire.RequestsSeen(
+            [wire.Requested(RequestKind.READ, 300, 8), wire.Requested(RequestKind.FLUSH, 0, 0)]
+        ),
     ),
-    ("healed", "DiskReply", wire.Healed(hits=3)),
-    ("rewound", "DiskReply", wire.Rewound(blocks=[0, 16_383, 1 << 33])),
+    ("fault_ended", "DiskReply", wire.FaultEnded(hits=3)),
+    ("rolled_back", "DiskReply", wire.RolledBack(blocks=[0, 16_383, 1 << 33])),
     (
         "explored",
         "DiskReply",
         wire.Explored(
-            moments=[
-                wire.ExploredMoment(
-                    wanted=[wire.Choice(kept=True), wire.Choice(kept=False, except_=[7, 299])],
-                    leaves=[wire.Leaf(outcome=1 << 40, choice=wire.Choice(kept=False), data=True, losses=1)],
-                    cut=70_000,
+            crash_times=[
+                wire.ExploredCrashTime(
+                    to_visit=[wire.Choice(kept=True), wire.Choice(kept=False, except_=[7, 299])],
+                    known_outcomes=[
+                        wire.KnownOutcome(
+                            outcome=1 << 40, choice=wire.Choice(kept=False), data=True, losses=1
+                        )
+                    ],
+                    unexplored=70_000,
                     waits=False,
                     crowded=3,
                 ),
-                wire.ExploredMoment(wanted=[], leaves=[], cut=0, waits=True, crowded=0),
+                wire.ExploredCrashTime(to_visit=[], known_outcomes=[], unexplored=0, waits=True, crowded=0),
             ]
         ),
     ),

@@ -57,7 +57,7 @@ def test_a_kernel_that_never_boots_is_tried_three_times_by_all_workers_together(
         assert str(shared.kernel_image) in caught.value.what
     assert machine.launched == BOOTS_IN_A_ROW
     with pytest.raises(NeverBoots):
-        sessions[1].require_hope()
+        sessions[1].refuse_if_given_up()
 
 
 def test_a_guest_of_another_version_is_the_last_that_is_booted(tmp_path: Path, base: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_guest_of_another_version_is_the_last_that_is_booted(tmp_path: Path, b
                 session.recover(Target("ext4", "", base, None), CrashState(0))
     assert machine.launched == 1
     with pytest.raises(VersionsDiffer):
-        other.require_hope()
+        other.refuse_if_given_up()
 
 
 def test_a_disk_of_another_version_is_the_last_that_is_started(
@@ -87,7 +87,7 @@ def test_a_disk_of_another_version_is_the_last_that_is_started(
             one.recover(Target("ext4", "", base, None), CrashState(0))
         for session in (one, other):
             with pytest.raises(VersionsDiffer):
-                session.require_hope()
+                session.refuse_if_given_up()
 
 
 def test_a_guest_that_comes_up_resets_the_count() -> None:
@@ -95,7 +95,7 @@ def test_a_guest_that_comes_up_resets_the_count() -> None:
     for _ in range(5):
         for _ in range(BOOTS_IN_A_ROW - 1):
             boots.failed("a machine", GuestLost("guest lost: boot"))
-        boots.require_hope()
+        boots.refuse_if_given_up()
         boots.succeeded()
 
 
@@ -111,7 +111,7 @@ def test_a_run_can_be_stopped_while_a_guest_boots(tmp_path: Path, base: Path) ->
         stopping.join()
         with pytest.raises(GuestLost, match="the run was stopped"):
             session.recover(Target("ext4", "", base, None), CrashState(0))
-    session.require_hope()  # a guest that was ended says nothing of its kernel
+    session.refuse_if_given_up()  # a guest that was ended says nothing of its kernel
 
 
 def test_a_run_can_be_stopped_while_its_disk_does_not_answer(tmp_path: Path, base: Path) -> None:

@@ -1,4 +1,4 @@
-"""Logs in another order, cut into chunks, and the exploration of a crash time: the disk, started for real,
+"""Logs in another order, split into chunks, and the exploration of a crash time: the disk, started for real,
 against a plain look at every state.
 """
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.errors import DiskError
 from harness.guests import disk as disk_module
-from harness.guests.disk import Disk, Explored, Order, Reads
+from harness.guests.disk import BlockReads, Disk, Explored, Order
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices
 from harness.tests.needs import needed
@@ -136,7 +136,7 @@ def _explore(shared: Disk, chunks: list[tuple[int, bytes]], crash_time: Choices,
     """Visit until nothing is to be visited; outcomes are remembered by number, which is what recovery came
     to.
     """
-    while (explored := shared.explore([crash_time], losses=losses, wanted_max=3)[0]).to_visit:
+    while (explored := shared.explore([crash_time], losses=losses, to_visit_max=3)[0]).to_visit:
         for state in explored.to_visit:
             shared.switch(state)
             blocks, outcome = _recover(_replayed(chunks, state))
@@ -179,7 +179,7 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
 
 @real
 @given(data=st.data(), steps=logs)
-def test_several_moments_at_once_have_the_outcomes_of_each_alone(
+def test_several_crash_times_at_once_have_the_outcomes_of_each_alone(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
     """States to visit of several crash times are visited side by side, by disks that know nothing of each
@@ -194,13 +194,15 @@ def test_several_moments_at_once_have_the_outcomes_of_each_alone(
         *map(CrashState, data.draw(st.lists(st.integers(0, len(chunks)), max_size=3))),
     ]
     for _ in range(1000):
-        explored = shared.explore(asked, losses=9, wanted_max=data.draw(st.sampled_from([1, 3, 50])))
+        explored = shared.explore(asked, losses=9, to_visit_max=data.draw(st.sampled_from([1, 3, 50])))
         wanted = [state for one in explored for state in one.to_visit]
         if not wanted:
             break
         for state in wanted:
             blocks, outcome = _recover(_replayed(chunks, state))
-            assert shared.learn(state, Reads(blocks), outcome) is None, "two states to visit read the same"
+            assert shared.learn(state, BlockReads(blocks), outcome) is None, (
+                "two states to visit read the same"
+            )
     else:
         pytest.fail("it never ends")
     assert not any(one.waits for one in explored)
@@ -223,7 +225,7 @@ def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: P
         shared.switch(CrashState(0))  # what it shows does not matter
         assert shared.learn(CrashState(1), other.reads(), 7) is None
     assert shared.recall([CrashState(n) for n in range(3)]) == [None, 7, 7]
-    assert shared.learn(CrashState(2), Reads((0, 1)), 8) == 7
+    assert shared.learn(CrashState(2), BlockReads((0, 1)), 8) == 7
 
 
 def test_compare_follows_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
@@ -275,7 +277,7 @@ def test_outcomes_outlive_an_open_that_keeps_them(shared: Disk, tmp_path: Path, 
     assert shared.recall(states) == [None, None, None]
 
 
-def test_a_moment_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
+def test_a_crash_time_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
     shared.open(base, _log(tmp_path, [Write(0, b"x" * S)]))
     with pytest.raises(DiskError, match="without an order"):
         shared.explore([Choices(1, (), (0,))], losses=1)

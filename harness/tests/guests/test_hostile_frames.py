@@ -185,12 +185,12 @@ def worst(kind: str) -> bytes:
     limit = wire.LIMITS["STRUCTURED_FRAME_BYTES"]
     if kind == "strings":
         return long_list(b"\xa2ab", (limit - 100) // 3)
-    run = wire.encode(wire.Run(ExtentKind.ZERO, 0, 1, 0, 0, b""))
+    run = wire.encode(wire.Extent(ExtentKind.ZERO, 0, 1, 0, 0, b""))
     xattr = wire.encode(wire.Xattr("ab", b""))
     entry = wire.TreeEntry(b"", FileKind.FILE, 2, 0, 1, 0, 0, 0, 0, b"", [], [], "")
     seen = wire.encode(wire.Recovered(0, [], [], 0, [], True, 0, 0, 0))
     field, inner, most = {
-        "runs": (b"\xa4runs", run, wire.LIMITS["RUNS"]),
+        "runs": (b"\xa4runs", run, wire.LIMITS["EXTENTS"]),
         "xattrs": (b"\xa6xattrs", xattr, wire.LIMITS["XATTRS"]),
     }[kind]
     one = wire.encode(entry)

@@ -15,11 +15,11 @@ from harness.model import Call, CallError, Extent, ExtentKind, FileKind
 ROOT = wire.TreeEntry(b"", FileKind.DIRECTORY, 2, 0o755, 2, 0, 0, 4096, 8, b"", [], [], "")
 
 
-def run(kind: ExtentKind, start: int, length: int, value: int = 0, data: bytes = b"") -> wire.Run:
-    return wire.Run(kind, start, length, value, 0, data)
+def run(kind: ExtentKind, start: int, length: int, value: int = 0, data: bytes = b"") -> wire.Extent:
+    return wire.Extent(kind, start, length, value, 0, data)
 
 
-def file(path: bytes, *runs: wire.Run, **more: Any) -> wire.TreeEntry:
+def file(path: bytes, *runs: wire.Extent, **more: Any) -> wire.TreeEntry:
     size = runs[-1].start + runs[-1].length if runs else 0
     return replace(
         ROOT, **{"path": path, "kind": FileKind.FILE, "inode": 12, "size": size, "runs": list(runs), **more}
@@ -80,9 +80,9 @@ def test_an_error_reads_as_a_line() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        seen(file(b"f", size=1 << 62, runs=[run(ExtentKind.ZERO, 0, 1 << 62)])),
+        seen(file(b"f", size=1 << 62, extents=[run(ExtentKind.ZERO, 0, 1 << 62)])),
         seen(file(b"\x01\n\x1b[31m\xff", mode=0o7777, links=0, uid=(1 << 32) - 1)),
-        seen(file(b"f", size=5, runs=[]), walk_errors=[wire.CallError(Call.OPENAT, b"f", "", 5)]),
+        seen(file(b"f", size=5, extents=[]), walk_errors=[wire.CallError(Call.OPENAT, b"f", "", 5)]),
         seen(entries=[], walk_errors=[wire.CallError(Call.STATX, b"", "", 5)]),
         seen(file(b"f", run(ExtentKind.UNREADABLE, 0, 4096, errno.EIO))),
         seen(entries=[], mount_errno=errno.EUCLEAN),
@@ -110,7 +110,7 @@ def test_damage_passes(told: wire.Recovered) -> None:
         seen(entries=[]),
         seen(mount_errno=errno.EIO),
         seen(file(b"f", size=1 << 63)),
-        seen(file(b"f", size=5, runs=[])),
+        seen(file(b"f", size=5, extents=[])),
         seen(file(b"f", run(ExtentKind.ZERO, 0, 5), size=6)),
         seen(file(b"f", run(ExtentKind.ZERO, 0, 5), run(ExtentKind.ZERO, 6, 1))),
         seen(file(b"f", run(ExtentKind.ZERO, 0, 5), run(ExtentKind.ZERO, 6, 1), size=6)),
@@ -120,7 +120,7 @@ def test_damage_passes(told: wire.Recovered) -> None:
         seen(file(b"f", run(ExtentKind.LITERAL, 0, 8, 0, b"x"))),
         seen(file(b"f", run(ExtentKind.FOREIGN, 0, 100, 0, b"x" * 65))),
         seen(file(b"f", run(ExtentKind.UNREADABLE, 0, 8, 4096))),
-        seen(replace(ROOT, path=b"d", runs=[run(ExtentKind.ZERO, 0, 4096)])),
+        seen(replace(ROOT, path=b"d", extents=[run(ExtentKind.ZERO, 0, 4096)])),
         seen(file(b"f", xattrs=[wire.Xattr("user.a", b""), wire.Xattr("user.a", b"x")])),
     ],
     ids=[

@@ -66,7 +66,9 @@ class PlayedDisk:
         self.kind = kind
         self.memory = Path("/proc/7/fd/3") if shared else None
 
-    def open(self, base: Path, log: Path | None, order: object = None, tallies: object = ()) -> None: ...
+    def open(
+        self, base: Path, log: Path | None, order: object = None, mount_counters: object = ()
+    ) -> None: ...
     def switch(self, state: CrashState) -> None: ...
     def hold_completions(
         self,

@@ -180,7 +180,7 @@ def test_a_kernel_that_no_longer_boots_ends_the_run_undecided(tmp_path: Path) ->
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Its disk and its guest, and of a run the process of the station whose children they are."""
+    """Its disk and its guest, and of a run the process of the worker whose children they are."""
     found: set[int] = set()
     with contextlib.suppress(FileNotFoundError):
         for task in Path(f"/proc/{pid}/task").glob("*/children"):

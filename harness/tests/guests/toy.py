@@ -17,8 +17,7 @@ from pathlib import Path
 
 from harness.guests import guest, wire
 from harness.guests.guest import Guest
-from harness.guests.machine import Boot, Machine, Requirement, load_profile
-from harness.guests.machine import Profile as MachineProfile
+from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, load_profile
 from harness.model import SECTOR_BYTES, FileKind
 from harness.tests.guests.frontend import Frontend
 from harness.writelog import Flush, MarkText, Step, Write, write_log
@@ -139,7 +138,7 @@ def _directory(path: str) -> wire.TreeEntry:
         blocks=8,
         target=b"",
         xattrs=[],
-        runs=[],
+        extents=[],
         digest="",
     )
 

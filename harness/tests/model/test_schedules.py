@@ -43,7 +43,7 @@ def test_a_schedule_follows_from_its_number_and_costs_seconds(number: int, opera
     assert sum(dict(made.pauses).values()) <= LONG_PAUSE_S + 12 * SHORT_PAUSE_S
 
 
-def test_a_schedule_travels_to_a_stations_process() -> None:
+def test_a_schedule_travels_to_a_workers_process() -> None:
     assert pickle.loads(pickle.dumps(schedule_of(2, 20))) == schedule_of(2, 20)  # noqa: S301 - our own
 
 

@@ -551,7 +551,7 @@ def test_durable_contents_under_a_name_that_is_older(contract: Contract) -> None
     assert oracles(judged(operations, tree(file("f"), file("t")), contract)) == {"durability"}
 
 
-def test_contents_of_two_files_must_be_of_one_moment_in_data_journal() -> None:
+def test_contents_of_two_files_must_be_of_one_version_in_data_journal() -> None:
     operations = ["create f", "create g", "sync", "append f 8", "append g 8"]
     f, g = file("f", written(3, 0, 8)), file("g", written(4, 0, 8))
     assert judged(operations, tree(f, file("g")), JOURNAL).verdict is PASS
@@ -592,7 +592,7 @@ def test_a_long_mixture_that_was_not_seen_whole_is_unknown() -> None:
     assert oracles(of_f(operations, wrong)) == {"foreign"}
 
 
-def test_a_doubt_about_one_moment_is_no_violation_of_another() -> None:
+def test_a_doubt_about_one_version_is_no_violation_of_another() -> None:
     """Under all operations the size is wrong, under one less the bytes fit as far as they were seen."""
     operations = ["create f", *["append f 3"] * 30, "truncate f 0"]
     content = b"".join(fill(1 + i, 3 * i, 3) for i in range(30))
@@ -602,7 +602,7 @@ def test_a_doubt_about_one_moment_is_no_violation_of_another() -> None:
     assert other.verdict is Verdict.FAIL
 
 
-def test_what_is_wrong_is_told_under_the_moment_that_explains_most() -> None:
+def test_what_is_wrong_is_told_under_the_version_that_explains_most() -> None:
     operations = ["create f", "create g", "sync", "append f 8", "append g 8", "append g 8"]
     f, g = file("f", written(3, 0, 8)), file("g", literal(0, b"ABCDEFGH"), written(5, 8, 8))
     v = only(judged(operations, tree(f, g), JOURNAL))

@@ -22,7 +22,7 @@ from harness.model import (
     Verdict,
 )
 from harness.oracles import ORACLES, Judge
-from harness.oracles.case import Injury
+from harness.oracles.case import InjectedFault
 from harness.oracles.honesty import Seen, seen
 from harness.tests.oracles.cases import ORDERED, history
 
@@ -34,8 +34,8 @@ OTHER = replace(WHOLE, tree={"": ROOT, "f": replace(FILE, digest="b")})
 REFUSED = Outcome(mount_errno=errno.EIO)
 
 
-def on_erring(outcome: Outcome, healed: Outcome = WHOLE) -> Seen:
-    return seen(WHOLE, replace(outcome, healed=healed))[0]
+def on_faulty_disk(outcome: Outcome, after_fault: Outcome = WHOLE) -> Seen:
+    return seen(WHOLE, replace(outcome, after_fault=after_fault))[0]
 
 
 def saying(outcome: Outcome, *lines: str) -> Outcome:
@@ -43,21 +43,21 @@ def saying(outcome: Outcome, *lines: str) -> Outcome:
 
 
 def test_from_best_to_worst() -> None:
-    assert on_erring(WHOLE) is Seen.INTACT
-    assert on_erring(REFUSED) is Seen.REPORTED
-    assert on_erring(OTHER) is Seen.SILENT
-    assert on_erring(WHOLE, OTHER) is Seen.DESTROYED
+    assert on_faulty_disk(WHOLE) is Seen.INTACT
+    assert on_faulty_disk(REFUSED) is Seen.REPORTED
+    assert on_faulty_disk(OTHER) is Seen.SILENT
+    assert on_faulty_disk(WHOLE, OTHER) is Seen.DESTROYED
     assert seen(WHOLE, Outcome(lost="Kernel panic - not syncing: toy"))[0] is Seen.DIED
 
 
 def test_a_refusal_excuses_nothing_that_is_lost_for_good() -> None:
-    assert on_erring(REFUSED, OTHER) is Seen.DESTROYED
-    assert on_erring(REFUSED, REFUSED) is Seen.DESTROYED
+    assert on_faulty_disk(REFUSED, OTHER) is Seen.DESTROYED
+    assert on_faulty_disk(REFUSED, REFUSED) is Seen.DESTROYED
 
 
 def test_what_fsck_finds_only_after_the_fault_was_destroyed_by_it() -> None:
     dirty = FsckResult(FsckClass.DIRTY, 4, "Inode bitmap differences")
-    assert on_erring(WHOLE, replace(WHOLE, fsck=dirty)) is Seen.DESTROYED
+    assert on_faulty_disk(WHOLE, replace(WHOLE, fsck=dirty)) is Seen.DESTROYED
 
 
 @pytest.mark.parametrize(
@@ -76,28 +76,28 @@ def test_what_fsck_finds_only_after_the_fault_was_destroyed_by_it() -> None:
 )
 def test_the_block_layer_reports_for_nobody(line: str, reports: bool) -> None:
     """An application reads wrong names: a line of the block layer's in the log does not help it."""
-    assert on_erring(saying(OTHER, line)) is (Seen.REPORTED if reports else Seen.SILENT)
+    assert on_faulty_disk(saying(OTHER, line)) is (Seen.REPORTED if reports else Seen.SILENT)
 
 
 def test_a_call_that_fails_only_now_is_a_report() -> None:
     failed = CallError(Call.READ, "f", errno.EIO)
-    assert on_erring(replace(OTHER, walk_errors=(failed,))) is Seen.REPORTED
+    assert on_faulty_disk(replace(OTHER, walk_errors=(failed,))) is Seen.REPORTED
     before = replace(WHOLE, walk_errors=(failed,))
-    assert seen(before, replace(OTHER, walk_errors=(failed,), healed=before))[0] is Seen.SILENT
+    assert seen(before, replace(OTHER, walk_errors=(failed,), after_fault=before))[0] is Seen.SILENT
 
 
 def test_what_the_kernel_says_at_every_recovery_is_no_report() -> None:
     """Such a line would have excused whatever a fault did silently."""
     line = "EXT4-fs warning (device vda): checktime reached, running e2fsck is recommended"
     before = saying(WHOLE, line)
-    assert seen(before, replace(saying(OTHER, line), healed=before))[0] is Seen.SILENT
-    assert seen(WHOLE, replace(saying(OTHER, line), healed=WHOLE))[0] is Seen.REPORTED
+    assert seen(before, replace(saying(OTHER, line), after_fault=before))[0] is Seen.SILENT
+    assert seen(WHOLE, replace(saying(OTHER, line), after_fault=WHOLE))[0] is Seen.REPORTED
 
 
 def judged(outcome: Outcome) -> Judgement:
     judge = Judge(ORDERED, history([]), error_patterns=(), oracles={"honesty": ORACLES["honesty"]})
-    injury = Injury(DiskFault(FaultKind.EIO_WRITE, 8), "inode table", checked=True)
-    return judge.judge(Position(0, 0, 0), outcome, WHOLE, injury)
+    injected_fault = InjectedFault(DiskFault(FaultKind.EIO_WRITE, 8), "inode table", checked=True)
+    return judge.judge(Position(0, 0, 0), outcome, WHOLE, injected_fault)
 
 
 def test_what_nobody_could_look_at_is_unknown() -> None:
@@ -105,13 +105,13 @@ def test_what_nobody_could_look_at_is_unknown() -> None:
     refused = replace(WHOLE, mount_errno=errno.ENOMEM)
     gave_up = replace(WHOLE, fsck=FsckResult(FsckClass.FAILED, 3, "internal error"))
     for outcome, why in (
-        (replace(refused, healed=WHOLE), "could not be tried"),
-        (replace(WHOLE, healed=refused), "could not be tried"),
-        (replace(WHOLE, healed=gave_up), "fsck failed: internal error"),
+        (replace(refused, after_fault=WHOLE), "could not be tried"),
+        (replace(WHOLE, after_fault=refused), "could not be tried"),
+        (replace(WHOLE, after_fault=gave_up), "fsck failed: internal error"),
         (WHOLE, "nobody saw"),
     ):
         found = judged(outcome)
         assert found.verdict is Verdict.UNKNOWN, outcome
         assert why in found.unknown[0]
-    assert judged(replace(WHOLE, healed=WHOLE)).verdict is Verdict.PASS
-    assert judged(replace(OTHER, healed=OTHER)).verdict is Verdict.FAIL
+    assert judged(replace(WHOLE, after_fault=WHOLE)).verdict is Verdict.PASS
+    assert judged(replace(OTHER, after_fault=OTHER)).verdict is Verdict.FAIL

@@ -35,8 +35,8 @@ def special(path: str, kind: FileKind) -> TreeEntry:
 
 
 def paths(*operations: str) -> dict[str, int]:
-    names, moment = replay(ORDERED, history(operations)).names, len(operations)
-    return {path: names.inode(path, moment) for path in ("", *names.names(moment))}
+    names, version = replay(ORDERED, history(operations)).names, len(operations)
+    return {path: names.inode(path, version) for path in ("", *names.names(version))}
 
 
 # --- exchange ---

@@ -353,7 +353,7 @@ def test_a_recreated_name_is_another_file() -> None:
     assert oracles(judged(operations, tree(file("f", zeros(0, 100))))) == {"size"}
 
 
-def test_contents_tell_that_the_names_are_those_of_an_older_moment() -> None:
+def test_contents_tell_that_the_names_are_those_of_an_older_version() -> None:
     operations = ["create f", "append f 4096", "sync", "unlink f", "create f", "sync"]
     (v,) = judged(operations, tree(file("f", DATA))).violations
     assert v.oracle == "durability"
@@ -408,7 +408,7 @@ def test_operations_that_had_not_begun_and_those_of_programs_are_not_replayed() 
     assert replay(ORDERED, history(["append db 10", run])).opaque
 
 
-def test_names_of_no_moment_give_files_no_identity() -> None:
+def test_names_of_no_version_give_files_no_identity() -> None:
     """Contents are not judged then, but for what is wrong anywhere."""
     operations = ["create f", "append f 8", "create g", "append g 8"]
     swapped = written(3, 0, 8)

@@ -36,7 +36,7 @@ class Plain:
         self.nodes: dict[int, list[object]] = {ROOT: ["directory", 0o755, b""]}
         self.xattrs: dict[int, dict[str, bytes]] = defaultdict(dict)
         self.operations: list[Operation] = []
-        self.moments = [self.copy()]
+        self.versions = [self.copy()]
 
     def copy(self) -> tuple[dict[str, Name], dict[str, int], dict[Entry, int]]:
         names = {}
@@ -103,7 +103,7 @@ class Plain:
         elif op.kind is K.REMOVEXATTR:
             del self.xattrs[inode][op.name]
         self.operations.append(op)
-        self.moments.append(copy.deepcopy(self.copy()))
+        self.versions.append(copy.deepcopy(self.copy()))
 
 
 @st.composite
@@ -129,7 +129,7 @@ def plain(draw: st.DrawFn) -> Plain:
 
 @st.composite
 def altered(draw: st.DrawFn, names: dict[str, Name]) -> dict[str, Name]:
-    """Names as they may be recovered: those of no moment, and names of one inode that differ."""
+    """Names as they may be recovered: those of no version, and names of one inode that differ."""
     found = dict(names)
     for path in draw(st.lists(st.sampled_from(PATHS), max_size=2)):
         if path not in found:
@@ -145,8 +145,8 @@ def altered(draw: st.DrawFn, names: dict[str, Name]) -> dict[str, Name]:
 @given(plain(), st.data())
 def test_what_is_kept_as_changes_is_what_copies_hold(made: Plain, data: st.DataObject) -> None:
     names = replay(ORDERED, history(made.operations)).names
-    copies = [copied for copied, _, _ in made.moments]
-    for j, (copied, inodes, _) in enumerate(made.moments):
+    copies = [copied for copied, _, _ in made.versions]
+    for j, (copied, inodes, _) in enumerate(made.versions):
         assert names.names(j) == copied
         assert {p: names.inode(p, j) for p in ["", *PATHS]} == {
             p: inodes.get(p, ABSENT) for p in ["", *PATHS]
@@ -180,9 +180,9 @@ def test_entries_and_inodes_have_been_what_the_copies_say(made: Plain, data: st.
     timeline = replay(EACH, history(made.operations))
     since = data.draw(st.integers(0, len(made.operations)))
     until = data.draw(st.integers(since, len(made.operations)))
-    window = made.moments[since : until + 1]
+    window = made.versions[since : until + 1]
     every = {
-        e: p for _, inodes, entries in made.moments for e, p in zip(entries, list(inodes)[1:], strict=True)
+        e: p for _, inodes, entries in made.versions for e, p in zip(entries, list(inodes)[1:], strict=True)
     }
     assert set(timeline.entries.paths) == set(every)
     for entry in every:
@@ -230,9 +230,9 @@ def test_what_passes_goes_on_to_pass_while_operations_are_quiet(
             if acked >= 0:
                 position = Position(begun, acked)
                 verdict = judge.judge(position, seen).verdict
-                assert verdict is Verdict.PASS or judge.epoch(position) not in passed, position
+                assert verdict is Verdict.PASS or judge.promise_set(position) not in passed, position
                 if verdict is Verdict.PASS:
-                    passed.add(judge.epoch(position))
+                    passed.add(judge.promise_set(position))
 
 
 def test_what_was_made_after_the_last_sync_was_not_synced_by_it() -> None:
@@ -266,11 +266,11 @@ SHAPES = {
 }
 
 
-def tree_of(timeline: ModelTimeline, moment: int) -> Tree:
-    """What is recovered if the names are those of this moment; files are empty."""
+def tree_of(timeline: ModelTimeline, version: int) -> Tree:
+    """What is recovered if the names are those of this version; files are empty."""
     entries = []
-    for path, name in timeline.names.names(moment).items():
-        inode = 2000 + timeline.names.inode(path, moment)
+    for path, name in timeline.names.names(version).items():
+        inode = 2000 + timeline.names.inode(path, version)
         if name.kind == "directory":
             entries.append(directory(path, name.mode))
         else:

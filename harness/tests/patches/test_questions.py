@@ -7,7 +7,7 @@ import pytest
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
-from harness.patches.questions import Asked, asked_of, chosen, is_of, stages
+from harness.patches.questions import AffectedModes, affected_by, chosen, is_of, stages
 
 
 @pytest.mark.parametrize(
@@ -27,46 +27,46 @@ def test_a_pattern_ends_at_a_slash(changed: str, pattern: str, *, is_it: bool) -
 
 
 def test_a_file_system_is_asked_in_its_usual_mode_and_then_in_all() -> None:
-    asked = asked_of(["fs/xfs/xfs_log.c"])
+    asked = affected_by(["fs/xfs/xfs_log.c"])
     assert asked.first == ("xfs/default",)
     assert {"xfs/wsync", "xfs/external-log"} <= set(asked.then)
     assert asked.recovery == ()
 
 
 def test_code_of_one_mode_brings_that_mode_to_the_front() -> None:
-    asked = asked_of(["fs/ext4/fast_commit.c"])
+    asked = affected_by(["fs/ext4/fast_commit.c"])
     assert asked.first == ("ext4/fast_commit", "ext4/ordered")
     assert asked.recovery == ("fs/ext4/fast_commit.c",)
 
 
 def test_code_of_a_stack_is_asked_on_that_stack() -> None:
-    assert asked_of(["drivers/md/raid5-ppl.c"]).first == (
+    assert affected_by(["drivers/md/raid5-ppl.c"]).first == (
         "ext4/ordered@raid5-journal", "ext4/ordered@raid5-ppl", "ext4/ordered@raid5",
     )  # fmt: skip
 
 
 def test_shared_code_is_asked_of_a_few_file_systems() -> None:
-    assert asked_of(["block/blk-flush.c"]).first == (
+    assert affected_by(["block/blk-flush.c"]).first == (
         "ext4/ordered", "xfs/default", "btrfs/default", "f2fs/posix",
     )  # fmt: skip
 
 
 def test_files_that_nothing_runs_are_named() -> None:
-    asked = asked_of(["Documentation/x.rst", "fs/btrfs/inode.c"])
+    asked = affected_by(["Documentation/x.rst", "fs/btrfs/inode.c"])
     assert (asked.first, asked.nobodys) == (("btrfs/default",), ("Documentation/x.rst",))
     with pytest.raises(UsageError, match=r"nothing here runs Documentation/x\.rst"):
-        asked_of(["Documentation/x.rst"])
+        affected_by(["Documentation/x.rst"])
 
 
-def test_a_changed_recovery_is_cut_again_and_meets_an_erring_disk() -> None:
-    asked = stages(asked_of(["fs/jbd2/recovery.c"]))
+def test_a_changed_recovery_is_cut_again_and_meets_an_faulty_disk_disk() -> None:
+    asked = stages(affected_by(["fs/jbd2/recovery.c"]))
     assert [(s.again, s.disk) for s in asked[:3]] == [(0, ()), (1, ()), (0, ("errors",))]
-    assert not any(s.again or s.disk for s in stages(asked_of(["fs/jbd2/commit.c"])))
+    assert not any(s.again or s.disk for s in stages(affected_by(["fs/jbd2/commit.c"])))
 
 
 def test_stages_have_names_of_their_own() -> None:
     """A stage is kept by its name: two of one name would be one."""
-    for asked in (asked_of(["fs/jbd2/recovery.c"]), Asked(("xfs/default",))):
+    for asked in (affected_by(["fs/jbd2/recovery.c"]), AffectedModes(("xfs/default",))):
         for words in ((), ("append-fsync",)):
             names = [s.name for s in stages(asked, words)]
             assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""The bugs of record of `kernels/regressions`: every file is whole; which of them a command names."""
+"""The upstream bugs of `kernels/regressions`: every file is whole; which of them a command names."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def test_modes_leave_out_what_cannot_show_there() -> None:
     chosen = select_bugs([], ["btrfs/default"])
     assert chosen
     assert all(b.modes == ("btrfs/default",) for b in chosen)
-    with pytest.raises(UsageError, match="no bug of record shows"):
+    with pytest.raises(UsageError, match="no upstream bug shows"):
         select_bugs([], ["minix/default"])

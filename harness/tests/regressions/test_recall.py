@@ -1,4 +1,4 @@
-"""The series over the bugs of record: its runs, what is kept, and its page."""
+"""The series over the upstream bugs: its runs, what is kept, and its page."""
 
 from __future__ import annotations
 
@@ -107,17 +107,17 @@ def test_each_bug_is_found_missed_or_unknown_with_its_reason(ran: list[str], tmp
     assert done.rows[0].silent
     assert ran.count("debian-6.12.115") == 1, "two bugs share the run of a kernel"
     assert headline(done) == (
-        "Found 1 of 3 bugs of record that were run: 1 missed, 1 UNKNOWN; 1 for which there is no mode."
+        "Found 1 of 3 upstream bugs that were run: 1 missed, 1 UNKNOWN; 1 for which there is no mode."
     )
     assert exit_code(done) is ExitCode.INCONSISTENT
 
 
-def test_a_bug_that_takes_a_disk_that_errs_has_runs_of_its_own(
+def test_a_bug_that_takes_a_faulty_disk_has_runs_of_its_own(
     ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No bug of record could say so: on a disk without faults it is missed."""
-    erring = msgspec.structs.replace(bug("erring"), disk=("errors",))
-    monkeypatch.setattr(catalogue, "bugs", lambda: {"found": BUGS[0], "erring": erring})
+    """No upstream bug could say so: on a disk without faults it is missed."""
+    faulty_disk = msgspec.structs.replace(bug("faulty_disk"), disk=("errors",))
+    monkeypatch.setattr(catalogue, "bugs", lambda: {"found": BUGS[0], "faulty_disk": faulty_disk})
     asked: list[tuple[str, tuple[str, ...]]] = []
     real = finished(ran)
 
@@ -172,7 +172,7 @@ def test_a_stopped_series_goes_on_and_calls_nothing_missed_that_was_not_run(
     assert first.interrupted
     assert outcomes(first)["found"] is Outcome.NOT_RUN, "the kernel after is not known"
     assert outcomes(first)["missed"] is Outcome.NOT_RUN
-    assert "0 bugs of record that were run; 3 not run" in headline(first)
+    assert "0 upstream bugs that were run; 3 not run" in headline(first)
     assert exit_code(first) is ExitCode.INTERRUPTED
     monkeypatch.setattr(work, "execute", complete)
     ran.clear()

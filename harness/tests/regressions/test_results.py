@@ -1,4 +1,4 @@
-"""What counts as finding a bug of record: only what the kernel after was seen not to show."""
+"""What counts as finding an upstream bug: only what the kernel after was seen not to show."""
 
 from __future__ import annotations
 

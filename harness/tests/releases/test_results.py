@@ -1,4 +1,4 @@
-"""When a finding came and went, and how a study is shown."""
+"""When a finding came and went, and how a sweep is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.releases.page import headline, page_of, strip_of
-from harness.releases.results import Answer, OnKernel, Seen, Study, StudyPlan, story
+from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan, story
 from harness.summary import CaseVerdict
 
 CASE = CaseId("ext4", "fast_commit", "fio-randwrite")
@@ -61,23 +61,23 @@ def test_another_oracles_finding_is_not_this_one() -> None:
 
 
 def test_what_is_shown_says_why_there_is_no_answer() -> None:
-    plan = StudyPlan(title="a <study>", kernels=["k1"], plan=Plan(configurations=[], workloads=[]))
-    study = Study(plan, kernels(".+-!"), Path("/s"))
-    text = page_of(study).text()
+    plan = SweepPlan(title="a <sweep>", kernels=["k1"], plan=Plan(configurations=[], workloads=[]))
+    sweep = Sweep(plan, kernels(".+-!"), Path("/s"))
+    text = page_of(sweep).text()
     shown = [re.split(r"  +", line) for line in text.splitlines() if re.match(r"k\d", line)][:4]
     assert [row[1] for row in shown] == ["91 kept", "3 of 91 broken", "not run", "not run"]
     assert "k4: not run: the archive does not have the whole kernel" in text
     assert "no module (k3.9 ext4-fast_commit/fio-randwrite)" in text
     assert f"reproduce: powercut repro {CASE}@41 --from /s/runs/k2" in text
-    page = page_of(study).html()
-    assert "a &lt;study&gt;" in page
+    page = page_of(sweep).html()
+    assert "a &lt;sweep&gt;" in page
     assert '<td class="fail">3 of 91 broken</td><td class="">mountable: it cannot be mounted</td>' in page
-    assert not study.decided
-    assert Study(plan, kernels("+-")).decided
+    assert not sweep.decided
+    assert Sweep(plan, kernels("+-")).decided
 
 
 def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> None:
-    plan = StudyPlan(
+    plan = SweepPlan(
         title="t",
         kernels=[],
         plan=Plan(configurations=[], workloads=[]),
@@ -85,7 +85,7 @@ def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> N
         of_run="/runs/r",
         finding="0123456789ab",
     )
-    strip = strip_of(Study(plan, kernels(".+!")))
+    strip = strip_of(Sweep(plan, kernels(".+!")))
     assert strip is not None
     assert [(c.kernel, c.verdict.value, c.words) for c in strip.cells] == [
         ("k1.9", "pass", "91 kept"),
@@ -94,7 +94,7 @@ def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> N
     ]
     assert strip.story == "came after k1.9, first seen in k2.9; still there in k2.9"
     assert strip.cells[2].why == "the archive does not have the whole kernel"
-    assert strip_of(Study(StudyPlan(title="t", kernels=[], plan=plan.plan), kernels(".+"))) is None
+    assert strip_of(Sweep(SweepPlan(title="t", kernels=[], plan=plan.plan), kernels(".+"))) is None
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_a_matrix_says_how_many_cases_broke_where(letters: str, told: str) -> No
     both = tuple(
         k if k.failed else msgspec.structs.replace(k, answers=(*k.answers, other)) for k in kernels(letters)
     )
-    plan = StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
-    assert told in headline(Study(plan, both))
+    plan = SweepPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
+    assert told in headline(Sweep(plan, both))
 
 
-def matrix(*cases: tuple[str, CaseVerdict, CaseVerdict]) -> Study:
+def matrix(*cases: tuple[str, CaseVerdict, CaseVerdict]) -> Sweep:
     """A matrix of two kernels, and what each workload showed on them."""
     seen = (Seen("fsck", "`f` is lost", f"{CASE}@41", 3),)
     both = [
@@ -135,8 +135,8 @@ def matrix(*cases: tuple[str, CaseVerdict, CaseVerdict]) -> Study:
         for answers in ([(name, one) for name, one, _ in cases], [(name, two) for name, _, two in cases])
     ]
     on_both = tuple(OnKernel(item=f"k{n}", name=f"k{n}.9", run="r", answers=a) for n, a in enumerate(both, 1))
-    plan = StudyPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
-    return Study(plan, on_both, Path("/s"))
+    plan = SweepPlan(title="t", kernels=[], plan=Plan(configurations=[], workloads=[]))
+    return Sweep(plan, on_both, Path("/s"))
 
 
 def test_the_page_begins_with_what_changed_and_folds_what_was_kept() -> None:
@@ -144,8 +144,8 @@ def test_the_page_begins_with_what_changed_and_folds_what_was_kept() -> None:
     seen by hovering, and there was no command.
     """
     kept, fail = CaseVerdict.PASS, CaseVerdict.FAIL
-    study = matrix(*((f"w{n}", kept, kept) for n in range(13)), ("last", kept, fail))
-    page = page_of(study).html()
+    sweep = matrix(*((f"w{n}", kept, kept) for n in range(13)), ("last", kept, fail))
+    page = page_of(sweep).html()
     changed = page.index("1 case broke a promise on some kernels only")
     assert changed < page.index("ext4-ordered/last") < page.index("13 cases kept every promise on both")
     assert page.index('<details class="group">') < page.index("ext4-ordered/w0")
@@ -172,10 +172,10 @@ def test_the_page_has_the_colour_of_the_worst_answer(
 
 def test_a_kernel_that_was_interrupted_is_shown_as_not_finished() -> None:
     """Its column looked as if it had not been reached, or were undecided."""
-    plan = StudyPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
+    plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
     first, second = kernels("+?")
-    study = Study(plan, (first, msgspec.structs.replace(second, interrupted=True)), interrupted=True)
-    text, page = page_of(study).text(), page_of(study).html()
+    sweep = Sweep(plan, (first, msgspec.structs.replace(second, interrupted=True)), interrupted=True)
+    text, page = page_of(sweep).text(), page_of(sweep).html()
     shown = [re.split(r"  +", line) for line in text.splitlines() if re.match(r"k\d\.", line)]
     assert [row[1] for row in shown] == ["3 of 91 broken", "not yet"]
     for there in (text, page):

@@ -18,7 +18,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import _headline, report_html
 from harness.report.pages import begun, sentence
 from harness.store import RunStore
-from harness.store.records import CaseStatus, Coverage, CutAgain, Evidence, JudgedState
+from harness.store.records import CaseStatus, Coverage, Evidence, JudgedState, NestedCrashes
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
@@ -143,7 +143,7 @@ def test_the_answer_the_gaps_and_the_making_are_told(page: Page, summary: Summar
             "ended by",
         ),
         (
-            Coverage(14, 2, 0, 40, alike=1, drawn=256),
+            Coverage(14, 2, 0, 40, sampled=1, drawn=256),
             "covered: 256 states sampled without a difference",
             "Where that makes more states than can be visited, some were drawn at random. Case",
         ),
@@ -268,7 +268,7 @@ def test_how_verdicts_were_reached_and_the_pace_are_shown(page: Page) -> None:
 
 def test_how_far_recoveries_were_cut_is_shown(demo: RunStore, summary: Summary) -> None:
     """The terminal said it, and the page did not."""
-    cut = CutAgain(1, 3, 2, Coverage(moments=5, losses=1, open=4, visits=9))
+    cut = NestedCrashes(1, 3, 2, Coverage(crash_times=5, losses=1, unexplored=4, visits=9))
     first, *rest = summary.cases
     cases = (replace(first, info=replace(first.info, again=(cut,))), *rest)
     text = Page(report_html(replace(summary, cases=cases), demo, SOURCE)).text

@@ -14,7 +14,7 @@ from harness.report.lines import (
     reproduce,
     resume,
     resume_measurement,
-    resume_study,
+    resume_sweep,
     run_again,
     source_of,
     source_words,
@@ -74,8 +74,8 @@ def test_a_resume_line_names_what_a_plan_alone_may_not() -> None:
     line = resume(plan(workloads=["quick", "/k/mine.toml"], recordings="/k/run", cluster="tls://h:1"), "/RUN")
     assert line == ("powercut run --resume /RUN -w /k/mine.toml --cluster tls://h:1 --recordings /k/run")
     assert resume(plan(cluster="local:4"), "/RUN") == "powercut run --resume /RUN"
-    study = resume_study("history", ["debian-6.1", "/k/bzImage"], ["/k/mine.toml"], "/k/run", "/S")
-    assert study == "powercut history --resume /S --kernels /k/bzImage -w /k/mine.toml --from /k/run"
+    sweep = resume_sweep("history", ["debian-6.1", "/k/bzImage"], ["/k/mine.toml"], "/k/run", "/S")
+    assert sweep == "powercut history --resume /S --kernels /k/bzImage -w /k/mine.toml --from /k/run"
 
 
 def test_a_reproduce_line_names_the_file_of_its_own_workload_alone() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harness.report.markdown import MAX_FINDINGS, summary_markdown
-from harness.store.records import Coverage, CutAgain
+from harness.store.records import Coverage, NestedCrashes
 from harness.summary import Summary
 
 SOURCE = "reports/latest"
@@ -44,7 +44,7 @@ def test_a_run_that_was_stopped_says_so(summary: Summary) -> None:
 
 def test_how_far_recoveries_were_cut_is_said(summary: Summary) -> None:
     """The terminal said it, and the page of the job did not."""
-    cut = CutAgain(1, 3, 2, Coverage(moments=5, losses=1, open=4, visits=9))
+    cut = NestedCrashes(1, 3, 2, Coverage(crash_times=5, losses=1, unexplored=4, visits=9))
     first, *rest = summary.cases
     cases = (replace(first, info=replace(first.info, again=(cut,))), *rest)
     text = summary_markdown(replace(summary, cases=cases), SOURCE)

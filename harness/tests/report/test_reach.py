@@ -52,13 +52,13 @@ coverages = st.one_of(
     st.none(),
     st.builds(
         Coverage,
-        moments=st.integers(1, 9),
+        versions=st.integers(1, 9),
         losses=st.one_of(st.none(), st.integers(-1, 5)),
         open=st.integers(0, 99),
         visits=st.integers(0, 99),
         alike=st.integers(0, 3),
     ),
-    st.builds(Coverage, moments=st.just(0), losses=st.just(-1), open=st.integers(0, 9), visits=st.just(3)),
+    st.builds(Coverage, versions=st.just(0), losses=st.just(-1), open=st.integers(0, 9), visits=st.just(3)),
 )
 asked = st.sampled_from([("exhaustive",), ("sectors",), ("prefix",), ("drop", "torn"), ("prefix", "torn")])
 reaches = st.builds(reach_of, asked, coverages)
@@ -94,9 +94,9 @@ def test_a_reach_that_covers_more_covers_no_less_and_what_is_known_exactly_cover
         assert a.covers(c)
 
 
-ALL = Coverage(moments=14, losses=None, open=0, visits=40)
-CUT = Coverage(moments=14, losses=1, open=64, visits=40, why="the budget: 40 states a case")
-ALIKE = Coverage(moments=14, losses=2, open=0, visits=40, alike=1, drawn=1024)
+ALL = Coverage(crash_times=14, losses=None, unexplored=0, visits=40)
+CUT = Coverage(crash_times=14, losses=1, unexplored=64, visits=40, why="the budget: 40 states a case")
+ALIKE = Coverage(crash_times=14, losses=2, unexplored=0, visits=40, sampled=1, drawn=1024)
 TIMELESS = Coverage(0, -1, 0, 0, "recorded without times")
 
 
@@ -121,7 +121,7 @@ TIMELESS = Coverage(0, -1, 0, 0, "recorded without times")
         ((("exhaustive",), TIMELESS), (("exhaustive",), ALL), False),
     ],
 )
-def test_other_units_a_budget_and_moments_drawn_at_random_do_not_cover(
+def test_other_units_a_budget_and_versions_drawn_at_random_do_not_cover(
     second: tuple[tuple[str, ...], Coverage | None],
     first: tuple[tuple[str, ...], Coverage | None],
     covers: bool,

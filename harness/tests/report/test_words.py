@@ -9,14 +9,14 @@ import pytest
 
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry
 from harness.report.words import covered, covered_briefly, covered_together, device_of, state_words
-from harness.store.records import CaseInfo, Coverage, CutAgain
+from harness.store.records import CaseInfo, Coverage, NestedCrashes
 
-WHOLE = Coverage(moments=57, losses=None, open=0, visits=400)
-PART = Coverage(moments=57, losses=2, open=1204, visits=400, why="the budget: 400 states a case")
+WHOLE = Coverage(crash_times=57, losses=None, unexplored=0, visits=400)
+PART = Coverage(crash_times=57, losses=2, unexplored=1204, visits=400, why="the budget: 400 states a case")
 
 
 def briefly(coverage: Coverage | None, *cuts: Coverage) -> str:
-    again = tuple(CutAgain(depth, 3, 0, cut) for depth, cut in enumerate(cuts, start=1))
+    again = tuple(NestedCrashes(depth, 3, 0, cut) for depth, cut in enumerate(cuts, start=1))
     return covered_briefly(CaseInfo(CaseId("ext4", "ordered", "w"), coverage=coverage, again=again))
 
 
@@ -32,8 +32,8 @@ def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
     )
 
 
-def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> None:
-    alike = Coverage(57, 2, 0, 1200, alike=1, drawn=256)
+def test_a_version_with_too_many_states_is_told_and_not_called_exhaustive() -> None:
+    alike = Coverage(57, 2, 0, 1200, sampled=1, drawn=256)
     assert covered(alike) == (
         "every legal crash state at 56 crash times; at 1 with too many, states with up to 2 blocks lost, "
         "or up to 2 kept, and 256 sampled: no difference found"
@@ -42,7 +42,7 @@ def test_a_moment_with_too_many_states_is_told_and_not_called_exhaustive() -> No
     assert covered_together([WHOLE, alike], 90) == (
         "90 legal crash states (1 of 2 cases complete, 256 states sampled without a difference in 1)"
     )
-    cut = Coverage(57, 2, 9, 1200, "the budget: 2 minutes a case", alike=1, drawn=256)
+    cut = Coverage(57, 2, 9, 1200, "the budget: 2 minutes a case", sampled=1, drawn=256)
     assert covered(cut).endswith("9 choices unexplored, ended by the budget: 2 minutes a case")
     assert covered_together([cut], 90) == "90 legal crash states (9 choices unexplored)"
 
@@ -72,8 +72,8 @@ def test_cases_without_a_word_on_their_states_are_not_called_exhaustive() -> Non
         (None, ""),
         (WHOLE, "all legal ones"),
         (PART, "1,204 choices unexplored"),
-        (replace(PART, moments=0, losses=-1, open=36), "36 left out"),
-        (replace(PART, moments=0, losses=-1, open=0), "only the log's own order"),
+        (replace(PART, crash_times=0, losses=-1, unexplored=36), "36 left out"),
+        (replace(PART, crash_times=0, losses=-1, unexplored=0), "only the log's own order"),
     ],
 )
 def test_one_line_of_a_case_says_what_is_open(coverage: Coverage | None, told: str) -> None:
@@ -87,7 +87,7 @@ def test_one_line_of_a_case_says_what_is_open(coverage: Coverage | None, told: s
         ([WHOLE, WHOLE], "all legal ones"),
         ([WHOLE, PART], "all legal ones, 1,204 choices unexplored in cut recoveries"),
         (
-            [PART, replace(WHOLE, losses=2, alike=1, drawn=256)],
+            [PART, replace(WHOLE, losses=2, sampled=1, drawn=256)],
             "all legal ones, 1,204 choices unexplored in cut recoveries, "
             "256 states sampled without a difference in cut recoveries",
         ),

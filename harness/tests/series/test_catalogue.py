@@ -1,4 +1,4 @@
-"""Catalogues of TOML files: one loader for planted faults and bugs of record."""
+"""Catalogues of TOML files: one loader for planted faults and upstream bugs."""
 
 from __future__ import annotations
 

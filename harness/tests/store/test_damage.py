@@ -71,7 +71,7 @@ SPOILT = [
     "UPDATE states SET case_id = 4, state = '@77' WHERE case_id = 1 AND state = '@0'",
     "UPDATE cases SET name = 'ext4-nobarrier/other' WHERE id = 1",
     "UPDATE cases SET status = 'not-run' WHERE id = 1",
-    "UPDATE cases SET doubt = 'x' WHERE id = 4",
+    "UPDATE cases SET mismatch = 'x' WHERE id = 4",
     "UPDATE cases SET timeline = x'5b5d' WHERE id = 1",
     "UPDATE expectations SET body = replace(body, 'nobarrier', '*')",
     "DELETE FROM expectations",
@@ -108,14 +108,14 @@ def test_the_database_of_an_earlier_moment_is_not_that_of_the_finished_run(tmp_p
     with RunStore.open(run) as store:
         store.set_case_mismatch(CASE, "two outcomes")
         store.finish()
-    after = read_doubt(run)
+    after = read_mismatch(run)
     (run / "powercut.sqlite").write_bytes(before)
     assert after == "two outcomes"
     with pytest.raises(StoreError, match="not the database that the run was finished with"):
         RunStore.open(run)
 
 
-def read_doubt(run: Path) -> str:
+def read_mismatch(run: Path) -> str:
     with RunStore.open(run) as store:
         record = store.case(CASE)
         assert record is not None

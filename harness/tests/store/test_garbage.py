@@ -71,7 +71,7 @@ def test_what_is_no_run_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_what_is_no_single_run_is_counted_and_stays_while_it_is_written(tmp_path: Path) -> None:
-    """Campaigns, studies and measurements have no run.json: gc did not see them, however large."""
+    """Campaigns, sweeps and measurements have no run.json: gc did not see them, however large."""
     for name, file in (("campaign", "plan.json"), ("measure", "measurements.json")):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / file).write_text("{}")

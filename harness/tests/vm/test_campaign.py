@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.campaigns.journal import Ledger
+from harness.campaigns.journal import KnownBatches
 from harness.errors import ExitCode
 from harness.tests.campaigns.toys import read_ledger
 
@@ -60,7 +60,7 @@ def test_a_campaign_killed_twice_goes_on_and_judges_nothing_twice(tmp_path: Path
     killed_when(first, lambda: bool([p for p in (tmp_path / "runs").glob("*-campaign") if judged(p)]))
     (path,) = (tmp_path / "runs").glob("*-campaign")
 
-    def ledger() -> Ledger:
+    def ledger() -> KnownBatches:
         return read_ledger(path)
 
     assert not ledger().done

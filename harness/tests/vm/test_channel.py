@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from harness.cases.crash_and_continue import record
 from harness.cases.recording import make_base
-from harness.cases.second_life import record
 from harness.filesystems.profiles import profiles
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import BATCH, Session

@@ -83,7 +83,7 @@ def test_a_budget_is_not_called_exhaustive_and_a_resumed_run_stays_as_it_is(
     (case,) = summary.cases
     assert case.info.coverage is not None
     assert not case.info.coverage.exhaustive
-    assert case.info.coverage.open
+    assert case.info.coverage.unexplored
     assert case.info.coverage.visits >= 200
     with RunStore.open(path) as store:
         before = {str(v.state): v for v in store.iter_verdicts(case.case)}

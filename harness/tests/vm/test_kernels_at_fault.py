@@ -186,4 +186,4 @@ def test_a_kernel_that_panics_in_recovery_fails_whatever_states_are_asked_for(
     if states == "exhaustive":
         assert case.info.coverage is not None
         assert not case.info.coverage.exhaustive
-        assert case.info.coverage.open
+        assert case.info.coverage.unexplored

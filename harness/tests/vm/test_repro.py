@@ -74,9 +74,9 @@ def test_a_fault_of_the_disk_is_done_again(compared_store: RunStore) -> None:
             found[fault] = reproduce(shown)
     refused, missed = found.values()
     assert isinstance(refused.outcome, Outcome)
-    assert refused.outcome.healed is not None
+    assert refused.outcome.after_fault is not None
     assert refused.outcome.mount_errno
-    assert not refused.outcome.healed.mount_errno
+    assert not refused.outcome.after_fault.mount_errno
     assert refused.judgement.verdict is Verdict.PASS
     assert missed.judgement.verdict is Verdict.UNKNOWN
 

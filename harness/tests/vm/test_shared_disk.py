@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, make_base
-from harness.cases.second_life import record
 from harness.filesystems.profiles import profiles
 from harness.guests import wire
-from harness.guests.disk import Disk, Order, Reads
+from harness.guests.disk import BlockReads, Disk, Order
 from harness.guests.guest import Guest
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import GuestSpec, Session, Target
@@ -52,7 +52,7 @@ class Seen:
     """
 
     outcome: Outcome
-    reads: Reads
+    reads: BlockReads
     counted: wire.Counted
     hash: str
     used: Usability

@@ -301,7 +301,7 @@ impl Agent {
         if mount.stack.is_some() {
             traced.clone().map_err(Failure::Tracing)?;
         }
-        let apart = mount.is_cut() && traced.is_ok();
+        let apart = mount.is_divided() && traced.is_ok();
         if apart {
             self.cut(data, mount)?;
         }
@@ -357,10 +357,10 @@ impl Agent {
     fn cut(&mut self, disk: &str, mount: &MountSpec) -> Result<String, Failure> {
         let begins = &mount.parts;
         let kept = self.parts.as_ref();
-        if kept.is_some_and(|parts| !mount.is_cut() || !parts.is_of(disk, begins)) {
+        if kept.is_some_and(|parts| !mount.is_divided() || !parts.is_of(disk, begins)) {
             self.join()?;
         }
-        if !mount.is_cut() {
+        if !mount.is_divided() {
             return Ok(disk.to_owned());
         }
         let parts = match self.parts.take() {

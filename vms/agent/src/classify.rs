@@ -1,4 +1,4 @@
-//! Turns a file's bytes into the [`Run`]s that say where they come from.
+//! Turns a file's bytes into the [`Extent`]s that say where they come from.
 //!
 //! Contents are classified in 8-byte words at file offsets that are multiples of 8
 //! ([`pattern`]). Limits:
@@ -11,13 +11,13 @@
 
 use powercut_protocol::{
     pattern::{self, POISON, POISON_BLOCK_BYTES, WORD_BYTES},
-    Run, RunKind,
+    Extent, ExtentKind,
 };
 
 /// Bytes kept of a stretch of unknown origin. A longer one is `foreign`.
 pub const LITERAL_BYTES: usize = 64;
 
-/// Where the bytes of an open run come from.
+/// Where the bytes of an open extent come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Written(u16),
@@ -48,7 +48,7 @@ impl Origin {
         }
     }
 
-    /// The word at `offset` if the run of this origin continued there.
+    /// The word at `offset` if the extent of this origin continued there.
     fn continued_at(self, offset: u64) -> Option<u64> {
         match self {
             Self::Written(writer) => Some(pattern::word(writer, place_of(offset))),
@@ -71,13 +71,13 @@ const fn place_of(offset: u64) -> u32 {
     (offset / WORD_BYTES) as u32
 }
 
-/// Takes a file's contents from front to back and returns runs that cover them in order without gaps.
+/// Takes a file's contents from front to back and returns extents that cover them in order without gaps.
 #[derive(Debug, Default)]
 pub struct Classifier {
-    runs: Vec<Run>,
-    /// Origin and start of the run that is open at `offset`.
+    extents: Vec<Extent>,
+    /// Origin and start of the extent that is open at `offset`.
     open: Option<(Origin, u64)>,
-    /// First bytes of the open run, if its origin is unknown.
+    /// First bytes of the open extent, if its origin is unknown.
     head: Vec<u8>,
     offset: u64,
 }
@@ -94,7 +94,7 @@ impl Classifier {
         let mut last = None;
         for chunk in words {
             let word = u64::from_le_bytes(chunk.try_into().expect("chunks of a word"));
-            // Zeros and poison are the words that repeat: a repeated word extends the open run.
+            // Zeros and poison are the words that repeat: a repeated word extends the open extent.
             if last != Some(word) {
                 let origin = Origin::of_word(word, self.offset);
                 self.turn_to(origin);
@@ -128,18 +128,18 @@ impl Classifier {
         self.offset += length;
     }
 
-    /// Finished runs so far, without the open one.
-    pub fn closed_runs(&self) -> usize {
-        self.runs.len()
+    /// Finished extents so far, without the open one.
+    pub fn closed_extents(&self) -> usize {
+        self.extents.len()
     }
 
-    /// The runs of everything taken.
-    pub fn finish(mut self) -> Vec<Run> {
+    /// The extents of everything taken.
+    pub fn finish(mut self) -> Vec<Extent> {
         self.close();
-        self.runs
+        self.extents
     }
 
-    /// The partial word at the end of a file extends the run before it if it matches.
+    /// The partial word at the end of a file extends the extent before it if it matches.
     fn tail(&mut self, bytes: &[u8]) {
         let continued = self
             .open
@@ -155,7 +155,7 @@ impl Classifier {
         self.offset += bytes.len() as u64;
     }
 
-    /// Extend the open run if it has this origin, else begin another.
+    /// Extend the open extent if it has this origin, else begin another.
     fn turn_to(&mut self, origin: Origin) {
         if self.open.is_some_and(|(open, _)| open == origin) {
             return;
@@ -175,19 +175,21 @@ impl Classifier {
         };
         let length = self.offset - start;
         let (kind, value, source) = match origin {
-            Origin::Written(writer) => (RunKind::Written, u64::from(writer), 0),
+            Origin::Written(writer) => (ExtentKind::Written, u64::from(writer), 0),
             Origin::Misplaced { writer, distance } => (
-                RunKind::Misplaced,
+                ExtentKind::Misplaced,
                 u64::from(writer),
                 start.wrapping_add(distance),
             ),
-            Origin::Zero => (RunKind::Zero, 0, 0),
-            Origin::Poison(block) => (RunKind::Poison, u64::from(block), 0),
-            Origin::Unknown if length <= LITERAL_BYTES as u64 => (RunKind::Literal, 0, 0),
-            Origin::Unknown => (RunKind::Foreign, 0, 0),
-            Origin::Unreadable(errno) => (RunKind::Unreadable, u64::from(errno.unsigned_abs()), 0),
+            Origin::Zero => (ExtentKind::Zero, 0, 0),
+            Origin::Poison(block) => (ExtentKind::Poison, u64::from(block), 0),
+            Origin::Unknown if length <= LITERAL_BYTES as u64 => (ExtentKind::Literal, 0, 0),
+            Origin::Unknown => (ExtentKind::Foreign, 0, 0),
+            Origin::Unreadable(errno) => {
+                (ExtentKind::Unreadable, u64::from(errno.unsigned_abs()), 0)
+            }
         };
-        self.runs.push(Run {
+        self.extents.push(Extent {
             kind,
             start,
             length,
@@ -202,20 +204,20 @@ impl Classifier {
 mod tests {
     use super::*;
 
-    /// The runs of `bytes`, taken in pieces of `piece` bytes (a multiple of 8).
-    fn classify(bytes: &[u8], piece: usize) -> Vec<Run> {
+    /// The extents of `bytes`, taken in pieces of `piece` bytes (a multiple of 8).
+    fn classify(bytes: &[u8], piece: usize) -> Vec<Extent> {
         let mut classifier = Classifier::default();
         bytes.chunks(piece).for_each(|p| classifier.bytes(p));
         classifier.finish()
     }
 
-    fn run(kind: RunKind, start: u64, length: u64, value: u64) -> Run {
-        Run {
+    fn extent(kind: ExtentKind, start: u64, length: u64, value: u64) -> Extent {
+        Extent {
             kind,
             start,
             length,
             value,
-            ..Run::default()
+            ..Extent::default()
         }
     }
 
@@ -231,15 +233,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_gives_no_runs() {
+    fn nothing_gives_no_extents() {
         assert_eq!(classify(&[], 8), []);
     }
 
     #[test]
-    fn one_write_is_one_run_however_it_is_cut() {
+    fn one_write_is_one_extent_however_it_is_cut() {
         let bytes = written(3, 0, 8192);
         for piece in [8, 64, 4096, 8192] {
-            assert_eq!(classify(&bytes, piece), [run(RunKind::Written, 0, 8192, 3)]);
+            assert_eq!(
+                classify(&bytes, piece),
+                [extent(ExtentKind::Written, 0, 8192, 3)]
+            );
         }
     }
 
@@ -249,7 +254,7 @@ mod tests {
             let bytes = written(5, 0, length);
             assert_eq!(
                 classify(&bytes, 64),
-                [run(RunKind::Written, 0, length as u64, 5)]
+                [extent(ExtentKind::Written, 0, length as u64, 5)]
             );
         }
     }
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn a_file_shorter_than_a_word_is_literal() {
         let bytes = written(5, 0, 5);
-        let mut expected = run(RunKind::Literal, 0, 5, 0);
+        let mut expected = extent(ExtentKind::Literal, 0, 5, 0);
         expected.data.clone_from(&bytes);
         assert_eq!(classify(&bytes, 8), [expected]);
     }
@@ -268,21 +273,27 @@ mod tests {
         bytes[8..].fill(0);
         assert_eq!(
             classify(&bytes, 16),
-            [run(RunKind::Written, 0, 8, 5), run(RunKind::Zero, 8, 3, 0)]
+            [
+                extent(ExtentKind::Written, 0, 8, 5),
+                extent(ExtentKind::Zero, 8, 3, 0)
+            ]
         );
         bytes[8..].fill(b'x');
-        let mut tail = run(RunKind::Literal, 8, 3, 0);
+        let mut tail = extent(ExtentKind::Literal, 8, 3, 0);
         tail.data = b"xxx".to_vec();
-        assert_eq!(classify(&bytes, 16), [run(RunKind::Written, 0, 8, 5), tail]);
+        assert_eq!(
+            classify(&bytes, 16),
+            [extent(ExtentKind::Written, 0, 8, 5), tail]
+        );
     }
 
     #[test]
     fn data_at_another_offset_is_misplaced_and_says_from_where() {
         let mut bytes = written(2, 4096, 24);
         bytes.extend(written(2, 8192, 16));
-        let mut first = run(RunKind::Misplaced, 0, 24, 2);
+        let mut first = extent(ExtentKind::Misplaced, 0, 24, 2);
         first.origin = 4096;
-        let mut second = run(RunKind::Misplaced, 24, 16, 2);
+        let mut second = extent(ExtentKind::Misplaced, 24, 16, 2);
         second.origin = 8192;
         assert_eq!(classify(&bytes, 40), [first, second]);
     }
@@ -291,9 +302,12 @@ mod tests {
     fn data_from_an_earlier_offset_is_misplaced_too() {
         let mut bytes = vec![0; 64];
         bytes.extend(written(2, 8, 19));
-        let mut moved = run(RunKind::Misplaced, 64, 19, 2);
+        let mut moved = extent(ExtentKind::Misplaced, 64, 19, 2);
         moved.origin = 8;
-        assert_eq!(classify(&bytes, 128), [run(RunKind::Zero, 0, 64, 0), moved]);
+        assert_eq!(
+            classify(&bytes, 128),
+            [extent(ExtentKind::Zero, 0, 64, 0), moved]
+        );
     }
 
     #[test]
@@ -301,13 +315,13 @@ mod tests {
         let mut bytes = poison(70, 4096);
         bytes.extend(poison(71, 4096));
         bytes.extend(poison(9, 6));
-        let mut tail = run(RunKind::Literal, 8192, 6, 0);
+        let mut tail = extent(ExtentKind::Literal, 8192, 6, 0);
         tail.data = poison(9, 6);
         assert_eq!(
             classify(&bytes, 16384),
             [
-                run(RunKind::Poison, 0, 4096, 70),
-                run(RunKind::Poison, 4096, 4096, 71),
+                extent(ExtentKind::Poison, 0, 4096, 70),
+                extent(ExtentKind::Poison, 4096, 4096, 71),
                 tail
             ]
         );
@@ -317,7 +331,7 @@ mod tests {
     fn a_poison_tail_in_the_same_block_is_poison() {
         assert_eq!(
             classify(&poison(70, 21), 64),
-            [run(RunKind::Poison, 0, 21, 70)]
+            [extent(ExtentKind::Poison, 0, 21, 70)]
         );
     }
 
@@ -325,16 +339,16 @@ mod tests {
     fn a_write_inside_words_of_zeros_leaves_literal_ends() {
         let mut bytes = vec![0; 4096];
         pattern::fill(1, 1003, &mut bytes[1003..2027]);
-        let mut head = run(RunKind::Literal, 1000, 8, 0);
+        let mut head = extent(ExtentKind::Literal, 1000, 8, 0);
         head.data = bytes[1000..1008].to_vec();
-        let mut tail = run(RunKind::Literal, 2024, 8, 0);
+        let mut tail = extent(ExtentKind::Literal, 2024, 8, 0);
         tail.data = bytes[2024..2032].to_vec();
         let expected = [
-            run(RunKind::Zero, 0, 1000, 0),
+            extent(ExtentKind::Zero, 0, 1000, 0),
             head,
-            run(RunKind::Written, 1008, 1016, 1),
+            extent(ExtentKind::Written, 1008, 1016, 1),
             tail,
-            run(RunKind::Zero, 2032, 4096 - 2032, 0),
+            extent(ExtentKind::Zero, 2032, 4096 - 2032, 0),
         ];
         for piece in [8, 1008, 4096] {
             assert_eq!(classify(&bytes, piece), expected);
@@ -344,12 +358,12 @@ mod tests {
     #[test]
     fn a_long_unknown_stretch_is_foreign_and_keeps_its_first_bytes() {
         for (length, kind) in [
-            (64, RunKind::Literal),
-            (65, RunKind::Foreign),
-            (5000, RunKind::Foreign),
+            (64, ExtentKind::Literal),
+            (65, ExtentKind::Foreign),
+            (5000, ExtentKind::Foreign),
         ] {
             let bytes: Vec<u8> = (0..length).map(|i| b'a' + (i % 23) as u8).collect();
-            let mut expected = run(kind, 0, length as u64, 0);
+            let mut expected = extent(kind, 0, length as u64, 0);
             expected.data = bytes[..64].to_vec();
             for piece in [8, 32, 8192] {
                 assert_eq!(classify(&bytes, piece), std::slice::from_ref(&expected));
@@ -364,8 +378,8 @@ mod tests {
         classifier.hole(1 << 40);
         classifier.hole(4099);
         let expected = [
-            run(RunKind::Written, 0, 4096, 4),
-            run(RunKind::Zero, 4096, (1 << 40) + 4099, 0),
+            extent(ExtentKind::Written, 0, 4096, 4),
+            extent(ExtentKind::Zero, 4096, (1 << 40) + 4099, 0),
         ];
         assert_eq!(classifier.finish(), expected);
     }
@@ -379,10 +393,10 @@ mod tests {
         classifier.unreadable(4096, 117);
         classifier.bytes(&written(4, 16384, 10));
         let expected = [
-            run(RunKind::Written, 0, 4096, 4),
-            run(RunKind::Unreadable, 4096, 8192, 5),
-            run(RunKind::Unreadable, 12288, 4096, 117),
-            run(RunKind::Written, 16384, 10, 4),
+            extent(ExtentKind::Written, 0, 4096, 4),
+            extent(ExtentKind::Unreadable, 4096, 8192, 5),
+            extent(ExtentKind::Unreadable, 12288, 4096, 117),
+            extent(ExtentKind::Written, 16384, 10, 4),
         ];
         assert_eq!(classifier.finish(), expected);
     }
@@ -418,33 +432,36 @@ mod tests {
         bytes
     }
 
-    /// The bytes that a run claims; None if it does not say.
-    fn claimed(run: &Run) -> Option<Vec<u8>> {
-        let length = run.length as usize;
-        match run.kind {
-            RunKind::Written => Some(written(run.value as u16, run.start, length)),
-            RunKind::Misplaced => Some(written(run.value as u16, run.origin, length)),
-            RunKind::Zero => Some(vec![0; length]),
-            RunKind::Poison => Some(poison(run.value as u32, length)),
-            RunKind::Literal => Some(run.data.clone()),
+    /// The bytes that an extent claims; None if it does not say.
+    fn claimed(extent: &Extent) -> Option<Vec<u8>> {
+        let length = extent.length as usize;
+        match extent.kind {
+            ExtentKind::Written => Some(written(extent.value as u16, extent.start, length)),
+            ExtentKind::Misplaced => Some(written(extent.value as u16, extent.origin, length)),
+            ExtentKind::Zero => Some(vec![0; length]),
+            ExtentKind::Poison => Some(poison(extent.value as u32, length)),
+            ExtentKind::Literal => Some(extent.data.clone()),
             _ => None,
         }
     }
 
     #[test]
-    fn runs_cover_a_scribbled_file_and_claim_only_what_is_there() {
+    fn extents_cover_a_scribbled_file_and_claim_only_what_is_there() {
         let mut random = Lcg(1);
         for _ in 0..2000 {
             let bytes = scribble(&mut random);
-            let runs = classify(&bytes, 8 << random.below(10));
+            let extents = classify(&bytes, 8 << random.below(10));
             let mut at = 0;
-            for run in &runs {
-                assert_eq!(run.start, at, "gap before {run:?}");
-                at += run.length;
-                let there = &bytes[run.start as usize..at as usize];
-                match claimed(run) {
-                    Some(claim) => assert_eq!(claim, there, "{:?}", run.kind),
-                    None => assert_eq!((run.kind, &run.data[..]), (RunKind::Foreign, &there[..64])),
+            for extent in &extents {
+                assert_eq!(extent.start, at, "gap before {extent:?}");
+                at += extent.length;
+                let there = &bytes[extent.start as usize..at as usize];
+                match claimed(extent) {
+                    Some(claim) => assert_eq!(claim, there, "{:?}", extent.kind),
+                    None => assert_eq!(
+                        (extent.kind, &extent.data[..]),
+                        (ExtentKind::Foreign, &there[..64])
+                    ),
                 }
             }
             assert_eq!(at, bytes.len() as u64);

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use powercut_protocol::{pattern::WORD_BYTES, Run};
+use powercut_protocol::{pattern::WORD_BYTES, Extent};
 use rustix::{
     fs::{seek, SeekFrom},
     io::{pread, Errno},
@@ -24,21 +24,21 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Size and allocation of the file, as stat(2) reports them, and how far to look.
 #[derive(Clone, Copy)]
-pub struct Extent {
+pub struct Bounds {
     pub size: u64,
     /// In units of 512 bytes.
     pub blocks: u64,
     /// Bytes read, holes aside; the rest is `unreadable`, EFBIG.
     pub limit_bytes: u64,
-    /// Number of runs at which to give up.
-    pub runs_limit: usize,
+    /// Number of extents at which to give up.
+    pub extents_limit: usize,
 }
 
 /// What a file holds.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// They cover the file, in order and without gaps, unless there are more than the limit.
-    pub runs: Vec<Run>,
+    pub extents: Vec<Extent>,
     /// xxh3-128 in hexadecimal, see [`LARGE_BYTES`]; empty if not all could be read.
     pub digest: String,
     /// Each errno that a read failed with, once.
@@ -46,17 +46,17 @@ pub struct Contents {
 }
 
 /// Read the file through `chunk`.
-pub fn read(file: &OwnedFd, extent: Extent, chunk: &mut [u8]) -> Contents {
+pub fn read(file: &OwnedFd, bounds: Bounds, chunk: &mut [u8]) -> Contents {
     let mut reading = Reading {
         classifier: Classifier::default(),
         hash: Xxh3::new(),
         errors: Vec::new(),
-        runs_limit: extent.runs_limit,
-        left_bytes: extent.limit_bytes,
-        large: extent.size > LARGE_BYTES,
+        extents_limit: bounds.extents_limit,
+        left_bytes: bounds.limit_bytes,
+        large: bounds.size > LARGE_BYTES,
     };
-    let end = extent.size;
-    let sparse = extent.size > SPARSE_BYTES && extent.blocks.saturating_mul(512) < extent.size;
+    let end = bounds.size;
+    let sparse = bounds.size > SPARSE_BYTES && bounds.blocks.saturating_mul(512) < bounds.size;
     let mut at = 0;
     while at < end && !reading.is_full() {
         let data = if sparse {
@@ -69,7 +69,7 @@ pub fn read(file: &OwnedFd, extent: Extent, chunk: &mut [u8]) -> Contents {
         at = data.end;
     }
     if reading.large {
-        reading.hash.update(&extent.size.to_le_bytes());
+        reading.hash.update(&bounds.size.to_le_bytes());
     }
     let whole = reading.errors.is_empty() && !reading.is_full();
     Contents {
@@ -78,7 +78,7 @@ pub fn read(file: &OwnedFd, extent: Extent, chunk: &mut [u8]) -> Contents {
         } else {
             String::new()
         },
-        runs: reading.classifier.finish(),
+        extents: reading.classifier.finish(),
         errors: reading.errors,
     }
 }
@@ -88,7 +88,7 @@ struct Reading {
     classifier: Classifier,
     hash: Xxh3,
     errors: Vec<Errno>,
-    runs_limit: usize,
+    extents_limit: usize,
     /// Bytes that may still be read.
     left_bytes: u64,
     /// Zeros are not digested.
@@ -97,7 +97,7 @@ struct Reading {
 
 impl Reading {
     fn is_full(&self) -> bool {
-        self.classifier.closed_runs() > self.runs_limit
+        self.classifier.closed_extents() > self.extents_limit
     }
 
     fn hole(&mut self, length: u64) {
@@ -188,16 +188,16 @@ fn data_from(file: &OwnedFd, at: u64, end: u64) -> std::ops::Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use powercut_protocol::RunKind;
+    use powercut_protocol::ExtentKind;
 
-    fn read_all(file: &OwnedFd, size: u64, runs_limit: usize) -> Contents {
-        let extent = Extent {
+    fn read_all(file: &OwnedFd, size: u64, extents_limit: usize) -> Contents {
+        let bounds = Bounds {
             size,
             blocks: size.div_ceil(512),
             limit_bytes: u64::MAX,
-            runs_limit,
+            extents_limit,
         };
-        read(file, extent, &mut [0; 8192])
+        read(file, bounds, &mut [0; 8192])
     }
 
     #[test]
@@ -205,14 +205,14 @@ mod tests {
         // pread on a directory fails with EISDIR at any offset.
         let directory = OwnedFd::from(std::fs::File::open("/").unwrap());
         let found = read_all(&directory, 10_000, 100);
-        let expected = Run {
-            kind: RunKind::Unreadable,
+        let expected = Extent {
+            kind: ExtentKind::Unreadable,
             length: 10_000,
             value: 21,
-            ..Run::default()
+            ..Extent::default()
         };
         assert_eq!(found.errors, [Errno::ISDIR]);
-        assert_eq!((found.runs, &*found.digest), (vec![expected], ""));
+        assert_eq!((found.extents, &*found.digest), (vec![expected], ""));
     }
 
     #[test]
@@ -221,8 +221,8 @@ mod tests {
         let found = read_all(&null, 5, 100);
         assert_eq!(found.errors, [Errno::IO]);
         assert_eq!(
-            (found.runs[0].kind, found.runs[0].length),
-            (RunKind::Unreadable, 5)
+            (found.extents[0].kind, found.extents[0].length),
+            (ExtentKind::Unreadable, 5)
         );
     }
 
@@ -231,9 +231,9 @@ mod tests {
         let file = tempfile_of(&[&[0; 8][..], b"strange!"].concat().repeat(64 << 10));
         let found = read_all(&file, 1 << 20, 1000);
         assert!(
-            (1000..10_000).contains(&found.runs.len()),
+            (1000..10_000).contains(&found.extents.len()),
             "{}",
-            found.runs.len()
+            found.extents.len()
         );
         assert_eq!(found.digest, "");
     }

@@ -30,7 +30,7 @@ use rustix::{
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
-    contents::{self, Extent, CHUNK_BYTES},
+    contents::{self, Bounds, CHUNK_BYTES},
     failure::Failure,
     files::close_all,
     phases::Phases,
@@ -47,10 +47,10 @@ const FILE_LIMIT_BYTES: u64 = 1 << 30;
 const TOLD_LIMIT_BYTES: usize = STRUCTURED_FRAME_BYTES - LOG_BYTES - LOG_HEADS_BYTES;
 /// The most that the heads of the log's lines and the frame's other fields take.
 const LOG_HEADS_BYTES: usize = 64 << 10;
-/// The most that an entry, an extended attribute, a run and an error take, variable-length parts aside.
+/// The most that an entry, an extended attribute, an extent and an error take, variable-length parts aside.
 const ENTRY_BYTES: usize = 200;
 const XATTR_BYTES: usize = 30;
-const RUN_BYTES: usize = 150;
+const EXTENT_BYTES: usize = 150;
 const ERROR_BYTES: usize = 80;
 
 /// A recovered tree and what could not be read of it.
@@ -121,7 +121,7 @@ impl Walker {
         self.look(root, true)
     }
 
-    /// As `walk`; without `contents`, files have neither runs nor a digest.
+    /// As `walk`; without `contents`, files have neither extents nor a digest.
     ///
     /// # Errors
     /// As `walk`.
@@ -353,7 +353,7 @@ impl Walker {
             if self.told_bytes <= self.told_limit_bytes {
                 let mut entry = std::mem::take(&mut self.walked.entries[at]);
                 self.contents(file, &mut entry);
-                self.told_bytes += entry.runs.len() * RUN_BYTES;
+                self.told_bytes += entry.extents.len() * EXTENT_BYTES;
                 self.walked.entries[at] = entry;
             }
         }
@@ -363,17 +363,17 @@ impl Walker {
 
     /// Fill in the origin of a regular file's contents and, where all could be read, their digest.
     fn contents(&mut self, file: &OwnedFd, entry: &mut TreeEntry) {
-        let extent = Extent {
+        let bounds = Bounds {
             size: entry.size,
             blocks: entry.blocks,
             limit_bytes: self.file_limit_bytes,
-            runs_limit: self.told_limit_bytes.saturating_sub(self.told_bytes) / RUN_BYTES,
+            extents_limit: self.told_limit_bytes.saturating_sub(self.told_bytes) / EXTENT_BYTES,
         };
-        let found = contents::read(file, extent, &mut self.chunk);
+        let found = contents::read(file, bounds, &mut self.chunk);
         for errno in found.errors {
             self.error(Call::Read, &entry.path, errno);
         }
-        (entry.runs, entry.digest) = (found.runs, found.digest);
+        (entry.extents, entry.digest) = (found.extents, found.digest);
     }
 
     /// Take an entry into the tree.
@@ -384,7 +384,7 @@ impl Walker {
             + entry.path.len()
             + entry.target.len()
             + xattrs.sum::<usize>()
-            + entry.runs.len() * RUN_BYTES;
+            + entry.extents.len() * EXTENT_BYTES;
         self.walked.entries.push(entry);
     }
 }
@@ -489,7 +489,7 @@ fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use powercut_protocol::{pattern, RunKind};
+    use powercut_protocol::{pattern, ExtentKind};
     use rustix::fs::{lsetxattr, mkdirat, mkfifoat, symlinkat, XattrFlags};
     use std::{fs, os::unix::fs::FileExt, path::PathBuf};
 
@@ -608,7 +608,7 @@ mod tests {
         );
         assert_eq!(whole.looks.names, brief.looks.names);
         assert_eq!(brief.looks.contents, "");
-        assert!(brief.entries[1].digest.is_empty() && brief.entries[1].runs.is_empty());
+        assert!(brief.entries[1].digest.is_empty() && brief.entries[1].extents.is_empty());
         assert!(!whole.entries[1].digest.is_empty());
     }
 
@@ -655,7 +655,7 @@ mod tests {
         file.set_len((4 << 20) + 3).unwrap();
         let entry = scratch.walk().entries.pop().unwrap();
         let kinds: Vec<_> = entry
-            .runs
+            .extents
             .iter()
             .map(|r| (r.kind, r.start, r.length))
             .collect();
@@ -663,10 +663,10 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                (RunKind::Zero, 0, 2 << 20),
-                (RunKind::Written, 2 << 20, 4096),
-                (RunKind::Literal, tail, 8),
-                (RunKind::Zero, tail + 8, (4 << 20) + 3 - tail - 8),
+                (ExtentKind::Zero, 0, 2 << 20),
+                (ExtentKind::Written, 2 << 20, 4096),
+                (ExtentKind::Literal, tail, 8),
+                (ExtentKind::Zero, tail + 8, (4 << 20) + 3 - tail - 8),
             ]
         );
         let contents = fs::read(&path).unwrap();
@@ -700,10 +700,10 @@ mod tests {
         let walked = walker.walk(scratch.0.to_str().unwrap()).unwrap();
         assert_eq!(walked.errors, [error(Call::Read, "huge", Errno::FBIG)]);
         let entry = &walked.entries[1];
-        let last = entry.runs.last().unwrap();
+        let last = entry.extents.last().unwrap();
         assert_eq!(
             (last.kind, last.start, last.length, last.value),
-            (RunKind::Unreadable, 16, 7, 27)
+            (ExtentKind::Unreadable, 16, 7, 27)
         );
         assert_eq!((entry.size, &*entry.digest), (23, ""));
     }
@@ -729,14 +729,14 @@ mod tests {
                 .into_iter()
                 .find(|e| e.path == name.as_bytes());
             let entry = entry.unwrap();
-            let kinds: Vec<_> = entry.runs.iter().map(|r| (r.kind, r.length)).collect();
+            let kinds: Vec<_> = entry.extents.iter().map(|r| (r.kind, r.length)).collect();
             let (before, after) = (20 << 30, (10 << 30) - 4096);
             assert_eq!(
                 kinds,
                 [
-                    (RunKind::Zero, before),
-                    (RunKind::Written, 4096),
-                    (RunKind::Zero, after)
+                    (ExtentKind::Zero, before),
+                    (ExtentKind::Written, 4096),
+                    (ExtentKind::Zero, after)
                 ]
             );
             assert!(!entry.digest.is_empty());
@@ -861,8 +861,8 @@ mod tests {
     #[test]
     fn what_is_counted_of_a_tree_is_no_less_than_it_takes_to_send() {
         let long = |n: usize| "n".repeat(n);
-        let run = powercut_protocol::Run {
-            kind: RunKind::Unreadable,
+        let run = powercut_protocol::Extent {
+            kind: ExtentKind::Unreadable,
             start: u64::MAX,
             length: u64::MAX,
             value: u64::MAX,
@@ -887,7 +887,7 @@ mod tests {
                 };
                 20
             ],
-            runs: vec![run; 20],
+            extents: vec![run; 20],
             digest: long(32),
         };
         let mut walker = Walker::new();

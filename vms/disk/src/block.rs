@@ -429,12 +429,15 @@ mod tests {
         assert_eq!((text(&mut device, 3), text(&mut device, 4)), ('d', 'e'));
         assert_eq!(write(&mut device), VIRTIO_BLK_S_OK as u8);
         assert_eq!((text(&mut device, 3), text(&mut device, 4)), ('X', 'X'));
-        assert_eq!((device.heal().unwrap(), device.counted().errors), (1, 0));
-        assert!(device.heal().is_err());
+        assert_eq!(
+            (device.end_fault().unwrap(), device.counted().errors),
+            (1, 0)
+        );
+        assert!(device.end_fault().is_err());
     }
 
     #[test]
-    fn reads_and_flushes_fail_as_asked_for_and_a_switch_heals() {
+    fn reads_and_flushes_fail_as_asked_for_and_a_switch_ends_the_fault() {
         let (mut device, _files) = device(&[]);
         let read = |device: &mut Device| ask(device, VIRTIO_BLK_T_IN, 0, &[], 4096).0;
         let flush = |device: &mut Device| ask(device, VIRTIO_BLK_T_FLUSH, 0, &[], 0).0;
@@ -458,11 +461,11 @@ mod tests {
             .unwrap();
         device.switch(&State::default()).unwrap();
         assert_eq!(flush(&mut device), 0);
-        assert!(device.heal().is_err(), "the switch healed it");
+        assert!(device.end_fault().is_err(), "the switch ended it");
     }
 
     #[test]
-    fn a_bit_rots_until_it_is_healed_or_written_anew() {
+    fn a_bit_is_changed_until_the_fault_ends_or_it_is_written_anew() {
         let (mut device, _files) = device(&[]);
         let rot = Fault {
             stays: true,
@@ -470,12 +473,12 @@ mod tests {
         };
         device.inject(rot.clone()).unwrap();
         assert_eq!((text(&mut device, 2), text(&mut device, 3)), ('a', 'd')); // c is 0x63, a is 0x61
-        assert_eq!(device.heal().unwrap(), 1);
+        assert_eq!(device.end_fault().unwrap(), 1);
         assert_eq!(text(&mut device, 2), 'c');
         device.inject(rot).unwrap();
         ask(&mut device, VIRTIO_BLK_T_OUT, 2, &[b'N'; 512], 0);
         assert_eq!(text(&mut device, 2), 'N');
-        assert_eq!(device.heal().unwrap(), 0, "nobody saw it");
+        assert_eq!(device.end_fault().unwrap(), 0, "nobody saw it");
         assert_eq!(text(&mut device, 2), 'N', "what was written stays");
     }
 
@@ -511,16 +514,16 @@ mod tests {
     }
 
     #[test]
-    fn what_the_guest_asks_for_is_noted_in_its_order_but_not_in_forks() {
+    fn what_the_guest_asks_for_is_noted_in_its_order_but_not_in_snapshots() {
         let (mut device, _files) = device(&[]);
         assert!(device.requests().is_err());
         device.note_writes();
         text(&mut device, 5);
         ask(&mut device, VIRTIO_BLK_T_OUT, 3, &[b'X'; 1024], 0);
         ask(&mut device, VIRTIO_BLK_T_FLUSH, 0, &[], 0);
-        device.fork();
+        device.snapshot();
         text(&mut device, 6);
-        device.rewind().unwrap();
+        device.roll_back().unwrap();
         let noted: Vec<_> = device.requests().unwrap();
         let told: Vec<_> = noted
             .iter()

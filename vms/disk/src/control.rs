@@ -2,7 +2,7 @@
 
 use std::{os::unix::net::UnixStream, path::Path, sync::Condvar, time::Duration};
 
-use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError, Tally};
+use powercut_protocol::{chain, receive, send, DiskReply, DiskRequest, FrameError, MountCounter};
 
 use crate::{
     device::Device, error::DiskError, explore, hash, log::Order, vhost::Shared, Answer,
@@ -34,14 +34,21 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
         order,
         unit_sectors,
         keep_memo,
-        tallies,
+        mount_counters,
     } = request
     {
         let order = order.as_deref().map(|entries| Order {
             entries,
             unit_sectors,
         });
-        return open(shared, &base, log.as_deref(), order, keep_memo, &tallies);
+        return open(
+            shared,
+            &base,
+            log.as_deref(),
+            order,
+            keep_memo,
+            &mount_counters,
+        );
     }
     if let DiskRequest::Completions {
         hold_us,
@@ -65,7 +72,10 @@ pub fn answer(shared: &Shared, request: DiskRequest) -> Answer<DiskReply> {
             _ => {}
         }
     }
-    let shows = matches!(request, DiskRequest::Switch { .. } | DiskRequest::Rewind {});
+    let shows = matches!(
+        request,
+        DiskRequest::Switch { .. } | DiskRequest::RollBack {}
+    );
     let reply = carry_out(device, request)?;
     if let Some(window) = window.as_mut().filter(|_| shows) {
         window.publish(device)?;
@@ -108,12 +118,12 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
             device.also_read(&blocks)?;
             Ok(DiskReply::Noted {})
         }
-        DiskRequest::Fork {} => {
-            device.fork();
+        DiskRequest::Snapshot {} => {
+            device.snapshot();
             Ok(DiskReply::Noted {})
         }
-        DiskRequest::Rewind {} => Ok(DiskReply::Rewound {
-            blocks: device.rewind()?,
+        DiskRequest::RollBack {} => Ok(DiskReply::RolledBack {
+            blocks: device.roll_back()?,
         }),
         DiskRequest::NoteWrites {} => {
             device.note_writes();
@@ -127,15 +137,15 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
                 complete: logged.complete,
             })
         }
-        DiskRequest::Requests {} => Ok(DiskReply::WereAsked {
+        DiskRequest::Requests {} => Ok(DiskReply::RequestsSeen {
             requests: device.requests()?,
         }),
         DiskRequest::Inject { fault } => {
             device.inject(fault)?;
             Ok(DiskReply::Noted {})
         }
-        DiskRequest::Heal {} => Ok(DiskReply::Healed {
-            hits: device.heal()?,
+        DiskRequest::EndFault {} => Ok(DiskReply::FaultEnded {
+            hits: device.end_fault()?,
         }),
         DiskRequest::Remember { outcome } => {
             let earlier = device.remember(outcome)?;
@@ -164,21 +174,21 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
             Ok(DiskReply::Remembered { earlier })
         }
         DiskRequest::Explore {
-            moments,
+            crash_times,
             losses,
             separate_data,
             data_together,
-            wanted_max,
-            leaves_max,
+            to_visit_max,
+            known_outcomes_max,
         } => Ok(DiskReply::Explored {
-            moments: device.explore_all(
-                &moments,
+            crash_times: device.explore_all(
+                &crash_times,
                 &explore::Bounds {
                     losses,
                     separate_data,
                     data_together,
-                    wanted_max,
-                    leaves_max,
+                    to_visit_max,
+                    known_outcomes_max,
                 },
             )?,
         }),
@@ -191,10 +201,10 @@ fn open(
     log: Option<&str>,
     order: Option<Order>,
     keep_memo: bool,
-    tallies: &[Tally],
+    mount_counters: &[MountCounter],
 ) -> Answer<DiskReply> {
     let mut device = Device::open(Path::new(base), log.map(Path::new), order)?;
-    device.count(tallies)?;
+    device.count(mount_counters)?;
     let (size_bytes, entries) = (device.view().size_bytes(), device.view().entries());
     let mut guard = shared.device();
     if let Some(old) = guard.as_ref().filter(|_| shared.guest_is_connected()) {

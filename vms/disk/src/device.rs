@@ -3,18 +3,19 @@
 use std::{collections::HashSet, path::Path};
 
 use powercut_protocol::{
-    limits, Effect, ExploredMoment, Fault, Moment, RequestKind, Requested, State, Stats, Tally,
+    limits, CrashTime, Effect, ExploredCrashTime, Fault, MountCounter, RequestKind, Requested,
+    State, Stats,
 };
 
 use crate::{
     error::DiskError,
     explore::{self, Bounds},
     fault::Armed,
-    fork::Fork,
     guest_log::{GuestLog, Logged},
     image::Images,
     log::Order,
     memo::{Memo, Read, ReadSet},
+    snapshot::Snapshot,
     view::View,
     Answer, BLOCK_SECTORS, SECTOR_BYTES,
 };
@@ -26,14 +27,14 @@ pub struct Device {
     reads: ReadSet,
     /// Whether anything was read since the last switch, changed by the log or not.
     looked_at: bool,
-    /// Whether the guest reads files' contents at the moment; see [`Device::next_phase`].
+    /// Whether the guest reads files' contents now; see [`Device::next_phase`].
     in_data: bool,
-    fork: Option<Fork>,
+    snapshot: Option<Snapshot>,
     /// What the guest changed, if that was asked for since the last switch.
     guest_log: Option<GuestLog>,
     /// What the guest asked for, noted along with that.
     requests: Vec<Requested>,
-    /// How the disk errs, if it does.
+    /// How the disk is faulty, if it is.
     armed: Option<Armed>,
     /// The sector of which a bit has rotted, as it then was.
     rotten: Vec<u8>,
@@ -53,7 +54,7 @@ impl Device {
             reads: ReadSet::default(),
             looked_at: false,
             in_data: false,
-            fork: None,
+            snapshot: None,
             guest_log: None,
             requests: Vec::new(),
             armed: None,
@@ -68,8 +69,8 @@ impl Device {
     ///
     /// # Errors
     /// If a structure is not in one block of the device.
-    pub fn count(&mut self, tallies: &[Tally]) -> Answer<()> {
-        self.view.count(tallies)
+    pub fn count(&mut self, mount_counters: &[MountCounter]) -> Answer<()> {
+        self.view.count(mount_counters)
     }
 
     /// Go on with the files of another device, if it has the same base image, and with what it remembered, if that
@@ -100,7 +101,7 @@ impl Device {
         self.reads.clear();
         self.looked_at = false;
         self.in_data = false;
-        self.fork = None;
+        self.snapshot = None;
         self.guest_log = None;
         self.requests.clear();
         self.armed = None;
@@ -116,30 +117,30 @@ impl Device {
 
     /// Record what the guest sees of the state, without showing it: it saw that itself.
     pub fn guest_looks(&mut self, sector: u64, count: u64) {
-        match &mut self.fork {
-            Some(fork) => fork.read(sector, count),
+        match &mut self.snapshot {
+            Some(snapshot) => snapshot.read(sector, count),
             None => self.note(sector, count),
         }
     }
 
     /// The guest begins to read files' contents, or has read them: blocks that are read for nothing else are data.
     pub fn next_phase(&mut self) {
-        // Behind a fork is another look, with marks of its own: an odd number here may not be made even there.
-        if self.fork.is_none() {
+        // Behind a snapshot is another look, with marks of its own: an odd number here may not be made even there.
+        if self.snapshot.is_none() {
             self.in_data = !self.in_data;
         }
     }
 
-    /// Count blocks that a program on the host saw in the image as read; in a fork, those that the guest has not
+    /// Count blocks that a program on the host saw in the image as read; in a snapshot, those that the guest has not
     /// overwritten whole since.
     ///
     /// # Errors
     /// If a block lies past the end.
     pub fn also_read(&mut self, blocks: &[u64]) -> Answer<()> {
         self.need_inside(blocks)?;
-        if let Some(fork) = &mut self.fork {
+        if let Some(snapshot) = &mut self.snapshot {
             for block in blocks {
-                fork.read(block * BLOCK_SECTORS, BLOCK_SECTORS);
+                snapshot.read(block * BLOCK_SECTORS, BLOCK_SECTORS);
             }
             return Ok(());
         }
@@ -184,19 +185,19 @@ impl Device {
         }
     }
 
-    /// Keep the device as it is now, to come back to; see [`Fork`].
-    pub fn fork(&mut self) {
-        self.fork = Some(Fork::of(&self.view.overlay));
+    /// Keep the device as it is now, to come back to; see [`Snapshot`].
+    pub fn snapshot(&mut self) {
+        self.snapshot = Some(Snapshot::of(&self.view.overlay));
     }
 
-    /// Show the device again as it was at the fork. Returns the blocks of that which the guest has read since, in
+    /// Show the device again as it was at the snapshot. Returns the blocks of that which the guest has read since, in
     /// order.
     ///
     /// # Errors
-    /// If there was no fork since the last switch.
-    pub fn rewind(&mut self) -> Answer<Vec<u64>> {
-        let fork = self.fork.take().ok_or(DiskError::NotForked)?;
-        let (overlay, blocks) = fork.end();
+    /// If there was no snapshot since the last switch.
+    pub fn roll_back(&mut self) -> Answer<Vec<u64>> {
+        let snapshot = self.snapshot.take().ok_or(DiskError::NoSnapshot)?;
+        let (overlay, blocks) = snapshot.end();
         self.view.overlay = overlay;
         Ok(blocks)
     }
@@ -273,12 +274,16 @@ impl Device {
         Ok(self.memo.remember(&reads, content, outcome))
     }
 
-    /// The outcomes and the unknown ends of moments; see [`explore::explore_all`].
+    /// The outcomes and the unknown ends of crash times; see [`explore::explore_all`].
     ///
     /// # Errors
-    /// If a moment does not fit the log, or something has more than its limit.
-    pub fn explore_all(&self, moments: &[Moment], bounds: &Bounds) -> Answer<Vec<ExploredMoment>> {
-        explore::explore_all(&self.view.index, &self.memo, moments, bounds)
+    /// If a crash time does not fit the log, or something has more than its limit.
+    pub fn explore_all(
+        &self,
+        crash_times: &[CrashTime],
+        bounds: &Bounds,
+    ) -> Answer<Vec<ExploredCrashTime>> {
+        explore::explore_all(&self.view.index, &self.memo, crash_times, bounds)
     }
 
     /// What was read since the last switch.
@@ -289,7 +294,7 @@ impl Device {
 
     /// Write the guest's `data`, whole sectors, at `sector`.
     pub fn write(&mut self, sector: u64, data: &[u8]) {
-        if let (Some(log), None) = (&mut self.guest_log, &self.fork) {
+        if let (Some(log), None) = (&mut self.guest_log, &self.snapshot) {
             log.write(&self.view, sector, data);
         }
         self.view.overlay.write(sector, data);
@@ -297,8 +302,8 @@ impl Device {
     }
 
     fn overwritten(&mut self, sector: u64, count: u64) {
-        if let Some(fork) = &mut self.fork {
-            fork.wrote(sector, count);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.wrote(sector, count);
         }
     }
 
@@ -310,7 +315,7 @@ impl Device {
 
     /// Make `count` sectors from `sector` read as zeros.
     pub fn zero(&mut self, sector: u64, count: u64) {
-        if let (Some(log), None) = (&mut self.guest_log, &self.fork) {
+        if let (Some(log), None) = (&mut self.guest_log, &self.snapshot) {
             log.zero(&self.view, sector, count);
         }
         self.view.overlay.zero(sector, count);
@@ -320,22 +325,22 @@ impl Device {
     /// All that the guest has written is durable.
     pub fn flush(&mut self) {
         self.stats.flushes += 1;
-        if let (Some(log), None) = (&mut self.guest_log, &self.fork) {
+        if let (Some(log), None) = (&mut self.guest_log, &self.snapshot) {
             log.flush();
         }
     }
 
     /// From here on, note what the guest writes and flushes, and what it asks for, until the next switch; not in
-    /// forks.
+    /// snapshots.
     pub fn note_writes(&mut self) {
         self.guest_log = Some(GuestLog::default());
         self.requests.clear();
     }
 
-    /// The guest asks for something. Returns what befalls that, if the disk errs.
+    /// The guest asks for something. Returns what befalls that, if the disk is faulty.
     pub fn asked(&mut self, kind: RequestKind, sector: u64, sectors: u64) -> Option<Effect> {
         if self.guest_log.is_some()
-            && self.fork.is_none()
+            && self.snapshot.is_none()
             && self.requests.len() <= limits::REQUESTS
         {
             self.requests.push(Requested {
@@ -345,8 +350,8 @@ impl Device {
             });
         }
         let armed = self.armed.as_mut()?;
-        let rots = matches!(armed.fault.effect, Effect::Flip { .. });
-        if rots && self.view.sector(armed.fault.sector) != self.rotten {
+        let bit_rot = matches!(armed.fault.effect, Effect::Flip { .. });
+        if bit_rot && self.view.sector(armed.fault.sector) != self.rotten {
             return None; // the guest has written it anew
         }
         armed.meets(kind, sector, sectors)
@@ -367,7 +372,7 @@ impl Device {
         Ok(self.requests.clone())
     }
 
-    /// Err in this way until `heal` or the next switch.
+    /// Err in this way until `end_fault` or the next switch.
     ///
     /// # Errors
     /// If the device has no such sector, or a sector no such bit.
@@ -394,7 +399,7 @@ impl Device {
     ///
     /// # Errors
     /// If there was none.
-    pub fn heal(&mut self) -> Answer<u64> {
+    pub fn end_fault(&mut self) -> Answer<u64> {
         let armed = self.armed.take().ok_or(DiskError::NotInjected)?;
         if let Effect::Flip { bit } = armed.fault.effect {
             let sector = armed.fault.sector;
@@ -631,52 +636,53 @@ pub mod tests {
 
     /// What was written on the way would change what fsck sees, and what was read there the memo.
     #[test]
-    fn nothing_of_a_fork_is_left_but_what_it_read_of_the_device() {
+    fn nothing_of_a_snapshot_is_left_but_what_it_read_of_the_device() {
         let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
         let mut sector = [0; 512];
         device.switch(&prefix(1)).unwrap();
         device.guest_read(0, &mut sector);
         device.write(2, &[b'Y'; 512]);
-        device.fork();
+        device.snapshot();
         device.write(8, &[b'Z'; 4096]);
         device.zero(16, 1);
         device.guest_read(8, &mut sector); // its own
         device.guest_read(16, &mut sector); // its own
         device.guest_read(17, &mut sector); // not written since, though its neighbour was
-        device.guest_read(2, &mut sector); // written before: content of the device at the fork
+        device.guest_read(2, &mut sector); // written before: content of the device at the snapshot
         device.guest_read(3, &mut sector);
         assert_eq!(shown(&device), "aXYdefghZZZZZZZZ0rst");
-        assert_eq!(device.rewind().unwrap(), [2, 0]);
+        assert_eq!(device.roll_back().unwrap(), [2, 0]);
         assert_eq!(shown(&device), "aXYdefghijklmnopqrst");
         let blocks: Vec<_> = device.reads().iter().map(|read| read.block).collect();
-        assert_eq!(blocks, [0], "the fork's reads are not the state's");
+        assert_eq!(blocks, [0], "the snapshot's reads are not the state's");
         device.guest_read(16, &mut sector);
         assert_eq!(device.reads().len(), 2, "and later ones are again");
     }
 
-    /// A fork's image is checked by a program on the host, whose answer depends on what it reads there.
+    /// A snapshot's image is checked by a program on the host, whose answer depends on what it reads there.
     #[test]
-    fn what_a_program_reads_of_a_forks_image_is_the_forks_unless_it_was_overwritten_whole() {
+    fn what_a_program_reads_of_a_snapshots_image_is_the_snapshots_unless_it_was_overwritten_whole()
+    {
         let (mut device, _files) = device(&[Step::Write(1, &[b'X'; 1024])]);
         device.switch(&prefix(1)).unwrap();
         device.guest_read(0, &mut [0; 512]);
-        device.fork();
+        device.snapshot();
         device.write(0, &[b'Y'; 512]);
         device.write(8, &[b'Z'; 4096]);
         device.also_read(&[2, 1, 0]).unwrap();
-        assert_eq!(device.rewind().unwrap(), [2, 0]);
+        assert_eq!(device.roll_back().unwrap(), [2, 0]);
         assert_eq!(device.reads().len(), 1, "none of it is the state's");
         device.also_read(&[1]).unwrap();
         assert_eq!(device.reads().len(), 2, "but what is read later is");
     }
 
     #[test]
-    fn there_is_nothing_to_rewind_to_without_a_fork_of_this_state() {
+    fn there_is_nothing_to_roll_back_to_without_a_snapshot_of_this_state() {
         let (mut device, _files) = device(&[]);
-        assert!(device.rewind().is_err());
-        device.fork();
+        assert!(device.roll_back().is_err());
+        device.snapshot();
         device.switch(&prefix(0)).unwrap();
-        assert!(device.rewind().is_err());
+        assert!(device.roll_back().is_err());
     }
 
     #[test]

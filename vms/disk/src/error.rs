@@ -35,7 +35,7 @@ pub enum DiskError {
     State(#[from] StateError),
     #[error("the order does not fit {}", path.display())]
     Order { path: PathBuf, source: OrderError },
-    #[error("cannot explore the moment")]
+    #[error("cannot explore the crash time")]
     Explore(#[from] ExploreError),
     #[error("{} has {bytes} bytes, the connected guest's device {connected}", path.display())]
     OtherSize {
@@ -46,7 +46,7 @@ pub enum DiskError {
     #[error("block {block} lies behind the end: the device has {blocks} blocks of {BLOCK_SECTORS} sectors")]
     BehindEnd { block: u64, blocks: u64 },
     #[error("what counts at byte {at} is not in one block of the device")]
-    Tally { at: u64 },
+    MountCounter { at: u64 },
     #[error("outcome {0} cannot be remembered: nothing was read since the switch, so the guest looked at its own cache")]
     NothingRead(u64),
     #[error("nothing was read since the switch, so the guest looked at its own cache")]
@@ -56,8 +56,8 @@ pub enum DiskError {
          for files' contents alone"
     )]
     InDataPhase,
-    #[error("there was no fork since the last switch")]
-    NotForked,
+    #[error("there was no snapshot since the last switch")]
+    NoSnapshot,
     #[error("what the guest wrote was not noted since the last switch")]
     NotNoted,
     #[error("of a guest that shares memory, only the last contents of a block are known")]
@@ -160,17 +160,17 @@ pub enum OrderError {
     TooManyChunks { chunks: u64, limit: u64 },
 }
 
-/// Why a moment cannot be explored.
+/// Why a crash time cannot be explored.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExploreError {
-    #[error("the device was opened without an order, so its log is not cut into chunks")]
+    #[error("the device was opened without an order, so its log is not split into chunks")]
     NoOrder,
     #[error("chunk {0} is both absent and volatile")]
     AbsentAndVolatile(u64),
     #[error(
-        "no state may be wanted: the answer could not be told from that of a finished exploration"
+        "no state may be visited: the answer could not be told from that of a finished exploration"
     )]
-    NoneWanted,
+    NoneToVisit,
     #[error("{asked} {what}, the limit is {limit}")]
     Limit {
         what: &'static str,

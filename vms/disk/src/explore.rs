@@ -1,14 +1,14 @@
-//! Explores the states of a moment: which outcomes it may have, and which states must be visited to know.
+//! Explores the states of a crash time: which outcomes it may have, and which states must be visited to know.
 //!
-//! A moment has *volatile* chunks, each of which may have landed or not. The volatile chunks of a block give
+//! A crash time has *volatile* chunks, each of which may have persisted or not. The volatile chunks of a block give
 //! it a few distinct contents, its *alternatives*. The memo's decision tree holds, in the order of reading,
-//! every block on which a visit's outcome depended. Descending it with all states of the moment at once, a
+//! every block on which a visit's outcome depended. Descending it with all states of the crash time at once, a
 //! walk branches only at blocks with several alternatives; where it finds an outcome, all states that came
 //! there have it; where the tree ends, one of them has to be visited.
 //!
-//! Every branch leads to a leaf, to a wanted state or, with `losses`, to a cut, since the nearer default's
-//! content may always be chosen. So the work is bounded by what is asked for, times the length of a path. The
-//! memory is bounded by the blocks on one path and by the limits on the answer.
+//! Every branch leads to a known outcome, to a state to visit or, with `losses`, to an unexplored branch, since the
+//! nearer default's content may always be chosen. So the work is bounded by what is asked for, times the length of a
+//! path. The memory is bounded by the blocks on one path and by the limits on the answer.
 //!
 //! A block of more contents than [`limits::CONTENTS`] is *crowded*: four writes to its eight sectors, all in flight,
 //! make 390,625. Of these a walk follows the two defaults and what one chunk makes of them, and says that it did.
@@ -19,7 +19,7 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use powercut_protocol::{limits, Choice, ExploredMoment, Leaf, State};
+use powercut_protocol::{limits, Choice, ExploredCrashTime, KnownOutcome, State};
 
 use crate::{
     error::ExploreError,
@@ -37,88 +37,89 @@ const NAMED_MAX: usize = 1 << 20;
 const LOST: usize = 0;
 const KEPT: usize = 1;
 
-/// What is asked of all moments together, as in `DiskRequest::Explore`.
+/// What is asked of all crash times together, as in `DiskRequest::Explore`.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
     pub losses: u64,
     pub separate_data: bool,
     pub data_together: bool,
-    pub wanted_max: u64,
-    pub leaves_max: u64,
+    pub to_visit_max: u64,
+    pub known_outcomes_max: u64,
 }
 
-/// What moments have to share: each unknown end of the tree wants one state, whichever moment came there first.
+/// What crash times have to share: each unknown end of the tree wants one state, whichever crash time came there first.
 struct Shared<'a> {
     index: &'a Index,
     memo: &'a Memo,
     bounds: &'a Bounds,
-    /// Ends of the tree from which a state is wanted, by the test and the content that nobody had there: the number
-    /// of the moment that came there first.
+    /// Ends of the tree from which a state is to be visited, by the test and the content that nobody had there: the
+    /// number of the crash time that came there first.
     ends: HashMap<(Place, u128), usize>,
-    /// The number of the moment that is looked at.
+    /// The number of the crash time that is looked at.
     number: usize,
-    wanted: u64,
-    leaves: u64,
+    to_visit: u64,
+    known_outcomes: u64,
     /// Chunks that the answer names.
     named: usize,
 }
 
 impl Shared<'_> {
-    fn has_enough_wanted(&self) -> bool {
-        self.wanted >= self.bounds.wanted_max
+    fn has_enough_to_visit(&self) -> bool {
+        self.to_visit >= self.bounds.to_visit_max
     }
 
-    fn has_enough_leaves(&self) -> bool {
-        self.leaves >= self.bounds.leaves_max
+    fn has_enough_known(&self) -> bool {
+        self.known_outcomes >= self.bounds.known_outcomes_max
     }
 }
 
-/// Say of each moment what `memo` knows. Moments for which the answer has no room wait; the first one has all of it.
+/// Say of each crash time what `memo` knows. Crash times for which the answer has no room wait; the first one has all
+/// of it.
 ///
-/// Visits to wanted states never come to the same place of the tree, since their ends differ: so they may be made in
-/// any order, or at once.
+/// Visits to the states to visit never come to the same place of the tree, since their ends differ: so they may be made
+/// in any order, or at once.
 ///
 /// # Errors
-/// If a moment does not fit the log, or the first one has more of something than its limit.
+/// If a crash time does not fit the log, or the first one has more of something than its limit.
 pub fn explore_all(
     index: &Index,
     memo: &Memo,
-    moments: &[powercut_protocol::Moment],
+    crash_times: &[powercut_protocol::CrashTime],
     bounds: &Bounds,
-) -> Answer<Vec<ExploredMoment>> {
-    if bounds.wanted_max == 0 {
-        return Err(ExploreError::NoneWanted.into());
+) -> Answer<Vec<ExploredCrashTime>> {
+    if bounds.to_visit_max == 0 {
+        return Err(ExploreError::NoneToVisit.into());
     }
-    check_limit("moments", moments.len() as u64, limits::STATES)?;
-    check_limit("wanted states", bounds.wanted_max, limits::STATES)?;
-    check_limit("leaves", bounds.leaves_max, limits::STATES)?;
+    check_limit("crash times", crash_times.len() as u64, limits::STATES)?;
+    check_limit("states to visit", bounds.to_visit_max, limits::STATES)?;
+    check_limit("known outcomes", bounds.known_outcomes_max, limits::STATES)?;
     let mut shared = Shared {
         index,
         memo,
         bounds,
         ends: HashMap::new(),
         number: 0,
-        wanted: 0,
-        leaves: 0,
+        to_visit: 0,
+        known_outcomes: 0,
         named: 0,
     };
-    let mut answer: Vec<ExploredMoment> = Vec::new();
-    for asked in moments {
-        let moment = Moment::of(index, asked)?;
-        let full = shared.has_enough_wanted() || shared.has_enough_leaves();
+    let mut answer: Vec<ExploredCrashTime> = Vec::new();
+    for asked in crash_times {
+        let crash_time = CrashTime::of(index, asked)?;
+        let full = shared.has_enough_to_visit() || shared.has_enough_known();
         if full && !answer.is_empty() {
             answer.push(waiting());
             continue;
         }
-        let (leaves, named) = (shared.leaves, shared.named);
+        let (known_outcomes, named) = (shared.known_outcomes, shared.named);
         shared.number = answer.len();
-        match Walk::of(&mut shared, moment).run() {
+        match Walk::of(&mut shared, crash_time).run() {
             Ok(explored) => answer.push(explored),
             Err(_) if !answer.is_empty() => {
                 // with the whole answer for itself it may have room
-                (shared.leaves, shared.named) = (leaves, named);
+                (shared.known_outcomes, shared.named) = (known_outcomes, named);
                 answer.push(waiting());
-                shared.wanted = bounds.wanted_max;
+                shared.to_visit = bounds.to_visit_max;
             }
             Err(error) => return Err(error),
         }
@@ -126,26 +127,26 @@ pub fn explore_all(
     Ok(answer)
 }
 
-fn waiting() -> ExploredMoment {
-    ExploredMoment {
+fn waiting() -> ExploredCrashTime {
+    ExploredCrashTime {
         waits: true,
-        ..ExploredMoment::default()
+        ..ExploredCrashTime::default()
     }
 }
 
 /// A request's chunks, checked against the log.
-struct Moment {
-    /// The state in which every volatile chunk landed.
+struct CrashTime {
+    /// The state in which every volatile chunk persisted.
     kept: Recipe,
     /// The volatile chunks of each block that has some, ascending.
     volatile: HashMap<u64, Vec<u32>>,
 }
 
-impl Moment {
-    fn of(index: &Index, asked: &powercut_protocol::Moment) -> Answer<Self> {
+impl CrashTime {
+    fn of(index: &Index, asked: &powercut_protocol::CrashTime) -> Answer<Self> {
         let kept = index.recipe(&asked.state)?;
         if asked.volatile.is_empty() {
-            return Ok(Moment {
+            return Ok(CrashTime {
                 kept,
                 volatile: HashMap::new(),
             });
@@ -166,7 +167,7 @@ impl Moment {
             let block = index.chunk_block(number);
             volatile.entry(block).or_default().push(number);
         }
-        Ok(Moment { kept, volatile })
+        Ok(CrashTime { kept, volatile })
     }
 }
 
@@ -177,7 +178,7 @@ fn check_limit(what: &'static str, asked: u64, limit: usize) -> Result<(), Explo
     Ok(())
 }
 
-/// What a block may hold at the moment.
+/// What a block may hold at the crash time.
 struct Block {
     /// Its volatile chunks.
     chunks: Vec<u32>,
@@ -241,7 +242,7 @@ impl Block {
         let start = index.contents_below(kept, chunks[0], slot);
         let mut ways = Ways::new(start);
         let mut all_kept = start;
-        for number in index.landed(kept, slot, chunks[0]) {
+        for number in index.persisted(kept, slot, chunks[0]) {
             index.apply(number, slot, &mut all_kept);
             let after = |contents: Contents| {
                 let mut contents = contents;
@@ -258,7 +259,7 @@ impl Block {
         }
         let kept_at = ways.at[&all_kept];
         let number = index.block(slot);
-        let look = |way: &Way| index.alike(number, way.contents.hash());
+        let look = |way: &Way| index.normalized(number, way.contents.hash());
         Some(Block {
             chunks: chunks.to_vec(),
             contents: ways.all.iter().map(look).collect(),
@@ -286,12 +287,12 @@ impl Block {
 /// The content of a block that has lost these of its volatile chunks.
 fn content(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32], lost: &[u32]) -> u128 {
     let mut contents = index.contents_below(kept, chunks[0], slot);
-    for number in index.landed(kept, slot, chunks[0]) {
+    for number in index.persisted(kept, slot, chunks[0]) {
         if lost.binary_search(&number).is_err() {
             index.apply(number, slot, &mut contents);
         }
     }
-    index.alike(index.block(slot), contents.hash())
+    index.normalized(index.block(slot), contents.hash())
 }
 
 /// The contents that a block may have after some of its chunks.
@@ -326,7 +327,7 @@ impl Ways {
         }
     }
 
-    /// Every way goes through a chunk that landed. Returns false if there are more ways than the limit.
+    /// Every way goes through a chunk that persisted. Returns false if there are more ways than the limit.
     fn advance(&mut self, after: impl Fn(Contents) -> Contents) -> bool {
         let before = std::mem::take(&mut self.all);
         self.at.clear();
@@ -469,32 +470,32 @@ impl Deviations {
 
 struct Walk<'w, 's> {
     shared: &'w mut Shared<'s>,
-    moment: Moment,
+    crash_time: CrashTime,
     known: HashMap<u64, Rc<Block>>,
     /// The blocks with several contents on the current path, in order.
     frames: Vec<Frame>,
-    /// In `explored.leaves`, by the place of the outcome.
-    leaf_at: HashMap<Place, usize>,
-    explored: ExploredMoment,
+    /// In `explored.known_outcomes`, by the place of the outcome.
+    known_at: HashMap<Place, usize>,
+    explored: ExploredCrashTime,
 }
 
 impl<'w, 's> Walk<'w, 's> {
-    fn of(shared: &'w mut Shared<'s>, moment: Moment) -> Self {
+    fn of(shared: &'w mut Shared<'s>, crash_time: CrashTime) -> Self {
         Walk {
             shared,
-            moment,
+            crash_time,
             known: HashMap::new(),
             frames: Vec::new(),
-            leaf_at: HashMap::new(),
-            explored: ExploredMoment::default(),
+            known_at: HashMap::new(),
+            explored: ExploredCrashTime::default(),
         }
     }
 
     /// Depth first, with `frames` as the stack.
-    fn run(mut self) -> Answer<ExploredMoment> {
+    fn run(mut self) -> Answer<ExploredCrashTime> {
         let none = Deviations::none(self.shared.bounds);
         self.descend(self.shared.memo.root(), none)?;
-        while !self.shared.has_enough_wanted() {
+        while !self.shared.has_enough_to_visit() {
             let Some(frame) = self.frames.last_mut() else {
                 break;
             };
@@ -509,8 +510,8 @@ impl<'w, 's> Walk<'w, 's> {
                 continue; // a data block of neither default: a state of its own
             }
             let (place, hash) = (frame.place, frame.block.contents[content]);
-            if deviations.least() > self.shared.bounds.losses || self.shared.has_enough_leaves() {
-                self.explored.cut += 1;
+            if deviations.least() > self.shared.bounds.losses || self.shared.has_enough_known() {
+                self.explored.unexplored += 1;
                 continue;
             }
             match self.shared.memo.follow(place, hash) {
@@ -518,7 +519,7 @@ impl<'w, 's> Walk<'w, 's> {
                 None => self.want(place, hash, deviations, None)?,
             }
         }
-        self.explored.waits |= !self.frames.is_empty() && self.explored.wanted.is_empty();
+        self.explored.waits |= !self.frames.is_empty() && self.explored.to_visit.is_empty();
         Ok(self.explored)
     }
 
@@ -558,8 +559,8 @@ impl<'w, 's> Walk<'w, 's> {
         if let Some(known) = self.known.get(&number) {
             return Rc::clone(known);
         }
-        let kept = &self.moment.kept;
-        let volatile = self.moment.volatile.get(&number);
+        let kept = &self.crash_time.kept;
+        let volatile = self.crash_time.volatile.get(&number);
         let block = Rc::new(match (volatile, self.shared.index.slot(number)) {
             (Some(chunks), Some(slot)) => Block::of(self.shared.index, kept, slot, chunks),
             _ => Block::fixed(self.shared.index.look(kept, number)),
@@ -583,7 +584,7 @@ impl<'w, 's> Walk<'w, 's> {
         deviations: Deviations,
         other: Option<(usize, usize)>,
     ) -> Answer<()> {
-        if self.shared.has_enough_wanted() {
+        if self.shared.has_enough_to_visit() {
             self.explored.waits = true;
             return Ok(());
         }
@@ -594,26 +595,27 @@ impl<'w, 's> Walk<'w, 's> {
         }
         self.shared.ends.insert((place, content), number);
         let choice = self.choice(deviations.nearer(), other)?;
-        self.explored.wanted.push(choice);
-        self.shared.wanted += 1;
+        self.explored.to_visit.push(choice);
+        self.shared.to_visit += 1;
         Ok(())
     }
 
     /// The path ends in an outcome.
     fn reach(&mut self, place: Place, outcome: u64, deviations: Deviations) -> Answer<()> {
         let default = deviations.nearer();
-        match self.leaf_at.get(&place) {
+        match self.known_at.get(&place) {
             Some(known) => {
                 // found before as a state with another content of a data block
-                let leaf = &mut self.explored.leaves[*known];
-                (leaf.data, leaf.losses) = (false, deviations.least());
+                let known_outcome = &mut self.explored.known_outcomes[*known];
+                (known_outcome.data, known_outcome.losses) = (false, deviations.least());
             }
-            None if self.shared.has_enough_leaves() => self.explored.cut += 1,
+            None if self.shared.has_enough_known() => self.explored.unexplored += 1,
             None => {
                 let choice = self.choice(default, None)?;
-                self.leaf_at.insert(place, self.explored.leaves.len());
-                self.shared.leaves += 1;
-                self.explored.leaves.push(Leaf {
+                self.known_at
+                    .insert(place, self.explored.known_outcomes.len());
+                self.shared.known_outcomes += 1;
+                self.explored.known_outcomes.push(KnownOutcome {
                     outcome,
                     choice,
                     data: false,
@@ -635,7 +637,7 @@ impl<'w, 's> Walk<'w, 's> {
         let chosen = self.frames[at].next - 1;
         let followed = self.shared.bounds.data_together;
         for content in 0..self.frames[at].block.contents.len() {
-            if content == chosen || self.shared.has_enough_wanted() {
+            if content == chosen || self.shared.has_enough_to_visit() {
                 continue;
             }
             if followed && self.frames[at].block.defaults.contains(&content) {
@@ -643,13 +645,14 @@ impl<'w, 's> Walk<'w, 's> {
             }
             let (place, found) = self.walk_with(at, content, default)?;
             match found {
-                Ok(_) if self.leaf_at.contains_key(&place) => {}
-                _ if self.shared.has_enough_leaves() => self.explored.cut += 1,
+                Ok(_) if self.known_at.contains_key(&place) => {}
+                _ if self.shared.has_enough_known() => self.explored.unexplored += 1,
                 Ok(outcome) => {
                     let choice = self.choice(default, Some((at, content)))?;
-                    self.leaf_at.insert(place, self.explored.leaves.len());
-                    self.shared.leaves += 1;
-                    self.explored.leaves.push(Leaf {
+                    self.known_at
+                        .insert(place, self.explored.known_outcomes.len());
+                    self.shared.known_outcomes += 1;
+                    self.explored.known_outcomes.push(KnownOutcome {
                         outcome,
                         choice,
                         data: true,

@@ -1,8 +1,10 @@
-//! Compares exploration with a look at every single state of a moment, over random logs, orders and guests.
+//! Compares exploration with a look at every single state of a crash time, over random logs, orders and guests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use powercut_protocol::{limits, Choice, ExploredMoment as Explored, Leaf, Moment, State};
+use powercut_protocol::{
+    limits, Choice, CrashTime, ExploredCrashTime as Explored, KnownOutcome, State,
+};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
@@ -21,7 +23,7 @@ const METADATA_BLOCKS: u64 = 3;
 /// Every subset of them is looked at.
 const VOLATILE_MAX: usize = 7;
 
-/// What is asked about one moment.
+/// What is asked about one crash time.
 #[derive(Clone, Debug, Default)]
 struct Request {
     prefix: u64,
@@ -30,13 +32,13 @@ struct Request {
     losses: u64,
     separate_data: bool,
     data_together: bool,
-    wanted_max: u64,
-    leaves_max: u64,
+    to_visit_max: u64,
+    known_outcomes_max: u64,
 }
 
 impl Request {
-    fn moment(&self) -> Moment {
-        Moment {
+    fn crash_time(&self) -> CrashTime {
+        CrashTime {
             state: State {
                 prefix: self.prefix,
                 dropped: self.absent.clone(),
@@ -51,15 +53,15 @@ impl Request {
             losses: self.losses,
             separate_data: self.separate_data,
             data_together: self.data_together,
-            wanted_max: self.wanted_max,
-            leaves_max: self.leaves_max,
+            to_visit_max: self.to_visit_max,
+            known_outcomes_max: self.known_outcomes_max,
         }
     }
 }
 
 impl Device {
     fn explore(&self, request: &Request) -> Answer<Explored> {
-        let mut found = self.explore_all(&[request.moment()], &request.bounds())?;
+        let mut found = self.explore_all(&[request.crash_time()], &request.bounds())?;
         Ok(found.remove(0))
     }
 }
@@ -80,7 +82,7 @@ fn shuffled(random: &mut Random, mut items: Vec<u64>) -> Vec<u64> {
     items
 }
 
-fn cut(change: &Change, unit: u64) -> Vec<(u64, Vec<u8>)> {
+fn split(change: &Change, unit: u64) -> Vec<(u64, Vec<u8>)> {
     let (first, data) = match change {
         Change::Nothing => return Vec::new(),
         Change::Write(sector, data) => (*sector, data.clone()),
@@ -110,7 +112,7 @@ fn made_of(random: &mut Random, log: &[Change], unit_sectors: u64) -> Made {
     let order = shuffled(random, changing.map(|n| n as u64).collect());
     let chunks = order
         .iter()
-        .flat_map(|n| cut(&log[*n as usize], unit_sectors));
+        .flat_map(|n| split(&log[*n as usize], unit_sectors));
     let order = Order {
         entries: &order,
         unit_sectors,
@@ -135,12 +137,12 @@ impl Made {
         bytes
     }
 
-    fn moment(&self, random: &mut Random) -> Request {
+    fn crash_time(&self, random: &mut Random) -> Request {
         let prefix = random.below(self.chunks.len() as u64 + 1);
         let mut request = Request {
             prefix,
-            wanted_max: 1 + random.below(4),
-            leaves_max: limits::STATES as u64,
+            to_visit_max: 1 + random.below(4),
+            known_outcomes_max: limits::STATES as u64,
             ..Request::default()
         };
         for number in 0..prefix {
@@ -154,13 +156,13 @@ impl Made {
     }
 }
 
-fn state_of(moment: &Request, choice: &Choice) -> State {
+fn state_of(crash_time: &Request, choice: &Choice) -> State {
     let lost = |n: &u64| choice.kept == choice.except.contains(n);
-    let mut dropped: Vec<u64> = moment.volatile.iter().copied().filter(lost).collect();
-    dropped.extend(&moment.absent);
+    let mut dropped: Vec<u64> = crash_time.volatile.iter().copied().filter(lost).collect();
+    dropped.extend(&crash_time.absent);
     dropped.sort_unstable();
     State {
-        prefix: moment.prefix,
+        prefix: crash_time.prefix,
         dropped,
         torn_sectors: None,
     }
@@ -200,29 +202,29 @@ fn visit(device: &mut Device, state: &State, kind: u64) -> (Trace, u64) {
     (trace.collect(), seen)
 }
 
-/// Explore and visit until nothing is wanted. `digests` are the outcomes remembered so far.
-fn explored(made: &mut Made, moment: &Request, kind: u64, digests: &mut Vec<u64>) -> Explored {
+/// Explore and visit until nothing is to be visited. `digests` are the outcomes remembered so far.
+fn explored(made: &mut Made, crash_time: &Request, kind: u64, digests: &mut Vec<u64>) -> Explored {
     loop {
-        let explored = made.device.explore(moment).unwrap();
-        assert_eq!(explored, made.device.explore(moment).unwrap());
-        assert!(explored.wanted.len() as u64 <= moment.wanted_max);
-        if explored.wanted.is_empty() {
+        let explored = made.device.explore(crash_time).unwrap();
+        assert_eq!(explored, made.device.explore(crash_time).unwrap());
+        assert!(explored.to_visit.len() as u64 <= crash_time.to_visit_max);
+        if explored.to_visit.is_empty() {
             return explored;
         }
-        for choice in &explored.wanted {
-            let state = state_of(moment, choice);
+        for choice in &explored.to_visit {
+            let state = state_of(crash_time, choice);
             assert_eq!(made.device.recall(&state).unwrap(), None, "{choice:?}");
         }
-        for choice in &explored.wanted {
-            let (_, digest) = visit(&mut made.device, &state_of(moment, choice), kind);
+        for choice in &explored.to_visit {
+            let (_, digest) = visit(&mut made.device, &state_of(crash_time, choice), kind);
             let earlier = made.device.remember(digests.len() as u64).unwrap();
-            assert_eq!(earlier, None, "two wanted states from one end");
+            assert_eq!(earlier, None, "two states to visit from one end");
             digests.push(digest);
         }
     }
 }
 
-/// Everything about one state of a moment, found out by looking at it.
+/// Everything about one state of a crash time, found out by looking at it.
 struct Look {
     trace: Trace,
     digest: u64,
@@ -230,8 +232,8 @@ struct Look {
     contents: BTreeMap<u64, u128>,
 }
 
-fn looks(made: &mut Made, moment: &Request, kind: u64) -> Vec<Look> {
-    let volatile = &moment.volatile;
+fn looks(made: &mut Made, crash_time: &Request, kind: u64) -> Vec<Look> {
+    let volatile = &crash_time.volatile;
     let blocks: BTreeSet<u64> = volatile
         .iter()
         .map(|n| made.chunks[*n as usize].0 / BLOCK_SECTORS)
@@ -244,7 +246,7 @@ fn looks(made: &mut Made, moment: &Request, kind: u64) -> Vec<Look> {
             kept: true,
             except: lost.map(|bit| volatile[bit]).collect(),
         };
-        let (trace, digest) = visit(&mut made.device, &state_of(moment, &choice), kind);
+        let (trace, digest) = visit(&mut made.device, &state_of(crash_time, &choice), kind);
         let (index, recipe) = (&made.device.view().index, &made.device.view().recipe);
         let hash = |block: &u64| index.block_hash(recipe, index.slot(*block).unwrap());
         let contents = blocks.iter().map(|block| (*block, hash(block))).collect();
@@ -259,18 +261,18 @@ fn looks(made: &mut Made, moment: &Request, kind: u64) -> Vec<Look> {
 
 /// How often a state deviates from each default in the blocks that were read; None: it follows that default not
 /// in all its data blocks, nor, where it may, the other one.
-fn deviations(look: &Look, defaults: [&Look; 2], moment: &Request) -> [Option<u64>; 2] {
+fn deviations(look: &Look, defaults: [&Look; 2], crash_time: &Request) -> [Option<u64>; 2] {
     let follows = defaults.map(|default| follows_in_data(look, default));
-    let either = moment.data_together && follows.contains(&true);
+    let either = crash_time.data_together && follows.contains(&true);
     [0, 1].map(|at| {
         let default = defaults[at];
-        if moment.separate_data && !follows[at] && !either {
+        if crash_time.separate_data && !follows[at] && !either {
             return None;
         }
         let differs = |block: &u64| look.contents.get(block) != default.contents.get(block);
         let mut count = 0;
         for (block, _, data) in &look.trace {
-            count += u64::from(differs(block) && !(*data && moment.separate_data));
+            count += u64::from(differs(block) && !(*data && crash_time.separate_data));
         }
         Some(count)
     })
@@ -282,22 +284,22 @@ fn follows_in_data(look: &Look, default: &Look) -> bool {
 }
 
 /// The traces that a request asks for: on main paths with the deviations of each, and with one data block changed.
-fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet<Trace>, bool) {
+fn expected(looks: &[Look], crash_time: &Request) -> (BTreeMap<Trace, u64>, BTreeSet<Trace>, bool) {
     let defaults = [&looks[0], &looks[looks.len() - 1]];
     let by_contents: HashMap<_, _> = looks.iter().map(|l| (&l.contents, l)).collect();
-    let (mut main, mut changed, mut cut) = (BTreeMap::new(), BTreeSet::new(), false);
+    let (mut main, mut changed, mut left_out) = (BTreeMap::new(), BTreeSet::new(), false);
     for look in looks {
-        let counts = deviations(look, defaults, moment);
+        let counts = deviations(look, defaults, crash_time);
         let Some(least) = counts.iter().flatten().min() else {
             continue;
         };
-        if *least > moment.losses {
-            cut = true;
+        if *least > crash_time.losses {
+            left_out = true;
             continue;
         }
         main.insert(look.trace.clone(), *least);
         let follows = defaults.map(|default| follows_in_data(look, default));
-        let nearer = match (moment.data_together, follows) {
+        let nearer = match (crash_time.data_together, follows) {
             (true, [true, false]) => defaults[0],
             (true, [false, true]) => defaults[1],
             _ => defaults[usize::from(counts[1] == Some(*least))],
@@ -306,7 +308,7 @@ fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet
             |block: &u64, content: &u128| defaults.iter().any(|d| d.contents[block] == *content);
         let read: BTreeSet<u64> = look.trace.iter().map(|(block, _, _)| *block).collect();
         let unread = look.contents.iter().filter(|(b, _)| !read.contains(b));
-        if !moment.separate_data || unread.into_iter().any(|(b, c)| nearer.contents[b] != *c) {
+        if !crash_time.separate_data || unread.into_iter().any(|(b, c)| nearer.contents[b] != *c) {
             continue;
         }
         for (block, _, _) in look.trace.iter().filter(|(_, _, data)| *data) {
@@ -317,7 +319,7 @@ fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet
                         .get(block)
                         .is_some_and(|c| in_defaults(block, c))
                 };
-                if moment.data_together && of_a_default() {
+                if crash_time.data_together && of_a_default() {
                     continue;
                 }
                 let mut contents = look.contents.clone();
@@ -328,14 +330,23 @@ fn expected(looks: &[Look], moment: &Request) -> (BTreeMap<Trace, u64>, BTreeSet
             }
         }
     }
-    (main, changed, cut)
+    (main, changed, left_out)
 }
 
-fn check_leaf(made: &mut Made, moment: &Request, kind: u64, leaf: &Leaf, digest: u64) -> Trace {
-    let state = state_of(moment, &leaf.choice);
+fn check_known_outcome(
+    made: &mut Made,
+    crash_time: &Request,
+    kind: u64,
+    known_outcome: &KnownOutcome,
+    digest: u64,
+) -> Trace {
+    let state = state_of(crash_time, &known_outcome.choice);
     let (trace, seen) = visit(&mut made.device, &state, kind);
-    assert_eq!(seen, digest, "{leaf:?}");
-    assert_eq!(made.device.recall(&state).unwrap(), Some(leaf.outcome));
+    assert_eq!(seen, digest, "{known_outcome:?}");
+    assert_eq!(
+        made.device.recall(&state).unwrap(),
+        Some(known_outcome.outcome)
+    );
     trace
 }
 
@@ -346,10 +357,10 @@ fn states_of_chunks_are_what_a_plain_replay_in_order_gives() {
         let mut made = made(&mut random);
         let mut hashes = HashMap::new();
         for _ in 0..10 {
-            let moment = made.moment(&mut random);
+            let crash_time = made.crash_time(&mut random);
             let state = State {
-                prefix: moment.prefix,
-                dropped: [moment.absent, moment.volatile].concat(),
+                prefix: crash_time.prefix,
+                dropped: [crash_time.absent, crash_time.volatile].concat(),
                 torn_sectors: None,
             };
             let mut state = state;
@@ -369,50 +380,61 @@ fn states_of_chunks_are_what_a_plain_replay_in_order_gives() {
 }
 
 /// The heart of it: exactly the outcomes of all legal states, each once, each from as few visits as there are
-/// outcomes, and `cut` is 0 exactly if nothing was left out.
+/// outcomes, and `unexplored` is 0 exactly if nothing was left out.
 #[test]
 fn exploration_finds_what_a_look_at_every_state_finds() {
     let mut random = Random(5);
-    let (mut leaves, mut states, mut with_data) = (0, 0, 0);
+    let (mut known_outcomes, mut states, mut with_data) = (0, 0, 0);
     for kind in 0..400 {
         let mut made = made(&mut random);
-        let mut moment = made.moment(&mut random);
-        moment.separate_data = kind % 3 != 0;
-        moment.data_together = kind % 3 == 2;
-        let looks = looks(&mut made, &moment, kind);
+        let mut crash_time = made.crash_time(&mut random);
+        crash_time.separate_data = kind % 3 != 0;
+        crash_time.data_together = kind % 3 == 2;
+        let looks = looks(&mut made, &crash_time, kind);
         let digests_of: HashMap<_, _> = looks.iter().map(|l| (l.trace.clone(), l.digest)).collect();
         let mut digests = Vec::new();
         for losses in [0, 1, 2, u64::MAX] {
-            moment.losses = losses;
-            let explored = explored(&mut made, &moment, kind, &mut digests);
-            let (main, changed, cut) = expected(&looks, &moment);
-            assert_eq!(explored.cut > 0, cut, "losses {losses}");
+            crash_time.losses = losses;
+            let explored = explored(&mut made, &crash_time, kind, &mut digests);
+            let (main, changed, left_out) = expected(&looks, &crash_time);
+            assert_eq!(explored.unexplored > 0, left_out, "losses {losses}");
             let mut found = BTreeSet::new();
-            for leaf in &explored.leaves {
-                let digest = digests[leaf.outcome as usize];
-                let trace = check_leaf(&mut made, &moment, kind, leaf, digest);
+            for known_outcome in &explored.known_outcomes {
+                let digest = digests[known_outcome.outcome as usize];
+                let trace =
+                    check_known_outcome(&mut made, &crash_time, kind, known_outcome, digest);
                 assert_eq!(digests_of[&trace], digest);
-                assert_eq!(leaf.data, !main.contains_key(&trace));
-                if !leaf.data {
-                    assert_eq!(leaf.losses, main[&trace]);
+                assert_eq!(known_outcome.data, !main.contains_key(&trace));
+                if !known_outcome.data {
+                    assert_eq!(known_outcome.losses, main[&trace]);
                 }
-                assert!(found.insert(trace), "a leaf twice: {leaf:?}");
+                assert!(
+                    found.insert(trace),
+                    "a known outcome twice: {known_outcome:?}"
+                );
             }
-            let wanted: BTreeSet<_> = main.into_keys().chain(changed).collect();
-            assert_eq!(found, wanted, "losses {losses} of {moment:?}");
-            with_data += explored.leaves.iter().filter(|leaf| leaf.data).count();
+            let due: BTreeSet<_> = main.into_keys().chain(changed).collect();
+            assert_eq!(found, due, "losses {losses} of {crash_time:?}");
+            with_data += explored
+                .known_outcomes
+                .iter()
+                .filter(|known_outcome| known_outcome.data)
+                .count();
         }
-        let (main, changed, _) = expected(&looks, &moment);
+        let (main, changed, _) = expected(&looks, &crash_time);
         let all = main.keys().chain(&changed).collect::<BTreeSet<_>>().len();
         assert_eq!(digests.len(), all, "as many visits as outcomes");
-        leaves += all;
+        known_outcomes += all;
         states += looks.len();
     }
     assert!(
-        leaves * 2 < states,
-        "{leaves} of {states}: folding is not tested"
+        known_outcomes * 2 < states,
+        "{known_outcomes} of {states}: folding is not tested"
     );
-    assert!(leaves > 2500 && with_data > 500, "{leaves}, {with_data}");
+    assert!(
+        known_outcomes > 2500 && with_data > 500,
+        "{known_outcomes}, {with_data}"
+    );
 }
 
 fn refusal(device: &Device, request: &Request) -> String {
@@ -431,14 +453,14 @@ fn request(prefix: u64, volatile: Vec<u64>) -> Request {
         prefix,
         volatile,
         losses: 9,
-        wanted_max: 9,
-        leaves_max: 9,
+        to_visit_max: 9,
+        known_outcomes_max: 9,
         ..Request::default()
     }
 }
 
 #[test]
-fn requests_that_fit_no_moment_are_refused() {
+fn requests_that_fit_no_crash_time_are_refused() {
     let steps = [Step::Write(0, &[b'X'; 512]), Step::Write(8, &[b'Y'; 512])];
     let order = Order {
         entries: &[0, 1],
@@ -455,10 +477,10 @@ fn requests_that_fit_no_moment_are_refused() {
     both.absent = vec![1];
     assert!(refusal(&device, &both).contains("chunk 1 is both absent and volatile"));
     let mut many = request(2, vec![0]);
-    many.leaves_max = 50_001;
-    assert!(refusal(&device, &many).contains("50001 leaves, the limit is 50000"));
-    many.wanted_max = 0;
-    assert!(refusal(&device, &many).contains("no state may be wanted"));
+    many.known_outcomes_max = 50_001;
+    assert!(refusal(&device, &many).contains("50001 known outcomes, the limit is 50000"));
+    many.to_visit_max = 0;
+    assert!(refusal(&device, &many).contains("no state may be visited"));
 }
 
 /// With sectors as the unit, four writes to one block are 32 volatile chunks: 5 to the 8 contents.
@@ -472,7 +494,7 @@ fn a_block_of_too_many_contents_is_crowded_only_if_it_was_read() {
         unit_sectors: 1,
     };
     let (mut device, _files) = device_of(&steps, Some(order));
-    let moment = request(33, (0..33).collect());
+    let crash_time = request(33, (0..33).collect());
     let whole = |device: &mut Device, sector, outcome| {
         let state = State {
             prefix: 33,
@@ -483,20 +505,21 @@ fn a_block_of_too_many_contents_is_crowded_only_if_it_was_read() {
         device.remember(outcome).unwrap();
     };
     whole(&mut device, 8, 7);
-    let explored = device.explore(&moment).unwrap();
+    let explored = device.explore(&crash_time).unwrap();
     let lost = Choice {
         kept: false,
         except: Vec::new(),
     };
-    assert_eq!((explored.wanted, explored.crowded), (vec![lost], 0));
+    assert_eq!((explored.to_visit, explored.crowded), (vec![lost], 0));
     let (mut device, _files) = device_of(&steps, Some(order));
     whole(&mut device, 0, 7);
-    assert_eq!(device.explore(&moment).unwrap().crowded, 1);
+    assert_eq!(device.explore(&crash_time).unwrap().crowded, 1);
 }
 
-/// It counted as explored: its only end was another moment's, so nothing was wanted of it, and nothing known.
+/// It counted as explored: its only end was another crash time's, so nothing was to be visited of it, and nothing
+/// known.
 #[test]
-fn a_moment_that_needs_what_an_earlier_one_wants_waits_for_it() {
+fn a_crash_time_that_needs_what_an_earlier_one_wants_waits_for_it() {
     let steps = [Step::Write(0, &[b'X'; 4096])];
     let order = Order {
         entries: &[0],
@@ -504,10 +527,10 @@ fn a_moment_that_needs_what_an_earlier_one_wants_waits_for_it() {
     };
     let (device, _files) = device_of(&steps, Some(order));
     let asked = request(1, vec![0]);
-    let both = [asked.moment(), asked.moment()];
+    let both = [asked.crash_time(), asked.crash_time()];
     let found = device.explore_all(&both, &asked.bounds()).unwrap();
-    assert_eq!((found[0].wanted.len(), found[0].waits), (1, false));
-    assert_eq!((found[1].wanted.len(), found[1].waits), (0, true));
+    assert_eq!((found[0].to_visit.len(), found[0].waits), (1, false));
+    assert_eq!((found[1].to_visit.len(), found[1].waits), (0, true));
 }
 
 /// A way that loses less represents its content: the write below one that covers it need not be lost.
@@ -524,15 +547,15 @@ fn a_state_loses_no_more_than_its_contents_need() {
     };
     let (mut device, _files) = device_of(&steps, Some(order));
     let mut outcomes = Vec::new();
-    let moment = request(3, vec![0, 1, 2]);
+    let crash_time = request(3, vec![0, 1, 2]);
     loop {
-        let explored = device.explore(&moment).unwrap();
-        let Some(choice) = explored.wanted.first() else {
-            assert_eq!(explored.leaves.len(), 4);
+        let explored = device.explore(&crash_time).unwrap();
+        let Some(choice) = explored.to_visit.first() else {
+            assert_eq!(explored.known_outcomes.len(), 4);
             break;
         };
         outcomes.push(choice.clone());
-        device.switch(&state_of(&moment, choice)).unwrap();
+        device.switch(&state_of(&crash_time, choice)).unwrap();
         device.guest_read(0, &mut [0; 512]);
         device.remember(0).unwrap();
     }
@@ -548,7 +571,7 @@ fn a_state_loses_no_more_than_its_contents_need() {
 }
 
 #[test]
-fn leaves_over_the_limit_count_as_cut() {
+fn known_outcomes_over_the_limit_count_as_unexplored() {
     let steps: Vec<_> = (0..6)
         .map(|block| Step::Write(block * BLOCK_SECTORS, &[b'X'; 4096]))
         .collect();
@@ -557,17 +580,17 @@ fn leaves_over_the_limit_count_as_cut() {
         unit_sectors: 8,
     };
     let (mut device, _files) = device_of(&steps, Some(order));
-    let mut moment = request(6, (0..6).collect());
-    moment.leaves_max = 10;
+    let mut crash_time = request(6, (0..6).collect());
+    crash_time.known_outcomes_max = 10;
     loop {
-        let explored = device.explore(&moment).unwrap();
-        if explored.wanted.is_empty() {
-            assert_eq!(explored.leaves.len(), 10);
-            assert!(explored.cut > 0);
+        let explored = device.explore(&crash_time).unwrap();
+        if explored.to_visit.is_empty() {
+            assert_eq!(explored.known_outcomes.len(), 10);
+            assert!(explored.unexplored > 0);
             return;
         }
-        for choice in &explored.wanted {
-            device.switch(&state_of(&moment, choice)).unwrap();
+        for choice in &explored.to_visit {
+            device.switch(&state_of(&crash_time, choice)).unwrap();
             device.guest_read(0, &mut [0; 6 * 4096]);
             device.remember(1).unwrap();
         }
@@ -591,14 +614,14 @@ fn of_a_block_with_too_many_contents_few_are_followed_and_that_is_told() {
         let mut request = Request {
             prefix: chunks,
             volatile: (0..chunks).collect(),
-            wanted_max: 64,
-            leaves_max: limits::STATES as u64,
+            to_visit_max: 64,
+            known_outcomes_max: limits::STATES as u64,
             ..Request::default()
         };
         let mut seen = BTreeSet::new();
         loop {
             let explored = made.device.explore(&request).unwrap();
-            if explored.wanted.is_empty() {
+            if explored.to_visit.is_empty() {
                 let all_in_reach = request.losses == 1;
                 assert_eq!(explored.crowded, crowded);
                 if all_in_reach {
@@ -606,7 +629,7 @@ fn of_a_block_with_too_many_contents_few_are_followed_and_that_is_told() {
                 }
                 request.losses = 1;
             }
-            for choice in &explored.wanted {
+            for choice in &explored.to_visit {
                 let state = state_of(&request, choice);
                 made.device.switch(&state).unwrap();
                 let mut block = vec![0; BLOCK_SECTORS as usize * SECTOR_BYTES];

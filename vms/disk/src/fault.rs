@@ -1,4 +1,4 @@
-//! A disk that errs: one fault, aimed at what the guest asks of one sector, or at a flush.
+//! A faulty disk: one fault, aimed at what the guest asks of one sector, or at a flush.
 //!
 //! Modelled: a request that fails, a bit that has rotted, a write that is acknowledged and lost, and one that lands
 //! elsewhere. Not modelled: requests that are torn, and anything that befalls a discard.

@@ -71,7 +71,7 @@ impl GuestLog {
         }
     }
 
-    /// The stretches of whole blocks, cut at the request's ends, of which something changes.
+    /// The stretches of whole blocks, split at the request's ends, of which something changes.
     fn changing<'a>(
         &self,
         view: &View,
@@ -244,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_a_fork_is_not_that_of_the_recovery() {
+    fn the_log_of_a_snapshot_is_not_that_of_the_recovery() {
         let (logged, _) = logged(|device| {
             device.write(3, &[b'R'; 512]);
-            device.fork();
+            device.snapshot();
             device.write(4, &[b'U'; 512]);
             device.flush();
-            device.rewind().unwrap();
+            device.roll_back().unwrap();
         });
         assert_eq!(logged.entries - logged.state, 1);
     }

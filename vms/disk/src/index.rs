@@ -15,8 +15,8 @@ use crate::{
     error::DiskError,
     hash::contribution,
     log::{Entry, Log},
+    mount_counter::MountCounter,
     recipe::Recipe,
-    tally::Tally,
     Answer, BlockMap, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
@@ -40,7 +40,7 @@ pub struct Index {
     prefix_hashes: Vec<u128>,
     blocks: BlockVersions,
     /// For a block and the hash of its content, the hash of what counts as alike.
-    alike: HashMap<(u64, u128), u128>,
+    normalized: HashMap<(u64, u128), u128>,
 }
 
 /// For every slot, the entries that change any sector of its block, and the block's hash after each.
@@ -74,22 +74,22 @@ impl Index {
             log,
             slots,
             starts,
-            alike: HashMap::new(),
+            normalized: HashMap::new(),
         };
         index.fill(base);
         Ok(index)
     }
 
-    /// From now on, contents that differ in what is counted alone are `alike`: of those that an entry writes whole,
-    /// and of the base.
-    pub fn count(&mut self, tallies: &[Tally], base: &[u8]) {
-        let (placed, marked): (Vec<_>, Vec<_>) = tallies
+    /// From now on, contents that differ in what is counted alone are `normalized`: of those that an entry writes
+    /// whole, and of the base.
+    pub fn count(&mut self, mount_counters: &[MountCounter], base: &[u8]) {
+        let (placed, marked): (Vec<_>, Vec<_>) = mount_counters
             .iter()
             .cloned()
-            .partition(|tally| tally.block().is_some());
-        for tally in placed {
-            let block = tally.block().unwrap_or_default();
-            self.count_in(block, &[tally], base);
+            .partition(|mount_counter| mount_counter.block().is_some());
+        for mount_counter in placed {
+            let block = mount_counter.block().unwrap_or_default();
+            self.count_in(block, &[mount_counter], base);
         }
         if !marked.is_empty() {
             for block in self.blocks.numbers.clone() {
@@ -98,12 +98,14 @@ impl Index {
         }
     }
 
-    fn count_in(&mut self, block: u64, tallies: &[Tally], base: &[u8]) {
+    fn count_in(&mut self, block: u64, mount_counters: &[MountCounter], base: &[u8]) {
         for (hash, mut content) in self.whole_contents(block, base) {
-            let blanked = tallies.iter().map(|tally| tally.blank(&mut content, true));
+            let blanked = mount_counters
+                .iter()
+                .map(|mount_counter| mount_counter.blank(&mut content, true));
             if blanked.fold(false, |any, one| any | one) {
-                let alike = xxh3_128_with_seed(&content, block);
-                self.alike.insert((block, hash), alike);
+                let normalized = xxh3_128_with_seed(&content, block);
+                self.normalized.insert((block, hash), normalized);
             }
         }
     }
@@ -128,14 +130,14 @@ impl Index {
 
     /// Equal for contents of a block that count as alike; `hash`: of its content.
     #[must_use]
-    pub fn alike(&self, block: u64, hash: u128) -> u128 {
-        *self.alike.get(&(block, hash)).unwrap_or(&hash)
+    pub fn normalized(&self, block: u64, hash: u128) -> u128 {
+        *self.normalized.get(&(block, hash)).unwrap_or(&hash)
     }
 
-    /// As `alike`, of what a block holds in a state.
+    /// As `normalized`, of what a block holds in a state.
     #[must_use]
     pub fn look(&self, recipe: &Recipe, block: u64) -> u128 {
-        self.alike(block, self.content(recipe, block))
+        self.normalized(block, self.content(recipe, block))
     }
 
     fn fill(&mut self, base: &[u8]) {
@@ -326,7 +328,7 @@ impl Index {
     }
 
     /// The entries from `from` on that change the block of `slot` and that the state has, whole.
-    pub fn landed<'a>(
+    pub fn persisted<'a>(
         &'a self,
         recipe: &'a Recipe,
         slot: u32,
@@ -334,8 +336,8 @@ impl Index {
     ) -> impl Iterator<Item = u32> + 'a {
         let (versions, _) = self.block_versions(recipe, slot);
         let later = &versions[versions.partition_point(|number| *number < from)..];
-        let landed = later.iter().filter(|number| !recipe.lacks(**number));
-        landed.copied()
+        let persisted = later.iter().filter(|number| !recipe.lacks(**number));
+        persisted.copied()
     }
 
     /// The number of the block of `slot`.
@@ -344,13 +346,13 @@ impl Index {
         self.blocks.numbers[slot as usize]
     }
 
-    /// The block that holds chunk `number` of a log that was cut into chunks.
+    /// The block that holds chunk `number` of a log that was split into chunks.
     #[must_use]
     pub fn chunk_block(&self, number: u32) -> u64 {
         self.log.entries[number as usize].sector / BLOCK_SECTORS
     }
 
-    /// Whether the log was cut into chunks.
+    /// Whether the log was split into chunks.
     #[must_use]
     pub fn in_chunks(&self) -> bool {
         self.log.in_chunks

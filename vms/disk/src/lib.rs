@@ -14,7 +14,6 @@ pub mod explore;
 #[cfg(test)]
 mod explore_properties;
 pub mod fault;
-pub mod fork;
 pub mod guest_log;
 pub mod hash;
 pub mod hold;
@@ -23,12 +22,13 @@ pub mod index;
 pub mod log;
 pub mod memo;
 pub mod memory;
+pub mod mount_counter;
 pub mod overlay;
 #[cfg(test)]
 mod properties;
 pub mod recipe;
 pub mod relay;
-pub mod tally;
+pub mod snapshot;
 pub mod vhost;
 pub mod view;
 pub mod window;

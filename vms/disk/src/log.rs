@@ -59,7 +59,7 @@ impl Entry {
 /// Chunks of a log: 16 GiB of whole blocks. The index takes some 100 bytes for each.
 const CHUNKS_MAX: u64 = 1 << 22;
 
-/// In which order a log's entries were applied, and how finely they are cut; see `DiskRequest::Open`.
+/// In which order a log's entries were applied, and how finely they are split; see `DiskRequest::Open`.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
     pub entries: &'a [u64],
@@ -69,9 +69,9 @@ pub struct Order<'a> {
 /// A validated write log.
 pub struct Log {
     map: Option<Mmap>,
-    /// In the order in which they are applied; chunks of entries if the log was cut.
+    /// In the order in which they are applied; chunks of entries if the log was split.
     pub entries: Vec<Entry>,
-    /// Whether the log was cut into chunks, so that each lies within one block.
+    /// Whether the log was split into chunks, so that each lies within one block.
     pub in_chunks: bool,
 }
 
@@ -101,7 +101,7 @@ impl Log {
         })
     }
 
-    /// As [`Log::open`], put into an order and cut into chunks if there is one.
+    /// As [`Log::open`], put into an order and split into chunks if there is one.
     pub fn open_in_order(path: &Path, sectors: u64, order: Option<Order>) -> Answer<Self> {
         let log = Self::open(path, sectors)?;
         let Some(order) = order else { return Ok(log) };
@@ -171,7 +171,7 @@ fn check_order(entries: &[Entry], order: Order) -> Result<(), OrderError> {
     Ok(())
 }
 
-/// The entries in order, each cut at multiples of the unit.
+/// The entries in order, each split at multiples of the unit.
 fn chunks(entries: &[Entry], order: Order) -> Vec<Entry> {
     let unit = order.unit_sectors;
     let mut chunks = Vec::new();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_names_every_change_once_and_cuts_it_at_the_unit() {
+    fn an_order_names_every_change_once_and_splits_it_at_the_unit() {
         let data: Vec<u8> = (0..10).flat_map(|sector| [sector; 512]).collect();
         let steps = [
             Step::Write(6, &data),
@@ -464,7 +464,7 @@ mod tests {
             Step::Mark("ack 1"),
         ];
         let file = Scratch::new(&log_bytes(&steps));
-        let cut = |entries: &[u64], unit_sectors| {
+        let split = |entries: &[u64], unit_sectors| {
             let order = Order {
                 entries,
                 unit_sectors,
@@ -476,14 +476,14 @@ mod tests {
             let entries = log.entries.iter();
             entries.map(|e| (e.sector, e.sectors, first(e))).collect()
         };
-        let whole = cut(&[2, 0], 8).unwrap();
+        let whole = split(&[2, 0], 8).unwrap();
         assert!(whole.in_chunks);
         assert_eq!(shown(&whole), [(0, 3, 0), (6, 2, 0), (8, 8, 2)]);
-        let sectors = shown(&cut(&[0, 2], 1).unwrap());
+        let sectors = shown(&split(&[0, 2], 1).unwrap());
         assert_eq!(sectors.len(), 13);
         assert_eq!((sectors[9], sectors[10]), ((15, 1, 9), (0, 1, 0)));
         let refusal = |entries: &[u64], unit| {
-            let error = cut(entries, unit).err().expect("a refusal");
+            let error = split(entries, unit).err().expect("a refusal");
             powercut_protocol::chain(&error)
         };
         assert!(refusal(&[2], 8).contains("leaves out entry 0"));

@@ -67,7 +67,7 @@ impl ReadSet {
 
 enum End {
     /// The outcome, once all steps agree.
-    Leaf(u64),
+    KnownOutcome(u64),
     /// The next node, by the content of one more block.
     Branch(Read, HashMap<u128, u32>),
 }
@@ -139,7 +139,7 @@ impl Memo {
             return Found::Test(self.tests[place.step]);
         }
         match &node.end {
-            End::Leaf(outcome) => Found::Outcome(*outcome),
+            End::KnownOutcome(outcome) => Found::Outcome(*outcome),
             End::Branch(read, _) => Found::Test(*read),
         }
     }
@@ -156,7 +156,7 @@ impl Memo {
             return (self.contents[place.step] == content).then_some(next);
         }
         match &node.end {
-            End::Leaf(_) => None,
+            End::KnownOutcome(_) => None,
             End::Branch(_, children) => children.get(&content).map(|child| self.start(*child)),
         }
     }
@@ -214,7 +214,7 @@ impl Memo {
             self.tests.push(*read);
             self.contents.push(content(read.block));
         }
-        let leaf = self.push(start..self.tests.len(), End::Leaf(outcome));
+        let leaf = self.push(start..self.tests.len(), End::KnownOutcome(outcome));
         if let Found::Test(test) = found {
             self.branch(place, content(test.block), leaf);
         }

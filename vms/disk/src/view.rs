@@ -3,7 +3,7 @@
 use std::{fs::File, os::unix::fs::MetadataExt, path::Path};
 
 use memmap2::Mmap;
-use powercut_protocol::{State, Tally as Told};
+use powercut_protocol::{MountCounter as Told, State};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
@@ -11,9 +11,9 @@ use crate::{
     hash::contribution,
     index::{base_sector, Index},
     log::{map_file, Log, Order},
+    mount_counter::MountCounter,
     overlay::Overlay,
     recipe::Recipe,
-    tally::Tally,
     Answer, BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES,
 };
 
@@ -34,7 +34,7 @@ pub struct View {
     pub index: Index,
     pub recipe: Recipe,
     pub overlay: Overlay,
-    tallies: Vec<Tally>,
+    mount_counters: Vec<MountCounter>,
 }
 
 impl View {
@@ -68,25 +68,31 @@ impl View {
             base_file,
             recipe: Recipe::default(),
             overlay: Overlay::default(),
-            tallies: Vec::new(),
+            mount_counters: Vec::new(),
         })
     }
 
-    /// Contents of blocks that differ in what is counted alone are alike from now on; see [`Tally`].
+    /// Contents of blocks that differ in what is counted alone are alike from now on; see [`MountCounter`].
     ///
     /// # Errors
     /// If a structure is not in one block of the device.
     pub fn count(&mut self, told: &[Told]) -> Answer<()> {
-        let tallies = told.iter().map(Tally::of).collect::<Answer<Vec<_>>>()?;
-        let held = |tally: &Tally| {
-            let first = tally.block().unwrap_or_default();
+        let mount_counters = told
+            .iter()
+            .map(MountCounter::of)
+            .collect::<Answer<Vec<_>>>()?;
+        let held = |mount_counter: &MountCounter| {
+            let first = mount_counter.block().unwrap_or_default();
             self.holds(first.saturating_mul(BLOCK_SECTORS), BLOCK_SECTORS)
         };
-        if let Some(at) = tallies.iter().position(|tally| !held(tally)) {
-            return Err(DiskError::Tally { at: told[at].at });
+        if let Some(at) = mount_counters
+            .iter()
+            .position(|mount_counter| !held(mount_counter))
+        {
+            return Err(DiskError::MountCounter { at: told[at].at });
         }
-        self.index.count(&tallies, &self.base);
-        self.tallies = tallies;
+        self.index.count(&mount_counters, &self.base);
+        self.mount_counters = mount_counters;
         Ok(())
     }
 
@@ -155,9 +161,10 @@ impl View {
                 });
             }
             self.read(first, &mut content);
-            let here = |tally: &&Tally| tally.block().is_none_or(|of| of == block);
-            for tally in self.tallies.iter().filter(here) {
-                tally.blank(&mut content, false);
+            let here =
+                |mount_counter: &&MountCounter| mount_counter.block().is_none_or(|of| of == block);
+            for mount_counter in self.mount_counters.iter().filter(here) {
+                mount_counter.blank(&mut content, false);
             }
             hashes.extend_from_slice(&xxh3_128(&content).to_le_bytes());
         }

@@ -376,10 +376,10 @@ mod tests {
                     self.switch(&state);
                 }
                 1 => {
-                    self.host(false, Device::fork);
+                    self.host(false, Device::snapshot);
                 }
                 2 => {
-                    let (plain, shared) = self.host(true, |device| device.rewind().ok());
+                    let (plain, shared) = self.host(true, |device| device.roll_back().ok());
                     assert_eq!(plain, shared);
                 }
                 _ => {

@@ -13,10 +13,12 @@ mod names;
 pub mod pattern;
 
 pub use frame::{chain, decode, receive, receive_in_pieces, send, FrameError, MORE};
-pub use names::{Call, DifferenceKind, FileKind, HoldOrder, OperationFlag, OperationKind, RunKind};
+pub use names::{
+    Call, DifferenceKind, ExtentKind, FileKind, HoldOrder, OperationFlag, OperationKind,
+};
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,9 +59,9 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    /// Whether the disk is cut into parts; a stack may have one member.
+    /// Whether the disk is divided into parts; a stack may have one member.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
+    pub fn is_divided(&self) -> bool {
         !self.parts.is_empty() || self.stack.is_some()
     }
 }
@@ -101,9 +103,9 @@ pub enum AgentRequest {
         clock_s: u64,
         keep_mounted: bool,
     },
-    /// Run a program in the mount point of a file system that `Recover` left mounted.
+    /// Extent a program in the mount point of a file system that `Recover` left mounted.
     RunProgram { argv: Vec<String>, deadline_s: u32 },
-    /// Run a program beside the disk, whose parts are there as `mount` has them. Nothing is mounted, and no
+    /// Extent a program beside the disk, whose parts are there as `mount` has them. Nothing is mounted, and no
     /// stack is started: the program does that itself where it has to.
     RunBeside {
         device: String,
@@ -326,7 +328,7 @@ pub struct TreeEntry {
     pub target: Vec<u8>,
     pub xattrs: Vec<Xattr>,
     /// A regular file's contents, in order, without gaps.
-    pub runs: Vec<Run>,
+    pub extents: Vec<Extent>,
     /// xxh3-128 of a regular file's contents in hexadecimal.
     pub digest: String,
 }
@@ -340,8 +342,8 @@ pub struct Xattr {
 
 /// A stretch of a file whose bytes have one origin; see [`pattern`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    pub kind: RunKind,
+pub struct Extent {
+    pub kind: ExtentKind,
     /// File offset in bytes.
     pub start: u64,
     pub length: u64,
@@ -367,7 +369,7 @@ pub struct State {
 /// A structure of a file system that counts mounts and the like, `size_bytes` long: on the device from byte `at` on, or
 /// wherever a sector is `marked`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct MountCounter {
     /// What it begins with; empty for one that is in one place.
     #[serde(with = "serde_bytes")]
     pub marked: Vec<u8>,
@@ -383,7 +385,7 @@ pub struct Tally {
     pub crc32c_at: Option<u64>,
 }
 
-/// Which of a moment's volatile chunks landed: all if `kept`, else none, but for those in `except`.
+/// Which of a crash time's volatile chunks persisted: all if `kept`, else none, but for those in `except`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     pub kept: bool,
@@ -391,35 +393,36 @@ pub struct Choice {
     pub except: Vec<u64>,
 }
 
-/// A moment at which the power may fail: see [`DiskRequest::Explore`]. Where nothing is volatile, one state.
+/// A crash time at which the power may fail: see [`DiskRequest::Explore`]. Where nothing is volatile, one state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    /// `dropped`: what has not landed.
+pub struct CrashTime {
+    /// `dropped`: what has not persisted.
     pub state: State,
     pub volatile: Vec<u64>,
 }
 
-/// A moment as far as it is known.
+/// A crash time as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExploredMoment {
+pub struct ExploredCrashTime {
     /// States to visit and remember, each from another end of what is known. As long as there are any,
-    /// or others to wait for, `leaves` and `cut` count only part of the moment.
-    pub wanted: Vec<Choice>,
-    /// The outcomes of the moment, each once.
-    pub leaves: Vec<Leaf>,
-    /// Branches that were not followed, because they deviate too often or there were `leaves_max` leaves
-    /// already. 0: every state of the moment has the outcome of a leaf (but for combinations of data).
-    pub cut: u64,
-    /// It has an end from which an earlier moment wants a state, or there was no room left in the answer.
+    /// or others to wait for, `known_outcomes` and `unexplored` count only part of the crash time.
+    pub to_visit: Vec<Choice>,
+    /// The outcomes of the crash time, each once.
+    pub known_outcomes: Vec<KnownOutcome>,
+    /// Branches that were not followed, because they deviate too often or there were `known_outcomes_max` known
+    /// outcomes already. 0: every state of the crash time has the outcome of a known outcome (but for combinations of
+    /// data).
+    pub unexplored: u64,
+    /// It has an end from which an earlier crash time wants a state, or there was no room left in the answer.
     pub waits: bool,
     /// Blocks that may hold more than [`limits::CONTENTS`] contents: only the two defaults were followed there, and
     /// what one chunk of another fate makes of them.
     pub crowded: u64,
 }
 
-/// A remembered outcome that a moment may have.
+/// A remembered outcome that a crash time may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Leaf {
+pub struct KnownOutcome {
     pub outcome: u64,
     /// One state that has it. Blocks that no visit read are as in the nearer default.
     pub choice: Choice,
@@ -481,7 +484,7 @@ pub enum DiskRequest {
     /// Show another base image (of the size of the device), with or without a write log.
     ///
     /// `order`: the entries that change the device, each once, in the order in which they were applied to it;
-    /// none is the log's own. With an order, each entry is cut at multiples of `unit_sectors` sectors of the
+    /// none is the log's own. With an order, each entry is split at multiples of `unit_sectors` sectors of the
     /// device (1, 2, 4 or 8) into chunks, numbered from 0 in that order, ascending within an entry; states of
     /// the device are made of chunks.
     Open {
@@ -492,7 +495,7 @@ pub enum DiskRequest {
         /// Keep what was remembered on this very base image, whatever log it was shown with; else forget all.
         keep_memo: bool,
         /// To outcomes that are remembered, and in `BlockHashes`, blocks that differ in these alone are equal.
-        tallies: Vec<Tally>,
+        mount_counters: Vec<MountCounter>,
     },
     /// Show this state; drop what the guest wrote on the one before.
     Switch { state: State },
@@ -540,12 +543,12 @@ pub enum DiskRequest {
     Recall { states: Vec<State> },
     /// Contents of 4 KiB blocks of the device as it is now, the guest's writes included.
     BlockHashes { blocks: Vec<u64> },
-    /// Keep the device as it is now, and note from here on which blocks of that the guest reads, until `Rewind`.
+    /// Keep the device as it is now, and note from here on which blocks of that the guest reads, until `RollBack`.
     /// These reads do not count for `Remember`.
-    Fork {},
-    /// Show the device again as it was at the `Fork`.
-    Rewind {},
-    /// Note what the guest writes and flushes from here on, until the next `Switch`; not in forks.
+    Snapshot {},
+    /// Show the device again as it was at the `Snapshot`.
+    RollBack {},
+    /// Note what the guest writes and flushes from here on, until the next `Switch`; not in snapshots.
     NoteWrites {},
     /// Write a log to the file at `path`, in the format of dm-log-writes: first each block in which the state shown
     /// differs from the base, then what was noted of the guest, in order, less what changed nothing. Refused if
@@ -554,34 +557,34 @@ pub enum DiskRequest {
     /// What the guest asked for since `NoteWrites`. Refused if nothing was noted, or if that was more than
     /// [`limits::REQUESTS`] requests.
     Requests {},
-    /// Err in this way until `Heal` or the next `Switch`. A fault that was there is forgotten.
+    /// Err in this way until `EndFault` or the next `Switch`. A fault that was there is forgotten.
     Inject { fault: Fault },
     /// Err no more. A bit that rotted is as it was, unless the guest has written its sector since.
-    Heal {},
-    /// Explore the states of moments by what visits have read so far. Needs a device with an order, unless nothing
-    /// is volatile: then a moment is one state.
+    EndFault {},
+    /// Explore the states of crash times by what visits have read so far. Needs a device with an order, unless nothing
+    /// is volatile: then a crash time is one state.
     ///
-    /// Of the first `prefix` chunks, those in `absent` have not landed; each of those in `volatile` may have
-    /// landed or not, independently; all others have. A state chooses for every volatile chunk, and two states
+    /// Of the first `prefix` chunks, those in `absent` have not persisted; each of those in `volatile` may have
+    /// persisted or not, independently; all others have. A state chooses for every volatile chunk, and two states
     /// that agree in all that a visit read have one outcome, so choices branch only at blocks that a visit
     /// read, in the order of reading, by their distinct contents.
     ///
     /// There are two defaults: every volatile chunk lost, and every one kept. A choice deviates from a default
-    /// where its block has another content. Branches that deviate more than `losses` times from both are cut.
+    /// where its block has another content. Branches that deviate more than `losses` times from both are not followed.
     ///
     /// With `separate_data`, blocks that visits read only in the walk's data phase are not combined: a path
     /// follows one default in all of them, and each of their other contents is a state of its own, which
     /// differs from that path in this block alone. With `data_together`, paths follow each default in turn in all of
     /// them, whatever they chose before, so that only contents of neither default are states of their own.
     ///
-    /// `wanted_max` and `leaves_max` are for all moments together.
+    /// `to_visit_max` and `known_outcomes_max` are for all crash times together.
     Explore {
-        moments: Vec<Moment>,
+        crash_times: Vec<CrashTime>,
         losses: u64,
         separate_data: bool,
         data_together: bool,
-        wanted_max: u64,
-        leaves_max: u64,
+        to_visit_max: u64,
+        known_outcomes_max: u64,
     },
 }
 
@@ -632,8 +635,8 @@ pub enum DiskReply {
         #[serde(with = "serde_bytes")]
         hashes: Vec<u8>,
     },
-    Rewound {
-        /// The 4 KiB blocks that were read since the `Fork` before they had been overwritten, in that order.
+    RolledBack {
+        /// The 4 KiB blocks that were read since the `Snapshot` before they had been overwritten, in that order.
         blocks: Vec<u64>,
     },
     /// `state`: the entries that make up the state; the guest's follow. `complete`: whether none is missing because
@@ -644,17 +647,17 @@ pub enum DiskReply {
         complete: bool,
     },
     /// In the order in which they came.
-    WereAsked {
+    RequestsSeen {
         requests: Vec<Requested>,
     },
     /// `hits`: requests that the fault befell; of a bit that rotted, reads that showed it.
-    Healed {
+    FaultEnded {
         hits: u64,
     },
     /// The same for the same request and the same remembered visits.
     Explored {
         /// In the order of the request.
-        moments: Vec<ExploredMoment>,
+        crash_times: Vec<ExploredCrashTime>,
     },
     Failed {
         what: String,

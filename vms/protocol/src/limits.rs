@@ -25,7 +25,7 @@ pub const MODULES: usize = 1024;
 /// Entries of a tree: more mean a cycle, or not a workload's tree.
 pub const ENTRIES: usize = 50_000;
 /// Runs of one file.
-pub const RUNS: usize = 200_000;
+pub const EXTENTS: usize = 200_000;
 /// Extended attributes of one name.
 pub const XATTRS: usize = 4096;
 /// Errors of a walk.
@@ -33,9 +33,9 @@ pub const WALK_ERRORS: usize = 50_000;
 /// Lines of the kernel's log in a reply, and their bytes: more mean a kernel that repeats itself.
 pub const LOG_LINES: usize = 4096;
 pub const LOG_BYTES: usize = 1 << 20;
-/// Crash states in a request, and results in its reply; states that an exploration wants, and its leaves.
+/// Crash states in a request, and results in its reply; states to visit and known outcomes of an exploration.
 pub const STATES: usize = 50_000;
-/// Log entries that a crash state drops, or that a moment has; entries in an order.
+/// Log entries that a crash state drops, or that a crash time has; entries in an order.
 pub const DROPPED: usize = 1 << 20;
 /// Contents of one block that an exploration tells apart.
 pub const CONTENTS: usize = 1 << 16;
@@ -56,7 +56,7 @@ pub const ALL: &[(&str, usize)] = &[
     ("ARGUMENTS", ARGUMENTS),
     ("MODULES", MODULES),
     ("ENTRIES", ENTRIES),
-    ("RUNS", RUNS),
+    ("EXTENTS", EXTENTS),
     ("XATTRS", XATTRS),
     ("WALK_ERRORS", WALK_ERRORS),
     ("LOG_LINES", LOG_LINES),

@@ -117,7 +117,7 @@ words! {
 words! {
     /// Where a stretch of a file comes from.
     #[derive(Default)]
-    RunKind {
+    ExtentKind {
         /// Data of operation `value`, at this very offset.
         Written,
         /// Data of operation `value`, written at another offset (`origin`).

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use powercut_protocol::{
     decode, limits, AgentReply, AgentRequest, Call, DifferenceKind, DiskReply, DiskRequest,
-    FileKind, HoldOrder, OperationFlag, OperationKind, RunKind, PROTOCOL_VERSION,
+    ExtentKind, FileKind, HoldOrder, OperationFlag, OperationKind, PROTOCOL_VERSION,
 };
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -96,15 +96,15 @@ fn disk_request(message: &DiskRequest) -> usize {
         M::BlockHashes { .. } => 9,
         M::Explore { .. } => 10,
         M::Completions { .. } => 11,
-        M::Fork {} => 12,
-        M::Rewind {} => 13,
+        M::Snapshot {} => 12,
+        M::RollBack {} => 13,
         M::Reads {} => 14,
         M::Learn { .. } => 15,
         M::NoteWrites {} => 16,
         M::LogWrites { .. } => 17,
         M::Requests {} => 18,
         M::Inject { .. } => 19,
-        M::Heal {} => 20,
+        M::EndFault {} => 20,
     }
 }
 
@@ -123,11 +123,11 @@ fn disk_reply(message: &DiskReply) -> usize {
         M::BlocksHashed { .. } => 9,
         M::Explored { .. } => 10,
         M::Failed { .. } => 11,
-        M::Rewound { .. } => 12,
+        M::RolledBack { .. } => 12,
         M::WereRead { .. } => 13,
         M::Logged { .. } => 14,
-        M::WereAsked { .. } => 15,
-        M::Healed { .. } => 16,
+        M::RequestsSeen { .. } => 15,
+        M::FaultEnded { .. } => 16,
     }
 }
 
@@ -169,7 +169,7 @@ fn words_limits_and_version_are_those_of_the_host() {
         ("HoldOrder", words(HoldOrder::ALL)),
         ("OperationFlag", words(OperationFlag::ALL)),
         ("OperationKind", words(OperationKind::ALL)),
-        ("ExtentKind", words(RunKind::ALL)),
+        ("ExtentKind", words(ExtentKind::ALL)),
     ];
     let ours = ours.map(|(name, words)| (name.to_owned(), words));
     assert_eq!(vectors.words, ours.into());

@@ -1,4 +1,4 @@
-"""Recoveries on a disk that errs, with everything real but the guest (`toy_kernel`)."""
+"""Recoveries on a faulty disk, with everything real but the guest (`toy_kernel`)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from harness.blocks.fields import BlockName
 from harness.blocks.fields import Kind as BlockKind
-from harness.cases.asked import Asked, Target, class_of, other_place
 from harness.cases.attempts import Unobserved
-from harness.cases.erring import PER_CELL, Erring, lined_up
 from harness.cases.examine import Examiner, Observation
+from harness.cases.faulty_disk import PER_CELL, FaultyDisk, lined_up
+from harness.cases.requests_seen import FaultTarget, RequestsSeen, class_of, other_place
 from harness.guests import wire
 from harness.guests.disk import find_binary
 from harness.model import (
-    DISK_PROFILES,
+    DISK_FAULTS,
     CrashState,
     DiskFault,
     FaultKind,
@@ -35,10 +35,10 @@ from harness.model import (
 )
 from harness.oracles.honesty import UNDECIDED, Seen
 from harness.plan import Budget
-from harness.report.erring import disk_erred, erring_views
+from harness.report.faulty_disk import faulty_disk_views, faulty_disk_words
 from harness.report.html import report_html
 from harness.store import RunStore
-from harness.store.records import DiskErred, How, state_order
+from harness.store.records import FaultyDiskResult, How, state_order
 from harness.summary import summarise
 from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, toy_worker
 from harness.tests.needs import needed
@@ -57,7 +57,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(opened, tmp_path)
 
 
-def erred(bench: Bench) -> DiskErred:
+def erred(bench: Bench) -> FaultyDiskResult:
     (case,) = bench.store.cases()
     assert case.info.disk is not None, case.reason
     return case.info.disk
@@ -102,7 +102,7 @@ def test_what_fails_without_a_fault_is_not_disturbed(bench: Bench, kind: Kind) -
     bench.run(Kernel(kind, journal=True), "prefix", disk=("errors",))
     verdicts = {v.state: v.verdict for v in bench.store.iter_verdicts(bench.case)}
     failed = {state for state, verdict in verdicts.items() if verdict is Verdict.FAIL}
-    disturbed = {state.sound for state in verdicts if state.fault is not None}
+    disturbed = {state.without_fault for state in verdicts if state.fault is not None}
     assert failed
     assert disturbed
     assert not failed & disturbed
@@ -129,24 +129,22 @@ def test_a_guest_that_was_lost_is_no_refusal(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("checked", [False, True])
-def test_silence_about_a_bit_that_rots_fails_only_where_there_is_a_checksum(
-    bench: Bench, checked: bool
-) -> None:
+def test_silence_about_bit_rot_fails_only_where_there_is_a_checksum(bench: Bench, checked: bool) -> None:
     contract = replace(bench.profile.contract, checksums=("unnamed block",) if checked else ())
     bench.profile = replace(bench.profile, contract=contract)
-    bench.run(Kernel(journal=True), "prefix", disk=("rots",))
-    worst = {Seen.SILENT, Seen.DESTROYED} & set(seen(bench)["bit rots"])
+    bench.run(Kernel(journal=True), "prefix", disk=("bit-rot",))
+    worst = {Seen.SILENT, Seen.DESTROYED} & set(seen(bench)["bit rot"])
     assert worst, "the toy looks at every byte of block 7"
     assert bool(findings(bench)) == checked
     assert {cell.checked for cell in erred(bench).cells} == {checked}
 
 
-def test_a_kernel_with_checksums_refuses_a_bit_that_rots(bench: Bench) -> None:
+def test_a_kernel_with_checksums_refuses_bit_rot(bench: Bench) -> None:
     contract = replace(bench.profile.contract, checksums=("unnamed block",))
     bench.profile = replace(bench.profile, contract=contract)
-    bench.run(Kernel(journal=True, checksums=True), "prefix", disk=("rots",))
+    bench.run(Kernel(journal=True, checksums=True), "prefix", disk=("bit-rot",))
     assert not findings(bench)
-    assert seen(bench)["bit rots"] == {Seen.REPORTED}
+    assert seen(bench)["bit rot"] == {Seen.REPORTED}
 
 
 def test_a_write_that_vanished_or_strayed_is_told_and_fails_only_what_dies(bench: Bench) -> None:
@@ -184,17 +182,17 @@ def test_what_is_aimed_at_and_never_asked_for_is_unknown(bench: Bench) -> None:
     """A fault that befell nothing says nothing: neither intact nor reported."""
     kernel = Kernel(journal=True)
     bench.run(kernel, "prefix")
-    examiner = Examiner(bench.recording("prefix"), erring=True)
+    examiner = Examiner(bench.recording("prefix"), faulty_disk=True)
     with toy_worker(kernel, bench.folder / "again") as session:
         state = CrashState(4)
         sound = examiner.visit(session, [state], threading.Event())
-        assert sound.asked is not None
-        examiner.adopt_asked(sound.asked, sound)
-        missed = state.on_erring(DiskFault(FaultKind.EIO_READ, UNUSED))
+        assert sound.requests_seen is not None
+        examiner.adopt_requests(sound.requests_seen, sound)
+        missed = state.with_fault(DiskFault(FaultKind.EIO_READ, UNUSED))
         nothing = examiner.visit(session, [missed], threading.Event())
         assert isinstance(nothing.outcome, Unobserved)
         assert examiner.judge(missed, nothing).verdict is Verdict.UNKNOWN
-        hit = state.on_erring(DiskFault(FaultKind.EIO_READ, 0))
+        hit = state.with_fault(DiskFault(FaultKind.EIO_READ, 0))
         assert examiner.judge(hit, examiner.visit(session, [hit], threading.Event())).verdict is Verdict.PASS
     examiner.close()
 
@@ -202,16 +200,16 @@ def test_what_is_aimed_at_and_never_asked_for_is_unknown(bench: Bench) -> None:
 def test_without_the_undisturbed_recovery_nothing_is_judged(bench: Bench) -> None:
     kernel = Kernel(journal=True)
     bench.run(kernel, "prefix")
-    examiner = Examiner(bench.recording("prefix"), erring=True)
+    examiner = Examiner(bench.recording("prefix"), faulty_disk=True)
     with toy_worker(kernel, bench.folder / "again") as session:
-        hit = CrashState(4).on_erring(DiskFault(FaultKind.EIO_READ, 0))
+        hit = CrashState(4).with_fault(DiskFault(FaultKind.EIO_READ, 0))
         observation = examiner.visit(session, [hit], threading.Event())
         assert examiner.judge(hit, observation).verdict is Verdict.UNKNOWN
     examiner.close()
 
 
 def test_the_memo_answers_for_no_fault_and_learns_from_none(bench: Bench) -> None:
-    bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "exhaustive", disk=("errors", "rots"))
+    bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "exhaustive", disk=("errors", "bit-rot"))
     rows = [v for v in bench.store.iter_verdicts(bench.case) if v.state.fault]
     assert len(rows) == erred(bench).tried > PER_CELL
     assert {v.how for v in rows} == {How.JUDGED}
@@ -219,7 +217,7 @@ def test_the_memo_answers_for_no_fault_and_learns_from_none(bench: Bench) -> Non
     assert not case.mismatch
 
 
-def test_stations_in_processes_come_to_the_same(tmp_path: Path) -> None:
+def test_workers_in_processes_come_to_the_same(tmp_path: Path) -> None:
     found = []
     for jobs, apart in ((1, False), (2, True)):
         folder = tmp_path / f"{jobs}"
@@ -227,13 +225,13 @@ def test_stations_in_processes_come_to_the_same(tmp_path: Path) -> None:
         with RunStore.create(folder / "reports", "t", INFO, durable=False) as store:
             bench = Bench(store, folder)
             kernel = Kernel(journal=True, on_error=OnError.IGNORES)
-            bench.run(kernel, "prefix", jobs=jobs, apart=apart, disk=("errors", "rots"))
+            bench.run(kernel, "prefix", jobs=jobs, apart=apart, disk=("errors", "bit-rot"))
             found.append((erred(bench).cells, findings(bench)))
     assert found[0] == found[1]
 
 
-def test_the_disk_errs_in_cut_recoveries_as_well(bench: Bench) -> None:
-    """With both asked for, only the recoveries of the first power cut had met a disk that errs."""
+def test_the_disk_is_faulty_in_cut_recoveries_as_well(bench: Bench) -> None:
+    """With both asked for, only the recoveries of the first power cut had met a faulty disk."""
     kernel = Kernel(journal=True, on_error=OnError.IGNORES)
     bench.run(kernel, "exhaustive", again=1, disk=("errors",), budget=Budget(visits=1000))
     (case,) = bench.store.cases()
@@ -242,7 +240,11 @@ def test_the_disk_errs_in_cut_recoveries_as_well(bench: Bench) -> None:
     assert len(rows) == erred(bench).tried == erred(bench).faults
     both = [v for v in rows if v.state.again]
     assert {v.verdict for v in both} == {Verdict.PASS, Verdict.FAIL}
-    assert erred(bench).recoveries == len({v.state.sound for v in rows}) > len({v.state.first for v in both})
+    assert (
+        erred(bench).recoveries
+        == len({v.state.without_fault for v in rows})
+        > len({v.state.first for v in both})
+    )
 
 
 def test_a_budget_bounds_the_faults(bench: Bench) -> None:
@@ -253,25 +255,27 @@ def test_a_budget_bounds_the_faults(bench: Bench) -> None:
 # --- which faults, in which order -------------------------------------------------------------
 
 
-def asked(number: int, work: int, sectors: tuple[int, ...]) -> Asked:
+def asked(number: int, work: int, sectors: tuple[int, ...]) -> RequestsSeen:
     faults = [DiskFault(kind, s) for s in sectors for kind in (FaultKind.EIO_READ, FaultKind.ROT)]
-    return Asked(
-        CrashState(number), tuple(Target(f, "superblock" if f.sector < 8 else "data") for f in faults), work
+    return RequestsSeen(
+        CrashState(number),
+        tuple(FaultTarget(f, "superblock" if f.sector < 8 else "data") for f in faults),
+        work,
     )
 
 
 def test_the_recovery_that_did_most_is_first_and_every_kind_of_block_has_its_turn() -> None:
     lazy, busy = asked(1, 2, (0, 8)), asked(2, 9, (0, 8, 16, 24, 32, 40))
-    trials, usual = lined_up([lazy, busy], DISK_PROFILES["errors"])
-    names = [str(t.state) for t in trials]
+    injections, usual = lined_up([lazy, busy], DISK_FAULTS["errors"])
+    names = [str(t.state) for t in injections]
     assert set(names[:2]) == {"@2+eio-read0", "@2+eio-read8"}, "one of each kind of block"
     assert names[2:] == [
         *["@2+eio-read16", "@2+eio-read24", "@2+eio-read32", "@2+eio-read40"],
         *["@1+eio-read0", "@1+eio-read8"],
     ]
     assert usual == 1 + PER_CELL
-    assert {t.of for t in trials[:usual]} == {busy.of}
-    assert len(trials) == 8
+    assert {t.of for t in injections[:usual]} == {busy.of}
+    assert len(injections) == 8
 
 
 def test_a_trial_that_did_not_reach_the_store_is_not_counted_as_tried() -> None:
@@ -286,29 +290,29 @@ def test_a_trial_that_did_not_reach_the_store_is_not_counted_as_tried() -> None:
         undisturbed=lambda _: None,
     )
     before = SimpleNamespace(asked=[asked(1, 1, (8,))], unasked=0)
-    erring = Erring(
+    faulty_disk = FaultyDisk(
         cast("Any", examiner), [cast("Any", before)], ["errors"], list(FaultKind), Budget(), Event(), full
     )
     with pytest.raises(OSError, match="no space left"):
-        erring.work(cast("Any", None))
+        faulty_disk.work(cast("Any", None))
     with pytest.raises(RuntimeError, match="1 faults were tried, 0 of them reported"):
-        erring.erred()
+        faulty_disk.erred()
 
 
-def tried(before: Sequence[Any], judgement: Judgement, budget: Budget | None = None) -> DiskErred:
-    """What trials come to of which each was observed, and judged so."""
-    outcome = Outcome(healed=Outcome())
+def tried(before: Sequence[Any], judgement: Judgement, budget: Budget | None = None) -> FaultyDiskResult:
+    """What injections come to of which each was observed, and judged so."""
+    outcome = Outcome(after_fault=Outcome())
     examiner: Any = SimpleNamespace(
         visit=lambda *_: Observation(outcome),
         judge=lambda *_: judgement,
         undisturbed=lambda _: outcome,
         recording=SimpleNamespace(profile=SimpleNamespace(contract=SimpleNamespace(has_checksum=bool))),
     )
-    erring = Erring(
+    faulty_disk = FaultyDisk(
         examiner, before, ["errors"], list(FaultKind), budget or Budget(), Event(), lambda _: None
     )
-    erring.work(cast("Any", None))
-    return erring.erred()
+    faulty_disk.work(cast("Any", None))
+    return faulty_disk.erred()
 
 
 def test_recoveries_that_were_left_out_are_told_of_every_generation() -> None:
@@ -320,8 +324,8 @@ def test_recoveries_that_were_left_out_are_told_of_every_generation() -> None:
 def test_a_trial_that_is_undecided_did_not_come_to_what_was_seen() -> None:
     """In the table it was one more that stayed intact."""
     before = [SimpleNamespace(asked=[asked(1, 1, (8,))], unasked=0)]
-    (rots, fails) = tried(before, Judgement()).cells
-    assert UNDECIDED not in rots.counts.keys() | fails.counts.keys()
+    (rotten, fails) = tried(before, Judgement()).cells
+    assert UNDECIDED not in rotten.counts.keys() | fails.counts.keys()
     for cell in tried(before, Judgement(unknown=("part of the kernel's log was lost",))).cells:
         assert cell.counts == {UNDECIDED: 1}
 
@@ -367,16 +371,16 @@ def test_what_a_block_is_for_has_no_numbers(text: str, kind: BlockKind, where: s
 def test_the_report_has_a_row_for_each_kind_of_block_and_a_command(bench: Bench) -> None:
     bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "prefix", disk=("errors",))
     summary = summarise(bench.store)
-    (view,) = erring_views([c.info for c in summary.cases], "RUN")
+    (view,) = faulty_disk_views([c.info for c in summary.cases], "RUN")
     rows = {(row.where, row.fault): row for row in view.rows}
     row = rows["unnamed block", "write fails"]
     assert row.failed
     assert (row.worst, row.cells[0] != "") == (Seen.DESTROYED, True), "some writes did not matter"
     assert re.search(r"powercut repro '?ext4-ordered/w@\S*\+eio-write56\b", row.shown), row.shown
     page = report_html(summary, bench.store, "RUN")
-    assert "A disk that errs: ext4/ordered" in page
+    assert "A faulty disk: ext4/ordered" in page
     assert row.shown.partition("@")[2].split("'")[0] in page
-    assert "destroyed more" in disk_erred([c.info for c in summary.cases])
+    assert "destroyed more" in faulty_disk_words([c.info for c in summary.cases])
 
 
 @given(
@@ -400,7 +404,7 @@ def test_the_report_has_a_row_for_each_kind_of_block_and_a_command(bench: Bench)
     st.sampled_from(["@417", "@417-402/t3", "@t417-402@t12-3"]),
 )
 def test_a_name_with_a_fault_pastes(fault: DiskFault, sound: str) -> None:
-    state = CrashState.parse(sound).on_erring(fault)
+    state = CrashState.parse(sound).with_fault(fault)
     assert CrashState.parse(str(state)) == state
-    assert state.sound == CrashState.parse(sound)
-    assert state_order(state) > state_order(state.sound)
+    assert state.without_fault == CrashState.parse(sound)
+    assert state_order(state) > state_order(state.without_fault)

@@ -1,6 +1,6 @@
 """A workload in which the power fails between two operations, and whose recording begins with what is left.
 
-The operations in front of `crash` are the first life. They are recorded, one of the crash states of that log
+The operations in front of `crash` come first. They are recorded, one of the crash states of that log
 is chosen, and it becomes the base image of the case: so the case's log begins with the mount that recovers
 it, and every cut is one in that recovery, or in what was done since. What a journal replays there may be
 stale, and its numbers may have been used before.
@@ -30,9 +30,9 @@ from harness.guests.disk import BLOCK_SECTORS, Disk
 from harness.host.packed import pack
 from harness.model import (
     BEFORE_THE_LOG,
+    BeforeCrash,
     CaseId,
     CrashState,
-    EarlierLife,
     History,
     HistoryStep,
     Operation,
@@ -65,13 +65,13 @@ def record(
     kept: CaseLayout,
     scratch: Path,
 ) -> Recording:
-    """Run the workload in the session's guest and keep its log and history as `kept`: see `take_lives`."""
+    """Run the workload in the session's guest and keep its log and history as `kept`: see `take_parts`."""
     if crash_of(workload.operations) is not None:
         kept = replace(kept, base=kept.own_base)
-    return keep_taken(take_lives(session, profile, workload, case, base, kept, scratch), kept, scratch)
+    return keep_taken(take_parts(session, profile, workload, case, base, kept, scratch), kept, scratch)
 
 
-def take_lives(
+def take_parts(
     session: AnySession,
     profile: Profile,
     workload: Workload,
@@ -90,7 +90,7 @@ def take_lives(
     if crash is None:
         return take(session, profile, workload, case, base, scratch, on_progress)
     if profile.stacked:
-        raise NotSupported(f"{workload.name}: on a stack, no second life is recorded")
+        raise NotSupported(f"{workload.name}: on a stack, no workload with a crash is recorded")
     before = Workload(f"{workload.name}.before", workload.summary, workload.operations[:crash])
     taken = take(session, profile, before, case, base, scratch, on_progress)
     first, _ = by_times(recording_of(taken), BLOCK_SECTORS)
@@ -105,8 +105,10 @@ def take_lives(
     return replace(second, said=(*taken.said, *second.said))
 
 
-def _chosen(session: AnySession, first: Recording, workload: Workload) -> EarlierLife:
-    """A crash state of the first life, with what of it recovery brought back. Raises as `take_lives`."""
+def _chosen(session: AnySession, first: Recording, workload: Workload) -> BeforeCrash:
+    """A crash state of the part before the crash, with what of it recovery brought back. Raises as
+    `take_parts`.
+    """
     crash = len(first.workload.operations)
     (wanted,) = workload.operations[crash].argv
     named = wanted.startswith("@")
@@ -121,7 +123,7 @@ def _chosen(session: AnySession, first: Recording, workload: Workload) -> Earlie
                 continue
             number = survived(first.profile.contract, workload.operations, crash, outcome)
             if number is not None:
-                return EarlierLife(crash + 1, number, str(state))
+                return BeforeCrash(crash + 1, number, str(state))
     finally:
         examiner.close()
     if named:
@@ -166,7 +168,7 @@ def survived(contract: Contract, operations: Sequence[Operation], crash: int, ou
 
 def _goes_on(contract: Contract, operations: Sequence[Operation], crash: int, kept: int) -> bool:
     """Whether what comes behind the crash can be done to what is left."""
-    told = replace(_done(operations), earlier=EarlierLife(crash + 1, kept, ""))
+    told = replace(_done(operations), earlier=BeforeCrash(crash + 1, kept, ""))
     try:
         Judge(contract, told, error_patterns=(), oracles={})
     except UsageError:

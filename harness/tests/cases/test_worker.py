@@ -1,4 +1,4 @@
-"""Stations as processes: the real process and the real engine, with toy guests in it."""
+"""Workers as processes: the real process and the real engine, with toy guests in it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from typing import Any, cast
 import pytest
 
 from harness.cases import remote
-from harness.cases.answers import NOTES_MAX, SharedNotes
+from harness.cases.answers import MESSAGES_MAX, SharedMessages
 from harness.cases.attempts import Attempts, Unobserved, Visited
 from harness.cases.block_answers import Hashes
 from harness.cases.fsck_reads import FsckReads
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.pool import Interrupted
-from harness.cases.remote import Observed, RemoteAttempts, RemoteSession, StationLost, Stream
+from harness.cases.remote import Observed, RemoteAttempts, RemoteSession, Stream, WorkerLost
 from harness.errors import GuestLost, NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Tool
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
@@ -47,7 +47,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(store, tmp_path)
 
 
-# --- what happens in a station's process, in whose folder is a file for each visit ------------
+# --- what happens in a worker's process, in whose folder is a file for each visit ------------
 
 
 def nothing(_: str) -> None: ...
@@ -94,7 +94,7 @@ def end_always(word: str) -> None:
 def test_two_processes_on_one_case_store_what_one_thread_does(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
-    """All stations were threads of one interpreter: a large case took as long with two as with one."""
+    """All workers were threads of one interpreter: a large case took as long with two as with one."""
     monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 1)
     kernel = Kernel(kind, on_visit=nothing, meanwhile=functools.partial(wait_for_another, tmp_path))
     bench.run(kernel, "exhaustive", jobs=2, apart=True)
@@ -153,7 +153,7 @@ def test_a_state_whose_processes_are_all_lost_is_unknown(bench: Bench) -> None:
     assert all(verdicts == {Verdict.PASS} for verdicts in found.values())
     reasons = [r for row in bench.store.iter_verdicts(bench.case) for r in row.unknown]
     assert reasons
-    assert all("a station's process is lost" in reason for reason in reasons)
+    assert all("a worker's process is lost" in reason for reason in reasons)
 
 
 def test_a_process_that_is_stopped_counts_as_lost(
@@ -206,9 +206,9 @@ def test_a_run_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from harness.cases.remote import StationProcess\n"
-        "from harness.tests.cases import test_station as t\n"
-        "process = StationProcess(t.make_nothing, Path(sys.argv[1]))\n"
+        "from harness.cases.remote import WorkerProcess\n"
+        "from harness.tests.cases import test_worker as t\n"
+        "process = WorkerProcess(t.make_nothing, Path(sys.argv[1]))\n"
         "process._running()\n"
         "print(process._process.pid, flush=True)\n"
         "time.sleep(1000)\n"
@@ -323,14 +323,14 @@ def test_a_part_of_another_version_is_no_answer(bench: Bench, session: RemoteSes
 
 
 @dataclass
-class Told:
+class Message:
     """A session whose process answers so."""
 
-    answers: list[Observed | StationLost]
+    answers: list[Observed | WorkerLost]
 
     def attempt(self, *given: object, **flags: object) -> Observed:
         answer = self.answers.pop(0)
-        if isinstance(answer, StationLost):
+        if isinstance(answer, WorkerLost):
             raise answer
         return answer
 
@@ -346,7 +346,7 @@ def test_what_a_process_says_of_the_memo_is_known_before_its_answer_is_used(
     bench.run(Kernel(), "prefix")
     recording, stored = bench.recording("prefix"), list[str]()
     memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=stored.append)
-    told = Told([StationLost("killed"), Observed(SEEN, mismatch, False, b"", b"")])
+    told = Message([WorkerLost("killed"), Observed(SEEN, mismatch, False, b"", b"")])
     attempts = RemoteAttempts(recording, memo)
     assert attempts.observe(cast(Any, told), recording.end, None, threading.Event()) is SEEN
     assert not memo.recalls
@@ -355,7 +355,7 @@ def test_what_a_process_says_of_the_memo_is_known_before_its_answer_is_used(
 
 @dataclass
 class Fscks:
-    """Stations' processes, of whose fsck each run says something else."""
+    """Workers' processes, of whose fsck each run says something else."""
 
     bench: Bench
     folder: Path
@@ -369,7 +369,7 @@ class Fscks:
         self.recording = self.bench.recording("prefix")
         self.memo = OutcomeMemo(self.recording, sample_rate=0.0, mismatch="", on_mismatch=nothing)
         self.attempts = RemoteAttempts(self.recording, self.memo)
-        self.shared = SharedNotes()
+        self.shared = SharedMessages()
         self.attempts.share(self.shared)
 
     def another_case(self, mode: str = "") -> None:
@@ -401,7 +401,7 @@ def fscks(bench: Bench, tmp_path: Path) -> Iterator[Fscks]:
 
 @pytest.mark.parametrize("recalls", [True, False])
 def test_a_process_recalls_fsck_only_while_the_run_does(fscks: Fscks, recalls: bool) -> None:
-    """After a mismatch that another station found, and without a memo, it would go on to recall."""
+    """After a mismatch that another worker found, and without a memo, it would go on to recall."""
     first = fscks.said(0)
     if not recalls:
         fscks.memo.turn_off()
@@ -431,24 +431,24 @@ def test_an_answer_of_one_mode_is_recalled_in_no_other(fscks: Fscks) -> None:
 def test_answers_are_shared_no_more_once_one_was_not_repeated(bench: Bench) -> None:
     """What does not depend on its blocks alone says nothing of another case."""
     bench.run(Kernel(), "prefix")
-    recording, shared = bench.recording("prefix"), SharedNotes()
+    recording, shared = bench.recording("prefix"), SharedMessages()
     memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=nothing)
     attempts = RemoteAttempts(recording, memo)
     attempts.share(shared)
     before = shared.of(recording)
     assert shared.of(recording) is before
-    told = Told([Observed(SEEN, True, False, b"", b"")])
+    told = Message([Observed(SEEN, True, False, b"", b"")])
     attempts.observe(cast(Any, told), recording.end, None, threading.Event())
     later = [shared.of(recording) for _ in range(3)]
     assert len({notes.key for notes in (before, *later)}) == 4
 
 
-def test_what_stations_noted_begins_anew_when_it_is_much(bench: Bench) -> None:
-    """The notes of a long campaign would fill the memory of each of its stations."""
+def test_what_workers_noted_begins_anew_when_it_is_much(bench: Bench) -> None:
+    """The notes of a long campaign would fill the memory of each of its workers."""
     bench.run(Kernel(), "prefix")
-    shared, recording = SharedNotes(), bench.recording("prefix")
+    shared, recording = SharedMessages(), bench.recording("prefix")
     notes = shared.of(recording)
-    for _ in range(NOTES_MAX):
+    for _ in range(MESSAGES_MAX):
         assert shared.of(recording) is notes
         notes.add(None, b"note")
     assert shared.of(recording).key != notes.key
@@ -474,11 +474,11 @@ def test_what_a_process_counts_of_boots_the_run_knows(bench: Bench, tmp_path: Pa
     bench.run(Kernel(), "prefix")
     session = remote_session(Kernel(comes_up=False), tmp_path)
     for _ in range(BOOTS_IN_A_ROW):
-        session.require_hope()
+        session.refuse_if_given_up()
         with pytest.raises((GuestLost, NeverBoots)):
             session.boot(bench.recording("prefix").target)
     with pytest.raises(NeverBoots):
-        session.require_hope()
+        session.refuse_if_given_up()
     session.close()
 
 
@@ -491,7 +491,7 @@ def test_nobody_tries_again_once_the_run_is_stopped(bench: Bench) -> None:
     recording, stop = bench.recording("prefix"), threading.Event()
     memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=lambda _: None)
     stop.set()
-    seen = RemoteAttempts(recording, memo).observe(cast(Any, Told([])), recording.end, None, stop)
+    seen = RemoteAttempts(recording, memo).observe(cast(Any, Message([])), recording.end, None, stop)
     assert seen.outcome == Unobserved("stopped")
 
 
@@ -502,17 +502,17 @@ class Blocks:
         return [b"h" for _ in blocks]
 
 
-def test_an_answer_of_one_station_is_recalled_by_another(bench: Bench) -> None:
-    """Each of 64 stations would run fsck on what the others have checked."""
+def test_an_answer_of_one_worker_is_recalled_by_another(bench: Bench) -> None:
+    """Each of 64 workers would run fsck on what the others have checked."""
     bench.run(Kernel(), "prefix")
     recording, disk = bench.recording("prefix"), cast(Any, Blocks())
     memo = OutcomeMemo(recording, sample_rate=0.0, mismatch="", on_mismatch=lambda _: None)
     one, other = Attempts(recording, memo), Attempts(recording, memo)
     answer = FsckReads(FsckResult(FsckClass.CLEAN, 0, ""), (3, 1))
     one.answers.fsck.remember(Hashes(disk), answer)
-    other.answers.hear(one.answers.note())
+    other.answers.receive(one.answers.message())
     assert other.answers.fsck.recall(Hashes(disk)) == answer
-    assert (one.answers.note(), other.answers.note()) == (b"", b""), "what was told is told once"
+    assert (one.answers.message(), other.answers.message()) == (b"", b""), "what was told is told once"
 
 
 # --- messages ---------------------------------------------------------------------------------
@@ -551,15 +551,15 @@ def test_what_processes_count_of_boots_is_counted_together() -> None:
     there = [pickle.loads(pickle.dumps(boots)) for _ in range(BOOTS_IN_A_ROW)]  # noqa: S301 - just made
     for one in there:
         one.failed("toy", GuestLost("no greeting"))
-        for told in one.told():
-            boots.hear(told)
-    assert isinstance(boots.hopeless, NeverBoots)
+        for told in one.messages():
+            boots.receive(told)
+    assert isinstance(boots.given_up, NeverBoots)
     with pytest.raises(NeverBoots):
-        boots.require_hope()
-    assert all(one.told() == () for one in there)
+        boots.refuse_if_given_up()
+    assert all(one.messages() == () for one in there)
     other = Boots()
     one = pickle.loads(pickle.dumps(other))  # noqa: S301 - just made
     one.differs(VersionsDiffer("protocol 0"))
-    for told in one.told():
-        other.hear(told)
-    assert isinstance(other.hopeless, VersionsDiffer)
+    for told in one.messages():
+        other.receive(told)
+    assert isinstance(other.given_up, VersionsDiffer)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from harness.expectations import Expectation
 from harness.model import CaseId, CrashState, Violation
-from harness.report.alike import alike
 from harness.report.explanation import Explanation, write_explanation
 from harness.report.html import finding_html, report_html
+from harness.report.similar import similar
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.summary import summarise
@@ -37,7 +37,7 @@ def test_findings_of_one_mechanism_are_one_group_whatever_they_lost() -> None:
         missing.id: because(missing, "No flush at all. No flush was sent between 3 and 4."),
         older.id: because(older, "No flush at all. No flush was sent between 5 and 6."),
     }
-    (group,) = alike([missing, older], explained)
+    (group,) = similar([missing, older], explained)
     assert group.findings == (missing, older)
     assert group.why.endswith("between 3 and 4.")
     assert (group.modes, group.cases) == (("ext4/a", "ext4/b"), 2)
@@ -45,7 +45,7 @@ def test_findings_of_one_mechanism_are_one_group_whatever_they_lost() -> None:
 
 def test_one_without_an_explanation_is_with_those_of_its_mode_and_symptom() -> None:
     first, second = finding("ext4-a/x", "missing"), finding("ext4-a/y", "missing")
-    (group,) = alike([first, second], {second.id: because(second, "No flush at all. Here.")})
+    (group,) = similar([first, second], {second.id: because(second, "No flush at all. Here.")})
     assert group.example == second
     assert len(group.findings) == 2
 
@@ -59,7 +59,7 @@ def test_two_mechanisms_another_oracle_and_another_file_system_are_groups_of_the
         finding("ext4-b/x", "missing", expected=True),
     ]
     explained = {one.id: because(one, "No flush at all. X."), two.id: because(two, "Torn write. X.")}
-    groups = alike([*others, one, two], explained)
+    groups = similar([*others, one, two], explained)
     assert len(groups) == 5
     assert [g.expected for g in groups] == [False] * 4 + [True]
 
@@ -80,7 +80,7 @@ FINDINGS = st.lists(
 def test_every_finding_is_in_one_group(findings: list[Finding], data: st.DataObject) -> None:
     some = data.draw(st.lists(st.sampled_from(findings), unique_by=lambda f: f.id)) if findings else []
     words = st.sampled_from(["", "No flush at all. X.", "Torn write. Y."])
-    groups = alike(findings, {f.id: because(f, data.draw(words)) for f in some})
+    groups = similar(findings, {f.id: because(f, data.draw(words)) for f in some})
     assert sorted(f.id for g in groups for f in g.findings) == sorted(f.id for f in findings)
     assert all(len({(f.oracle, f.expectation is None) for f in g.findings}) == 1 for g in groups)
     assert all(g.example in g.findings for g in groups)
@@ -93,14 +93,14 @@ def test_the_page_links_every_finding_from_its_group_and_opens_one_of_each(demo:
     links = {a["href"] for tag, a in page.tags if tag == "a" and a.get("href", "").startswith("#finding-")}
     assert {f"#{a['id']}" for a in cards} <= links
     opened = [a["id"] for a in cards if "open" in a]
-    examples = {f"finding-{g.example.id}" for g in alike(summary.findings, {})}
+    examples = {f"finding-{g.example.id}" for g in similar(summary.findings, {})}
     assert set(opened) <= examples
 
 
 def test_a_group_without_an_explanation_says_how_to_get_one(demo: RunStore) -> None:
     summary = summarise(demo)
     text = report_html(summary, demo, SOURCE)
-    (first, *_) = alike(summary.unexpected, {})
+    (first, *_) = similar(summary.unexpected, {})
     assert f"why: powercut show {first.example.id}" in text
     write_explanation(demo.layout, because(first.example, "No flush at all. So it was."))
     try:
@@ -131,7 +131,7 @@ def test_what_is_explained_and_what_is_frequent_comes_first() -> None:
     """A run of 539 findings had 106 groups, and those that say why stood anywhere among them."""
     rare, told = finding("ext4-a/x", "older"), finding("ext4-a/x", "size", "size")
     often = [finding(f"ext4-a/{n}", "missing") for n in range(3)]
-    groups = alike([rare, *often, told], {told.id: because(told, "No flush at all. X.")})
+    groups = similar([rare, *often, told], {told.id: because(told, "No flush at all. X.")})
     assert [g.example.id for g in groups] == [told.id, often[0].id, rare.id]
 
 
@@ -142,7 +142,7 @@ def test_what_two_programs_checks_say_is_not_one_cause() -> None:
         finding("ext4-a/rename", "exit 1", "program"),
     )
     explained = {early.id: because(early, "The program acknowledged without fsync. early did.")}
-    assert [(g.findings, bool(g.why)) for g in alike([early, rename], explained)] == [
+    assert [(g.findings, bool(g.why)) for g in similar([early, rename], explained)] == [
         ((early,), True),
         ((rename,), False),
     ]

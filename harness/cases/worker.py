@@ -1,4 +1,4 @@
-"""The process of a station: see `harness.cases.remote` for the run's side."""
+"""The process of a worker: see `harness.cases.remote` for the run's side."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Served:
                 request = self._stream.receive()
                 assert isinstance(request, Request)  # noqa: S101 - what the run sends; tells mypy
                 recording, value = self._recording, self._value(request)
-                boots = self._sessions[request.session].boots.told()
+                boots = self._sessions[request.session].boots.messages()
                 self._stream.send(Answer(value, boots), anew=recording is not self._recording)
         except Gone:
             pass
@@ -97,8 +97,8 @@ class _Served:
 
     def _value(self, request: Request) -> Recorded | Observed | Raised | None:
         session = self._sessions[request.session]
-        if request.hopeless is not None:
-            session.boots.give_up(request.hopeless)
+        if request.given_up is not None:
+            session.boots.give_up(request.given_up)
         try:
             match request.what:
                 case Record(target, operations, schedule, first):
@@ -127,19 +127,21 @@ class _Served:
             )
             answers = self._answers_of(asked.key)
             self._attempts = Attempts(
-                recording, self._memo, asked.again, erring=asked.erring, answers=answers
+                recording, self._memo, asked.again, faulty_disk=asked.faulty_disk, answers=answers
             )
         memo, attempts = self._memo, self._attempts
         if not asked.recalls:
             memo.turn_off()
         for recovery in asked.recoveries:
             asked.recording.recoveries[recovery.of] = recovery
-        for note in asked.notes:
-            attempts.hear(note)
+        for note in asked.messages:
+            attempts.receive(note)
         for note in asked.answers:
-            attempts.answers.hear(note)
+            attempts.answers.receive(note)
         visited = attempts.observe(session, asked.state, self._ask if asked.checks else None, self._stop)
-        return Observed(visited, bool(memo.mismatch), memo.recalls, attempts.note(), attempts.answers.note())
+        return Observed(
+            visited, bool(memo.mismatch), memo.recalls, attempts.message(), attempts.answers.message()
+        )
 
     def _answers_of(self, key: Key) -> Answers:
         """Of all recordings with this key; those of keys that were not asked for lately are forgotten."""
@@ -168,4 +170,4 @@ class _Served:
 
 
 def _refuse(message: object) -> NoReturn:
-    raise PowercutError(f"a station takes no {type(message).__name__} now")
+    raise PowercutError(f"a worker takes no {type(message).__name__} now")

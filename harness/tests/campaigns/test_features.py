@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.campaigns.traits import numberless, written
+from harness.campaigns.features import numberless, written
 from harness.store.records import DrawnEntry, Step
 
 
@@ -32,11 +32,11 @@ def test_a_place_that_was_written_before_is_told_apart() -> None:
     ]
 
 
-def test_an_operation_that_wrote_nothing_has_no_trait() -> None:
+def test_an_operation_that_wrote_nothing_has_no_feature() -> None:
     log = entries(("mark", 0, 0), ("mark", 0, 0), ("write", 80, 8))
     assert list(written([Step(0, "mkdir d", 0, 1), Step(1, "fsync d", 1, None)], log)) == []
 
 
-def test_lengths_and_numbers_do_not_make_a_trait() -> None:
+def test_lengths_and_numbers_do_not_make_a_feature() -> None:
     """Else every recording would be new."""
     assert numberless("inode 12 at 0xffff81: 3\nmore") == "inode N at N: N\\nmore"

@@ -1,4 +1,4 @@
-"""What came of a disk that erred: file system, kind of block, fault, outcome, and a command for each."""
+"""What came of a faulty disk: file system, kind of block, fault, outcome, and a command for each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class ErringView:
+class FaultyDiskView:
     """The table of one mode, and in a line what it is of."""
 
     configuration: str
@@ -49,13 +49,16 @@ class ErringView:
     rows: Sequence[Row]
 
 
-def erring_views(cases: Iterable[CaseInfo], source: str) -> list[ErringView]:
+def faulty_disk_views(cases: Iterable[CaseInfo], source: str) -> list[FaultyDiskView]:
     """The tables of a run. `source`: its path for commands."""
     by_mode: dict[str, list[CaseInfo]] = {}
     for info in cases:
         if info.disk is not None:
             by_mode.setdefault(info.case.configuration, []).append(info)
-    return [ErringView(mode, disk_erred(infos), _rows(infos, source)) for mode, infos in by_mode.items()]
+    return [
+        FaultyDiskView(mode, faulty_disk_words(infos), _rows(infos, source))
+        for mode, infos in by_mode.items()
+    ]
 
 
 def _rows(cases: Iterable[CaseInfo], source: str) -> list[Row]:
@@ -73,11 +76,11 @@ def _rows(cases: Iterable[CaseInfo], source: str) -> list[Row]:
 
 def _bad(fault: str, *, checked: bool) -> frozenset[str]:
     """What breaks a promise; see `harness.oracles.honesty`."""
-    told = fault.endswith(("fails", "fails for good")) or (fault == "bit rots" and checked)
+    told = fault.endswith(("fails", "fails for good")) or (fault == "bit rot" and checked)
     return frozenset({Seen.DIED, *((Seen.SILENT, Seen.DESTROYED) if told else ())})
 
 
-def disk_erred(cases: Iterable[CaseInfo]) -> str:
+def faulty_disk_words(cases: Iterable[CaseInfo]) -> str:
     """What came of it in several cases, in a line; empty where that was not asked for."""
     erred = [info.disk for info in cases if info.disk is not None]
     if not erred:
@@ -89,7 +92,7 @@ def disk_erred(cases: Iterable[CaseInfo]) -> str:
     left_out = sum(d.left_out for d in erred)
     return ", ".join(
         [
-            f"a disk that errs ({', '.join(dict.fromkeys(p for d in erred for p in d.profiles))}): "
+            f"a faulty disk ({', '.join(dict.fromkeys(p for d in erred for p in d.ways))}): "
             f"{number(tried)} of {plural(faults, 'fault')} tried, "
             f"in {plural(sum(d.recoveries for d in erred), 'recovery', 'recoveries')}",
             *(f"{number(counts[name])} {name}" for name in OUTCOMES if counts[name]),

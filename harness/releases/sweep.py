@@ -1,4 +1,4 @@
-"""A study: the same cases on one kernel after another (`powercut history`, `powercut matrix`). Each kernel is
+"""A sweep: the same cases on one kernel after another (`powercut history`, `powercut matrix`). Each kernel is
 an item of a series: a run, which may be done on the next day.
 """
 
@@ -15,7 +15,7 @@ from harness.errors import StoreError
 from harness.kernels.find import look_up_kernel
 from harness.kernels.pins import pins
 from harness.releases.page import page_of
-from harness.releases.results import OnKernel, Study, StudyPlan, answer_of
+from harness.releases.results import OnKernel, Sweep, SweepPlan, answer_of
 from harness.report.page import Page
 from harness.report.words import plural
 from harness.series.work import Item, Series, Work, begin, read_plan
@@ -31,22 +31,22 @@ def every_kernel() -> list[str]:
     return [p.name for p in sorted(found, key=lambda p: [int(n) for n in p.series.split(".")])]
 
 
-def create(plan: StudyPlan, out: Path, name: str) -> Path:
-    """Make the directory of a study. Raises UsageError for a kernel that does not exist."""
+def create(plan: SweepPlan, out: Path, name: str) -> Path:
+    """Make the directory of a sweep. Raises UsageError for a kernel that does not exist."""
     for kernel in plan.kernels:
         look_up_kernel(kernel)
     return begin(plan, out, name)
 
 
-def load_plan(path: Path) -> StudyPlan:
-    """The plan of a study that was begun. Raises as `read_plan`."""
-    plan = read_plan(path, StudyPlan, "study", "matrix")
+def load_plan(path: Path) -> SweepPlan:
+    """The plan of a sweep that was begun. Raises as `read_plan`."""
+    plan = read_plan(path, SweepPlan, "sweep", "matrix")
     if not re.fullmatch("(?:[0-9a-f]{12})?", plan.finding):  # it names a file
-        raise StoreError(f"{path}: {plan.finding!r} is no finding", "start a new study")
+        raise StoreError(f"{path}: {plan.finding!r} is no finding", "start a new sweep")
     return plan
 
 
-class StudySeries(Series[OnKernel]):
+class SweepSeries(Series[OnKernel]):
     """See `Series`. A kernel that cannot be had or run is an answer, too: its reason, beside what it had
     answered before.
     """
@@ -56,7 +56,7 @@ class StudySeries(Series[OnKernel]):
     results = RESULTS_NAME
     common_lacks = ()
 
-    def __init__(self, plan: StudyPlan, path: Path) -> None:
+    def __init__(self, plan: SweepPlan, path: Path) -> None:
         self.plan = plan
         super().__init__(path, plan.argv, plan.expectations)
 
@@ -81,13 +81,13 @@ class StudySeries(Series[OnKernel]):
         return f"{done.name}: {plural(len(done.answers), 'case')}, {len(broken)} with findings"
 
     @property
-    def study(self) -> Study:
+    def sweep(self) -> Sweep:
         """What it has shown so far."""
         answers = tuple(self.known.done.get(k, OnKernel(item=k)) for k in self.plan.kernels)
-        return Study(self.plan, answers, self.path, self.known.finished, self.known.interrupted)
+        return Sweep(self.plan, answers, self.path, self.known.finished, self.known.interrupted)
 
     def page(self) -> Page:
-        return page_of(self.study)
+        return page_of(self.sweep)
 
     def inherited(self) -> Iterator[OnKernel]:
         file = self.path / RESULTS_NAME
@@ -103,4 +103,4 @@ class StudySeries(Series[OnKernel]):
                         {**kernel, "type": "done", "item": kernel["asked"], "run": run}, OnKernel
                     )
         except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
-            raise StoreError(f"{file}: {e}", "start a new study") from e
+            raise StoreError(f"{file}: {e}", "start a new sweep") from e

@@ -1,9 +1,9 @@
 """Findings that look alike, as one group each instead of many nearly equal cards.
 
-Alike are findings of one file system and one oracle that broke by the same mechanism. Only some findings are
-explained: one that is not has the mechanism of an explained one of its mode and symptom; where there is none,
-those of one symptom are alike. What a workload's own check says is alike within that workload alone: exit
-code 1 is all that many of them say. That is probably one cause, and proves none: see
+SimilarFindings are findings of one file system and one oracle that broke by the same mechanism. Only some
+findings are explained: one that is not has the mechanism of an explained one of its mode and symptom; where
+there is none, those of one symptom are alike. What a workload's own check says is alike within that workload
+alone: exit code 1 is all that many of them say. That is probably one cause, and proves none: see
 `harness.findings.causes`.
 """
 
@@ -18,7 +18,7 @@ from harness.symptoms import Symptom
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class SimilarFindings:
     """Findings that look alike. `example`: one of them, explained if any is, and then why it failed."""
 
     example: Finding
@@ -38,7 +38,7 @@ class Alike:
         return len({f.case for f in self.findings})
 
 
-def alike(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -> list[Alike]:
+def similar(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -> list[SimilarFindings]:
     """The groups: first those that nobody expected, first of these the explained ones, and those with the
     most findings. `explained`: by the id of the finding.
     """
@@ -61,7 +61,7 @@ def _own(finding: Finding) -> str:
     return finding.case.workload if finding.oracle == "program" else ""
 
 
-def _group(together: Sequence[Finding], explained: Mapping[str, Explanation]) -> Alike:
+def _group(together: Sequence[Finding], explained: Mapping[str, Explanation]) -> SimilarFindings:
     example = next((f for f in together if f.id in explained), together[0])
     known = explained.get(example.id)
-    return Alike(example, known.mechanism if known else "", tuple(together))
+    return SimilarFindings(example, known.mechanism if known else "", tuple(together))

@@ -10,13 +10,13 @@ from typing import cast
 
 import pytest
 
+from harness.cases.crash_and_continue import by_chance, crash_of, survived
 from harness.cases.recording import Recording, history_of
-from harness.cases.second_life import by_chance, crash_of, survived
 from harness.errors import UsageError, WriteLogError
 from harness.model import (
     BEFORE_THE_LOG,
+    BeforeCrash,
     CrashState,
-    EarlierLife,
     EntryFlag,
     FsckClass,
     FsckResult,
@@ -51,11 +51,11 @@ def marks(*texts: str) -> list[LogEntry]:
 
 
 def second(kept: int) -> History:
-    """A log of the second life, whose every operation came to its end."""
+    """A log of the part after the crash, whose every operation came to its end."""
     given = len(FIRST) + 1
     numbers = range(given, len(WHOLE))
     told = [f"{word} {n}" for n in numbers for word in ("begin", "ack")]
-    return history_of(marks(*told), WHOLE, EarlierLife(given, kept, "@t7="))
+    return history_of(marks(*told), WHOLE, BeforeCrash(given, kept, "@t7="))
 
 
 def recovered_after(texts: list[str], data: int = 4096) -> Outcome:
@@ -77,13 +77,13 @@ def test_the_operations_of_an_earlier_life_are_done_when_the_log_begins() -> Non
     assert history.position(2) == Position(begun=6, acked=6)
 
 
-def test_marks_of_the_first_life_are_not_taken_for_those_of_the_second() -> None:
+def test_marks_of_the_part_before_the_crash_are_not_taken_for_those_of_the_second() -> None:
     with pytest.raises(WriteLogError, match="do not tell"):
-        history_of(marks("begin 0", "ack 0"), WHOLE, EarlierLife(5, 4, "@t7="))
+        history_of(marks("begin 0", "ack 0"), WHOLE, BeforeCrash(5, 4, "@t7="))
 
 
-def test_what_the_first_life_kept_must_be_there_at_every_cut_of_the_second() -> None:
-    """Else a journal that is emptied in the second life without being written home would be no loss."""
+def test_what_the_part_before_the_crash_kept_must_be_there_at_every_cut_of_the_second() -> None:
+    """Else a journal that is emptied after the crash without being written home would be no loss."""
     whole, begin = second(kept=4), Position(5, 5)
     kept = recovered_after(FIRST)
     assert broken(whole, begin, kept) == []
@@ -91,8 +91,8 @@ def test_what_the_first_life_kept_must_be_there_at_every_cut_of_the_second() -> 
     assert [v.oracle for v in broken(whole, begin, lost)] == ["durability"]
 
 
-def test_what_the_first_life_lost_must_not_come_back() -> None:
-    """A stale transaction that is replayed in the second life brings it back."""
+def test_what_the_part_before_the_crash_lost_must_not_come_back() -> None:
+    """A stale transaction that is replayed in the part after the crash brings it back."""
     history, begin = second(kept=3), Position(5, 5)
     assert broken(history, begin, recovered_after(FIRST[:3])) == []
     assert broken(history, begin, recovered_after(FIRST)) != []
@@ -107,7 +107,7 @@ def test_as_many_operations_survived_as_recovery_came_to(contract: Contract, don
 
 
 def test_half_an_operation_is_no_number_of_them() -> None:
-    """`f` has its name and half of its data: what the second life must find is not known."""
+    """`f` has its name and half of its data: what the part after the crash must find is not known."""
     half = recovered_after(FIRST[:2], data=2048)
     assert survived(ORDERED, WHOLE, 4, half) is None
 
@@ -120,7 +120,7 @@ def test_a_first_life_that_is_damaged_or_undecided_is_no_base(said: FsckClass) -
     assert survived(ORDERED, WHOLE, 4, replace(whole, fsck=FsckResult(said, 4, "inode 12"))) is None
 
 
-def test_a_second_life_that_needs_what_was_lost_is_not_begun() -> None:
+def test_a_part_after_the_crash_that_needs_what_was_lost_is_not_begun() -> None:
     """Its first operation would fail in the guest: another crash state is tried."""
     assert survived(ORDERED, WHOLE, 4, recovered_after([])) is None
 
@@ -172,8 +172,8 @@ def test_what_is_open_is_closed_by_the_crash() -> None:
 def test_the_page_says_which_life_and_what_was_lost() -> None:
     texts = [step.text for step in steps_of(second(kept=3))]
     assert texts[2:6] == [
-        "fsync f (first life)",
-        "create g (first life, lost)",
+        "fsync f (before the crash)",
+        "create g (before the crash, lost)",
         "crash 1: @t7=",
         "append f 4096",
     ]

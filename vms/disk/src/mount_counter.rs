@@ -8,13 +8,13 @@
 
 use std::ops::Range;
 
-use powercut_protocol::Tally as Told;
+use powercut_protocol::MountCounter as Told;
 
 use crate::{error::DiskError, Answer, BLOCK_BYTES, SECTOR_BYTES};
 
 /// A structure that counts.
 #[derive(Clone)]
-pub struct Tally {
+pub struct MountCounter {
     place: Place,
     within: Range<usize>,
     fields: Vec<Range<usize>>,
@@ -33,13 +33,13 @@ enum Place {
 
 const CHECKSUM_BYTES: usize = 4;
 
-impl Tally {
+impl MountCounter {
     /// Check that all of it lies in one block; in one sector, if it is marked.
     ///
     /// # Errors
     /// If it does not.
     pub fn of(told: &Told) -> Answer<Self> {
-        let refused = || DiskError::Tally { at: told.at };
+        let refused = || DiskError::MountCounter { at: told.at };
         let marked = !told.marked.is_empty();
         let room = if marked { SECTOR_BYTES } else { BLOCK_BYTES } as u64;
         let (block, start) = (
@@ -66,7 +66,7 @@ impl Tally {
             false => Place::Block(block),
         };
         let checksum = told.crc32c_at.map(|at| inside(at, CHECKSUM_BYTES as u64));
-        Ok(Tally {
+        Ok(MountCounter {
             place,
             within: inside(0, told.size_bytes)?,
             fields: ranges(&told.fields)?,
@@ -131,7 +131,7 @@ fn crc32c(data: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn tally() -> Tally {
+    fn mount_counter() -> MountCounter {
         let told = Told {
             at: 4096 + 100,
             size_bytes: 40,
@@ -141,7 +141,7 @@ mod tests {
             recounted: vec![(12, 1)],
             crc32c_at: Some(36),
         };
-        Tally::of(&told).unwrap()
+        MountCounter::of(&told).unwrap()
     }
 
     fn holding(count: u8, other: u8) -> Vec<u8> {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn blanked(mut content: Vec<u8>) -> Vec<u8> {
-        tally().blank(&mut content, false);
+        mount_counter().blank(&mut content, false);
         content
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn contents_that_differ_in_what_is_counted_are_alike_and_no_others() {
-        assert_eq!(tally().block(), Some(1));
+        assert_eq!(mount_counter().block(), Some(1));
         assert_eq!(blanked(holding(1, 0)), blanked(holding(2, 0)));
         assert_ne!(blanked(holding(1, 0)), blanked(holding(1, 1)));
     }
@@ -176,8 +176,8 @@ mod tests {
         let sum = crc32c(&other[100..136]).to_le_bytes();
         other[136..140].copy_from_slice(&sum);
         assert_ne!(blanked(one.clone()), blanked(other.clone()));
-        tally().blank(&mut one, true);
-        tally().blank(&mut other, true);
+        mount_counter().blank(&mut one, true);
+        mount_counter().blank(&mut other, true);
         assert_eq!(one, other);
     }
 
@@ -193,7 +193,7 @@ mod tests {
         for (at, bytes, field) in [(4000, 200, (0, 1)), (0, 8, (7, 2)), (0, 8, (u64::MAX, 2))] {
             let fields = vec![field];
             let crc32c_at = None;
-            assert!(Tally::of(&Told {
+            assert!(MountCounter::of(&Told {
                 at,
                 size_bytes: bytes,
                 fields,
@@ -216,8 +216,8 @@ mod tests {
 
     #[test]
     fn a_marked_one_is_blanked_in_every_sector_that_it_stands_in() {
-        let tally = Tally::of(&marked()).unwrap();
-        assert_eq!(tally.block(), None);
+        let mount_counter = MountCounter::of(&marked()).unwrap();
+        assert_eq!(mount_counter.block(), None);
         let record = |sector: usize, length: u8, counted: u8| {
             let mut content = vec![0; BLOCK_BYTES];
             let at = sector * SECTOR_BYTES;
@@ -227,15 +227,15 @@ mod tests {
         };
         for sector in [0, 3, 7] {
             let (mut one, mut other) = (record(sector, 0, 1), record(sector, 0, 2));
-            assert!(tally.blank(&mut one, false) && tally.blank(&mut other, false));
+            assert!(mount_counter.blank(&mut one, false) && mount_counter.blank(&mut other, false));
             assert_eq!(one, other);
         }
         let mut full = record(3, 1, 5);
-        assert!(!tally.blank(&mut full, true));
+        assert!(!mount_counter.blank(&mut full, true));
         assert_eq!(full, record(3, 1, 5));
         let mut shifted = record(3, 0, 5);
         shifted.rotate_right(16);
-        assert!(!tally.blank(&mut shifted, true));
+        assert!(!mount_counter.blank(&mut shifted, true));
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         let refused = |change: fn(&mut Told)| {
             let mut told = marked();
             change(&mut told);
-            Tally::of(&told).is_err()
+            MountCounter::of(&told).is_err()
         };
         assert!(refused(|told| told.size_bytes = 513));
         assert!(refused(|told| told.at = 8));

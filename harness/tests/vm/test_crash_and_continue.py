@@ -15,17 +15,17 @@ from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan
 from harness.trust import Named
 
-ORDERED = CaseId("ext4", "ordered", "second-life")
-NOBARRIER = CaseId("ext4", "nobarrier", "second-life")
+ORDERED = CaseId("ext4", "ordered", "crash-and-continue")
+NOBARRIER = CaseId("ext4", "nobarrier", "crash-and-continue")
 CRASH = 8
-"""The operation of second-life that is the first power cut."""
+"""The operation of crash-and-continue that is the first power cut."""
 
 
 @pytest.fixture(scope="module")
 def lived(uml_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
     plan = Plan(
         configurations=["ext4/ordered", "ext4/nobarrier"],
-        workloads=["second-life"],
+        workloads=["crash-and-continue"],
         fault_models=("exhaustive",),
         budget=Budget(visits=60),
         again=1,
@@ -41,7 +41,7 @@ def test_what_both_lives_acknowledged_is_kept_wherever_recovery_is_cut(lived: tu
     assert case.counts.checked > 40
 
 
-def test_the_log_begins_with_the_recovery_of_the_first_life(lived: tuple[Summary, Path]) -> None:
+def test_the_log_begins_with_the_recovery_of_the_part_before_the_crash(lived: tuple[Summary, Path]) -> None:
     _, path = lived
     with RunStore.open(path) as store:
         kept = store.layout.case(ORDERED)
@@ -55,8 +55,8 @@ def test_the_log_begins_with_the_recovery_of_the_first_life(lived: tuple[Summary
     assert begun > 0  # what the mount wrote
 
 
-def test_what_the_second_life_loses_is_found_and_shown_again(lived: tuple[Summary, Path]) -> None:
-    """Without barriers the second life loses what it acknowledged, as any does."""
+def test_what_the_part_after_the_crash_loses_is_found_and_shown_again(lived: tuple[Summary, Path]) -> None:
+    """Without barriers the part after the crash loses what it acknowledged, as any does."""
     summary, path = lived
     case = next(c for c in summary.cases if c.case == NOBARRIER)
     lost = [f for f in case.findings if f.oracle == "durability" and not f.state.again]

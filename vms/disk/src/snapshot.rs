@@ -1,8 +1,8 @@
 //! A device to come back to: what the guest wrote until then, and which of its blocks were read since.
 //!
 //! Whoever writes to a recovered file system only to see whether that works must leave nothing behind: fsck and the
-//! memo see what recovery left. What happens in a fork depends only on the blocks that it returns, with the contents
-//! that they have on the device when the fork is over.
+//! memo see what recovery left. What happens in a snapshot depends only on the blocks that it returns, with the
+//! contents that they have on the device when the snapshot is over.
 
 use crate::{
     memo::ReadSet,
@@ -10,19 +10,19 @@ use crate::{
     BLOCK_SECTORS,
 };
 
-/// What was there at the fork, and what has happened since.
-pub struct Fork {
+/// What was there at the snapshot, and what has happened since.
+pub struct Snapshot {
     before: Overlay,
     /// Sectors overwritten since, a bit each.
     written: Written,
     reads: ReadSet,
 }
 
-impl Fork {
-    /// Fork a device with these writes of the guest.
+impl Snapshot {
+    /// Snapshot a device with these writes of the guest.
     #[must_use]
     pub fn of(overlay: &Overlay) -> Self {
-        Fork {
+        Snapshot {
             before: overlay.clone(),
             written: Written::default(),
             reads: ReadSet::default(),
@@ -46,7 +46,7 @@ impl Fork {
         }
     }
 
-    /// The guest's writes before the fork, and the blocks read since, in order.
+    /// The guest's writes before the snapshot, and the blocks read since, in order.
     #[must_use]
     pub fn end(self) -> (Overlay, Vec<u64>) {
         let blocks = self.reads.reads().iter().map(|read| read.block).collect();
@@ -70,10 +70,10 @@ mod tests {
 
     /// The blocks that count as read after these sectors were overwritten, and those read: (first, count).
     fn read_behind(wrote: (u64, u64), read: (u64, u64)) -> Vec<u64> {
-        let mut fork = Fork::of(&Overlay::default());
-        fork.wrote(wrote.0, wrote.1);
-        fork.read(read.0, read.1);
-        fork.end().1
+        let mut snapshot = Snapshot::of(&Overlay::default());
+        snapshot.wrote(wrote.0, wrote.1);
+        snapshot.read(read.0, read.1);
+        snapshot.end().1
     }
 
     #[test]

@@ -1,4 +1,4 @@
-"""A study: a run on each kernel, kept, and gone on with."""
+"""A sweep: a run on each kernel, kept, and gone on with."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from harness.host.progress import Lines, Progress
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.releases.page import page_of
-from harness.releases.results import Study, StudyPlan
-from harness.releases.study import StudySeries, create, every_kernel, load_plan
+from harness.releases.results import Sweep, SweepPlan
+from harness.releases.sweep import SweepSeries, create, every_kernel, load_plan
 from harness.report.page import Page
 from harness.series import work
 from harness.series.work import Execute, OnDone, carry_out
@@ -31,7 +31,7 @@ from harness.tests.report.demo import JUDGES, add_case
 QUIET = Lines(Console(quiet=True))
 BROKEN = next(iter(JUDGES))
 KEPT = "ext4-journal/append-fsync"
-PLAN = StudyPlan(
+PLAN = SweepPlan(
     title="t",
     kernels=["debian-6.1", "debian-6.12", "debian-7.3"],
     plan=Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]),
@@ -65,15 +65,15 @@ def finished(kernels: list[str]) -> Execute:
     return execute
 
 
-def carried(path: Path, tell: Callable[[Study], None] = lambda _: None, progress: Progress = QUIET) -> Study:
-    class Telling(StudySeries):
+def carried(path: Path, tell: Callable[[Sweep], None] = lambda _: None, progress: Progress = QUIET) -> Sweep:
+    class Telling(SweepSeries):
         def write(self) -> Page:
-            tell(self.study)
+            tell(self.sweep)
             return super().write()
 
     series = Telling(load_plan(path), path)
     carry_out(series, progress)
-    return series.study
+    return series.sweep
 
 
 def test_every_kernel_has_an_answer_or_a_reason(ran: list[str], tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_was_left_undecided_is_tried_again(
 
 
 @pytest.mark.parametrize("version", [False, True])
-def test_a_study_of_another_installation_is_gone_on_with(
+def test_a_sweep_of_another_installation_is_gone_on_with(
     ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: bool
 ) -> None:
     """After an upgrade each --resume said that other parts had begun the kernel's run, and dropped what it
@@ -264,12 +264,12 @@ def test_progress_says_which_kernel_it_is_of(
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no study"):
+    with pytest.raises(UsageError, match="holds no sweep"):
         load_plan(tmp_path)
 
 
 def test_an_unknown_kernel_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    unknown = StudyPlan(title="t", kernels=["debian-5.99"], plan=PLAN.plan)
+    unknown = SweepPlan(title="t", kernels=["debian-5.99"], plan=PLAN.plan)
     with pytest.raises(UsageError, match=r"debian-5\.99"):
         create(unknown, tmp_path, "matrix")
     assert list(tmp_path.iterdir()) == []
@@ -282,7 +282,7 @@ def test_all_kernels_are_those_that_boot_a_pc_in_order() -> None:
     assert not [name for name in named if name.startswith("uml")]
 
 
-def test_a_study_of_before_there_was_a_journal_keeps_its_answers(ran: list[str], tmp_path: Path) -> None:
+def test_a_sweep_of_before_there_was_a_journal_keeps_its_answers(ran: list[str], tmp_path: Path) -> None:
     """Its answers were in releases.json alone, each with the absolute path of its run."""
     path = create(PLAN, tmp_path, "matrix")
     answers = [{"configuration": "ext4/ordered", "workload": "append-fsync", "verdict": "pass", "states": 9}]
@@ -290,10 +290,10 @@ def test_a_study_of_before_there_was_a_journal_keeps_its_answers(ran: list[str],
     failed = {"asked": "debian-6.12", "failed": "the archive does not have it"}
     told = {"schema": 1, "kernels": [{**done, "answers": answers, "seconds": 7.5}, {**failed, "run": ""}]}
     (path / "releases.json").write_text(json.dumps(told))
-    study = carried(path)
+    sweep = carried(path)
     assert ran == ["debian-6.12", "debian-7.3"]
-    assert (study.kernels[0].name, study.kernels[0].answers[0].states) == ("linux 6.1", 9)
-    assert study.kernels[0].run == "kernels/debian-6.1/runs/then"
+    assert (sweep.kernels[0].name, sweep.kernels[0].answers[0].states) == ("linux 6.1", 9)
+    assert sweep.kernels[0].run == "kernels/debian-6.1/runs/then"
     assert json.loads((path / "releases.json").read_text())["kernels"][0]["run"] == done["run"]
     ran.clear()
     carried(path)

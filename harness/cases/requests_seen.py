@@ -27,7 +27,7 @@ UNNAMED = "unnamed block"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FaultTarget:
     """A fault, and what the block is for that it befalls; nothing of a flush."""
 
     fault: DiskFault
@@ -40,11 +40,11 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestsSeen:
     """What the visit to a state asked of its disk. `work`: writes; of a recovery that did nothing, few."""
 
     of: CrashState
-    targets: tuple[Target, ...]
+    targets: tuple[FaultTarget, ...]
     work: int
 
     def where(self, fault: DiskFault) -> str:
@@ -52,14 +52,14 @@ class Asked:
         return next((t.where for t in self.targets if t.fault == fault), UNNAMED)
 
 
-class Aim:
+class FaultTargets:
     """Finds the faults of visits to one recording."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._names: NamedLog | None = None
 
-    def at(self, of: CrashState, requests: Sequence[wire.Requested], image: Path) -> Asked:
+    def at(self, of: CrashState, requests: Sequence[wire.Requested], image: Path) -> RequestsSeen:
         """`requests`: of the visit to the state `of`; `image`: of the disk that it left."""
         if self._names is None:
             recording = self._recording
@@ -72,11 +72,11 @@ class Aim:
         with image.open("rb") as file:
             targets = list(self._targets(requests, lambda at, size: _read(file, at, size)))
         work = sum(r.kind is RequestKind.WRITE for r in requests)
-        return Asked(of, tuple(dict.fromkeys(targets)), work)
+        return RequestsSeen(of, tuple(dict.fromkeys(targets)), work)
 
     def _targets(
         self, requests: Sequence[wire.Requested], read: Callable[[int, int], bytes]
-    ) -> Iterator[Target]:
+    ) -> Iterator[FaultTarget]:
         writes: Counter[int] = Counter()
         flushes = 0
         for one in requests:
@@ -84,22 +84,22 @@ class Aim:
                 case RequestKind.FLUSH:
                     flushes += 1
                     for stays in (False, True):
-                        yield Target(DiskFault(FaultKind.EIO_FLUSH, nth=flushes, stays=stays))
+                        yield FaultTarget(DiskFault(FaultKind.EIO_FLUSH, nth=flushes, stays=stays))
                 case RequestKind.WRITE:
                     writes.update(range(one.sector, one.sector + one.sectors))
                     where = self._where(one.sector, read(one.sector, _piece(one.sector, one.sectors)))
                     nth = writes[one.sector]
                     for stays in (False, True):
-                        yield Target(DiskFault(FaultKind.EIO_WRITE, one.sector, nth, stays), where)
-                    yield Target(DiskFault(FaultKind.LOST_WRITE, one.sector, nth), where)
+                        yield FaultTarget(DiskFault(FaultKind.EIO_WRITE, one.sector, nth, stays), where)
+                    yield FaultTarget(DiskFault(FaultKind.LOST_WRITE, one.sector, nth), where)
                     if (to := other_place(one, requests)) is not None:
-                        yield Target(DiskFault(FaultKind.STRAY_WRITE, one.sector, nth, to=to), where)
+                        yield FaultTarget(DiskFault(FaultKind.STRAY_WRITE, one.sector, nth, to=to), where)
                 case RequestKind.READ:
                     yield from self._of_read(one, read, writes)
 
     def _of_read(
         self, one: wire.Requested, read: Callable[[int, int], bytes], written: Container[int]
-    ) -> Iterator[Target]:
+    ) -> Iterator[FaultTarget]:
         """`written`: sectors that recovery wrote before; what rotted in them is gone."""
         at, end = one.sector, one.sector + one.sectors
         while at < end:
@@ -107,11 +107,11 @@ class Aim:
             data = read(at, size)
             where = self._where(at, data)
             if at == one.sector:  # it fails whole, wherever the sector is that cannot be read
-                yield Target(DiskFault(FaultKind.EIO_READ, at), where)
-            yield Target(DiskFault(FaultKind.EIO_READ, at, stays=True), where)
+                yield FaultTarget(DiskFault(FaultKind.EIO_READ, at), where)
+            yield FaultTarget(DiskFault(FaultKind.EIO_READ, at, stays=True), where)
             sector, bit = _rotting(at, data)
             if sector not in written:
-                yield Target(DiskFault(FaultKind.ROT, sector, bit=bit), where)
+                yield FaultTarget(DiskFault(FaultKind.ROT, sector, bit=bit), where)
             at += size
 
     def _where(self, sector: int, data: bytes) -> str:
@@ -156,8 +156,8 @@ def _read(file: BinaryIO, sector: int, sectors: int) -> bytes:
 
 
 def _rotting(sector: int, data: bytes) -> tuple[int, int]:
-    """The sector of the bit that rots in `data`, and its number there: of a byte that is not zero, if there
-    is one, since a file system is more likely to look at it. Always the same of the same block.
+    """The sector of the bit that changes in `data`, and its number there: of a byte that is not zero, if
+    there is one, since a file system is more likely to look at it. Always the same of the same block.
     """
     drawn = zlib.crc32(b"%d" % sector)
     used = [n for n, byte in enumerate(data) if byte] or range(max(len(data), 1))

@@ -1,6 +1,7 @@
-"""Traits: what a case showed, in few words, so that a campaign can tell whether a workload did anything new.
+"""Novelty features: what a case showed, in few words, so that a campaign can tell whether a workload did
+anything new.
 
-A trait is one of:
+A novelty feature is one of:
 
  - `ext4/ordered fsync: new next flush+fua next+fua`: in what order an operation wrote. `new`: a place that
    nothing in this recording had written before; `again`: one that it had; `next`: the place right behind the
@@ -34,12 +35,12 @@ _LINE = " recovery: "
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
-def traits_of(store: RunStore, record: CaseRecord, lines: Sequence[CodeLine] = ()) -> frozenset[str]:
-    """The traits of a case of a run. `lines`: of recovery, those that the whole run knows of."""
+def features_of(store: RunStore, record: CaseRecord, lines: Sequence[CodeLine] = ()) -> frozenset[str]:
+    """The novelty features of a case of a run. `lines`: of recovery, those that the whole run knows of."""
     case = record.case
     mode = case.configuration
     findings = store.findings_of(case)
-    found = {f"{mode} {trait}" for trait in written(record.info.steps, store.timeline(case))}
+    found = {f"{mode} {feature}" for feature in written(record.info.steps, store.timeline(case))}
     found |= {f"{mode} broken: {symptom}" for symptom in dict.fromkeys(f.symptom for f in findings)}
     found |= {f"{mode} kernel: {line}" for f in findings for line in _logged(store, f)}
     found |= {f"{mode} undecided: {numberless(u.reason)}" for u in store.unknown_reasons(case)}
@@ -47,9 +48,9 @@ def traits_of(store: RunStore, record: CaseRecord, lines: Sequence[CodeLine] = (
     return frozenset(found)
 
 
-def recovery_lines(traits: Iterable[str]) -> int:
-    """How many of the traits are lines of recovery."""
-    return sum(_LINE in trait for trait in traits)
+def recovery_lines(features: Iterable[str]) -> int:
+    """How many of the novelty features are lines of recovery."""
+    return sum(_LINE in feature for feature in features)
 
 
 def written(steps: Sequence[Step], timeline: Sequence[DrawnEntry]) -> Iterator[str]:
