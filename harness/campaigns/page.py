@@ -47,8 +47,8 @@ _ABOUT_CAUSES = (
 )
 _ABOUT_NEW = (
     "Workloads that showed something new are made longer by the generator `grown`. A novelty feature is how "
-    "an operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where it "
-    "was, with N for numbers. An order of writes is given as `new` (a place not written before), `next` "
+    "an operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where "
+    "it was, with N for numbers. An order of writes is given as `new` (a place not written before), `next` "
     "(right behind the write before), `again` (a place written before), with `flush` and `fua`. A flat line "
     "says that these workloads have little left to show."
 )

@@ -15,7 +15,7 @@ from harness.guests import guest_specs
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, Plan
-from harness.run import Asked, select_cases
+from harness.run import Planned, select_cases
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
 from harness.tests.cli.runner import powercut
@@ -427,7 +427,7 @@ def test_limits_stand_in_the_plan(
 def test_no_action_counts_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """It printed 6 MB of names for ace2."""
     kernel = Kernel("k", Path("bzImage"), None, "")
-    monkeypatch.setattr(run, "look_up", lambda plan: Asked(select_cases(plan), kernel, {}))
+    monkeypatch.setattr(run, "look_up", lambda plan: Planned(select_cases(plan), kernel, {}))
     shown = powercut("run", "-n", "-w", "ace1").stdout
     assert "ext4/ordered (mount -o data=ordered): 207 workloads (-v: names)" in shown
     assert "207 recordings, about " in shown
