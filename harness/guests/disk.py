@@ -374,7 +374,7 @@ class Disk:
         return self._ask(wire.Requests(), wire.RequestsSeen).requests
 
     def inject(self, fault: DiskFault) -> None:
-        """Err in this way until `end_fault` or the next `switch`."""
+        """Inject this fault until `end_fault` or the next `switch`."""
         effect: wire.Error | wire.Flip | wire.Lose | wire.Divert = wire.Error()
         stays = fault.stays
         match fault.kind:

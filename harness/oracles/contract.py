@@ -18,7 +18,7 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The promises of one mode. What has a default is promised in full unless the mode's file says otherwise.
+    """The promises of one mode. Fields with a default mean: the full promise.
 
     `namespace`: `prefix` - names, links, permissions, symbolic links and extended attributes are those
         after some number of whole operations, in their order. `each` - those of each inode date from some

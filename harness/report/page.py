@@ -75,7 +75,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Section:
     """Part of a page, left out where it holds nothing. `about`: how to read it, and `in_text`: whether the
-    text shows it, which is for who has just seen it happen. `folded`: the findings are one line until that is
+    text shows it, since the user just watched it. `folded`: the findings are one line until that is
     opened.
     """
 

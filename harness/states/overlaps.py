@@ -56,7 +56,7 @@ class Place:
 
     def open(self, prefix: int, persisted: Set[int]) -> tuple[int, ...]:
         """Those of the first `prefix` chunks that may be what the place shows, given what has to have
-        persisted: none of that was submitted after they had completed. Empty where nothing has to.
+        persisted: no durable write was submitted after this one completed. Empty where nothing has to.
         """
         count = bisect.bisect_left(self.chunks, prefix)
         known = list(zip(self.chunks[:count], self.writes, strict=False))

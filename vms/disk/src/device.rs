@@ -372,7 +372,7 @@ impl Device {
         Ok(self.requests.clone())
     }
 
-    /// Err in this way until `end_fault` or the next switch.
+    /// Inject this fault until `end_fault` or the next switch.
     ///
     /// # Errors
     /// If the device has no such sector, or a sector no such bit.

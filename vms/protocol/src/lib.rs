@@ -557,7 +557,7 @@ pub enum DiskRequest {
     /// What the guest asked for since `NoteWrites`. Refused if nothing was noted, or if that was more than
     /// [`limits::REQUESTS`] requests.
     Requests {},
-    /// Err in this way until `EndFault` or the next `Switch`. A fault that was there is forgotten.
+    /// Inject this fault until `EndFault` or the next `Switch`. A fault that was there is forgotten.
     Inject { fault: Fault },
     /// Err no more. A bit that rotted is as it was, unless the guest has written its sector since.
     EndFault {},
