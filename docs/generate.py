@@ -65,12 +65,9 @@ def pages() -> dict[str, str]:
 
 def _llms(made: Mapping[str, str]) -> Lines:
     """What the documents are, for programs that read them (the form of llmstxt.org)."""
-    yield from (
-        "# Powercut",
-        "",
-        "> After a power cut at any moment, does this file system come back with what it",
-    )
-    yield from ("> promised? Start with ../AGENTS.md: the tasks, the exit codes, and where results are.",)
+    yield from ("# Powercut", "")
+    yield "> After a power cut at any moment, does this file system come back with what it promised?"
+    yield "> Start with ../AGENTS.md: the tasks, the exit codes, and where results are."
     here = Path(__file__).parent
     for folder in ("tutorials", "howto", "reference", "explanation", "results"):
         yield from ("", f"## {folder.capitalize()}", "")
@@ -380,7 +377,7 @@ _CODES = {
     ExitCode.UNDECIDED: "something is UNKNOWN, or the harness has an error",
     ExitCode.NOTHING_RUN: "nothing was run, or a required case was not (`--require-all`)",
     ExitCode.TIME_UP: "the time was up (`--minutes`, `--hours`): something is decided, nothing inconsistent",
-    ExitCode.BISECT_SKIP: "`--bisect`: skip this commit",
+    ExitCode.BISECT_SKIP: "`--bisect`: skip this commit; `patch`: the last commit does not build",
     ExitCode.BISECT_STOP: "`--bisect`: stop, bisecting makes no sense",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM, SIGHUP); results are kept, `--resume` continues",
     ExitCode.OUTPUT_CLOSED: "the reader of the output closed it (`powercut log ls LOG | head`)",
