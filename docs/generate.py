@@ -31,7 +31,7 @@ from harness.host.resources import resource
 from harness.kernels.build import Addition, Flavour
 from harness.kernels.edits import Edit
 from harness.kernels.pins import Pin, pins
-from harness.model import CrashState
+from harness.model import CrashState, questions
 from harness.model.disk_faults import DISK_FAULTS, DiskFault
 from harness.model.operations import ARGUMENTS, PERSISTS, PERSISTS_IF, OperationKind
 from harness.oracles import ORACLES
@@ -58,6 +58,7 @@ def pages() -> dict[str, str]:
         "reference/crash-points.md": _crash_points,
         "reference/run-directory.md": _run_directory,
         "results/findings.md": _findings,
+        "results/litmus.md": _litmus,
     }
     made = {path: MADE + "\n\n" + "\n".join(make()).rstrip() + "\n" for path, make in makers.items()}
     return {**made, "llms.txt": "\n".join(_llms(made)).rstrip() + "\n"}
@@ -185,6 +186,11 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
     ("Upstream bugs: `kernels/regressions/NAME.toml`", "A bug that was mended upstream.", (Bug,)),
     ("Operation lists: `workloads/NAME.toml`", "A workload.", (load._OperationList, load._Repeat)),
     (
+        "Litmus programs: `workloads/litmus/NAME.toml`",
+        "An operation list with a question.",
+        (questions.Question, questions.Look, questions.Bytes, questions.Statement, questions.PlantedEntry),
+    ),
+    (
         "Applications: `workloads/NAME/workload.toml`",
         "A workload with programs of its own.",
         (applications._Description, applications._Variant),
@@ -310,6 +316,7 @@ _MORE = {
     "assembles": "a stack starts after any power cut, and with it the file system's device is there",
     "untouched": "a durable file that nothing touched reads as it did; on stacks",
     "confluence": "a recovery that was cut and done again ends like one without a cut (`--again`)",
+    "question": "the question of a litmus program is answered with yes; judges only where it is named",
     "honesty": "an error of the disk is reported or does no harm (`--disk`)",
 }
 
@@ -475,6 +482,72 @@ def _findings() -> Lines:
     yield f"{len(rows)} findings:"
     yield ""
     yield from _table(("folder", "what", "broken on", "kept on"), rows)
+
+
+_LITMUS = "reports/examples/litmus"
+_GROUPS_OF_PATTERNS: Sequence[tuple[str, str, Callable[[Mapping[str, list[str]]], bool]]] = (
+    (
+        "Safe in every mode",
+        "Each mode that was looked at promises the answer yes, and kept that.",
+        lambda modes: bool(modes["kept"]) and not (modes["held"] or modes["no"] or modes["broken"]),
+    ),
+    (
+        "Safe in some modes",
+        "Some modes promise the answer yes; in the others it is no, or it held and nobody promises it.",
+        lambda modes: bool(modes["broken"] or (modes["kept"] and (modes["held"] or modes["no"]))),
+    ),
+    (
+        "Promised by no mode",
+        "Where the answer held, that is luck of these recordings.",
+        lambda modes: not (modes["kept"] or modes["broken"]) and bool(modes["held"] or modes["no"]),
+    ),
+)
+
+
+def _litmus() -> Lines:
+    """The patterns of the litmus table, from its results."""
+    known = json.loads((ROOT / _LITMUS / "litmus.json").read_text())
+    columns, plan = known["columns"], known["plan"]
+    yield from ("# What an application may rely on", "")
+    yield from (f"{known['headline']}.", "")
+    yield from (
+        f"This page is made from [the table](../../{_LITMUS}/table.md) of `powercut litmus`.",
+        "[How to ask such a question](../howto/litmus.md) says what the answers mean. *Always*: yes in each",
+        "crash state that was looked at, and the contract promises it. *Held*: yes in each, and nobody",
+        "promises it. A star: not every legal state was looked at.",
+        "",
+    )
+    kernels = ", ".join(dict.fromkeys(f"{c['kernel']} ({c['machine']})" for c in columns if c["kernel"]))
+    minutes = round(sum(c["seconds"] for c in columns) / 60)
+    yield from (f"{kernels}; {minutes} minutes in all, `powercut {' '.join(plan['argv'])}`.", "")
+    rows = [(p, _standings(columns, p["name"])) for p in known["programs"]]
+    for title, about, belongs in _GROUPS_OF_PATTERNS:
+        found = [
+            (f"{p['summary']}. {p['question']['asks']} `{p['name']}`", *_modes_of(modes))
+            for p, modes in rows
+            if belongs(modes)
+        ]
+        if found:
+            yield from (f"## {title}", "", about, "")
+            yield from (*_table(("question", "always", "held", "no"), found), "")
+
+
+def _standings(columns: Sequence[Mapping[str, typing.Any]], program: str) -> dict[str, list[str]]:
+    """The columns by what they answer; a star where some legal states were not looked at."""
+    found: dict[str, list[str]] = {"kept": [], "held": [], "no": [], "broken": []}
+    for column in columns:
+        (cell,) = (c for c in column["cells"] if c["program"] == program)
+        standing = cell["standing"].removesuffix("-so-far")
+        star = "*" if standing != cell["standing"] else ""
+        if standing in found:
+            found[standing].append(column["name"] + star)
+    return found
+
+
+def _modes_of(modes: Mapping[str, list[str]]) -> tuple[str, str, str]:
+    no = [*(f"**{name}, against its contract**" for name in modes["broken"]), *modes["no"]]
+    kept, held = (", ".join(map(_escaped, modes[name])) for name in ("kept", "held"))
+    return kept, held, ", ".join(n if n.startswith("**") else _escaped(n) for n in no)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Lines:

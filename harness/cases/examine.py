@@ -30,7 +30,7 @@ from harness.errors import VersionsDiffer
 from harness.guests.disk import BlockReads
 from harness.guests.session import Ask
 from harness.model import CheckResult, CrashState, DiskFault, Judgement, Outcome, Position
-from harness.oracles import ORACLES, Judge
+from harness.oracles import Judge, chosen_oracles
 from harness.oracles.case import InjectedFault
 from harness.plan import SAMPLE_RATE, Plan
 from harness.store.records import How, JudgedState
@@ -128,7 +128,8 @@ class Examiner:
             recording.history,
             checks=recording.workload.checks,
             error_patterns=tuple(profile.console.errors),
-            oracles={name: oracle for name, oracle in ORACLES.items() if not oracles or name in oracles},
+            oracles=chosen_oracles(oracles),
+            question=recording.workload.question,
         )
         self._checked: dict[tuple[int, tuple[CheckResult, ...]], int] = {}
         self._judgements: dict[tuple[Position, int, int | None], Judgement] = {}

@@ -37,7 +37,7 @@ from harness.model import (
     Violation,
     Workload,
 )
-from harness.oracles import ORACLES
+from harness.oracles import BY_DEFAULT
 from harness.oracles.surface import WHILE_RECORDED
 from harness.plan import Plan
 from harness.store import RunStore
@@ -89,7 +89,7 @@ def info_of(case: PlannedCase, plan: Plan) -> CaseInfo:
         mkfs_options=case.profile.mkfs_line,
         mount_options=case.profile.mount_options,
         workload_summary=case.workload.summary,
-        oracles=plan.oracles or tuple(ORACLES),
+        oracles=plan.oracles or BY_DEFAULT,
     )
 
 

@@ -37,6 +37,7 @@ _NOT_JUDGING = (
     "cli",
     "explain",
     "faults",
+    "litmus",
     "measure",
     "measurements",
     "patches",

@@ -24,6 +24,7 @@ from harness.cli.findings import bugreport_command, findings_command
 from harness.cli.gc import gc_command
 from harness.cli.guard import make_harmless
 from harness.cli.kernel import kernel_group
+from harness.cli.litmus import litmus_command
 from harness.cli.log import log_group
 from harness.cli.manual import man_command
 from harness.cli.measure import measure_command
@@ -65,6 +66,7 @@ COMMANDS: tuple[click.Command, ...] = (
     pack_command,
     history_command,
     matrix_command,
+    litmus_command,
     findings_command,
     bugreport_command,
     faults_command,

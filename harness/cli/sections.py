@@ -13,7 +13,7 @@ from typing import ClassVar
 import click
 
 COMMANDS: Mapping[str, Sequence[str]] = {
-    "Test": ("run", "patch", "smoke", "campaign", "matrix"),
+    "Test": ("run", "patch", "smoke", "campaign", "matrix", "litmus"),
     "Understand": ("show", "report", "repro", "compare", "shrink", "triage", "log", "history"),
     "Your own": ("new", "try"),
     "Hand on": ("pack", "bugreport", "findings"),

@@ -45,7 +45,7 @@ from harness.errors import ClusterGone, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
 from harness.model import CaseId, Verdict, Workload
-from harness.oracles import ORACLES
+from harness.oracles import BY_DEFAULT
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.layout import RunLayout
@@ -167,7 +167,7 @@ class Dispatch:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             before = known.get(case)
             if before is None:
-                oracles = self._plan.oracles or tuple(ORACLES)
+                oracles = self._plan.oracles or BY_DEFAULT
                 self._store.add_case(
                     CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary, oracles)
                 )

@@ -100,6 +100,7 @@ class Explainer:
             timed.history,
             checks=timed.workload.checks,
             error_patterns=tuple(timed.profile.console.errors),
+            question=timed.workload.question,
         )
         self._symptom: Symptom | None = None
         self._outcomes: dict[CrashState, Outcome | Unobserved] = {}

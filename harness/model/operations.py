@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.model.questions import Question
+
 
 class OperationKind(enum.StrEnum):
     """The kind of an operation; the value is its word in workload files."""
@@ -218,6 +220,7 @@ class Workload:
     runtime: str = ""  # `python`: the interpreter and its library come along
     user: str = ""  # who runs the programs; empty: root
     image_mib: int = 0  # the least size of the file system; 0: the mode's own
+    question: Question | None = None  # of a litmus program, which the oracle of that name puts
 
     @property
     def opaque(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.errors import UsageError
 from harness.model import Check, History, Judgement, Outcome, Position, Said, Violation
+from harness.model.questions import Question
 from harness.oracles import surface
 from harness.oracles.case import Case, InjectedFault, Oracle
 from harness.oracles.confluence import confluence
@@ -22,6 +23,7 @@ from harness.oracles.contents import ContentsJudge
 from harness.oracles.contract import Contract
 from harness.oracles.endings import any_of
 from harness.oracles.honesty import honesty
+from harness.oracles.question import question
 from harness.oracles.replay import replay
 from harness.oracles.undecided import Undecided
 from harness.oracles.untouched import untouched
@@ -63,8 +65,16 @@ ORACLES: Mapping[str, Oracle] = {
     "program": surface.program,
     "confluence": confluence,
     "honesty": honesty,
+    "question": question,
 }
 """Every oracle by name, in the order of reporting: what explains the most comes first."""
+BY_DEFAULT = tuple(name for name in ORACLES if name != "question")
+"""Those that judge where none is named. A question answered with no breaks no promise by itself."""
+
+
+def chosen_oracles(names: Sequence[str]) -> dict[str, Oracle]:
+    """The oracles of these names; those that judge by default if there are none."""
+    return {name: oracle for name, oracle in ORACLES.items() if name in (names or BY_DEFAULT)}
 
 
 class Judge:
@@ -82,6 +92,7 @@ class Judge:
         checks: Sequence[Check] = (),
         error_patterns: Sequence[str],
         oracles: Mapping[str, Oracle] = ORACLES,
+        question: Question | None = None,
     ) -> None:
         self.contract = contract
         self.timeline = replay(contract, history)
@@ -89,6 +100,7 @@ class Judge:
         self._checks = tuple(checks)
         self._errors = _any_of(error_patterns)
         self._oracles = oracles
+        self._question = question
         self._paths = paths_of(self.timeline.operations)
 
     def promise_set(self, position: Position) -> tuple[int, ...]:
@@ -99,7 +111,7 @@ class Judge:
         on.
         """
         promise_sets = self.timeline.promise_sets
-        if self.timeline.opaque or self._checks:
+        if self.timeline.opaque or self._checks or self._question:
             return (position.begun, position.acked, position.app_acks)
         return (promise_sets[position.begun], promise_sets[position.acked])
 
@@ -136,6 +148,7 @@ class Judge:
             outcome,
             undisturbed,
             injected_fault,
+            self._question,
         )
         violations: list[Violation] = []
         unknown: list[str] = []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.model import Check, DiskFault, Outcome, Position, Tree, Violation
+from harness.model.questions import Question
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.each import judge_each
@@ -31,7 +32,8 @@ class InjectedFault:
 class Case:
     """The input of every oracle. `errors`: matches lines of the kernel log that report an error; None where
     the file system has no such patterns. `undisturbed`: the outcome of the recovery in which the power was
-    cut again, or the disk was faulty, had that not been. `injected_fault`: how it erred.
+    cut again, or the disk was faulty, had that not been. `injected_fault`: how it erred. `question`: of a
+    litmus program.
     """
 
     contract: Contract
@@ -43,6 +45,7 @@ class Case:
     outcome: Outcome
     undisturbed: Outcome | None = None
     injected_fault: InjectedFault | None = None
+    question: Question | None = None
 
     @property
     def mounted(self) -> bool:

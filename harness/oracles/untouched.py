@@ -67,12 +67,12 @@ def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[i
         end = min(extent.end, size)
         for start, stop, origin in pieces(file.content(durable), extent.start, end):
             older = extent.kind is ExtentKind.WRITTEN and file.writes(extent.value)
-            if not older and not _is(extent, start, stop, origin):
+            if not older and not comes_from(extent, start, stop, origin):
                 return start, stop, extent.text
     return None
 
 
-def _is(extent: Extent, start: int, end: int, origin: int) -> bool:
+def comes_from(extent: Extent, start: int, end: int, origin: int) -> bool:
     """Whether these bytes of an extent are what this origin wrote there, as far as they were looked at."""
     expected = bytes(end - start) if origin == ZERO else fill(origin, start, end - start)
     if extent.kind is ExtentKind.WRITTEN:

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model import CaseId, CrashState
-from harness.oracles import ORACLES
+from harness.oracles import BY_DEFAULT
 from harness.plan import Plan
 from harness.report import page
 from harness.report.lines import reproduce, source_words
@@ -129,7 +129,7 @@ def _changed(change: Change, finding: Finding, run: Side) -> Changed:
 
 def _judging(case: CaseSummary) -> AbstractSet[str]:
     """The oracles that judged a case; a case that lists none was judged by all."""
-    return set(case.info.oracles or ORACLES)
+    return set(case.info.oracles or BY_DEFAULT)
 
 
 _NO_FURTHER = CrashState(0)

@@ -35,11 +35,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table. `kind`: a verdict, which colours it. `detail`: shown where one points at it."""
+    """A cell of a table. `kind`: a verdict, which colours it. `detail`: shown where one points at it.
+    `target`: the anchor of the finding that it leads to.
+    """
 
     text: str
     kind: str = ""
     detail: str = ""
+    target: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -48,7 +51,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class PageTable:
     """Rows under columns, of which the first names the row, and those from `figures` on are numbers.
-    `folded`: one line until it is opened; `in_text`: rows that the text shows.
+    `folded`: one line until it is opened; `in_text`: rows that the text shows. `wide`: many short cells; the
+    first column stays in place when the others are moved.
     """
 
     columns: tuple[str, ...]
@@ -57,12 +61,13 @@ class PageTable:
     figures: int = 99
     folded: bool = False
     in_text: int | None = None
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What was found, and the commands that show it again. `operations`: of the least that shows it. `kind`:
-    the verdict that colours it.
+    the verdict that colours it. `anchor`: what cells lead to it by.
     """
 
     title: str
@@ -70,6 +75,7 @@ class Finding:
     operations: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     kind: str = "fail"
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from harness.errors import ExitCode, WriteLogError
 from harness.expectations import Expectation
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
-from harness.oracles import ORACLES
+from harness.oracles import BY_DEFAULT, ORACLES
 from harness.plan import Budget
 from harness.store.records import CaseInfo, Counts, Coverage, DrawnEntry, Finding, How, RunInfo, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
@@ -340,8 +340,8 @@ def _not_decided(summary: Summary, mode: str) -> str:
 
 def _judged_by(summary: Summary) -> list[str]:
     """What to say of a run that only some oracles judged: less than all of them promise less."""
-    used = {oracle for c in summary.cases for oracle in c.info.oracles} or set(ORACLES)
-    if used >= set(ORACLES):
+    used = {oracle for c in summary.cases for oracle in c.info.oracles} or set(BY_DEFAULT)
+    if used >= set(BY_DEFAULT):
         return []
     names = [name for name in ORACLES if name in used]
     who = f"{len(names)} of {len(ORACLES)} oracles" if len(names) > _NAMED_ORACLES else enumerated(names)

@@ -21,6 +21,7 @@ from harness.errors import ExitCode
 from harness.faults.results import FaultsPlan
 from harness.findings.repro import find_point
 from harness.guests.disk import find_binary
+from harness.litmus.results import LitmusPlan
 from harness.model import CrashPoint, CrashState
 from harness.plan import Budget, Plan
 from harness.regressions.results import RegressionsPlan
@@ -236,6 +237,7 @@ OWN = {
     "regressions": Own(("fault_models",), RegressionsPlan),  # a bug's file says how the disk is faulty
     "campaign": Own(("fault_models",)),
     "matrix": Own(("fault_models",)),
+    "litmus": Own(("fault_models",), LitmusPlan),
     "history": Own(),
     "patch": Own(),  # which looks follows from what is changed
 }

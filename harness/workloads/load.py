@@ -25,6 +25,7 @@ from harness.host.resources import resource
 from harness.host.text import near_or
 from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
+from harness.model.questions import Question
 from harness.model.schedules import under_schedule, without_schedule
 from harness.oracles.replay import most_names, need_possible
 from harness.workloads.applications import DESCRIPTION, is_application, load_application, next_key
@@ -136,8 +137,11 @@ def _chosen(words: Mapping[str, str], word: str) -> str:
 
 
 class _OperationList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`question`: makes it a litmus program (`powercut litmus`)."""
+
     summary: str
     operations: list[str | _Repeat]
+    question: Question | None = None
 
     def lines(self) -> Iterator[str]:
         """The operations one by one."""
@@ -279,7 +283,7 @@ def _load_operations(path: Path) -> Workload:
             raise UsageError(f"{names} names at once", f"a guest can tell of {MAX_NAMES}: make fewer")
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step) from e
-    return Workload(path.stem, table.summary, operations)
+    return Workload(path.stem, table.summary, operations, question=table.question)
 
 
 def _load_fio(path: Path) -> Workload:

@@ -20,6 +20,7 @@ import pytest
 from harness.campaigns.journal import CampaignPlan
 from harness.faults.results import FaultsPlan
 from harness.host.files import json_bytes
+from harness.litmus.results import LitmusPlan
 from harness.measure.run import MeasurePlan
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.questions import Stage
@@ -141,6 +142,13 @@ def a_sweep(root: Path, hostile: Hostile, bait: str) -> Path:
     return _with_plan(root, SweepPlan(title="t", kernels=kernels, plan=plan, of_run=bait, argv=["matrix"]))
 
 
+def a_litmus(root: Path, hostile: Hostile, bait: str) -> Path:
+    kernels = [hostile.plan(bait).kernel if hostile is KERNEL else "debian-6.12"]
+    names = [bait] if hostile is WORKLOAD else []
+    plan = LitmusPlan(modes=["ext4/ordered"], names=names, kernels=kernels, machine="uml", argv=["litmus"])
+    return _with_plan(root, plan)
+
+
 def a_campaign(root: Path, hostile: Hostile, bait: str) -> Path:
     return _with_plan(root, CampaignPlan(run=hostile.plan(bait), generators=("random",)))
 
@@ -199,6 +207,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("history", "source"): Attack("history CASE --from DIR --kernels debian-6.12", refused=(WORKLOAD,)),
     ("history", "resume"): Attack("history --resume DIR", a_sweep, (KERNEL, WORKLOAD), "--kernels"),
     ("matrix", "resume"): Attack("matrix --resume DIR", a_sweep, (KERNEL, WORKLOAD), "--kernels"),
+    ("litmus", "resume"): Attack("litmus --resume DIR", a_litmus, (KERNEL,), "--kernels"),
     ("campaign", "resume"): Attack("campaign --resume DIR", a_campaign, (KERNEL, MODULES, MODULE)),
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
     ("faults", "beside"): Attack("faults -n --beside DIR", some_faults),

@@ -24,7 +24,7 @@ from harness.model import (
     OperationKind,
     Violation,
 )
-from harness.oracles import ORACLES
+from harness.oracles import BY_DEFAULT
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
@@ -243,7 +243,7 @@ def add_case(store: RunStore, case: CaseId, mount_options: str) -> None:
         mkfs_options="-b 4096 -O metadata_csum" if case.filesystem == "ext4" else "",
         mount_options=mount_options,
         workload_summary=summary,
-        oracles=tuple(ORACLES),
+        oracles=BY_DEFAULT,
         generated=len(states),
         distinct=len(states),
         log_hash=f"{case}",

@@ -1,0 +1,143 @@
+"""`powercut litmus`: what may an application rely on?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.cli.options import (
+    OneOf,
+    RunDirectory,
+    asked_budget,
+    asked_expectations,
+    asked_states,
+    beside_resume,
+    bounded,
+    expect_option,
+    jobs_option,
+    listed,
+    out_option,
+    states_options,
+    with_options,
+)
+from harness.cli.series import run_series
+from harness.errors import ExitCode, UsageError
+from harness.guests.machine import buildable
+from harness.guests.machine import names as machine_names
+from harness.litmus.programs import programs
+from harness.litmus.results import LitmusPlan
+from harness.litmus.work import LitmusSeries, create, load_plan
+from harness.model import bounds
+from harness.report.words import plural, shown_path
+from harness.series.journal import End
+from harness.trust import need_named_files
+
+DEFAULT_MODES = (
+    "ext2/default,ext3/journal,ext3/ordered,ext3/writeback,ext4/journal,ext4/ordered,ext4/nodelalloc,ext4/writeback,"
+    "ext4/fast_commit,ext4/no-journal,xfs/default,xfs/wsync,btrfs/default,btrfs/flushoncommit,btrfs/notreelog,"
+    "f2fs/posix,f2fs/strict,nilfs2/default,nilfs2/strict"
+)
+
+DEFAULT_BUDGET = "40"
+"""States of a recording that guests recover: enough for all legal ones but on XFS."""
+
+
+def _machines() -> list[str]:
+    return list(dict.fromkeys(["auto", *machine_names()]))
+
+
+@click.command("litmus")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
+              help="As for powercut run. Default: the modes of ext2, ext3, ext4, XFS, btrfs, F2FS and NILFS2 "
+              "that differ in what they promise.")  # fmt: skip
+@click.option("--kernels", multiple=True, callback=listed, metavar="K,...",
+              help="Pins or versions; each mode is a column on each. Default: debian-6.12.")  # fmt: skip
+@click.option("--compare", is_flag=True,
+              help="Begin with what differs between two modes (-c) or two kernels (--kernels).")  # fmt: skip
+@click.option("--schedules", type=bounded(bounds.Schedules), default=1, show_default=True, metavar="N",
+              help="Record each program N times more, each time under another schedule.")  # fmt: skip
+@with_options(states_options("exhaustive", "40"))
+@click.option("--machine", type=OneOf(_machines), default=lambda: buildable()[0],
+              help="The machine that records and judges. Default: the fastest.")  # fmt: skip
+@click.option("--list", "want_list", is_flag=True, help="List the programs and their questions; run nothing.")
+@expect_option()
+@jobs_option
+@out_option()
+@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
+              help="Continue one with the modes that are left.")  # fmt: skip
+@guarded
+def litmus_command(names: tuple[str, ...], want_list: bool, **given: Any) -> ExitCode:
+    """What may an application rely on? Put the questions of small programs to every legal crash state.
+
+    \b
+    powercut litmus                                     all questions, in the modes that differ
+    powercut litmus -c ext4/ordered,xfs/default replace-no-fsync
+    powercut litmus -c xfs/default --kernels debian-6.12,debian-7.3 --compare --machine auto
+    powercut litmus --list
+    powercut litmus --resume reports/runs/DATE-litmus
+
+    A program is a file of workloads/litmus: at most six operations behind a setup, and a question. A cell of
+    the table says whether the answer is yes in every legal crash state of the recordings, and whether the
+    mode's contract promises it. Leaves report.html, litmus.json, table.md and the run directory of each
+    mode.
+
+    Exit codes: 0 no promise was broken, 1 one was, or another oracle found something, 2 usage, 3 undecided,
+    130 interrupted (continue with --resume).
+    """
+    if given["resume"]:
+        if names:
+            raise UsageError(f"a table is resumed as begun, not with {names[0]}", "leave the names out")
+        beside_resume("litmus", ("resume", "kernels", "expect"))
+        plan = load_plan(given["resume"])
+        need_named_files("--kernels", plan.kernels, given["kernels"])
+        known = asked_expectations(given["expect"]) or plan.expectations
+        return _carry_out(msgspec.structs.replace(plan, expectations=known), given["resume"].resolve())
+    if want_list:
+        return _list(names)
+    path = create(_plan(names, given), given["out"])
+    return _carry_out(load_plan(path), path)
+
+
+def _plan(names: tuple[str, ...], given: dict[str, Any]) -> LitmusPlan:
+    return LitmusPlan(
+        modes=given["modes"] or DEFAULT_MODES.split(","),
+        names=list(names),
+        kernels=given["kernels"] or ["debian-6.12"],
+        machine=given["machine"],
+        fault_models=asked_states(given["fault_models"] or ["exhaustive"]),
+        budget=asked_budget(given["budget"] or DEFAULT_BUDGET),
+        schedules=given["schedules"],
+        jobs=given["jobs"],
+        compare=given["compare"],
+        expectations=asked_expectations(given["expect"]),
+        argv=sys.argv[1:],
+    )
+
+
+def _carry_out(plan: LitmusPlan, path: Path) -> ExitCode:
+    series = LitmusSeries(plan, path)
+    what = f"{plural(len(programs(plan.names)), 'program')} in {plural(len(plan.columns), 'column')}"
+    end = run_series(series, what, f"powercut litmus --resume {shown_path(path)}")
+    litmus = series.litmus
+    if end is End.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    if litmus.broken or litmus.others:
+        return ExitCode.INCONSISTENT
+    return ExitCode.CONSISTENT if litmus.decided else ExitCode.UNDECIDED
+
+
+def _list(names: tuple[str, ...]) -> ExitCode:
+    group = ""
+    for program in programs(names):
+        if program.question.group != group:
+            group = program.question.group
+            console.say(f"{group}:")
+        console.say(f"    {program.name}: {program.workload.summary}. {program.question.asks}")
+    return ExitCode.CONSISTENT

@@ -1,0 +1,312 @@
+"""The table of litmus programs as a page and as Markdown: questions down, modes across."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from harness.litmus.programs import Program
+from harness.litmus.promises import documented
+from harness.litmus.results import (
+    SCHEMA,
+    CellAnswer,
+    Litmus,
+    OnMode,
+    Standing,
+    contradictions,
+)
+from harness.report.lines import full
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.words import enumerated, number, plural
+
+_KINDS: Mapping[Standing, str] = {
+    Standing.KEPT: "pass",
+    Standing.KEPT_SO_FAR: "pass",
+    Standing.LUCK: "luck",
+    Standing.LUCK_SO_FAR: "luck",
+    Standing.NO: "unknown",
+    Standing.BROKEN: "fail",
+    Standing.UNSEEN: "not-run",
+}
+LEGEND = (
+    "`always`: yes in every legal crash state of the recordings, and the mode's contract promises it. "
+    "`held`: yes in every one, but nobody promises it. `so far`: yes in all that were looked at, and some "
+    "were not. `no`: there is a crash state in which the answer is no, and the mode never promised "
+    "otherwise. `BROKEN`: the same, against the mode's contract. `-`: not looked at. A recording is one "
+    "schedule: `always` is said of the recordings that were made, and of no other."
+)
+_WORDS: Mapping[Standing, str] = {
+    Standing.KEPT: "always",
+    Standing.KEPT_SO_FAR: "always so far",
+    Standing.LUCK: "held",
+    Standing.LUCK_SO_FAR: "held so far",
+    Standing.NO: "no",
+    Standing.BROKEN: "BROKEN",
+    Standing.UNSEEN: "-",
+}
+
+
+def word(cell: CellAnswer) -> str:
+    """What a cell says: `always`, `held`, `no`, `BROKEN`, with the states where some are left."""
+    so_far = cell.standing in (Standing.KEPT_SO_FAR, Standing.LUCK_SO_FAR)
+    return _WORDS[cell.standing] + f" ({number(cell.states)})" * so_far
+
+
+def sentence_of(column: str, cell: CellAnswer) -> str:
+    """A cell in a sentence: what was looked at, what was found, and what is promised."""
+    looked = f"{plural(cell.states, 'crash state')} of {plural(cell.recordings, 'recording')}"
+    promise = "the contract promises yes" if cell.promised else "the contract promises nothing"
+    match cell.standing:
+        case Standing.UNSEEN:
+            return f"not looked at: {cell.reason}"
+        case Standing.NO | Standing.BROKEN:
+            return f"no in {number(cell.no)} of {looked}; {promise}. At `{cell.point}`: {cell.found}"
+        case Standing.KEPT | Standing.LUCK:
+            return f"yes in all {looked}, which are all legal ones; {promise}"
+        case _:
+            return f"yes in all {looked}; {promise}. Not all legal ones: {cell.left}"
+
+
+def headline(litmus: Litmus) -> str:
+    """What the table comes to, in one line."""
+    cells = [c for m in litmus.columns.values() for c in m.cells]
+    looked = [c for c in cells if c.standing is not Standing.UNSEEN]
+    no = [c for c in looked if c.no]
+    broken = litmus.broken
+    parts = [
+        f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} are yes, {number(len(no))} no",
+        f"{plural(len(broken), 'promise')} broken" if broken else "no promise broken",
+    ]
+    if others := litmus.others:
+        parts.append(f"other findings under {plural(len(others), 'program')}")
+    return f"{plural(len(litmus.shown), 'column')}: {'; '.join(parts)}"
+
+
+def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
+    """All of it: what differs, if two columns are compared; the table; broken promises; each program."""
+    return Page(
+        what="litmus",
+        subject="What may an application rely on?",
+        headline=headline(litmus),
+        kind=_worst(litmus),
+        notice="Interrupted: columns that were not reached are listed at the end, and not in the table."
+        * litmus.interrupted,
+        figures=tuple(_figures(litmus, programs)),
+        sections=(
+            Section(
+                "Differences",
+                f"Between {enumerated(list(litmus.columns))}.",
+                tables=(_differences(litmus, programs),) if litmus.plan.compare else (),
+            ),
+            Section("The table", LEGEND, tables=tuple(_tables(litmus, programs))),
+            Section(
+                "Broken promises",
+                "Answers no, against the mode's contract.",
+                findings=tuple(_broken(litmus)),
+            ),
+            Section(
+                "Other findings under these programs",
+                "The other oracles judge each crash state as in `powercut run`.",
+                lines=tuple(Line(t, f"{m.item} {c.program}") for m, c in litmus.others for t in c.others),
+            ),
+            Section(
+                "Contract and table disagree",
+                "The contract refuses the planted answers no, and yet no oracle complained of the state with "
+                "the answer no: the planted answers are too narrow, or an oracle is.",
+                lines=tuple(Line(c.found, f"{m.item} {c.program}") for m, c in contradictions(litmus)),
+            ),
+            Section(
+                "The programs",
+                "The operations, with the setup first; the question; what documents say; and each mode.",
+                findings=tuple(_program(litmus, p) for p in programs),
+                in_text=False,
+            ),
+            Section("Kernels and modes", lines=tuple(_column(litmus, m) for m in litmus.columns.values())),
+        ),
+        command=shlex.join(["powercut", *litmus.plan.argv]),
+        data=_for_programs(litmus, programs),
+    )
+
+
+def _worst(litmus: Litmus) -> str:
+    if litmus.broken or litmus.others:
+        return "fail"
+    return "pass" if litmus.decided and not litmus.interrupted else "unknown"
+
+
+def _figures(litmus: Litmus, programs: Sequence[Program]) -> Iterator[str]:
+    cells = [c for m in litmus.columns.values() for c in m.cells]
+    yield plural(len(programs), "question")
+    yield plural(sum(c.recordings for c in cells), "recording")
+    yield f"{plural(sum(c.states for c in cells), 'crash state')} ({', '.join(litmus.plan.fault_models)})"
+    yield f"{round(sum(m.seconds for m in litmus.columns.values()) / 60)} min on {litmus.plan.jobs} at once"
+
+
+def _tables(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTable]:
+    for group, members in itertools.groupby(programs, key=lambda p: p.question.group):
+        rows = tuple(_row(litmus, p) for p in members)
+        yield PageTable(("question", "documents", *litmus.shown), rows, group, wide=True)
+
+
+def _row(litmus: Litmus, program: Program) -> tuple[str | Cell, ...]:
+    cells = [(name, m.cell(program.name)) for name, m in litmus.shown.items()]
+    summary = program.workload.summary
+    return (
+        Cell(f"{summary}. {program.question.asks} `{program.name}`", target=program.name),
+        Cell(*_documents(program)),
+        *(Cell(word(c), _KINDS[c.standing], sentence_of(name, c), program.name) for name, c in cells),
+    )
+
+
+def _documents(program: Program) -> tuple[str, str, str]:
+    """What documents promise, in a word, with the sources."""
+    told = program.question.documented
+    general = [s for s in told if not s.modes]
+    own = [f"{', '.join(s.modes)}: {_yes(s.promises)}" for s in told if s.modes]
+    first = _yes(any(s.promises for s in general)) if general else ""
+    return "; ".join(filter(None, [first, *own])), "", "; ".join(f"{s.by}: {s.says}" for s in told)
+
+
+def _yes(promises: bool) -> str:
+    return "yes" if promises else "nothing"
+
+
+def _differences(litmus: Litmus, programs: Sequence[Program]) -> PageTable:
+    rows = []
+    for program in programs:
+        row = _row(litmus, program)
+        one, two = (m.cell(program.name).standing for m in litmus.columns.values())
+        if one is not two:
+            rows.append(row)
+    return PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
+
+
+def _broken(litmus: Litmus) -> Iterator[Finding]:
+    for mode, cell in litmus.broken:
+        yield Finding(
+            f"{mode.item} {cell.program}",
+            (Line(sentence_of(mode.item, cell)), *map(Line, cell.others)),
+            commands=(_repro(litmus, mode, cell),),
+        )
+
+
+def _repro(litmus: Litmus, mode: OnMode, cell: CellAnswer) -> str:
+    run = full(litmus.path / mode.run) if mode.run else ""
+    return f"reproduce: powercut repro {cell.point} --from {shlex.quote(run)}"
+
+
+def _program(litmus: Litmus, program: Program) -> Finding:
+    asked = program.question
+    put = (
+        "from the end of the setup on"
+        if asked.after is None
+        else f"after operation {asked.first - 1} returned"
+    )
+    lines = [Line(f"{asked.asks} (asked {put})"), Line(f"Yes, if {asked.wanted}.")]
+    lines += [
+        Line(s.says, s.by, aside=f"of {', '.join(s.modes)}" if s.modes else "") for s in asked.documented
+    ]
+    commands, kinds = [], set()
+    for name, mode in litmus.shown.items():
+        cell = mode.cell(program.name)
+        kinds.add(_KINDS[cell.standing])
+        lines.append(Line(sentence_of(name, cell), name))
+        if cell.point:
+            commands.append(_repro(litmus, mode, cell))
+    worst = next((k for k in ("fail", "unknown", "luck", "pass") if k in kinds), "not-run")
+    return Finding(
+        f"{program.name}: {program.workload.summary}",
+        tuple(lines),
+        operations=tuple(_operations(program)),
+        commands=tuple(commands),
+        kind=worst,
+        anchor=program.name,
+    )
+
+
+def _operations(program: Program) -> Iterator[str]:
+    for n, op in enumerate(program.operations):
+        yield f"{n}  {op}" + ("    # the setup ends here" if n == program.question.setup - 1 else "")
+
+
+def _column(litmus: Litmus, mode: OnMode) -> Line:
+    said = [
+        mode.failed,
+        ", ".join(filter(None, [mode.kernel, mode.release, mode.machine])),
+        f"{mode.seconds:.0f} s" if mode.seconds else "",
+        "not finished" if mode.interrupted else "",
+        f"begun anew: {mode.anew}" if mode.anew else "",
+    ]
+    return Line(
+        "; ".join(filter(None, said)), mode.item, aside=full(litmus.path / mode.run) if mode.run else ""
+    )
+
+
+def _for_programs(litmus: Litmus, programs: Sequence[Program]) -> dict[str, object]:
+    """`litmus.json`. Directories of runs are relative to that of the table."""
+    return {
+        "schema": SCHEMA,
+        "plan": litmus.plan,
+        "programs": [
+            {
+                "name": p.name,
+                "summary": p.workload.summary,
+                "operations": p.operations,
+                "question": msgspec.structs.replace(p.question, kept=[], broken=[]),
+                "wanted": p.question.wanted,
+            }
+            for p in programs
+        ],
+        "columns": [
+            {
+                "name": name,
+                "mode": m.mode,
+                "kernel": m.kernel,
+                "release": m.release,
+                "machine": m.machine,
+                "seconds": m.seconds,
+                "run": m.run,
+                "failed": m.failed,
+                "cells": [
+                    {"standing": c.standing, **msgspec.to_builtins(c)}
+                    for c in map(m.cell, (p.name for p in programs))
+                ],
+            }
+            for name, m in litmus.columns.items()
+        ],
+        "finished": litmus.finished or None,
+        "interrupted": litmus.interrupted,
+    }
+
+
+def _cell_data(cell: CellAnswer) -> dict[str, object]:
+    return {"standing": cell.standing, **msgspec.to_builtins(cell)}
+
+
+def markdown(litmus: Litmus, programs: Sequence[Program]) -> str:
+    """The table in Markdown: a part for each group."""
+    lines = ["# What may an application rely on?", "", headline(litmus) + ".", "", LEGEND, ""]
+    for table in _tables(litmus, programs):
+        lines += [
+            f"## {table.title}",
+            "",
+            _markdown_row(table.columns),
+            _markdown_row(["---"] * len(table.columns)),
+        ]
+        lines += [_markdown_row([str(c) for c in row]) for row in table.rows]
+        lines.append("")
+    for mode in litmus.columns.values():
+        lines.append(f"- {_column(litmus, mode)}")
+    return "\n".join([*lines, "", f"Made with `{shlex.join(['powercut', *litmus.plan.argv])}`.", ""])
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(c.replace('|', '&#124;') for c in cells)} |"
+
+
+def promised_by_documents(program: Program, mode: str) -> bool:
+    """Whether a document promises the answer yes in this mode."""
+    return any(s.promises for s in documented(program.question, mode))

@@ -1,0 +1,104 @@
+"""What a mode promises of a question, by its contract; and what documents promise. Pure.
+
+A contract promises the answer yes if it refuses every planted answer no (`Question.broken`), wherever in
+the history the question is put. So a promise in the table is one that a run would report as broken. A
+question whose planted answers leave out a kind of no may look promised although it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.model import (
+    SECTOR_BYTES,
+    Extent,
+    ExtentKind,
+    FileKind,
+    FsckClass,
+    FsckResult,
+    History,
+    HistoryStep,
+    Operation,
+    Outcome,
+    Position,
+    Tree,
+    TreeEntry,
+)
+from harness.model.questions import Answer, PlantedEntry, Question, Statement
+from harness.oracles import ORACLES, Judge
+from harness.oracles.contract import Contract
+
+OF_THE_MODEL = ("durability", "atomicity", "stale", "foreign", "size", "contents")
+"""The oracles that compare a tree with what was done: all others look at more than a tree."""
+_CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
+_FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
+_OWN_INODES = 1000  # above the numbers that a planted answer may give
+
+
+def promises(contract: Contract, operations: Sequence[Operation], asked: Question) -> bool:
+    """Whether the contract refuses every planted answer no, at every position at which the question is put.
+    `fsck` and what a mount says are no part of it.
+    """
+    steps = tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(operations))
+    oracles = {name: ORACLES[name] for name in OF_THE_MODEL}
+    judge = Judge(contract, History(steps), error_patterns=(), oracles=oracles)
+    trees = [tree_of(answer) for answer in asked.broken]
+    return all(
+        judge.judge(position, Outcome(tree=tree, fsck=_CLEAN)).violations
+        for position in _positions(asked, len(operations))
+        for tree in trees
+    )
+
+
+def _positions(asked: Question, operations: int) -> Iterator[Position]:
+    for acked in range(asked.first, operations + 1):
+        for begun in (acked, acked + 1):
+            if begun <= operations and asked.is_put(begun, acked):
+                yield Position(begun, acked)
+
+
+def documented(asked: Question, mode: str) -> tuple[Statement, ...]:
+    """What documents say of the question in this mode."""
+    return tuple(s for s in asked.documented if not s.modes or mode in s.modes)
+
+
+def tree_of(answer: Answer) -> Tree:
+    """A planted answer as a guest would tell it."""
+    shared = [entry.inode for entry in answer.values() if entry.inode]
+    tree = {"": TreeEntry("", FileKind.DIRECTORY, 1, _DIRECTORY_MODE, 2, 0, 0, 0, 0)}
+    for number, (path, entry) in enumerate(answer.items(), _OWN_INODES):
+        links = shared.count(entry.inode) if entry.inode else 1
+        tree[path] = _entry(path, entry, entry.inode or number, links)
+    return tree
+
+
+def _entry(path: str, planted: PlantedEntry, inode: int, links: int) -> TreeEntry:
+    kind = FileKind(planted.kind)
+    usual = _DIRECTORY_MODE if kind is FileKind.DIRECTORY else _FILE_MODE
+    mode = 0o777 if kind is FileKind.SYMLINK else usual
+    extents = tuple(_extents(planted.contents))
+    size = extents[-1].end if extents else len(planted.target)
+    held = size if planted.allocated is None else planted.allocated
+    return TreeEntry(
+        path,
+        kind,
+        inode,
+        mode if planted.mode is None else planted.mode,
+        2 if kind is FileKind.DIRECTORY else links,
+        *planted.owner,
+        size,
+        -(-held // SECTOR_BYTES),
+        planted.target.encode(),
+        {name: value.encode() for name, value in planted.xattrs.items()},
+        extents,
+    )
+
+
+def _extents(contents: Sequence[tuple[int, int]]) -> Iterator[Extent]:
+    at = 0
+    for length, operation in contents:
+        if operation < 0:
+            yield Extent(ExtentKind.ZERO, at, length)
+        else:
+            yield Extent(ExtentKind.WRITTEN, at, length, operation)
+        at += length

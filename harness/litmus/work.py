@@ -1,0 +1,158 @@
+"""Litmus programs, mode after mode (`powercut litmus`): each mode on a kernel is an item of a series, and so
+can be gone on with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.filesystems.profiles import select_profiles
+from harness.host.files import write_atomically
+from harness.kernels.find import look_up_kernel
+from harness.litmus.page import markdown, page_of
+from harness.litmus.programs import Program, programs
+from harness.litmus.promises import promises
+from harness.litmus.results import NOT_YET, Litmus, LitmusPlan, OnMode, cell_of
+from harness.model.schedules import with_schedules, without_schedule
+from harness.oracles import ORACLES
+from harness.plan import Plan
+from harness.report.page import Page
+from harness.report.words import plural
+from harness.series.work import Item, Series, Work, begin, read_plan
+from harness.store import RunStore
+from harness.summary import Summary
+
+RESULTS_NAME = "litmus.json"
+
+
+def create(plan: LitmusPlan, out: Path) -> Path:
+    """Make the directory. Raises UsageError for a mode, a program or a kernel that does not exist, and where
+    `compare` finds other than two columns.
+    """
+    programs(plan.names)
+    for kernel in plan.kernels:
+        look_up_kernel(kernel)
+    names = [p.name for p in select_profiles(plan.modes)]
+    plan = msgspec.structs.replace(plan, modes=names)
+    if plan.compare and len(plan.columns) != 2:  # a difference is between two
+        raise UsageError(
+            f"{plural(len(plan.columns), 'column')} cannot be compared",
+            "name two modes on one kernel, or one mode on two kernels",
+        )
+    return begin(plan, out, "litmus")
+
+
+def load_plan(path: Path) -> LitmusPlan:
+    """The plan of a directory. Raises as `read_plan`."""
+    return read_plan(path, LitmusPlan, "table of litmus programs", "litmus")
+
+
+class LitmusSeries(Series[OnMode]):
+    """See `Series`. Raises UsageError for a plan that names what does not exist."""
+
+    done = OnMode
+    folder = "modes"
+    results = RESULTS_NAME
+    common_lacks = (UsageError,)
+
+    def __init__(self, plan: LitmusPlan, path: Path) -> None:
+        self.plan, self._programs = plan, programs(plan.names)
+        self._promises: dict[tuple[str, str], bool] = {}
+        select_profiles(plan.modes)
+        super().__init__(path, plan.argv, plan.expectations)
+
+    def items(self, work: Work[OnMode]) -> Sequence[Item]:
+        return [self._item(mode, kernel) for mode, kernel in self.plan.columns]
+
+    def _item(self, mode: str, kernel: str) -> Item:
+        plan = Plan(
+            configurations=[mode],
+            workloads=with_schedules([p.name for p in self._programs], self.plan.schedules),
+            kernel=kernel,
+            machine=self.plan.machine,
+            fault_models=self.plan.fault_models,
+            budget=self.plan.budget,
+            jobs=self.plan.jobs,
+            oracles=tuple(ORACLES),
+            argv=self.plan.argv,
+        )
+        return Item(self.plan.column(mode, kernel), plan, self._key())
+
+    def _key(self) -> str:
+        """Answers are kept as long as the same is asked. What is promised is no part of it: that is looked up
+        when the page is written.
+        """
+        programs = [
+            (p.name, p.operations, p.question.holds, p.question.first, p.question.until)
+            for p in self._programs
+        ]
+        asked = (programs, self.plan.fault_models, self.plan.budget, self.plan.schedules)
+        return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
+
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> OnMode:
+        mode, kernel = next(c for c in self.plan.columns if self.plan.column(*c) == item.name)
+        of_kernel = summary.info.kernel
+        return OnMode(
+            item=item.name,
+            mode=mode,
+            asked=kernel,
+            kernel=of_kernel.name,
+            release=of_kernel.release or of_kernel.version,
+            machine=summary.info.machine.details.get("how", ""),
+            cells=tuple(
+                cell_of(
+                    p.name,
+                    self._promised(mode, p),
+                    [c for c in summary.cases if without_schedule(c.case.workload)[0] == p.name],
+                )
+                for p in self._programs
+            ),
+        )
+
+    def _promised(self, mode: str, program: Program) -> bool:
+        key = (mode, program.name)
+        if key not in self._promises:
+            contract = select_profiles([mode])[0].contract
+            self._promises[key] = promises(contract, program.workload.operations, program.question)
+        return self._promises[key]
+
+    def words(self, done: OnMode) -> str:
+        if done.failed:
+            return f"{done.item}: {done.failed}"
+        no = sum(bool(c.no) for c in done.cells)
+        broken = sum(bool(c.no and c.promised) for c in done.cells)
+        return (
+            f"{done.item}: {plural(len(done.cells), 'question')}, {no} answered with no, {broken} of these "
+            f"against a promise; {done.seconds:.0f} s"
+        )
+
+    @property
+    def litmus(self) -> Litmus:
+        """What is known so far."""
+        names = [self.plan.column(*c) for c in self.plan.columns]
+        columns = {n: self._judged(self.known.done[n]) for n in names if n in self.known.done}
+        columns |= {n: OnMode(item=n, failed=NOT_YET) for n in names if n not in columns}
+        return Litmus(self.plan, columns, self.path, self.known.finished, self.known.interrupted)
+
+    def _judged(self, of: OnMode) -> OnMode:
+        """With the promises of today's contracts."""
+        known = {p.name: p for p in self._programs}
+        cells = [
+            msgspec.structs.replace(c, promised=self._promised(of.mode, known[c.program]))
+            for c in of.cells
+            if c.program in known
+        ]
+        return msgspec.structs.replace(of, cells=tuple(cells))
+
+    def page(self) -> Page:
+        return page_of(self.litmus, self._programs)
+
+    def write(self) -> Page:
+        """Write the page, and the table in Markdown."""
+        write_atomically(self.path / "table.md", markdown(self.litmus, self._programs))
+        return super().write()

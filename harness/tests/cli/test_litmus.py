@@ -1,0 +1,92 @@
+"""`powercut litmus`, up to the first guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import series as cli_series
+from harness.errors import ExitCode
+from harness.litmus.results import CellAnswer, OnMode
+from harness.litmus.work import LitmusSeries, load_plan
+from harness.oracles import ORACLES
+from harness.series.journal import End
+from harness.tests.cli.runner import powercut
+
+NAME = "append-fsync-file"
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[LitmusSeries]:
+    """The series that were carried out: ext4/nobarrier breaks its promise, all others keep theirs."""
+    all_of_them: list[LitmusSeries] = []
+
+    def carry_out(series: LitmusSeries, *_: object, **__: object) -> End:
+        all_of_them.append(series)
+        for mode, kernel in series.plan.columns:
+            no = int(mode == "ext4/nobarrier")
+            cell = CellAnswer(program=NAME, promised=True, recordings=2, states=9, no=no, point="c@1")
+            name = series.plan.column(mode, kernel)
+            series.known.add(OnMode(item=name, mode=mode, run="modes/m/runs/r", cells=(cell,)))
+        series.write()
+        return End.COMPLETE
+
+    monkeypatch.setattr(cli_series, "carry_out", carry_out)
+    return all_of_them
+
+
+@pytest.mark.parametrize(
+    ("mode", "code"), [("ext4/ordered", ExitCode.CONSISTENT), ("ext4/nobarrier", ExitCode.INCONSISTENT)]
+)
+def test_a_broken_promise_is_an_exit_code(
+    mode: str, code: ExitCode, carried: list[LitmusSeries], tmp_path: Path
+) -> None:
+    done = powercut("litmus", "-c", mode, NAME, "--machine", "uml", "--out", tmp_path)
+    assert done.exit_code == code, done.output
+    (made,) = (tmp_path / "runs").iterdir()
+    assert {"report.html", "litmus.json", "table.md", "summary.txt"} <= {p.name for p in made.iterdir()}
+    assert load_plan(made).modes == [mode]
+
+
+def test_each_program_is_recorded_under_several_schedules_and_its_question_is_put(
+    carried: list[LitmusSeries], tmp_path: Path
+) -> None:
+    """A run leaves questions out unless it is asked for them."""
+    powercut("litmus", "-c", "ext4/ordered", NAME, "--schedules", "2", "--machine", "uml", "--out", tmp_path)
+    (series,) = carried
+    (item,) = series.items(None)  # type: ignore[arg-type]  # it needs no work to know them
+    assert not callable(item.plan)
+    assert item.plan.workloads == [NAME, f"{NAME}.s1", f"{NAME}.s2"]
+    assert item.plan.oracles == tuple(ORACLES)
+    assert item.plan.fault_models == ("exhaustive",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["append-fsink-file"], NAME),
+        (["-c", "ext5"], "ext4"),
+        (["-c", "ext4/ordered", "--compare"], "1 column cannot be compared"),
+        (["-c", "ext4/ordered", "--kernels", "debian-5.99"], "debian-5.99"),
+    ],
+)
+def test_a_wrong_name_leaves_nothing_behind(
+    arguments: list[str], says: str, carried: list[LitmusSeries], tmp_path: Path
+) -> None:
+    done = powercut("litmus", *arguments, "--machine", "uml", "--out", tmp_path)
+    assert (done.exit_code, carried) == (ExitCode.USAGE, [])
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_modes_are_compared(carried: list[LitmusSeries], tmp_path: Path) -> None:
+    modes = "ext4/ordered,ext4/nobarrier"
+    done = powercut("litmus", "-c", modes, NAME, "--compare", "--machine", "uml", "--out", tmp_path)
+    assert "Differences" in done.output
+
+
+def test_a_list_names_every_program_with_its_question(tmp_path: Path) -> None:
+    done = powercut("litmus", "--list")
+    assert done.exit_code == ExitCode.CONSISTENT
+    assert f"{NAME}: A file grows and is synced. Is the append there once fsync has returned?" in done.output

@@ -1,0 +1,70 @@
+"""A question in a run: over a toy kernel, through disk, memo and store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.guests.disk import find_binary
+from harness.litmus.results import Standing, cell_of
+from harness.model.questions import Look, Question
+from harness.oracles import ORACLES
+from harness.store import RunStore
+from harness.summary import CaseVerdict, summarise
+from harness.tests.cases.toy_kernel import Bench, Kernel
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
+
+NEVER_THERE = Question(
+    group="g", asks="Is it there?", after=1, holds=[{"nothing": Look()}], kept=[], broken=[]
+)
+GONE = Question(group="g", asks="Is it gone?", holds=[{"nothing": Look(there=False)}], kept=[], broken=[])
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with needed():
+        find_binary()
+    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
+        yield Bench(store, tmp_path)
+
+
+def asking(bench: Bench, question: Question) -> Bench:
+    return replace(bench, workload=replace(bench.workload, question=question))
+
+
+def test_a_question_is_put_at_every_state_behind_its_operation_and_at_no_other(bench: Bench) -> None:
+    """States that agree on what is read are judged by their positions: one recalled outcome is no answer
+    before the operation, and one behind it.
+    """
+    asked = asking(bench, NEVER_THERE)
+    asked.run(Kernel(), "exhaustive", oracles=tuple(ORACLES))
+    recording = asked.recording("exhaustive")
+    behind = [r for r in asked.store.iter_verdicts(asked.case) if recording.position(r.state).acked >= 1]
+    rows = list(asked.store.iter_verdicts(asked.case))
+    (case,) = summarise(asked.store).cases
+    (found,) = case.findings
+    assert (found.oracle, found.states) == ("question", len(behind))
+    assert 0 < len(behind) < len(rows)
+    cell = cell_of("w", False, [case])
+    assert (cell.standing, cell.no, cell.states) == (Standing.NO, len(behind), len(rows))
+
+
+def test_a_question_that_always_holds_is_an_answer_about_every_legal_state(bench: Bench) -> None:
+    asked = asking(bench, GONE)
+    asked.run(Kernel(), "exhaustive", oracles=tuple(ORACLES))
+    (case,) = summarise(asked.store).cases
+    assert cell_of("w", True, [case]).standing is Standing.KEPT
+    assert cell_of("w", False, [case]).standing is Standing.LUCK
+
+
+def test_a_usual_run_puts_no_question(bench: Bench) -> None:
+    """`powercut run -w litmus` was red where a mode promised nothing."""
+    asked = asking(bench, NEVER_THERE)
+    asked.run(Kernel(), "exhaustive")
+    (case,) = summarise(asked.store).cases
+    assert case.verdict is CaseVerdict.PASS
+    assert "question" not in case.info.oracles

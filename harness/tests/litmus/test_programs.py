@@ -1,0 +1,124 @@
+"""The litmus programs: what each of them asks, and what contracts and documents promise of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from harness.errors import UsageError
+from harness.filesystems.profiles import profiles
+from harness.litmus.page import promised_by_documents
+from harness.litmus.programs import GROUPS, MAX_OPERATIONS, Program, programs
+from harness.litmus.promises import promises, tree_of
+from harness.oracles.question import why_not
+from harness.tests.oracles.cases import JOURNAL, ORDERED, SYNCED, WRITEBACK, variant
+from harness.workloads.load import workload_sets
+
+ALL = programs()
+NAMES = [p.name for p in ALL]
+
+
+@pytest.mark.parametrize("program", ALL, ids=NAMES)
+def test_each_question_tells_its_planted_answers_apart(program: Program) -> None:
+    """A predicate that no tree fails, or every tree, would be an `always` or a `no` for good."""
+    asked = program.question
+    assert asked.kept and asked.broken
+    for planted in asked.kept:
+        assert not why_not(asked, tree_of(planted))
+    for planted in asked.broken:
+        assert why_not(asked, tree_of(planted))
+
+
+@pytest.mark.parametrize("program", ALL, ids=NAMES)
+def test_each_program_is_small_and_says_what_documents_promise(program: Program) -> None:
+    asked = program.question
+    assert len(program.operations) - asked.setup <= MAX_OPERATIONS
+    assert asked.asks.endswith("?") and asked.documented
+    assert all(s.by and s.says.endswith(".") for s in asked.documented)
+    assert {mode for s in asked.documented for mode in s.modes} <= profiles().keys()
+
+
+def test_every_group_has_programs_and_no_other_workload_has_their_names() -> None:
+    """A litmus program called `append-fsync` was loaded as the workload of that name."""
+    assert set(Counter(p.question.group for p in ALL)) == set(GROUPS)
+    others = [name for key, names in workload_sets().items() if key != "litmus" for name in names]
+    assert not set(NAMES) & set(others)
+    assert len(ALL) >= 60
+
+
+def named(name: str) -> Program:
+    (program,) = programs([name])
+    return program
+
+
+def promised(name: str, contract: object) -> bool:
+    program = named(name)
+    return promises(contract, program.workload.operations, program.question)  # type: ignore[arg-type]  # a Contract
+
+
+def test_a_contract_promises_what_its_oracles_would_report() -> None:
+    nodelalloc = variant(size_lags=False, zeros_in_new_blocks=False)
+    for contract in (JOURNAL, ORDERED, WRITEBACK, SYNCED):
+        assert promised("append-fsync-file", contract)
+        assert not promised("overwrite-sync-file-range", contract)
+    assert promised("overwrite-all-or-nothing", JOURNAL)
+    assert not promised("overwrite-all-or-nothing", ORDERED)
+    assert promised("append-data-before-size", nodelalloc)
+    assert not promised("append-data-before-size", ORDERED), "delayed allocation may commit zeros"
+    assert promised("replace-no-fsync-not-empty", ORDERED)
+    assert not promised("replace-no-fsync-not-empty", WRITEBACK)
+    assert promised("creates-in-order", ORDERED)
+    assert not promised("creates-in-order", variant(namespace="each", persists="inode"))
+
+
+def test_a_promise_has_to_hold_wherever_the_question_is_put() -> None:
+    """Only the end was looked at: what an fsync there makes durable counted as promised before it."""
+    program = named("append-fsync-file")
+    early = msgspec.structs.replace(program.question, after=4)
+    assert promises(ORDERED, program.workload.operations, program.question)
+    assert not promises(ORDERED, program.workload.operations, early)
+
+
+def test_a_rename_that_left_both_names_is_no_promise_broken_where_names_are_durable_one_by_one() -> None:
+    """btrfs keeps the old name where only the new directory was synced. Its contract allows that, and the
+    cell was red: the planted answer no had the old name alone.
+    """
+    each = variant(namespace="each", persists="inode", data="writeback", replace_is_safe=False)
+    assert not promised("rename-fsync-new-directory", each)
+    assert promised("rename-fsync-new-directory", ORDERED)
+
+
+def test_a_program_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="no litmus program 'replace-no-fsink'"):
+        programs(["replace-no-fsink"])
+
+
+def unstated(mode: str) -> set[str]:
+    """Questions whose answer yes a document promises, and the mode's contract does not."""
+    contract = profiles()[mode].contract
+    return {
+        p.name
+        for p in ALL
+        if promised_by_documents(p, mode) and not promises(contract, p.workload.operations, p.question)
+    }
+
+
+ONLY_IN_DOCUMENTS: dict[str, set[str]] = {
+    "ext3/journal": {"fallocate-fsync"},  # ext3 has no fallocate
+    "ext4/journal": set(),
+    # an extent is unwritten until its I/O has ended, so a committed size may show zeros
+    "ext4/ordered": {"append-data-before-size", "appends-in-order", "replace-no-fsync"},
+    "xfs/default": set(),
+    "btrfs/default": set(),
+    "f2fs/posix": {"fallocate-fsync"},  # CONTRACTS.md, "Not judged"
+    "nilfs2/default": {"fallocate-fsync"},  # NILFS2 has no fallocate
+}
+"""What documents promise, and a contract does not, each with its reason."""
+
+
+@pytest.mark.parametrize("mode", ONLY_IN_DOCUMENTS)
+def test_what_documents_promise_and_no_contract_states_has_a_reason(mode: str) -> None:
+    """Nobody would hold such a promise against a kernel."""
+    assert unstated(mode) == ONLY_IN_DOCUMENTS[mode]

@@ -1,0 +1,161 @@
+"""What a table of litmus programs says: of a cell, of a promise, of what was not looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.litmus.page import headline, markdown, page_of, sentence_of, word
+from harness.litmus.programs import programs
+from harness.litmus.results import (
+    NOT_YET,
+    CellAnswer,
+    Litmus,
+    LitmusPlan,
+    OnMode,
+    Standing,
+    cell_of,
+    contradictions,
+)
+from harness.model import CaseId, CrashState, Violation
+from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, Finding
+from harness.summary import CaseSummary
+
+NAME = "replace-no-fsync"
+CASE = CaseId("ext4", "ordered", NAME)
+ALL_LEGAL = Coverage(crash_times=5, losses=None, unexplored=0, visits=9)
+SOME = Coverage(crash_times=5, losses=1, unexplored=7, visits=9, why="the budget of 9 states was used up")
+
+
+def finding(oracle: str, states: int = 2, at: int = 4) -> Finding:
+    seen = Violation(oracle, "f", "f is empty", "8192 bytes", "f has 0 bytes", "s")
+    return Finding(CASE, oracle, "s", CrashState(at), (seen,), states)
+
+
+def case(*found: Finding, coverage: Coverage | None = ALL_LEGAL, unknown: int = 0) -> CaseSummary:
+    failed = sum(f.states for f in found)
+    counts = Counts(20, 20, 20 - failed - unknown, failed, unknown, 20)
+    info = CaseInfo(CASE, coverage=coverage)
+    return CaseSummary(info, CaseStatus.DONE, "", 1.0, counts, found, (), {})
+
+
+def not_run() -> CaseSummary:
+    return CaseSummary(CaseInfo(CASE), CaseStatus.NOT_SUPPORTED, "no exchange", 0, Counts(), (), (), {})
+
+
+@pytest.mark.parametrize(
+    ("cases", "promised", "standing"),
+    [
+        ([case(), case()], True, Standing.KEPT),
+        ([case(), case()], False, Standing.LUCK),
+        ([case(), case(coverage=SOME)], True, Standing.KEPT_SO_FAR),
+        ([case(), case(coverage=None)], False, Standing.LUCK_SO_FAR),
+        ([case(), case(unknown=1)], True, Standing.KEPT_SO_FAR),
+        ([case(), not_run()], True, Standing.KEPT_SO_FAR),
+        ([case(), case(finding("question"))], False, Standing.NO),
+        ([case(), case(finding("question"))], True, Standing.BROKEN),
+        ([case(finding("fsck")), case()], True, Standing.KEPT),
+        ([not_run()], True, Standing.UNSEEN),
+        ([], True, Standing.UNSEEN),
+    ],
+)
+def test_a_cell_is_always_only_where_every_recording_was_looked_at_whole(
+    cases: list[CaseSummary], promised: bool, standing: Standing
+) -> None:
+    """A recording that was cut short, or not made, left `always` standing."""
+    assert cell_of(NAME, promised, cases).standing is standing
+
+
+def test_a_cell_tells_how_much_was_looked_at_and_the_smallest_state_that_answers_no() -> None:
+    cell = cell_of(NAME, False, [case(finding("question", 2, 9)), case(finding("question", 3, 4))])
+    assert (cell.recordings, cell.states, cell.no) == (2, 40, 5)
+    assert cell.point == f"{CASE}@4"
+    assert cell.found == "f has 0 bytes"
+    said = sentence_of("ext4/ordered", cell)
+    assert said.startswith("no in 5 of 40 crash states of 2 recordings; the contract promises nothing")
+
+
+def test_what_another_oracle_finds_under_a_program_is_told_beside_its_answer() -> None:
+    cell = cell_of(NAME, True, [case(finding("fsck"))])
+    assert cell.others == (f"fsck: f is empty ({CASE}@4)",)
+    assert table(cell).others and not table(cell).broken
+
+
+def table(*cells: CellAnswer, compare: bool = False, **more: object) -> Litmus:
+    modes = ["ext4/ordered", "xfs/default"][: len(cells)]
+    plan = LitmusPlan(modes=modes, kernels=["debian-6.12"], machine="uml", compare=compare, argv=["litmus"])
+    columns = {
+        m: OnMode(item=m, mode=m, kernel="debian-6.12.1", run="modes/m/runs/r", cells=(c,))
+        for m, c in zip(modes, cells, strict=True)
+    }
+    return replace(Litmus(plan, columns, Path("/t")), **more)  # type: ignore[arg-type]  # its own fields
+
+
+NO = CellAnswer(program=NAME, recordings=2, states=40, no=5, point=f"{CASE}@4", found="f has 0 bytes")
+BROKEN = msgspec.structs.replace(NO, promised=True, others=("size: too small (x@1)",))
+KEPT = CellAnswer(program=NAME, promised=True, recordings=2, states=40)
+HELD = CellAnswer(program=NAME, recordings=2, states=40)
+
+
+def test_luck_is_told_apart_from_a_promise_in_words_as_well() -> None:
+    """A page that is printed, or read by somebody who sees no colours, says it, too."""
+    assert [word(c) for c in (KEPT, HELD, NO, BROKEN)] == ["always", "held", "no", "BROKEN"]
+    assert len({word(CellAnswer(program=NAME, states=9, left="x", promised=p)) for p in (True, False)}) == 2
+
+
+def test_a_promise_that_was_broken_makes_the_page_red_and_luck_does_not() -> None:
+    chosen = programs([NAME])
+    for cell, kind in ((KEPT, "pass"), (HELD, "pass"), (NO, "pass"), (BROKEN, "fail")):
+        assert page_of(table(cell), chosen).kind == kind
+    assert headline(table(KEPT, BROKEN)) == "2 columns: 1 of 2 answers are yes, 1 no; 1 promise broken; " + (
+        "other findings under 1 program"
+    )
+
+
+def test_every_cell_leads_to_its_program_and_the_command_that_shows_it() -> None:
+    chosen = programs([NAME])
+    html = page_of(table(KEPT, NO), chosen).html()
+    assert '<td class="unknown" title="no in 5 of 40' in html
+    assert f'<a href="#{NAME}">no</a>' in html
+    assert f'id="{NAME}"' in html
+    assert f"powercut repro {CASE}@4 --from /t/modes/m/runs/r" in html
+
+
+def test_a_column_that_was_not_reached_is_listed_and_stands_in_no_table() -> None:
+    """An interrupted table had a column of dashes for each mode that nobody had looked at."""
+    litmus = table(KEPT, KEPT)
+    late = OnMode(item="xfs/default", failed=NOT_YET)
+    litmus = replace(litmus, columns={**litmus.columns, "xfs/default": late}, interrupted=True)
+    assert not litmus.decided
+    page = page_of(litmus, programs([NAME]))
+    assert [t.columns[2:] for s in page.sections for t in s.tables] == [("ext4/ordered",)]
+    assert "xfs/default: not yet" in page.text()
+
+
+def test_a_mode_that_could_not_be_run_is_a_column_with_its_reason() -> None:
+    litmus = replace(table(KEPT), columns={"ext4/ordered": OnMode(item="ext4/ordered", failed="no mkfs")})
+    assert "not looked at: no mkfs" in page_of(litmus, programs([NAME])).html()
+
+
+def test_a_comparison_shows_what_differs_and_nothing_else() -> None:
+    chosen = programs([NAME])
+    same, other = table(KEPT, KEPT, compare=True), table(KEPT, NO, compare=True)
+    assert not [s for s in page_of(same, chosen).sections if s.title == "Differences" and s.holds]
+    (differs,) = [s for s in page_of(other, chosen).sections if s.title == "Differences"]
+    assert [len(t.rows) for t in differs.tables] == [1]
+
+
+def test_a_promise_that_no_oracle_misses_is_told_as_a_contradiction() -> None:
+    """A planted answer that is too narrow would make a promise of what a contract leaves open."""
+    alone = msgspec.structs.replace(BROKEN, others=())
+    assert contradictions(table(alone))
+    assert not contradictions(table(BROKEN))
+
+
+def test_the_table_in_markdown_has_a_row_for_each_program() -> None:
+    text = markdown(table(KEPT, NO), programs([NAME]))
+    (row,) = [line for line in text.splitlines() if f"`{NAME}`" in line]
+    assert row.endswith("| always | no |")
