@@ -176,7 +176,7 @@ def _left(case: CaseSummary) -> str:
     if covered is None or not covered.crash_times:
         return "only states in the order of the write log were looked at"
     if not covered.exhaustive:
-        return covered.why or f"{covered.open:,} choices were left open"
+        return covered.why or f"{covered.unexplored:,} choices were left open"
     return ""
 
 
