@@ -40,6 +40,10 @@ class Unobserved:
     reason: str
 
 
+class NotAskedFor(Unobserved):
+    """A fault of the disk that befell nothing: the guest did not ask for that again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Visited:
     """What came of a visit. `reads`: what the outcome depends on, so that other states may have it as well;
@@ -244,8 +248,8 @@ class Attempts:
 
     def _visit_faulty_disk(self, session: Session, state: CrashState, fault: DiskFault) -> Visited:
         """A visit on a faulty disk, and what the next mount comes to, without that. A guest may ask for
-        things in another order each time: what was aimed at is tried ATTEMPTS times, and is UNKNOWN if it was
-        never asked for.
+        things in another order each time, and the block layer makes one flush of two that wait: what was
+        aimed at is tried ATTEMPTS times, and is `NotAskedFor` then.
         """
         target, shown = self._recording.shown(state)
         for _ in range(ATTEMPTS):
@@ -257,7 +261,9 @@ class Attempts:
                 fsck = self._check(session, state, target, Hashes(session.disk))
                 after_fault = dataclasses.replace(after_fault, fsck=fsck.result)
                 return Visited(dataclasses.replace(recovery.outcome, after_fault=after_fault))
-        return Visited(Unobserved(f"nothing was asked of the disk that the fault would befall: {fault.text}"))
+        return Visited(
+            NotAskedFor(f"nothing was asked of the disk that the fault would befall: {fault.text}")
+        )
 
     def _recovery_of(self, session: Session, state: CrashState, target: Target) -> RecoveryLog | None:
         """What the recovery of `state` wrote; None if that is more than a disk keeps."""

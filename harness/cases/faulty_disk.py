@@ -15,12 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.cases.attempts import NotAskedFor
 from harness.cases.examine import Examiner, Group, JudgedGroup, judge_group
 from harness.cases.exploration import Exploration, Report
 from harness.cases.remote import AnySession
 from harness.cases.requests_seen import FaultTarget, RequestsSeen
 from harness.model import CrashState, FaultKind, Outcome, Verdict
-from harness.oracles.honesty import UNDECIDED, seen
+from harness.oracles.honesty import NOT_ASKED, UNDECIDED, seen
 from harness.plan import Budget
 from harness.store.records import DiskCell, FaultyDiskResult
 
@@ -68,7 +69,9 @@ def _in_turn(lines: Iterable[Sequence[FaultInjection]]) -> Iterator[FaultInjecti
 
 
 class FaultyDisk:
-    """Any number of workers may `work` on it at once. Every injection is reported, whatever came of it.
+    """Any number of workers may `work` on it at once. Every injection is reported, whatever came of it, but
+    for those whose fault befell nothing while others of its kind at such a block befell something: they say
+    nothing, and are counted.
     `before`: the explorations whose visits it disturbs, those of cut recoveries as well.
     """
 
@@ -94,6 +97,7 @@ class FaultyDisk:
         self._changed = threading.Lock()
         self._next = 0
         self._done: list[tuple[FaultInjection, str]] = []
+        self._missed: list[tuple[FaultInjection, JudgedGroup]] = []
         self._failed = False
 
     def work(self, session: AnySession) -> None:
@@ -107,8 +111,13 @@ class FaultyDisk:
                 self._failed = True
                 raise
             with self._changed:
+                if isinstance(observation.outcome, NotAskedFor):
+                    self._missed.append((injection, result))
+                    continue
                 self._report([result])
                 self._done.append((injection, came))
+        with self._changed:
+            self._settle()
 
     @property
     def visits(self) -> int:
@@ -127,6 +136,20 @@ class FaultyDisk:
                 return None
             self._next += 1
             return self._injections[self._next - 1]
+
+    def _settle(self) -> None:
+        """Once nothing is under way, see to the injections whose fault befell nothing. If that is so of all
+        of a cell, nobody knows what such a fault does.
+        """
+        if len(self._done) + len(self._missed) < self._next:
+            return
+        known = {injection.target.cell for injection, came in self._done if came != UNDECIDED}
+        while self._missed:
+            injection, result = self._missed[-1]
+            if injection.target.cell not in known:
+                self._report([result])
+            self._missed.pop()
+            self._done.append((injection, NOT_ASKED if injection.target.cell in known else UNDECIDED))
 
     def _came(self, injection: FaultInjection, result: JudgedGroup) -> str:
         """What came of an injection, for tables."""

@@ -44,6 +44,8 @@ class Seen(enum.StrEnum):
 
 UNDECIDED = "undecided"
 """Where none of these was seen."""
+NOT_ASKED = "not asked for again"
+"""Where the fault befell nothing, and others of its kind at such a block befell something."""
 
 # Without such a word, a line tells nobody that something is wrong: `Ending clean mount`.
 _WRONG = re.compile(

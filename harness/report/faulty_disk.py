@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import CrashState
-from harness.oracles.honesty import UNDECIDED, Seen
+from harness.oracles.honesty import NOT_ASKED, UNDECIDED, Seen
 from harness.report.lines import reproduce
 from harness.report.words import number, plural
 from harness.store.records import CaseInfo
 
-OUTCOMES: Sequence[str] = (*Seen, UNDECIDED)
+OUTCOMES: Sequence[str] = (NOT_ASKED, *Seen, UNDECIDED)
 """Columns, from best to worst."""
 
 

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -520,8 +522,6 @@ def test_an_answer_of_one_worker_is_recalled_by_another(bench: Bench) -> None:
 
 def test_what_messages_share_is_shared_where_they_arrive() -> None:
     """Trees of thousands of names, most of whose entries stay as they are, would fill the run's memory."""
-    import socket  # noqa: PLC0415 - of this test alone
-
     ours, theirs = socket.socketpair()
     sender, receiver = Stream(ours), Stream(theirs)
     entry = ("an entry", 1)
@@ -538,6 +538,23 @@ def test_what_messages_share_is_shared_where_they_arrive() -> None:
     with pytest.raises(remote.Gone):
         receiver.receive()
     receiver.close()
+
+
+def test_what_was_sent_can_be_forgotten_once_much_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ends kept every message for as long as a worker lived: memory grew, and no test saw it."""
+    monkeypatch.setattr(remote, "SHARED_BYTES", 100)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender, receiver = Stream(ours), Stream(theirs)
+        sent = {"x" * 200}
+        held = [weakref.ref(sent)]
+        sender.send(sent)
+        held.append(weakref.ref(cast("set[str]", receiver.receive())))
+        del sent
+        assert all(ref() is not None for ref in held), "the next message may name it"
+        sender.send("more")
+        assert receiver.receive() == "more"
+        assert [ref() for ref in held] == [None, None]
 
 
 # --- boots ------------------------------------------------------------------------------------

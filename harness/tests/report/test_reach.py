@@ -52,13 +52,15 @@ coverages = st.one_of(
     st.none(),
     st.builds(
         Coverage,
-        versions=st.integers(1, 9),
+        crash_times=st.integers(1, 9),
         losses=st.one_of(st.none(), st.integers(-1, 5)),
-        open=st.integers(0, 99),
+        unexplored=st.integers(0, 99),
         visits=st.integers(0, 99),
-        alike=st.integers(0, 3),
+        sampled=st.integers(0, 3),
     ),
-    st.builds(Coverage, versions=st.just(0), losses=st.just(-1), open=st.integers(0, 9), visits=st.just(3)),
+    st.builds(
+        Coverage, crash_times=st.just(0), losses=st.just(-1), unexplored=st.integers(0, 9), visits=st.just(3)
+    ),
 )
 asked = st.sampled_from([("exhaustive",), ("sectors",), ("prefix",), ("drop", "torn"), ("prefix", "torn")])
 reaches = st.builds(reach_of, asked, coverages)
@@ -121,7 +123,7 @@ TIMELESS = Coverage(0, -1, 0, 0, "recorded without times")
         ((("exhaustive",), TIMELESS), (("exhaustive",), ALL), False),
     ],
 )
-def test_other_units_a_budget_and_versions_drawn_at_random_do_not_cover(
+def test_other_units_a_budget_and_crash_times_drawn_at_random_do_not_cover(
     second: tuple[tuple[str, ...], Coverage | None],
     first: tuple[tuple[str, ...], Coverage | None],
     covers: bool,

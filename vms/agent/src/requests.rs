@@ -199,6 +199,21 @@ mod tests {
         assert_eq!(requests_until_told(new_at_times), None);
     }
 
+    /// The trace is looked at once a second: what came last in it counts.
+    #[test]
+    fn a_kernel_that_went_on_since_is_not_told() {
+        for progress in [
+            read(32),
+            "block_bio_queue: 254,0 W 24 + 8 [mount]".to_owned(),
+        ] {
+            let mut again = Again::default();
+            (0..REPEATS).for_each(|_| again.note(&read(24)));
+            assert_eq!(again.most, REPEATS);
+            again.note(&progress);
+            assert!(again.most < REPEATS, "{progress}");
+        }
+    }
+
     #[test]
     fn what_was_lost_may_have_been_progress() {
         let lost_at_times = |i: u32| {

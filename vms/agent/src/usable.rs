@@ -70,6 +70,24 @@ pub struct Ended {
 
 type Put = dyn Fn(&OwnedFd, &[u8]) -> Result<usize, Errno>;
 
+/// A directory on the way down, with the names in it that have not had their turn.
+struct Level {
+    /// None of the root, which its caller holds.
+    directory: Option<OwnedFd>,
+    /// In its parent.
+    name: CString,
+    names: std::vec::IntoIter<(CString, bool)>,
+    path_length: usize,
+    /// How many names could not be removed before it was entered.
+    left_before: usize,
+}
+
+impl Level {
+    fn file<'a>(&'a self, root: &'a OwnedFd) -> &'a OwnedFd {
+        self.directory.as_ref().unwrap_or(root)
+    }
+}
+
 /// A user of the file system at `root`, in which the names in `keep` stay.
 pub struct User<'a> {
     root: &'a str,
@@ -140,8 +158,8 @@ impl<'a> User<'a> {
         let Some(root) = self.open_root() else {
             return false;
         };
-        self.fill(&root, &mut path, 0);
-        self.empty(&root, &mut path, 0);
+        self.fill(&root);
+        self.empty(&root);
         let emptied = self.left == 0 && self.finished;
         if emptied {
             self.fill_again(&root, &mut path);
@@ -161,8 +179,8 @@ impl<'a> User<'a> {
             files.extend(self.compare(&root, &name, fill, &mut path));
         }
         close_all(files);
-        self.empty(&root, &mut path, 0);
-        if self.left == 0 && self.finished && !self.names(&root, &mut path, 0).is_empty() {
+        self.empty(&root);
+        if self.left == 0 && self.finished && !self.names(&root, &mut path, true).is_empty() {
             self.error(Call::Rmdir, &path, Errno::NOTEMPTY);
         }
         self.check(Call::Syncfs, &path, syncfs(&root));
@@ -183,14 +201,38 @@ impl<'a> User<'a> {
         self.check(Call::Openat, &[], opened)
     }
 
-    /// Make and write a file in this directory and in those below, rename it, and make a directory beside it.
-    fn fill(&mut self, directory: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
-        if self.filled >= DIRECTORIES_MAX || depth > DEPTH_LIMIT || self.is_late() {
+    /// Make and write a file in the root and in the directories below, the upper ones first, until
+    /// [`DIRECTORIES_MAX`] have one.
+    fn fill(&mut self, root: &OwnedFd) {
+        let mut path = Vec::new();
+        // Listed first: what is made here is not entered.
+        let mut open = vec![self.root_level(root)];
+        self.fill_one(root, &mut path);
+        while let Some(level) = open.last_mut() {
+            path.truncate(level.path_length);
+            let Some((name, is_directory)) = level.names.next() else {
+                open.pop();
+                continue;
+            };
+            if self.filled >= DIRECTORIES_MAX || self.is_late() {
+                return;
+            }
+            if !is_directory {
+                continue;
+            }
+            if let Some(child) = self.enter(level.file(root), name, &mut path) {
+                self.fill_one(child.file(root), &mut path);
+                open.push(child);
+            }
+        }
+    }
+
+    /// Make and write a file in a directory, rename it, and make a directory beside it.
+    fn fill_one(&mut self, directory: &OwnedFd, path: &mut Vec<u8>) {
+        if self.is_late() {
             return;
         }
         self.filled += 1;
-        // Listed first: what is made here is not entered.
-        let names = self.names(directory, path, depth);
         if let Some((file, _)) = self.make_file(directory, NEW, FILL, path) {
             self.check_at(Call::Fsync, path, NEW, fsync(&file));
             let renamed = renameat(directory, NEW, directory, RENAMED);
@@ -198,13 +240,6 @@ impl<'a> User<'a> {
         }
         let made = mkdirat(directory, DIRECTORY, Mode::from_raw_mode(0o755));
         self.check_at(Call::Mkdir, path, DIRECTORY, made);
-        for (name, is_directory) in names {
-            if is_directory {
-                self.enter(directory, &name, path, |user, child, path| {
-                    user.fill(child, path, depth + 1);
-                });
-            }
-        }
     }
 
     /// Make files in the root, of inodes and blocks that have just been freed.
@@ -301,52 +336,67 @@ impl<'a> User<'a> {
         Some(file)
     }
 
-    /// Remove everything below this directory, the deepest first.
-    fn empty(&mut self, directory: &OwnedFd, path: &mut Vec<u8>, depth: usize) {
-        if depth > DEPTH_LIMIT {
-            self.left += 1;
-            return;
-        }
-        for (name, is_directory) in self.names(directory, path, depth) {
+    /// Remove everything below the root, the deepest first.
+    fn empty(&mut self, root: &OwnedFd) {
+        let mut path = Vec::new();
+        let mut open = vec![self.root_level(root)];
+        while let Some(level) = open.last_mut() {
+            path.truncate(level.path_length);
+            let Some((name, is_directory)) = level.names.next() else {
+                let emptied = open.pop();
+                if let (Some(emptied), Some(above)) = (emptied, open.last()) {
+                    path.truncate(above.path_length);
+                    self.remove_emptied(above.file(root), &emptied, &mut path);
+                }
+                continue;
+            };
             if self.is_late() {
                 return;
             }
-            let before = self.left;
-            let flags = if is_directory {
-                let entered = self.enter(directory, &name, path, |user, child, path| {
-                    user.empty(child, path, depth + 1);
-                });
-                // Why it cannot be empty has been told, or is no error.
-                if entered.is_none() || self.left > before || !self.finished {
-                    self.left = before + 1;
-                    continue;
-                }
-                AtFlags::REMOVEDIR
-            } else {
-                AtFlags::empty()
-            };
-            let call = if is_directory {
-                Call::Rmdir
-            } else {
-                Call::Unlink
-            };
-            let removed = unlinkat(directory, &name, flags);
-            self.left += usize::from(self.check_at(call, path, &name, removed).is_none());
+            if !is_directory {
+                let removed = unlinkat(level.file(root), &name, AtFlags::empty());
+                let removed = self.check_at(Call::Unlink, &mut path, &name, removed);
+                self.left += usize::from(removed.is_none());
+                continue;
+            }
+            match self.enter(level.file(root), name, &mut path) {
+                Some(child) if open.len() < DEPTH_LIMIT => open.push(child),
+                _ => self.left += 1,
+            }
         }
     }
 
-    /// Do something in a directory.
-    fn enter(
-        &mut self,
-        parent: &OwnedFd,
-        name: &CStr,
-        path: &mut Vec<u8>,
-        act: impl FnOnce(&mut Self, &OwnedFd, &mut Vec<u8>),
-    ) -> Option<()> {
-        let opened = open_directory(parent.as_fd(), name);
-        let child = self.check_at(Call::Openat, path, name, opened)?;
-        below(path, name, |path| act(self, &child, path));
-        Some(())
+    /// Remove a directory, unless something is left in it: why has been told, or is no error.
+    fn remove_emptied(&mut self, parent: &OwnedFd, emptied: &Level, path: &mut Vec<u8>) {
+        if self.left == emptied.left_before {
+            let removed = unlinkat(parent, &emptied.name, AtFlags::REMOVEDIR);
+            let removed = self.check_at(Call::Rmdir, path, &emptied.name, removed);
+            self.left += usize::from(removed.is_none());
+        }
+    }
+
+    fn root_level(&mut self, root: &OwnedFd) -> Level {
+        Level {
+            directory: None,
+            name: CString::default(),
+            names: self.names(root, &mut Vec::new(), true).into_iter(),
+            path_length: 0,
+            left_before: self.left,
+        }
+    }
+
+    /// Open and list a directory. `path` is that of its parent, and becomes its own.
+    fn enter(&mut self, parent: &OwnedFd, name: CString, path: &mut Vec<u8>) -> Option<Level> {
+        let opened = open_directory(parent.as_fd(), &name);
+        let directory = self.check_at(Call::Openat, path, &name, opened)?;
+        push(path, &name);
+        Some(Level {
+            names: self.names(&directory, path, false).into_iter(),
+            directory: Some(directory),
+            name,
+            path_length: path.len(),
+            left_before: self.left,
+        })
     }
 
     /// The names in a directory as far as they can be read, in order, and whether each is a directory. Without those
@@ -355,11 +405,11 @@ impl<'a> User<'a> {
         &mut self,
         directory: &OwnedFd,
         path: &mut Vec<u8>,
-        depth: usize,
+        is_root: bool,
     ) -> Vec<(CString, bool)> {
         let mut found = Vec::new();
         // From the beginning: the root may have been listed before; all others are opened anew.
-        let mut error = if depth == 0 {
+        let mut error = if is_root {
             seek(directory, SeekFrom::Start(0)).err()
         } else {
             None
@@ -380,7 +430,7 @@ impl<'a> User<'a> {
         }
         found.retain(|(name, _)| {
             let is = |kept: &String| kept.as_bytes() == name.to_bytes();
-            depth > 0 || !self.keep.iter().any(is)
+            !is_root || !self.keep.iter().any(is)
         });
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut names = Vec::with_capacity(found.len());
@@ -470,13 +520,18 @@ fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno>
     openat(parent, name, flags, Mode::empty())
 }
 
-/// Append a name to a path for as long as `act` takes.
-fn below<T>(path: &mut Vec<u8>, name: &CStr, act: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    let length = path.len();
-    if length > 0 {
+/// Append a name to a path.
+fn push(path: &mut Vec<u8>, name: &CStr) {
+    if !path.is_empty() {
         path.push(b'/');
     }
     path.extend_from_slice(name.to_bytes());
+}
+
+/// Append a name to a path for as long as `act` takes.
+fn below<T>(path: &mut Vec<u8>, name: &CStr, act: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let length = path.len();
+    push(path, name);
     let done = act(path);
     path.truncate(length);
     done
@@ -584,6 +639,26 @@ mod tests {
         assert_eq!((used.errors, used.finished), (vec![], true));
         assert_eq!(scratch.names(), ["lost+found"]);
         assert!(scratch.0.join("lost+found/x").is_dir());
+    }
+
+    /// Each directory took a frame of the stack, and 4,096 of them more stack than a thread need have.
+    #[test]
+    fn directories_nest_deeper_than_a_stack_has_frames_for() {
+        crate::files::raise_file_limit();
+        let scratch = Scratch::new("deep");
+        let mut parent: OwnedFd = fs::File::open(&scratch.0).unwrap().into();
+        for _ in 0..2000 {
+            mkdirat(&parent, c"d", Mode::from_raw_mode(0o755)).unwrap();
+            parent = open_directory(parent.as_fd(), c"d").unwrap();
+        }
+        drop(parent);
+        let used = std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(128 << 10);
+            let using = small.spawn_scoped(scope, || scratch.use_it(&[], 60));
+            using.unwrap().join().unwrap()
+        });
+        assert_eq!((used.errors, used.finished), (vec![], true));
+        assert_eq!(scratch.names(), Vec::<String>::new());
     }
 
     #[test]

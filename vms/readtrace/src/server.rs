@@ -144,3 +144,30 @@ unsafe fn begin_again(socket: c_int, output: &CStr, trace: &CStr) {
         *begun = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trace;
+
+    /// It noted its reads in the trace of the run before it, and no test of the library in the tree saw it.
+    #[test]
+    fn a_fork_begins_with_no_trace() {
+        *TRACE.lock().unwrap() = Some(Trace::default());
+        // SAFETY: takes no pointer.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the fork waits for no lock but that of TRACE, which is free here, and ends by `_exit`.
+            unsafe {
+                begin_again(-1, c"/dev/null", c"/dev/null");
+                let kept = TRACE.lock().map_or(true, |trace| trace.is_some());
+                libc::_exit(kept.into());
+            }
+        }
+        let mut status: c_int = -1;
+        // SAFETY: waits for a child of this process.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        *TRACE.lock().unwrap() = None;
+        assert_eq!((ended, status), (child, 0));
+    }
+}
