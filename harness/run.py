@@ -57,6 +57,7 @@ from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report import write_reports
+from harness.ruled.work import RuledWork
 from harness.store import RunStore
 from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
@@ -113,7 +114,7 @@ def execute(
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
         ran = RecoveryLines(specs.judge.kernel_image, able, store.layout) if plan.coverage else None
         job = _Job(plan, asked, specs, bases, store, progress, scratch, _telling(on_done, ran), make_pool)
-        end = _end_of(progress, job.on_cluster if plan.cluster else job.here)
+        end = _end_of(progress, job.all)
         if ran:
             ran.write()
         store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
@@ -180,6 +181,9 @@ def look_up(plan: Plan) -> Planned:
     if plan.disk:
         why = "faults of a member of a stack are not known yet"
         lacking |= {p.name: why for p in asked.profiles if p.stacked}
+    if plan.disk or plan.again or plan.recordings:
+        why = "a mode that is only rules has no disk, no recoveries and no recordings"
+        lacking |= {p.name: why for p in asked.profiles if p.rules}
     lacking |= {w.name: reason for w in asked.workloads if (reason := missing_program(w))}
     machine_name = recording_machine(plan.machine, kernel)
     if not plan.coverage:
@@ -289,6 +293,18 @@ class _Job:
     scratch: Path
     on_done: Callable[[CaseId], None]
     make_pool: MakePool
+
+    def all(self) -> None:
+        """First the modes that are only rules, which take one guest of this host; then all others."""
+        ruled = [(p, w) for p, w in self.asked.cases if p.rules]
+        if ruled:
+            work = RuledWork(
+                self.plan, self.store, self.progress, self.specs.judge, self.scratch, self.on_done
+            )
+            work.work(ruled, self.bases, self.asked.lacking)
+        if rest := [(p, w) for p, w in self.asked.cases if not p.rules]:
+            others = replace(self, asked=replace(self.asked, cases=rest))
+            (others.on_cluster if self.plan.cluster else others.here)()
 
     def here(self) -> None:
         """With `plan.jobs` workers of this host; tasks of all cases share them."""

@@ -18,7 +18,7 @@ from harness.campaigns.generators import GENERATORS
 from harness.cli.options import REPORTS, RunDirectory
 from harness.errors import PowercutError
 from harness.faults.catalogue import faults
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import profiles, ruled_modes
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.kernels.pins import pins
 from harness.measure.registry import COMPARISONS
@@ -34,7 +34,7 @@ Values = Callable[[click.Context], Iterable[str]]
 
 
 def _modes(_: click.Context) -> Iterable[str]:
-    known = profiles()
+    known = profiles() | ruled_modes()
     return ["all", *dict.fromkeys(p.filesystem for p in known.values()), *known]
 
 

@@ -30,7 +30,7 @@ from harness.cli.options import (
 from harness.cli.serve import Server, Site
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.disks import disks
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import profiles, ruled_modes
 from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
@@ -247,7 +247,7 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
             asked = " (only if named in full)"
             return [
                 (p.name, p.mount_options, p.summary + (asked if p.on_request else ""))
-                for p in profiles().values()
+                for p in (profiles() | ruled_modes()).values()
             ]
         case "stacks":
             return [

@@ -20,6 +20,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode, UsageError
+from harness.findings.by_rules import judge_again, ruled_profile
 from harness.findings.repro import (
     Reproduction,
     export,
@@ -34,7 +35,7 @@ from harness.findings.repro import (
 )
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_line, write_atomically
-from harness.model import CrashPoint
+from harness.model import CrashPoint, Judgement
 from harness.report import shown_path
 from harness.report.lines import explain, run_again, source_of
 from harness.report.words import device_of, state_words
@@ -92,6 +93,14 @@ def repro_command(
         return _no_bisect()
     with open_run(source) as store:
         where = find_point(point, store)
+        if (profile := ruled_profile(where)) is not None:
+            if want_shell or export_file:
+                raise UsageError(
+                    f"{where} is of a mode that is only rules: there is no disk", "leave that out"
+                )
+            judgement = judge_again(store, where, profile, named_here(given), accel)
+            _print_judgement(where, judgement, as_json=as_json)
+            return code_of(judgement.verdict)
         tools = _say_tools() if want_shell else []
         with repro_context(store, where, named_here(given), accel, tools) as shown:
             if export_file:
@@ -136,6 +145,20 @@ def _no_bisect() -> ExitCode:
         )
     )
     return ExitCode.BISECT_STOP
+
+
+def _print_judgement(point: CrashPoint, judgement: Judgement, *, as_json: bool) -> None:
+    """What is said of a state of a mode that is only rules."""
+    if as_json:
+        told = [{"oracle": v.oracle, "summary": v.summary, "found": v.found} for v in judgement.violations]
+        line = {"crash_point": str(point), "verdict": judgement.verdict.value, "violations": told}
+        console.say(json_line(line | {"undecided": list(judgement.unknown)}))
+        return
+    console.say(f"{point}: {judgement.verdict.name}")
+    for v in judgement.violations:
+        console.say(f"  {v.oracle}: {v.summary}")
+    for reason in judgement.unknown:
+        console.say(f"  undecided: {reason}")
 
 
 def _as_json(seen: Reproduction) -> dict[str, object]:

@@ -34,10 +34,13 @@ from harness.host.resources import resource
 from harness.host.text import near_or
 from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
+from harness.rules.rules import Rules
 
 FILE_NAME = "filesystem.toml"
 COMPLAINTS = "complaints.toml"
 TOOL_TIMEOUT_S = 120
+ANY = "any"
+"""The file system that is only rules."""
 IMAGE, SECOND = "{image}", "{second}"
 SHELL = "busybox:busybox-static"
 
@@ -337,6 +340,11 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     second: Second | None = None
 
 
+class _RulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    rules: Rules
+
+
 @dataclass(frozen=True, slots=True)
 class RecoverySource:
     """A file of the kernel's source, and a regular expression for those of its functions that recover."""
@@ -373,7 +381,8 @@ class Profile:
     `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
     checksums nor compression join blocks of data, nor does any structure that is read with them.
     `seek_reads_mapping`: lseek(SEEK_DATA) and lseek(SEEK_HOLE) read all that says where a file's data lies,
-    so that nothing of it is read with the data.
+    so that nothing of it is read with the data. `rules`: of a mode that is only rules: no kernel's file
+    system is tested, and nothing is on the disk.
     """
 
     filesystem: str
@@ -410,6 +419,7 @@ class Profile:
     no_csum_no_compression: bool = False
     seek_reads_mapping: bool = False
     first: First | None = None
+    rules: Rules | None = None
 
     @property
     def first_options(self) -> str:
@@ -435,6 +445,8 @@ class Profile:
     @property
     def needs_bare_disk(self) -> str:
         """Why it cannot be on a stack; empty if it can."""
+        if self.rules:
+            return "no disk at all"
         if self.second:
             return "a second device"
         if self.stacked:
@@ -655,6 +667,31 @@ def profiles() -> dict[str, Profile]:
     return found
 
 
+def ruled_modes() -> dict[str, Profile]:
+    """The modes that are only rules, by name. Raises UsageError for a file that does not parse."""
+    made = {}
+    for path in sorted(resource("vms", "filesystems", ANY).glob("*.toml")):
+        told = _decode(path, _RulesFile)
+        made[f"{ANY}/{path.stem}"] = Profile(
+            filesystem=ANY,
+            mode=path.stem,
+            summary=told.summary,
+            fstype="tmpfs",
+            size_bytes=1 << 20,
+            modules=(),
+            mkfs=Tool("true", "coreutils"),  # the disk stays as it is
+            mkfs_arguments=(),
+            fsck=None,
+            repair=None,
+            console=ConsolePatterns(),
+            mount_options="",
+            contract=Contract("none", "nothing", "writeback"),
+            on_request=True,
+            rules=told.rules,
+        )
+    return made
+
+
 def recovery_files() -> list[str]:
     """The files of the kernel's source with the recovery of any file system."""
     return sorted({source.file for profile in profiles().values() for source in profile.recovery})
@@ -805,7 +842,7 @@ def select_profiles(wanted: Sequence[str]) -> list[Profile]:
     are named in full. With `@raid1` behind it, the same on a stack; with `@4k`, on another kind of disk; with
     both, the stack comes first. Raises UsageError with the nearest.
     """
-    known = profiles()
+    known = profiles() | ruled_modes()
     found: dict[str, Profile] = {}
     for word in wanted:
         name, *on = word.split("@")
@@ -839,7 +876,11 @@ def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Pr
 def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
     if name == "all":
         return [p for p in known.values() if not p.on_request]
-    found = [p for p in known.values() if name == p.name or (name == p.filesystem and not p.on_request)]
+    found = [
+        p
+        for p in known.values()
+        if name == p.name or (name == p.filesystem and (p.rules or not p.on_request))
+    ]
     if not found:
         candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
         raise UsageError(

@@ -25,6 +25,7 @@ from msgspec import Meta
 from harness.errors import PowercutError
 from harness.model import (
     Call,
+    ChangeKind,
     CrashState,
     DifferenceKind,
     ExtentKind,
@@ -35,7 +36,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 15
+PROTOCOL_VERSION = 16
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -316,6 +317,28 @@ class PutFile(_Message, tag="put_file"):
     append: bool = False
 
 
+class TreeChange(_Part):
+    path: bytes
+    kind: ChangeKind
+    mode: U32 = 0
+    uid: U32 = 0
+    gid: U32 = 0
+    size: U64 = 0
+    pieces: Annotated[list[tuple[U64, U64, U64]], _up_to("EXTENTS")] = []
+    target: bytes = b""
+
+
+class NoteCalls(_Message, tag="note_calls"):
+    argv: Annotated[list[str], _up_to("ARGUMENTS")]
+    deadline_s: U32
+
+
+class TryTree(_Message, tag="try_tree"):
+    changes: Annotated[list[TreeChange], _up_to("ENTRIES")]
+    argv: Annotated[list[str], _up_to("ARGUMENTS")]
+    deadline_s: U32
+
+
 class Use(_Message, tag="use"):
     device: str
     mount: MountSpec
@@ -328,7 +351,17 @@ class Use(_Message, tag="use"):
 
 
 AgentRequest: TypeAlias = (
-    RecordStart | RunOperations | RecordFinish | Recover | RunProgram | RunBeside | Unmount | PutFile | Use
+    RecordStart
+    | RunOperations
+    | RecordFinish
+    | Recover
+    | RunProgram
+    | RunBeside
+    | Unmount
+    | PutFile
+    | Use
+    | NoteCalls
+    | TryTree
 )
 
 

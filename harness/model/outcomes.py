@@ -197,6 +197,16 @@ class CheckResult:
     app_acks: int = 0
 
 
+class ChangeKind(enum.StrEnum):
+    """What becomes of a name, where trees are made by differences."""
+
+    REMOVE = "remove"
+    DIRECTORY = "directory"
+    FILE = "file"
+    SYMLINK = "symlink"
+    LINK = "link"
+
+
 class DifferenceKind(enum.StrEnum):
     """How a file differs from what was written; see `Difference`."""
 

@@ -16,6 +16,7 @@ import msgspec
 from harness.guests import wire
 from harness.model import (
     Call,
+    ChangeKind,
     DifferenceKind,
     ExtentKind,
     FileKind,
@@ -152,6 +153,28 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         ),
     ),
     ("put a file", "AgentRequest", wire.PutFile(path="/bin/x", mode=0o755, data=bytes(range(256)))),
+    ("note calls", "AgentRequest", wire.NoteCalls(argv=["/workload/a/run"], deadline_s=600)),
+    (
+        "try a tree",
+        "AgentRequest",
+        wire.TryTree(
+            changes=[
+                wire.TreeChange(path=b"old", kind=ChangeKind.REMOVE),
+                wire.TreeChange(
+                    path=b"d/\xff",
+                    kind=ChangeKind.FILE,
+                    mode=0o644,
+                    uid=1000,
+                    gid=1001,
+                    size=70_000,
+                    pieces=[(0, 0, 4096), (1 << 20, 65_536, 17)],
+                ),
+                wire.TreeChange(path=b"l", kind=ChangeKind.SYMLINK, target=b"d"),
+            ],
+            argv=["/workload/a/check"],
+            deadline_s=120,
+        ),
+    ),
     (
         "hello",
         "AgentReply",
@@ -418,6 +441,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
 
 WORDS: list[type[enum.StrEnum]] = [
     Call,
+    ChangeKind,
     DifferenceKind,
     FileKind,
     HoldOrder,

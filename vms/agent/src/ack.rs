@@ -23,6 +23,9 @@ const RECORDING: &str = "/etc/powercut-recording";
 
 const EVENTS: &str = "events";
 
+/// What it holds where calls are noted whole.
+const WHOLE: &str = "whole";
+
 /// A mark has one sector, `struct log_write_entry` included; a longer one would be truncated silently
 /// (`log_mark` in `drivers/md/dm-log-writes.c`).
 const TEXT_BYTES: usize = 256;
@@ -35,6 +38,12 @@ pub fn begin(target: &Target, events: bool) -> Result<(), Failure> {
         .map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
 }
 
+/// Publish that calls are noted whole: then a mark is one of the notes.
+pub fn begin_whole() -> Result<(), Failure> {
+    crate::files::make_parent(Path::new(RECORDING))?;
+    fs::write(RECORDING, WHOLE).map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
+}
+
 /// No device records any more.
 pub fn end() {
     // Absent if nothing was recorded.
@@ -45,6 +54,10 @@ pub fn end() {
 pub fn run(words: &[String]) -> Result<(), String> {
     let mark = mark_of(words)?;
     one_at_a_time(Path::new(RECORDING), |recording| {
+        if recording == WHOLE {
+            let text = mark.split_once(' ').map_or("", |(_, text)| text);
+            return crate::whole::acknowledge(text).map_err(|e| e.to_string());
+        }
         let (name, events) = recording.split_once('\n').unwrap_or((recording, ""));
         DeviceMapper::open()
             .and_then(|mapper| mapper.mark(&Target::named(name), &mark))

@@ -9,7 +9,7 @@ use powercut_protocol::{
     limits::{LOG_BYTES, LOG_LINES},
     pattern::POISON,
     AgentReply, AgentRequest, CallError, Looks, ModuleError, MountSpec, Operation, RecordedEvents,
-    Recovered, Said, StackSpec, TreeEntry, PROTOCOL_VERSION,
+    Recovered, Said, StackSpec, TreeChange, TreeEntry, PROTOCOL_VERSION,
 };
 use rustix::{
     io::Errno,
@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use crate::{
-    ack, boot,
+    ack, boot, calls,
     dm::DeviceMapper,
     events::{self, Events},
     failure::{errno_of, failed, Failure},
@@ -29,9 +29,10 @@ use crate::{
     mounts::{self, MOUNT_POINT},
     operations,
     parts::Parts,
-    processes, program, stack, usable,
+    processes, program, stack, trees, usable,
     walk::Walker,
     watch::{self, Call},
+    whole,
 };
 
 /// Lines of the kernel's log that a failure carries: the reason is among the last.
@@ -42,6 +43,8 @@ enum Mounted {
     Nothing,
     /// A recovered file system that was kept.
     Recovered,
+    /// A directory in memory, of which the calls were noted, or in which trees are made.
+    Tree,
     /// A recording, with its target mounted.
     Recording(Box<Recording>),
 }
@@ -136,6 +139,10 @@ pub struct Agent {
     parts: Option<Parts>,
     /// What is started on them: its last writes belong to the state that is on the disk now.
     stack: Option<StackSpec>,
+    /// The bytes that calls wrote which were noted last, until trees are made of them.
+    noted: Vec<u8>,
+    /// Whether the directory is as the calls left it.
+    is_left: bool,
     /// Runs in an image with tools: programs may run anywhere and print a lot.
     tools: bool,
 }
@@ -149,6 +156,8 @@ impl Agent {
             mounted: Mounted::Nothing,
             parts: None,
             stack: None,
+            noted: Vec::new(),
+            is_left: false,
             tools: false,
         })
     }
@@ -235,6 +244,14 @@ impl Agent {
                 data,
                 append,
             } => put_file(&path, mode, &data, append),
+            AgentRequest::NoteCalls { argv, deadline_s } => {
+                self.note_calls(&argv, seconds_from_now(deadline_s))
+            }
+            AgentRequest::TryTree {
+                changes,
+                argv,
+                deadline_s,
+            } => self.try_tree(&changes, &argv, seconds_from_now(deadline_s)),
         };
         answer.unwrap_or_else(|failure| self.refuse(&failure))
     }
@@ -259,6 +276,10 @@ impl Agent {
     pub fn release(&mut self) {
         match std::mem::replace(&mut self.mounted, Mounted::Nothing) {
             Mounted::Nothing => {}
+            Mounted::Tree => {
+                ack::end();
+                mounts::unmount_device();
+            }
             Mounted::Recovered => {
                 watch::during(Call::Unmount, mounts::unmount_device);
                 let _ = self.stop_stack();
@@ -741,6 +762,54 @@ impl Agent {
             // A server that a check left running must not answer the next check.
             processes::kill_all();
         }
+        Ok(AgentReply::ProgramDone {
+            exit_code: ended.exit_code,
+            output: ended.output,
+        })
+    }
+
+    fn note_calls(&mut self, argv: &[String], deadline: Instant) -> Result<AgentReply, Failure> {
+        self.release();
+        trees::mount_empty()?;
+        self.mounted = Mounted::Tree; // a failure from here on releases it
+        let noting = |e: std::io::Error| failed("note calls")(errno_of(&e));
+        whole::begin().map_err(noting)?;
+        ack::begin_whole()?;
+        let ended = program::run(&calls::noted_whole(argv), deadline)
+            .map_err(failed(format!("run {}", argv.join(" "))))?;
+        ack::end();
+        processes::kill_all();
+        let (lines, bytes) = whole::finish(ended.exit_code, &ended.output).map_err(noting)?;
+        let mut output = u32::try_from(lines.len())
+            .unwrap_or(u32::MAX)
+            .to_le_bytes()
+            .to_vec();
+        output.extend_from_slice(&lines);
+        output.extend_from_slice(&bytes);
+        (self.noted, self.is_left) = (bytes, true);
+        Ok(AgentReply::ProgramDone {
+            exit_code: ended.exit_code,
+            output,
+        })
+    }
+
+    fn try_tree(
+        &mut self,
+        changes: &[TreeChange],
+        argv: &[String],
+        deadline: Instant,
+    ) -> Result<AgentReply, Failure> {
+        if !matches!(self.mounted, Mounted::Tree) {
+            return Err(Failure::NothingRecovered);
+        }
+        if std::mem::replace(&mut self.is_left, false) {
+            mounts::unmount_device();
+            trees::mount_empty()?;
+        }
+        trees::change(changes, &self.noted)?;
+        let ended =
+            program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
+        processes::kill_all();
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
             output: ended.output,

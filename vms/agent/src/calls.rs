@@ -18,7 +18,7 @@
 //! mapping are no calls. `harness/writelog/calls.py` reads them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ffi::CString,
     fs::{self, File},
     io::{self, Read, Write},
@@ -28,7 +28,11 @@ use std::{
 
 use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 
-use crate::{events, mounts::MOUNT_POINT};
+use crate::{
+    events,
+    mounts::MOUNT_POINT,
+    whole::{Notes, MORE_CHOSEN},
+};
 
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-calls";
@@ -51,6 +55,15 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACESECCOMP;
 
+/// The same where its calls are noted whole.
+pub const WHOLE: &str = "powercut-whole";
+
+/// The program's command line, with its calls noted whole.
+pub fn noted_whole(argv: &[String]) -> Vec<String> {
+    let tracer = ["/proc/self/exe", WHOLE].map(str::to_owned);
+    tracer.into_iter().chain(argv.iter().cloned()).collect()
+}
+
 /// The program's command line, with its calls noted.
 pub fn noted(argv: &[String]) -> Vec<String> {
     let tracer = ["/proc/self/exe", NAME].map(str::to_owned);
@@ -64,9 +77,12 @@ pub fn noted(argv: &[String]) -> Vec<String> {
 ///
 /// # Errors
 /// Why it could not be run, in words.
-pub fn run(argv: &[String]) -> Result<i32, String> {
+pub fn run(argv: &[String], whole: bool) -> Result<i32, String> {
     let told = |e: io::Error| format!("trace {}: {e}", argv.join(" "));
-    let marker = events::open_marker()?;
+    let sink = match whole {
+        true => Sink::Whole(Box::new(Notes::open().map_err(told)?)),
+        false => Sink::Events(events::open_marker()?),
+    };
     let (mut ended, mut ends) = io::pipe().map_err(told)?;
     for signal in IGNORED {
         // SAFETY: no handler is set.
@@ -79,7 +95,7 @@ pub fn run(argv: &[String]) -> Result<i32, String> {
     }
     if tracer == 0 {
         drop(ended);
-        if let Err(why) = trace(argv, marker, &mut ends).map_err(told) {
+        if let Err(why) = trace(argv, sink, &mut ends).map_err(told) {
             eprintln!("{NAME}: {why}");
         }
         std::process::exit(0);
@@ -91,14 +107,16 @@ pub fn run(argv: &[String]) -> Result<i32, String> {
 }
 
 /// Trace a program, tell `ends` its exit code, and go on with what it has left behind, which is not noted.
-fn trace(argv: &[String], marker: File, ends: &mut impl Write) -> io::Result<()> {
-    let (program, tracing) = start(argv)?;
-    let mut tracer = Tracer::new(marker, tracing);
+fn trace(argv: &[String], sink: Sink, ends: &mut impl Write) -> io::Result<()> {
+    let whole = matches!(sink, Sink::Whole(_));
+    let (program, tracing) = start(argv, whole)?;
+    let mut tracer = Tracer::new(sink, tracing);
     let code = tracer.follow(Some(program))?;
     if tracing != Tracing::Nothing {
         tracer.say_more();
     }
-    tracer.quiet = true;
+    // What it left behind may still change files, which is told by what is there in the end.
+    tracer.quiet = !whole;
     // What is left may not keep the file system busy.
     std::env::set_current_dir("/")?;
     ends.write_all(&code.to_ne_bytes())?;
@@ -117,8 +135,10 @@ enum Tracing {
 }
 
 /// A child that will be the program, traced from its first instruction on.
-fn start(argv: &[String]) -> io::Result<(pid_t, Tracing)> {
-    let child = stopped_child(argv, true)?;
+fn start(argv: &[String], whole: bool) -> io::Result<(pid_t, Tracing)> {
+    let more: &[c_long] = if whole { &MORE_CHOSEN } else { &[] };
+    let chosen: Vec<_> = CHOSEN.iter().chain(more).copied().collect();
+    let child = stopped_child(argv, &chosen)?;
     let filtered = fs::read_to_string(format!("/proc/{child}/status"))
         .is_ok_and(|status| status.lines().any(|line| line == "Seccomp:\t2"));
     // SAFETY: the request takes numbers.
@@ -136,7 +156,7 @@ fn start(argv: &[String]) -> io::Result<(pid_t, Tracing)> {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
-    Ok((proceed(stopped_child(argv, false)?), Tracing::Nothing))
+    Ok((proceed(stopped_child(argv, &[])?), Tracing::Nothing))
 }
 
 fn proceed(child: pid_t) -> pid_t {
@@ -145,15 +165,16 @@ fn proceed(child: pid_t) -> pid_t {
     child
 }
 
-/// A child that becomes the program once it is continued. With a filter if the kernel has them.
-fn stopped_child(argv: &[String], with_filter: bool) -> io::Result<pid_t> {
+/// A child that becomes the program once it is continued. With a filter for the chosen calls, if there are any and
+/// the kernel has filters.
+fn stopped_child(argv: &[String], chosen: &[c_long]) -> io::Result<pid_t> {
     let words: Vec<CString> = argv
         .iter()
         .map(|word| CString::new(word.as_str()))
         .collect::<Result<_, _>>()?;
     let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
     pointers.push(std::ptr::null());
-    let mut filter = filter();
+    let mut filter = filter(chosen);
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
@@ -166,7 +187,7 @@ fn stopped_child(argv: &[String], with_filter: bool) -> io::Result<pid_t> {
             for signal in IGNORED {
                 libc::signal(signal, libc::SIG_DFL);
             }
-            if with_filter {
+            if !chosen.is_empty() {
                 libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
             }
             libc::raise(libc::SIGSTOP);
@@ -232,7 +253,7 @@ const FICLONE: u32 = 0x4004_9409;
 const FICLONERANGE: u32 = 0x4020_940d;
 
 /// Stops at the chosen calls of x86-64, and lets all others pass: each in its turn, by its number.
-fn filter() -> Vec<libc::sock_filter> {
+fn filter(chosen: &[c_long]) -> Vec<libc::sock_filter> {
     const ARCHITECTURE: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64 of include/uapi/linux/audit.h
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -244,8 +265,8 @@ fn filter() -> Vec<libc::sock_filter> {
         step(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
         step(load, 0, 0, 0), // nr
     ];
-    for (number, call) in CHOSEN.iter().enumerate() {
-        let to_the_end = (CHOSEN.len() - number) as u8;
+    for (number, call) in chosen.iter().enumerate() {
+        let to_the_end = (chosen.len() - number) as u8;
         steps.push(step(equal, *call as u32, to_the_end, 0));
     }
     steps.push(step(answer, libc::SECCOMP_RET_ALLOW, 0, 0));
@@ -253,8 +274,20 @@ fn filter() -> Vec<libc::sock_filter> {
     steps
 }
 
+/// Where calls are noted.
+enum Sink {
+    /// Among the events of a recording.
+    Events(File),
+    /// In files of their own, with what they wrote.
+    Whole(Box<Notes>),
+}
+
 struct Tracer {
-    marker: File,
+    sink: Sink,
+    /// Threads that wait until another one has returned from a call: only where calls are noted whole.
+    held: VecDeque<pid_t>,
+    /// The thread that is in such a call.
+    inside: Option<pid_t>,
     tracing: Tracing,
     /// What each thread is in: nothing, or a call, which has a number if it was noted.
     tasks: HashMap<pid_t, Option<u64>>,
@@ -265,9 +298,11 @@ struct Tracer {
 }
 
 impl Tracer {
-    fn new(marker: File, tracing: Tracing) -> Self {
+    fn new(sink: Sink, tracing: Tracing) -> Self {
         Self {
-            marker,
+            sink,
+            held: VecDeque::new(),
+            inside: None,
             tracing,
             tasks: HashMap::new(),
             calls: 0,
@@ -295,6 +330,10 @@ impl Tracer {
                 continue;
             }
             self.tasks.remove(&task);
+            self.held.retain(|held| *held != task);
+            if self.inside == Some(task) {
+                self.let_next_go_on();
+            }
             if Some(task) == program {
                 return Ok(match libc::WIFEXITED(status) {
                     true => libc::WEXITSTATUS(status),
@@ -322,18 +361,57 @@ impl Tracer {
             }
             (libc::PTRACE_EVENT_SECCOMP, _) if self.tracing == Tracing::Chosen => {
                 self.tasks.remove(&task);
+                if self.has_to_wait(task) {
+                    return;
+                }
                 self.at_call(task);
                 if self.tasks.get(&task).copied().flatten().is_some() {
                     request = libc::PTRACE_SYSCALL; // for its end
                 }
             }
-            (0, SYSCALL_STOP) => self.at_call(task),
+            (0, SYSCALL_STOP) => {
+                if self.has_to_wait(task) {
+                    return;
+                }
+                self.at_call(task);
+            }
             (0, signal) => delivered = signal,
             _ => {}
         }
-        // It fails for a thread that was killed meanwhile, whose end is told next.
-        // SAFETY: the requests take numbers.
-        unsafe { libc::ptrace(request, task, 0, c_long::from(delivered)) };
+        go_on(request, task, delivered);
+        if self.inside.is_none() {
+            self.let_next_go_on();
+        }
+    }
+
+    /// Whether a thread that begins a call waits for one that is in a call: then it is held.
+    fn has_to_wait(&mut self, task: pid_t) -> bool {
+        let begins = !self.tasks.contains_key(&task);
+        let waits = begins && self.inside.is_some_and(|inside| inside != task);
+        if waits {
+            self.held.push_back(task);
+        }
+        waits
+    }
+
+    /// Nobody is in a call any more: those that wait begin theirs, up to the first that is noted.
+    fn let_next_go_on(&mut self) {
+        if let Sink::Whole(notes) = &mut self.sink {
+            notes.forget();
+        }
+        self.inside = None;
+        while self.inside.is_none() {
+            let Some(task) = self.held.pop_front() else {
+                return;
+            };
+            self.at_call(task);
+            let wanted = self.tracing == Tracing::All || self.inside == Some(task);
+            let request = match wanted {
+                true => libc::PTRACE_SYSCALL,
+                false => libc::PTRACE_CONT,
+            };
+            go_on(request, task, 0);
+        }
     }
 
     /// A thread begins a call, or returns from one.
@@ -342,9 +420,7 @@ impl Tracer {
             return;
         };
         match self.tasks.remove(&task) {
-            Some(Some(number)) => {
-                self.say(&format!("powercut-done: {number} {}", registers.rax as i64));
-            }
+            Some(Some(number)) => self.ended(task, number, registers.rax as i64),
             Some(None) => {}
             None => {
                 let number = self.begun(task, &registers);
@@ -353,12 +429,30 @@ impl Tracer {
         }
     }
 
+    fn ended(&mut self, task: pid_t, number: u64, result: i64) {
+        if let Sink::Whole(notes) = &mut self.sink {
+            notes.end_call(task, result);
+            self.inside = None;
+        } else {
+            self.say(&format!("powercut-done: {number} {result}"));
+        }
+    }
+
     /// The call's number, if it is one that is noted.
     fn begun(&mut self, task: pid_t, registers: &user_regs_struct) -> Option<u64> {
         if self.quiet {
             return None;
         }
-        let text = (Call { task, registers }).text()?;
+        let call = Call { task, registers };
+        if let Sink::Whole(notes) = &mut self.sink {
+            if !notes.begin_call(&call) {
+                return None;
+            }
+            self.inside = Some(task);
+            self.calls += 1;
+            return Some(self.calls);
+        }
+        let text = call.text()?;
         self.calls += 1;
         if self.calls > CALLS_MAX {
             return None;
@@ -377,8 +471,16 @@ impl Tracer {
     /// One write: each makes an event of its own.
     fn say(&mut self, text: &str) {
         // A call that is not noted lacks its other line, which the host tells.
-        let _ = self.marker.write(text.as_bytes());
+        if let Sink::Events(marker) = &mut self.sink {
+            let _ = marker.write(text.as_bytes());
+        }
     }
+}
+
+/// It fails for a thread that was killed meanwhile, whose end is told next.
+fn go_on(request: libc::c_uint, task: pid_t, delivered: c_int) {
+    // SAFETY: the requests take numbers.
+    unsafe { libc::ptrace(request, task, 0, c_long::from(delivered)) };
 }
 
 fn registers(task: pid_t) -> Option<user_regs_struct> {
@@ -396,20 +498,58 @@ fn registers(task: pid_t) -> Option<user_regs_struct> {
 }
 
 /// A call that begins.
-struct Call<'a> {
+pub struct Call<'a> {
     task: pid_t,
     registers: &'a user_regs_struct,
 }
 
 impl Call<'_> {
+    /// The thread that calls.
+    pub fn task(&self) -> pid_t {
+        self.task
+    }
+
+    /// Its number on x86-64; -1 for one that is none.
+    pub fn number(&self) -> c_long {
+        c_long::try_from(self.registers.orig_rax).unwrap_or(-1)
+    }
+
+    /// Whether its numbers mean something else, since the program is not 64-bit.
+    pub fn is_foreign(&self) -> bool {
+        self.registers.cs != USER_CS
+    }
+
+    /// The number that an argument points to.
+    pub fn pointed(&self, argument: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.memory(self.argument(argument))?))
+    }
+
+    /// The path in an argument from the mount point on, whole.
+    pub fn named_path(&self, directory: i32, argument: usize) -> Option<PathBuf> {
+        whole_below(&followed(&self.joined(directory, argument)?))
+    }
+
+    /// The same, where a link that is its last part is followed.
+    pub fn target_path(&self, directory: i32, argument: usize) -> Option<PathBuf> {
+        let path = self.joined(directory, argument)?;
+        whole_below(&fs::canonicalize(&path).unwrap_or_else(|_| followed(&path)))
+    }
+
+    /// The file that is mapped at an address, and the offset in it.
+    pub fn mapped_path(&self, address: u64) -> Option<(PathBuf, u64)> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.task)).ok()?;
+        let (path, offset) = maps.lines().find_map(|line| mapping(line, address))?;
+        Some((whole_below(Path::new(path))?, offset))
+    }
+
     /// Argument `number`, from 0.
-    fn argument(&self, number: usize) -> u64 {
+    pub fn argument(&self, number: usize) -> u64 {
         let r = self.registers;
         [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9][number]
     }
 
     /// What the call does to files below the mount point; none if it does nothing.
-    fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         if self.registers.cs != USER_CS {
             return None;
         }
@@ -541,7 +681,7 @@ impl Call<'_> {
     }
 
     /// The file of the descriptor in an argument.
-    fn file(&self, argument: usize) -> Option<String> {
+    pub fn file(&self, argument: usize) -> Option<String> {
         let number = self.argument(argument) as i32;
         let path = fs::read_link(format!("/proc/{}/fd/{number}", self.task)).ok()?;
         below_mount(&path)
@@ -709,6 +849,11 @@ fn followed(path: &Path) -> PathBuf {
     }
 }
 
+/// The path from the mount point on; none for one elsewhere.
+fn whole_below(path: &Path) -> Option<PathBuf> {
+    path.strip_prefix(MOUNT_POINT).ok().map(Path::to_path_buf)
+}
+
 /// The path from the mount point on, in printable characters; none for one elsewhere.
 fn below_mount(path: &Path) -> Option<String> {
     let below = path.strip_prefix(MOUNT_POINT).ok()?;
@@ -807,8 +952,8 @@ mod tests {
         let name = format!("powercut-calls-{:?}", std::thread::current().id());
         let file = std::env::temp_dir().join(name);
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
-        let (program, tracing) = start(&argv).unwrap();
-        let mut tracer = Tracer::new(File::create(&file).unwrap(), tracing);
+        let (program, tracing) = start(&argv, false).unwrap();
+        let mut tracer = Tracer::new(Sink::Events(File::create(&file).unwrap()), tracing);
         let code = tracer.follow(Some(program)).unwrap();
         let noted = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();
@@ -836,7 +981,12 @@ mod tests {
         let script = format!("(sleep .3; echo late >{}) & exit 3", file.display());
         let argv = ["/bin/sh", "-c", &script].map(str::to_owned);
         let mut ends = Vec::new();
-        trace(&argv, File::create("/dev/null").unwrap(), &mut ends).unwrap();
+        trace(
+            &argv,
+            Sink::Events(File::create("/dev/null").unwrap()),
+            &mut ends,
+        )
+        .unwrap();
         assert_eq!(ends, 3_i32.to_ne_bytes());
         assert_eq!(fs::read_to_string(&file).unwrap(), "late\n");
         fs::remove_file(&file).unwrap();

@@ -45,10 +45,12 @@ mod requests;
 mod root;
 mod shell;
 mod stack;
+mod trees;
 mod usable;
 mod user;
 mod walk;
 mod watch;
+mod whole;
 mod xattrs;
 
 use agent::Agent;
@@ -99,10 +101,15 @@ fn tool(argv: &[String]) -> i32 {
         Some(ack::NAME) => ack::run(&argv[1..]),
         Some(copy::NAME) => copy::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
-        _ if argv.get(1).is_some_and(|word| word == calls::NAME) => match calls::run(&argv[2..]) {
-            Ok(exit_code) => return exit_code,
-            Err(why) => Err(why),
-        },
+        _ if argv
+            .get(1)
+            .is_some_and(|word| [calls::NAME, calls::WHOLE].contains(&word.as_str())) =>
+        {
+            match calls::run(&argv[2..], argv[1] == calls::WHOLE) {
+                Ok(exit_code) => return exit_code,
+                Err(why) => Err(why),
+            }
+        }
         _ => Err("it is the first process of a guest and does nothing elsewhere".to_owned()),
     };
     let Err(why) = done else { return 0 };

@@ -14,11 +14,11 @@ pub mod pattern;
 
 pub use frame::{chain, decode, receive, receive_in_pieces, send, FrameError, MORE};
 pub use names::{
-    Call, DifferenceKind, ExtentKind, FileKind, HoldOrder, OperationFlag, OperationKind,
+    Call, ChangeKind, DifferenceKind, ExtentKind, FileKind, HoldOrder, OperationFlag, OperationKind,
 };
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +140,37 @@ pub enum AgentRequest {
         data: Vec<u8>,
         append: bool,
     },
+    /// Extent a program in an empty directory at the mount point, and answer with [`AgentReply::ProgramDone`], whose
+    /// output is what it did to the directory: `vms/agent/src/whole.rs` has the form.
+    NoteCalls { argv: Vec<String>, deadline_s: u32 },
+    /// Make the changes to the directory at the mount point, in which bytes are those that `NoteCalls` noted last,
+    /// and run a program there. The first after `NoteCalls` begins with an empty directory.
+    TryTree {
+        changes: Vec<TreeChange>,
+        argv: Vec<String>,
+        deadline_s: u32,
+    },
+}
+
+/// One name that is made, or is made anew, or is removed with all below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeChange {
+    /// Relative to the mount point, raw bytes; empty: the directory itself, of which the attributes are set.
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    pub kind: ChangeKind,
+    /// Permission bits.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Of a file, in bytes; what no piece covers is zeros.
+    pub size: u64,
+    /// Of a file, later ones over earlier ones: where a piece begins in the bytes that were noted, where in the
+    /// file, and its length.
+    pub pieces: Vec<(u64, u64, u64)>,
+    /// The contents of a symbolic link; another name of the same file for a `link`.
+    #[serde(with = "serde_bytes")]
+    pub target: Vec<u8>,
 }
 
 /// The agent's replies. `Hello` comes once, unsolicited, when the agent is up.

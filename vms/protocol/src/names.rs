@@ -198,3 +198,17 @@ words! {
         Data,
     }
 }
+
+words! {
+    /// What becomes of a name.
+    #[derive(Default)]
+    ChangeKind {
+        #[default]
+        Remove,
+        Directory,
+        File,
+        Symlink,
+        /// Another name of a file.
+        Link,
+    }
+}

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use powercut_protocol::{
-    decode, limits, AgentReply, AgentRequest, Call, DifferenceKind, DiskReply, DiskRequest,
-    ExtentKind, FileKind, HoldOrder, OperationFlag, OperationKind, PROTOCOL_VERSION,
+    decode, limits, AgentReply, AgentRequest, Call, ChangeKind, DifferenceKind, DiskReply,
+    DiskRequest, ExtentKind, FileKind, HoldOrder, OperationFlag, OperationKind, PROTOCOL_VERSION,
 };
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -62,6 +62,8 @@ fn agent_request(message: &AgentRequest) -> usize {
         M::PutFile { .. } => 6,
         M::Use { .. } => 7,
         M::RunBeside { .. } => 8,
+        M::NoteCalls { .. } => 9,
+        M::TryTree { .. } => 10,
     }
 }
 
@@ -143,7 +145,7 @@ fn every_message_has_a_sample_that_survives() {
             other => panic!("{}: no message is called {other}", vector.name),
         };
     }
-    for (found, count) in seen.iter().zip([9, 10, 21, 17]) {
+    for (found, count) in seen.iter().zip([11, 10, 21, 17]) {
         assert_eq!(*found, (0..count).collect(), "each variant has a sample");
     }
 }
@@ -164,6 +166,7 @@ fn words_limits_and_version_are_those_of_the_host() {
     assert_eq!(vectors.limits, ours.collect());
     let ours = [
         ("Call", words(Call::ALL)),
+        ("ChangeKind", words(ChangeKind::ALL)),
         ("DifferenceKind", words(DifferenceKind::ALL)),
         ("FileKind", words(FileKind::ALL)),
         ("HoldOrder", words(HoldOrder::ALL)),

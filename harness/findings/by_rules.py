@@ -1,0 +1,65 @@
+"""A state of a mode that is only rules, once more: the program runs again, and the check looks at that
+state.
+
+A state is named by what the program's calls change. So it is the same state only if the program makes the
+same calls again; one that does not is undecided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.errors import EnvironmentLacks, UsageError
+from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests.guest_specs import make_specs
+from harness.guests.made_trees import MadeTrees
+from harness.guests.session import Session, Target
+from harness.host.folders import OwnedFolder
+from harness.model import CrashPoint, Judgement
+from harness.plan import GuestChoice
+from harness.ruled.judging import Judging, check_of, judgement_of
+from harness.rules.states import Partial
+from harness.store import RunStore
+from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
+
+
+def ruled_profile(point: CrashPoint) -> Profile | None:
+    """The mode of a crash point, if it is only rules."""
+    (profile,) = select_profiles([point.case.configuration])
+    return profile if profile.rules else None
+
+
+def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str) -> Judgement:
+    """Run the program again, and judge the state. Raises UsageError for a state that the rules do not leave
+    possible, NotJudged, GuestLost.
+    """
+    plan = plan_here(store, named)
+    workload = vouched_workload(store, named, point.case.workload)
+    check, record = check_of(workload.checks), store.case(point.case)
+    if check is None or profile.rules is None or record is None:
+        raise UsageError(f"{point.case} has no check of its own", "name a crash point of the report")
+    kernel = chosen_kernel(plan, store.info.kernel.name, named)
+    with OwnedFolder("powercut-rules-") as folder:
+        base = folder.path / "base.img"
+        base.write_bytes(bytes(profile.size_bytes))
+        asked = GuestChoice(plan.machine, accel, plan.log_bytes)
+        specs = make_specs(asked, kernel, [profile], [replace(workload)], base, folder.path)
+        with Session(specs.judge, folder.path / "ruled", plan.log_bytes) as session:
+            trees = MadeTrees(session, Target(profile.fstype, "", base, None))
+            notes = trees.note(workload.operations[check.operation].argv)
+            if notes.digest() != record.info.log_hash:
+                raise EnvironmentLacks(
+                    f"{point.case}: the program made other calls than when the run was made",
+                    "its states are other ones: run it again",
+                )
+            acks = [ack.text for ack in notes.acks]
+            judging = Judging(
+                notes, profile.rules, lambda files, count: trees.check(files, check, acks[:count])
+            )
+            state = Partial.of(point.state, profile.rules.torn_bytes)
+            if state.persisted & ~judging.effect.every or not judging.legal.has(state):
+                raise UsageError(
+                    f"the rules of {profile.name} do not leave {point} possible",
+                    "name a crash point of the report",
+                )
+            return judgement_of(judging.result(state, judging.legal.acks(state)), check, "")

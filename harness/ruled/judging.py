@@ -1,0 +1,206 @@
+"""One case of a mode that is only rules: from the notes of its program to what is to be told of it.
+
+Nothing is claimed of a program whose calls, done again, do not give the tree that it left, or which made a
+call that nobody saw; nor where the check does not say yes to what the program left, and to an empty
+directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from harness.errors import PowercutError
+from harness.host.text import one_line
+from harness.model import Check, CheckResult, Judgement, Violation
+from harness.rules.calls import Notes
+from harness.rules.micro import Effect, NotFollowed, effect_of, unsynced
+from harness.rules.rules import Rules
+from harness.rules.states import Legal, Listed, Partial
+from harness.rules.trees import Files, Maker, key_of, law_broken
+from harness.rules.vulnerabilities import Remedy, Search, Vulnerability, smallest
+
+RunCheck = Callable[[Files, int], CheckResult]
+"""Runs the check on a tree, given so many of the program's acknowledgements."""
+ORACLE = "program"
+_UNSEEN_SHOWN = 3
+
+
+class NotJudged(PowercutError):
+    """Nothing can be said of this program, for the reason given."""
+
+
+@dataclass(slots=True)
+class Judging:
+    """A program under rules. `asked` counts the checks that were run: trees in which a program sees the same
+    are checked once.
+    """
+
+    notes: Notes
+    rules: Rules
+    run: RunCheck
+    asked: int = 0
+    effect: Effect = field(init=False)
+    legal: Legal = field(init=False)
+    _maker: Maker = field(init=False)
+    _known: dict[tuple[bytes, int], CheckResult] = field(default_factory=dict)
+    _keys: dict[Partial, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises NotJudged."""
+        self.effect = followed(self.notes, self.rules)
+        self.legal, self._maker = Legal(self.effect), Maker(self.effect)
+        self._need_able_check()
+
+    def _need_able_check(self) -> None:
+        end, acks = Partial(self.effect.every), len(self.notes.acks)
+        for state, count, when in (
+            (end, acks, "what the program left"),
+            (Partial(0), 0, "an empty directory"),
+        ):
+            result = self.result(state, count)
+            if result.exit_code != 0:
+                said = result.output.strip()[-200:]
+                raise NotJudged(
+                    f"the check does not say yes even to {when}, so it cannot do its work here: {said}"
+                )
+
+    def files(self, state: Partial) -> Files:
+        """The tree of a state."""
+        return self._maker.files(state)
+
+    def key(self, state: Partial) -> bytes:
+        """The same for states in which a program sees the same."""
+        if (known := self._keys.get(state)) is None:
+            known = self._keys[state] = key_of(self.files(state))
+        return known
+
+    def result(self, state: Partial, acks: int) -> CheckResult:
+        """What the check says of a state, given so many acknowledgements."""
+        asked = self.key(state), acks
+        if (known := self._known.get(asked)) is None:
+            self.asked += 1
+            known = self._known[asked] = self.run(self.files(state), acks)
+        return known
+
+    def passes(self, state: Partial, acks: int) -> bool:
+        """Whether the check says anything but no."""
+        return self.result(state, acks).exit_code != 1
+
+    def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
+        """Each state with what the check says of it, with the most acknowledgements that it may have."""
+        for state in listed.states:
+            yield state, self.result(state, self.legal.acks(state))
+
+
+def followed(notes: Notes, rules: Rules) -> Effect:
+    """The micro-operations of a program, if its notes tell all that it did. Raises NotJudged."""
+    if notes.unseen:
+        named = "; ".join(list(dict.fromkeys(notes.unseen))[:_UNSEEN_SHOWN])
+        raise NotJudged(f"the program made calls whose effect nobody saw: {named}")
+    if notes.cut:
+        raise NotJudged("the program made more than 20,000 calls, or wrote more than 24 MiB")
+    if notes.exit_code != 0:
+        ended = "did not end in time" if notes.exit_code is None else f"ended with {notes.exit_code}"
+        raise NotJudged(f"the program {ended}: {notes.output.strip()[-200:]}")
+    if not notes.acks:
+        raise NotJudged("run never called powercut-ack, so that nothing was promised that could be lost")
+    try:
+        effect = effect_of(notes, rules)
+    except NotFollowed as e:
+        raise NotJudged(
+            f"call {e.call}, {notes.calls[e.call].text}, does not fit those before it: {e}"
+        ) from e
+    if broken := law_broken(effect):
+        raise NotJudged(broken)
+    return effect
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A vulnerability in words. `remedies`: of it alone. `states`: that fail for it."""
+
+    found: Vulnerability
+    headline: str
+    calls: str
+    remedy: str
+    states: tuple[Partial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All of a program. `together`: the smallest set of syncs that was found for all, in words; empty if
+    there is nothing to mend. `rest`: failing states that no vulnerability explains.
+    """
+
+    told: tuple[Told, ...]
+    together: str
+    rest: tuple[Partial, ...]
+
+
+def answer(judging: Judging, failed: Iterable[Partial]) -> Answer:
+    """What a program relies on, and what would give it that. Asks the check."""
+    search = Search(judging.legal, judging.passes)
+    states = list(failed)
+    search.look(states)
+    groups: dict[str, list[Vulnerability]] = {}
+    for found in search.found:
+        groups.setdefault(search.headline(found), []).append(found)
+    told, every = list[Told](), list[Remedy]()
+    for headline, alike in groups.items():
+        remedies = list(dict.fromkeys(r for found in alike for r in search.remedies(found)))
+        helped = remedies and all(search.is_gone(found, remedies) for found in alike)
+        every += remedies if helped else []
+        mine = tuple(s for s in states if search.causes.get(s) in alike)
+        words = " and ".join(search.remedy_words(r) for r in remedies) if helped else ""
+        told.append(Told(alike[0], headline, search.named(alike[0]), words, mine))
+    rest = tuple(s for s in states if s not in search.causes)
+    return Answer(tuple(told), _together(search, every), rest)
+
+
+def _together(search: Search, remedies: list[Remedy]) -> str:
+    if not remedies:
+        return ""
+    least = smallest(search, remedies)
+    fails, of = search.failing_with(least)
+    words = "; ".join(search.remedy_words(r) for r in least)
+    gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"
+    return f"{words}. With {'it' if len(least) == 1 else 'these'}, {gone}"
+
+
+def unsynced_lines(effect: Effect) -> list[str]:
+    """What no sync had covered at each acknowledgement, and at the end."""
+    notes = effect.notes
+    times = [(f"acknowledged `{ack.text}`", ack.calls - 0.25) for ack in notes.acks]
+    lines = []
+    for when, time in [*times, ("at the end", float(len(notes.calls)))]:
+        parts = [f"{path}: {what}" for path, what in unsynced(effect, time)]
+        lines.append(f"{when}: {'; '.join(parts) or 'nothing'}")
+    return lines
+
+
+def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:
+    """What a check's answer means. `headline`: what the program relies on, if that is known; it tells
+    findings apart.
+    """
+    said = result.output.strip() or "it does not say what is wrong"
+    if result.exit_code == 0:
+        return Judgement()
+    if result.exit_code != 1:
+        how = "was not ended in time" if result.exit_code is None else f"ended with {result.exit_code}"
+        return Judgement(unknown=(f"the check {how}: {said[-200:]}",))
+    first = said.splitlines()[0]
+    violation = Violation(
+        ORACLE,
+        f"operation {check.operation}",
+        f"{headline}: {first}" if headline else first,
+        "exit code 0",
+        f"exit code 1: {said[-400:]}",
+        one_line(headline) or first,
+    )
+    return Judgement((violation,))
+
+
+def check_of(checks: Iterable[Check]) -> Check | None:
+    """The application's check, if there is one."""
+    return next((c for c in checks if c.application), None)

@@ -1,0 +1,263 @@
+"""Steps 5 to 8 of a run, for the cases of modes that are only rules: see `harness.run`.
+
+A guest notes the program and checks the trees; no kernel recovers anything, so there is no log, no fsck and
+no memo. What comes of it is stored as any case is: states, findings, an explanation for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from harness.cases.casework import Limits
+from harness.errors import PowercutError, VersionsDiffer
+from harness.filesystems.profiles import Profile
+from harness.guests.made_trees import MadeTrees
+from harness.guests.session import GuestSpec, Session, Target
+from harness.host.progress import Progress
+from harness.host.text import first_few, one_line
+from harness.model import CaseId, Check, CheckResult, Judgement, Workload
+from harness.plan import Plan
+from harness.report.explanation import Explanation, Fate, Rung, write_explanation
+from harness.report.lines import reproduce, source_words
+from harness.ruled.judging import (
+    ORACLE,
+    Answer,
+    Judging,
+    Told,
+    answer,
+    check_of,
+    judgement_of,
+    unsynced_lines,
+)
+from harness.rules.calls import Notes
+from harness.rules.rules import Rules
+from harness.rules.states import Listed, Partial
+from harness.store import RunStore
+from harness.store.records import (
+    CaseInfo,
+    CaseStatus,
+    Coverage,
+    Evidence,
+    Finding,
+    How,
+    JudgedState,
+    finding_id,
+)
+
+CALLS = "the program's calls"
+UNSYNCED = "what no sync covered"
+REMEDY = "what would mend it"
+_CALLS_SHOWN = 40
+_OPEN_MAX = 10**9
+_SHOWN = 200
+
+
+class RuledWork:
+    """All of a run's cases of such modes, one after the other."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: RunStore,
+        progress: Progress,
+        spec: GuestSpec,
+        scratch: Path,
+        on_done: Callable[[CaseId], None] = lambda case: None,
+    ) -> None:
+        self._plan, self._store, self._progress = plan, store, progress
+        self._spec, self._scratch, self._on_done = spec, scratch, on_done
+        self._limits = Limits(plan)
+
+    def work(
+        self,
+        cases: Sequence[tuple[Profile, Workload]],
+        bases: Mapping[str, Path],
+        lacking: Mapping[str, str],
+    ) -> None:
+        """Decide all cases that no earlier part of the run decided. Raises EnoughDone, VersionsDiffer."""
+        for profile, workload in cases:
+            case = CaseId(profile.filesystem, profile.mode, workload.name)
+            before = self._store.case(case)
+            if before is None or before.status is not CaseStatus.DONE:
+                self._store.add_case(CaseInfo(case, "", "", workload.summary, (ORACLE,)))
+                if reason := lacking.get(profile.name) or lacking.get(workload.name):
+                    self._store.set_case_status(case, CaseStatus.NOT_RUN, reason)
+                else:
+                    self._limits.need_more()
+                    self._decide(case, profile, workload, bases[profile.name])
+            self._limits.ended(self._store, case)
+            self._on_done(case)
+
+    def _decide(self, case: CaseId, profile: Profile, workload: Workload, base: Path) -> None:
+        check, begun = check_of(workload.checks), time.monotonic()
+        if check is None or profile.rules is None:
+            why = f"{workload.name} has no check of its own, and a mode that is only rules has no other judge"
+            self._store.set_case_status(case, CaseStatus.NOT_SUPPORTED, why)
+            return
+        self._store.forget_states(case)
+        try:
+            with Session(self._spec, self._scratch / "ruled", self._plan.log_bytes) as session:
+                trees = MadeTrees(session, Target(profile.fstype, "", base, None))
+                notes = trees.note(workload.operations[check.operation].argv)
+                _Case(self._store, case, profile.rules, workload, check, trees, notes).decide()
+        except VersionsDiffer:  # it would cost every case
+            raise
+        except PowercutError as e:
+            self._progress.say(f"{case}: {e.line}")
+            self._store.set_case_status(case, CaseStatus.UNKNOWN, e.line)
+        else:
+            self._store.set_case_status(case, CaseStatus.DONE)
+        self._store.set_case_seconds(case, time.monotonic() - begun)
+
+
+class _Case:
+    """A program that was noted."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        case: CaseId,
+        rules: Rules,
+        workload: Workload,
+        check: Check,
+        trees: MadeTrees,
+        notes: Notes,
+    ) -> None:
+        self._store, self._id, self._rules, self._workload = store, case, rules, workload
+        self._check, self._trees, self._notes = check, trees, notes
+
+    def decide(self) -> None:
+        """Visit all states, and store what comes of them. Raises NotJudged, GuestLost."""
+        acks = [ack.text for ack in self._notes.acks]
+        judging = Judging(
+            self._notes, self._rules, lambda files, count: self._trees.check(files, self._check, acks[:count])
+        )
+        listed = judging.legal.listed()
+        failed: dict[Partial, CheckResult] = {}
+        sound: list[JudgedState] = []
+        for state, result in judging.visited(listed):
+            if result.exit_code == 1:
+                failed[state] = result
+            else:
+                sound.append(self._judged(judging, state, judgement_of(result, self._check, "")))
+        self._store.put_judgements(self._id, sound)
+        found = answer(judging, failed)
+        self._put_findings(judging, found, failed)
+        self._put_case(judging, listed)
+
+    def _judged(self, judging: Judging, state: Partial, judgement: Judgement) -> JudgedState:
+        return JudgedState(
+            state.named(self._rules.torn_bytes), judging.key(state).hex(), judgement, How.JUDGED
+        )
+
+    def _put_case(self, judging: Judging, listed: Listed) -> None:
+        contents = len({judging.key(s) for s in listed.states})
+        every = sum(min(_OPEN_MAX, 1 << s.open.bit_count()) for s in judging.legal.stretches)
+        left = 0 if listed.exhaustive else max(1, min(_OPEN_MAX, every) - len(listed.states))
+        why = "" if listed.exhaustive else "more sets of unsynced micro-operations than are visited"
+        moments = len(judging.legal.stretches)
+        coverage = Coverage(moments, None if listed.exhaustive else 1, left, judging.asked, why)
+        info = CaseInfo(
+            self._id,
+            "",
+            "",
+            self._workload.summary,
+            (ORACLE,),
+            len(listed.states),
+            contents,
+            judging.notes.digest(),
+            coverage=coverage,
+        )
+        self._store.add_case(info)
+
+    def _put_findings(self, judging: Judging, found: Answer, failed: Mapping[Partial, CheckResult]) -> None:
+        for told in found.told:
+            states = [s for s in told.states if s in failed]
+            first = told.found.state
+            if first not in states:
+                states.append(first)
+            result = judging.result(first, judging.legal.acks(first))
+            judgement = judgement_of(result, self._check, told.headline)
+            judged = [self._judged(judging, s, judgement) for s in states]
+            self._store.put_judgements(self._id, judged)
+            self._explain(judging, told, found.together)
+        for state in found.rest:
+            judgement = judgement_of(failed[state], self._check, "something besides")
+            self._store.put_judgements(self._id, [self._judged(judging, state, judgement)])
+
+    def _explain(self, judging: Judging, told: Told, together: str) -> None:
+        key = finding_id(self._id, ORACLE, one_line(told.headline))
+        finding = next((f for f in self._store.findings_of(self._id) if f.id == key), None)
+        if finding is None:
+            return
+        remedy = told.remedy or "nothing that was tried helps: no fsync gives this order"
+        first = told.found.state
+        files = [f"{p} ({e.kind}, {e.size} bytes)" for p, e in sorted(judging.files(first).items())]
+        shown, more = first_few(files, _SHOWN)
+        notes = {
+            CALLS: "\n".join(_call_lines(judging.notes)),
+            UNSYNCED: "\n".join(unsynced_lines(judging.effect)),
+            REMEDY: f"{remedy}\nfor all that was found: {together or 'nothing that was tried helps'}",
+            "files that came back": "\n".join([*shown, *([f"and {more} more"] if more else [])]) or "none",
+        }
+        self._store.put_evidence(finding, Evidence(finding.state, notes=notes))
+        write_explanation(self._store.layout, self._explanation(judging, finding, told, remedy, together))
+
+    def _explanation(
+        self, judging: Judging, finding: Finding, told: Told, remedy: str, together: str
+    ) -> Explanation:
+        state, effect = told.found.state, judging.effect
+        lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
+        rules = self._rules
+        lines = {
+            "promised": self._workload.summary,
+            "written": told.calls,
+            "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
+            f"{lost.bit_count()} had not",
+            "missing": finding.violations[0].found if finding.violations else "",
+            "control": f"tried: {remedy}{f'; for all that was found: {together}' if together else ''}",
+            "contract": f"{self._id.configuration}: fsync of a file "
+            f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
+            f"{'keep their order' if rules.names_in_order.holds else 'persist in any order'}",
+            "reproduce": reproduce(self._id, finding.state, source_words(self._store, str(self._store.path))),
+        }
+        return Explanation(
+            finding.id,
+            told.headline,
+            "",
+            lines,
+            tuple(_rungs(judging, told)),
+            str(finding.crash_point),
+            visits=judging.asked,
+        )
+
+
+def _call_lines(notes: Notes) -> list[str]:
+    """Calls and acknowledgements, in order."""
+    lines: list[str] = []
+    acks = list(notes.acks)
+    for number, call in enumerate(notes.calls):
+        while acks and acks[0].calls <= number:
+            lines.append(f"     powercut-ack {acks.pop(0).text}")
+        lines.append(f"{number:4} {call.text or call.word}")
+    lines += [f"     powercut-ack {ack.text}" for ack in acks]
+    return [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]
+
+
+def _rungs(judging: Judging, told: Told) -> list[Rung]:
+    """The calls around those that matter, each with whether what it did had persisted."""
+    effect, found = judging.effect, told.found
+    matter = {m.call for m in effect.of(found.missing | found.present)}
+    if not matter:
+        return []
+    first, last = max(0, min(matter) - 5), min(max(matter) + 6, min(matter) + _CALLS_SHOWN)
+    rungs = []
+    for number, call in enumerate(judging.notes.calls[first:last], first):
+        own = sum(m.bit for m in effect.micros if m.call == number)
+        lost = own & ~found.state.persisted
+        fate = Fate.NONE if not own else Fate.LOST if lost == own else Fate.TORN if lost else Fate.PERSISTED
+        text = call.text or call.word
+        rungs.append(Rung("call", f"{number} {text}", event=number, fate=fate, accent=number in matter))
+    return rungs

@@ -1,0 +1,174 @@
+"""The notes of a guest about a program: each call that changes a file, with its bytes, in one order. Pure.
+
+`vms/agent/src/whole.rs` has the form. A guest may send anything: what is no note is an UnreadableNotes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+SYNCS = ("fsync", "fdatasync", "sync")
+WORDS = (
+    *("create", "tmpfile", "mkdir", "symlink", "link", "unlink", "rename", "exchange"),
+    *("write", "zero", "size", "attributes", *SYNCS, "nothing"),
+)
+_FIELDS = 13
+
+
+class UnreadableNotes(ValueError):
+    """These bytes are no notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A call. `word`: one of WORDS. `inode`: of the file that it changes, or makes. `offset`, `length`: in
+    bytes; of a `size`, the length is the new one. `at`: where its bytes begin among those that were noted.
+    `owner`: permission bits, user and group that the file has after it. `path`, `other`: below the mount
+    point. `text`: for people. `durable`: a write with O_SYNC, O_DSYNC or the like.
+    """
+
+    word: str
+    thread: int = 0
+    inode: int = 0
+    offset: int = 0
+    length: int = 0
+    at: int = 0
+    owner: tuple[int, int, int] = (0, 0, 0)
+    durable: bool = False
+    path: str = ""
+    other: str = ""
+    text: str = ""
+
+    @property
+    def is_sync(self) -> bool:
+        return self.word in SYNCS
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A name that the program left. `kind`: `file`, `directory`, `symlink` or `special`."""
+
+    path: str
+    kind: str
+    owner: tuple[int, int, int]
+    contents: bytes = b""
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """The program acknowledged `text` when it had made so many `calls`."""
+
+    calls: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """All of a program. `root`: the inode of the directory, `owner`: as it was. `unseen`: calls of which
+    nobody saw what they did. `cut`: a limit was met. `exit_code`: None if it did not end. `output`: what it
+    printed.
+    """
+
+    root: int
+    owner: tuple[int, int, int]
+    calls: tuple[Noted, ...]
+    acks: tuple[Acked, ...]
+    left: tuple[Left, ...]
+    data: bytes
+    unseen: tuple[str, ...] = ()
+    cut: bool = False
+    exit_code: int | None = None
+    output: str = ""
+
+    def digest(self) -> str:
+        """The same where a program makes the same calls again, by whatever threads and on whatever inodes."""
+        made = hashlib.blake2b(repr(self.acks).encode(), digest_size=16)
+        for call in self.calls:
+            held = self.data[call.at : call.at + call.length] if call.word == "write" else b""
+            told = (call.word, call.offset, call.length, call.owner[0], call.durable, call.path, call.other)
+            made.update(repr(told).encode() + held)
+        return made.hexdigest()
+
+
+def notes_of(raw: bytes) -> Notes:
+    """Read notes as the guest sends them: four bytes with the length of the lines, the lines, the bytes.
+    Raises UnreadableNotes.
+    """
+    try:
+        (length,) = struct.unpack_from("<I", raw)
+        lines, data = raw[4 : 4 + length], raw[4 + length :]
+        return _notes(list(_lines(lines.decode("ascii"))), data)
+    except (struct.error, UnicodeError, ValueError) as e:
+        raise UnreadableNotes(f"the notes of a program's calls cannot be read: {e}") from e
+
+
+_Line = tuple[str, Noted, str]
+"""The word, the fields, and the flags of a line."""
+
+
+def _notes(lines: list[_Line], data: bytes) -> Notes:
+    start = next((line for word, line, _ in lines if word == "start"), None)
+    if start is None:
+        raise UnreadableNotes("they have no begin")
+    found = Notes(start.inode, start.owner, (), (), (), data)
+    calls: list[Noted] = []
+    acks: list[Acked] = []
+    left: list[Left] = []
+    unseen: list[str] = []
+    for word, line, flags in lines:
+        if word in WORDS:
+            _need(line.word != "write" or line.at + line.length <= len(data), "bytes of a write are missing")
+            calls.append(line)
+        elif word == "ack":
+            acks.append(Acked(len(calls), line.text))
+        elif word == "left":
+            held = data[line.at : line.at + line.length]
+            left.append(Left(line.path, flags, line.owner, held, line.other))
+        elif word == "unseen":
+            unseen.append(line.text)
+        elif word == "more":
+            found = replace(found, cut=True)
+        elif word == "end":
+            code = None if line.text == "none" else int(line.text)
+            found = replace(found, exit_code=code, output=line.path)
+        else:
+            _need(word == "start", f"{word!r} is no word of them")
+    return replace(found, calls=tuple(calls), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen))
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    for line in text.splitlines():
+        fields = line.split("\t")
+        _need(len(fields) == _FIELDS, f"a line of {len(fields)} fields: {line[:80]!r}")
+        word, thread, inode, offset, length, at, mode, uid, gid, flags, path, other, told = fields
+        yield (
+            word,
+            Noted(
+                word,
+                int(thread),
+                int(inode),
+                int(offset),
+                int(length),
+                int(at),
+                (int(mode), int(uid), int(gid)),
+                flags == "sync",
+                os.fsdecode(_unescaped(path)),
+                os.fsdecode(_unescaped(other)),
+                _unescaped(told).decode(errors="backslashreplace"),
+            ),
+            flags,
+        )
+
+
+def _unescaped(text: str) -> bytes:
+    return text.encode("ascii").decode("unicode_escape").encode("latin-1") if "\\" in text else text.encode()
+
+
+def _need(met: bool, what: str) -> None:
+    if not met:
+        raise UnreadableNotes(what)

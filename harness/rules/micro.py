@@ -1,0 +1,331 @@
+"""What a program's calls change, cut into micro-operations, each of which persists as a whole or not at all:
+a name, a size, a block of data, the attributes of a file. And which sync makes which of them durable. Pure.
+
+Sets of micro-operations are numbers: bit N stands for micro-operation N.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.rules.calls import Noted, Notes
+from harness.rules.rules import Rules
+
+ZEROS = -1
+"""Where bytes of a block that was zeroed come from."""
+_BEFORE_ACK = 0.25
+"""An acknowledgement comes behind a sync that was put behind the call before it."""
+
+
+class Sort(enum.Enum):
+    """What a micro-operation changes."""
+
+    NAME = enum.auto()
+    SIZE = enum.auto()
+    DATA = enum.auto()
+    ATTRIBUTES = enum.auto()
+
+
+Named = tuple[int, str, int | None]
+"""In the directory with this inode, this name is of the file with that inode, or is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """`number`: its bit. `call`: the number of its call. `inode`: the file. `names`: what a NAME sets, at
+    once. `offset`, `length`, `at`: of DATA, see `Noted`; ZEROS for zeros. `size`: the new one; `exact`: of a
+    truncation, not of a write that may have been outdone. `owner`: as in `Noted`.
+    """
+
+    number: int
+    call: int
+    sort: Sort
+    inode: int
+    names: tuple[Named, ...] = ()
+    offset: int = 0
+    length: int = 0
+    at: int = 0
+    size: int = 0
+    exact: bool = False
+    owner: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file as it was made. `kind`: as in `Left`."""
+
+    kind: str
+    owner: tuple[int, int, int]
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """From `time` on, what `covers` has is durable. Call N takes place at time N; a sync that is tried
+    between two calls has a time between them.
+    """
+
+    time: float
+    covers: int
+
+
+class NotFollowed(ValueError):
+    """A call that does not fit those before it: `call` is its number."""
+
+    def __init__(self, call: int, what: str) -> None:
+        super().__init__(what)
+        self.call = call
+
+
+@dataclass(slots=True)
+class Effect:
+    """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, a name
+    that each had. `needs`: of each micro-operation, those without which it does not persist. `syncs`: in
+    order.
+    """
+
+    notes: Notes
+    rules: Rules
+    micros: list[Micro] = field(default_factory=list)
+    made: dict[int, Made] = field(default_factory=dict)
+    paths: dict[int, str] = field(default_factory=dict)
+    needs: list[int] = field(default_factory=list)
+    syncs: list[Sync] = field(default_factory=list)
+
+    @property
+    def every(self) -> int:
+        """All micro-operations."""
+        return (1 << len(self.micros)) - 1
+
+    def of(self, state: int) -> Iterator[Micro]:
+        """The micro-operations of a set, in order."""
+        while state:
+            low = state & -state
+            yield self.micros[low.bit_length() - 1]
+            state ^= low
+
+    def issued(self, time: float) -> int:
+        """What had been asked for by a time."""
+        return _set(m for m in self.micros if m.call <= time)
+
+    def acks(self, time: float) -> int:
+        """How many acknowledgements had been made by a time."""
+        return sum(ack.calls - _BEFORE_ACK < time for ack in self.notes.acks)
+
+    def with_needs(self, state: int) -> int:
+        """A set with all that its members need."""
+        for m in self.of(state):
+            state |= self.needs[m.number]
+        return state
+
+    def without(self, state: int, lost: int) -> int:
+        """A set without those, and without what needs them."""
+        return _set(m for m in self.of(state & ~lost) if not self.needs[m.number] & lost)
+
+    def sync(self, time: float, inode: int) -> Sync:
+        """What an fsync(2) of a file or directory at a time makes durable."""
+        return Sync(time, self.with_needs(_covered(self, Noted("fsync", inode=inode), time)))
+
+    def directories_of(self, micro: Micro) -> list[int]:
+        """The inodes of the directories in which it sets names."""
+        return list(dict.fromkeys(directory for directory, _, _ in micro.names))
+
+
+def _set(micros: Iterator[Micro]) -> int:
+    found = 0
+    for m in micros:
+        found |= m.bit
+    return found
+
+
+def effect_of(notes: Notes, rules: Rules) -> Effect:
+    """The micro-operations of a program's calls, in a directory that was empty. Raises NotFollowed."""
+    made = Effect(notes, rules)
+    made.made[notes.root] = Made("directory", notes.owner)
+    made.paths[notes.root] = "."
+    maker = _Maker(made, {}, {})
+    for number, call in enumerate(notes.calls):
+        maker.follow(number, call)
+    made.needs = list(_needs(made))
+    for number, call in enumerate(notes.calls):
+        if call.is_sync or call.durable:
+            covers = _covered(made, call, number)
+            if call.durable:
+                covers |= _set(m for m in made.micros if m.call == number)
+            made.syncs.append(Sync(number, made.with_needs(covers)))
+    return made
+
+
+@dataclass(slots=True)
+class _Maker:
+    """Follows calls. `names`: of every directory; `sizes`: of every file."""
+
+    effect: Effect
+    names: dict[tuple[int, str], int]
+    sizes: dict[int, int]
+
+    def follow(self, number: int, call: Noted) -> None:
+        word = call.word
+        if word in ("create", "mkdir", "symlink", "tmpfile"):
+            kind = {"mkdir": "directory", "symlink": "symlink"}.get(word, "file")
+            self.effect.made[call.inode] = Made(kind, call.owner, call.other)
+            self.effect.paths.setdefault(call.inode, call.path)
+        if word in ("create", "mkdir", "symlink"):
+            self._name(number, call.inode, ((*self._place(number, call.path), call.inode),))
+        elif word == "link":
+            self._name(number, call.inode, ((*self._place(number, call.other), call.inode),))
+            self.effect.paths[call.inode] = call.other
+        elif word == "unlink":
+            place = self._place(number, call.path)
+            self._name(number, self._at(number, place), ((*place, None),))
+        elif word in ("rename", "exchange"):
+            self._rename(number, call)
+        elif word == "write":
+            self._write(number, call, call.at)
+        elif word == "zero":
+            self._zero(number, call)
+        elif word == "size":
+            self._add(number, Sort.SIZE, call.inode, size=call.length, exact=True)
+            self.sizes[call.inode] = call.length
+        elif word == "attributes" and call.inode:
+            self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner)
+
+    def _rename(self, number: int, call: Noted) -> None:
+        old, new = self._place(number, call.path), self._place(number, call.other)
+        moved, there = self._at(number, old), self.names.get(new)
+        if moved == there:
+            return
+        back = there if call.word == "exchange" else None
+        self._name(number, moved, ((*old, back), (*new, moved)))
+        self.effect.paths[moved] = call.other
+
+    def _write(self, number: int, call: Noted, at: int) -> None:
+        end = call.offset + call.length
+        if end > self.sizes.get(call.inode, 0):
+            self._add(number, Sort.SIZE, call.inode, size=end)
+            self.sizes[call.inode] = end
+        for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
+            origin = at if at == ZEROS else at + start - call.offset
+            self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=origin)
+
+    def _zero(self, number: int, call: Noted) -> None:
+        end = min(call.offset + call.length, self.sizes.get(call.inode, 0))
+        for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
+            self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=ZEROS)
+
+    def _name(self, number: int, inode: int, names: tuple[Named, ...]) -> None:
+        self._add(number, Sort.NAME, inode, names=names)
+        for directory, name, held in names:
+            self.names.pop((directory, name), None)
+            if held is not None:
+                self.names[directory, name] = held
+
+    def _add(self, call: int, sort: Sort, inode: int, **fields: Any) -> None:
+        if inode not in self.effect.made:
+            raise NotFollowed(call, "it changes a file that no call made")
+        micros = self.effect.micros
+        micros.append(Micro(len(micros), call, sort, inode, **fields))
+
+    def _place(self, number: int, path: str) -> tuple[int, str]:
+        """The directory of a path, and the name in it."""
+        *parents, name = path.split("/")
+        at = self.effect.notes.root
+        for parent in parents:
+            at = self._at(number, (at, parent))
+        return at, name
+
+    def _at(self, number: int, place: tuple[int, str]) -> int:
+        if (found := self.names.get(place)) is None:
+            raise NotFollowed(number, f"no call made the name {place[1]!r} that it is about")
+        return found
+
+
+def _blocks(start: int, end: int, block: int) -> Iterator[tuple[int, int]]:
+    """The pieces of a range, each within one block: where each begins, and its length."""
+    while start < end:
+        stop = min(end, start - start % block + block)
+        yield start, stop - start
+        start = stop
+
+
+def _needs(effect: Effect) -> Iterator[int]:
+    last: dict[int, int] = {}
+    for m in effect.micros:
+        needed = 0
+        if m.sort is Sort.NAME and effect.rules.names_in_order.holds:
+            for directory in effect.directories_of(m):
+                needed |= last.get(directory, 0)
+            for directory in effect.directories_of(m):
+                last[directory] = needed | m.bit
+        yield needed
+
+
+def _covered(effect: Effect, sync: Noted, time: float) -> int:
+    """What a sync at a time covers, of what was asked for before."""
+    before = [m for m in effect.micros if m.call < time]
+    if sync.word == "sync":
+        return _set(iter(before))
+    skipped = (Sort.NAME, Sort.ATTRIBUTES) if sync.word == "fdatasync" else (Sort.NAME,)
+    found = 0 if sync.durable else _set(m for m in before if m.inode == sync.inode and m.sort not in skipped)
+    found |= _set(m for m in before if sync.inode in effect.directories_of(m) and sync.word == "fsync")
+    if effect.rules.fsync_names.holds:
+        found |= _names_of(before, sync.inode)
+    return found
+
+
+def _names_of(before: Sequence[Micro], inode: int) -> int:
+    """What gave a file its names, and the directories that lead to it theirs."""
+    found, wanted, seen = 0, [inode], {inode}
+    while wanted:
+        of = wanted.pop()
+        for m in before:
+            given = [directory for directory, _, held in m.names if held == of]
+            if given:
+                found |= m.bit
+                wanted += [d for d in given if d not in seen]
+                seen.update(given)
+    return found
+
+
+def unsynced(effect: Effect, time: float) -> Iterator[tuple[str, str]]:
+    """The files, and what of each no sync had covered at a time: ranges of bytes, sizes, names."""
+    left = effect.issued(time)
+    for sync in effect.syncs:
+        if sync.time < time:
+            left &= ~sync.covers
+    for inode, group in itertools.groupby(sorted(effect.of(left), key=lambda m: m.inode), lambda m: m.inode):
+        micros = sorted(group, key=lambda m: m.number)
+        parts = [*_ranges(m for m in micros if m.sort is Sort.DATA)]
+        parts += ["its size"] * any(m.sort is Sort.SIZE for m in micros)
+        parts += ["its attributes"] * any(m.sort is Sort.ATTRIBUTES for m in micros)
+        parts += dict.fromkeys(_name_words(m) for m in micros if m.sort is Sort.NAME)
+        yield effect.paths.get(inode, "?"), ", ".join(parts)
+
+
+def _ranges(micros: Iterator[Micro]) -> Iterator[str]:
+    held: tuple[int, int] | None = None
+    for start, end in sorted((m.offset, m.offset + m.length) for m in micros):
+        if held is not None and start <= held[1]:
+            held = held[0], max(held[1], end)
+            continue
+        if held is not None:
+            yield f"bytes {held[0]} to {held[1]}"
+        held = start, end
+    if held is not None:
+        yield f"bytes {held[0]} to {held[1]}"
+
+
+def _name_words(micro: Micro) -> str:
+    gone = [name for _, name, held in micro.names if held is None]
+    given = [name for _, name, held in micro.names if held is not None]
+    if gone and given:
+        return f"its name {given[0]} in place of {gone[0]}"
+    return f"its name {given[0]}" if given else f"that {gone[0]} was removed"

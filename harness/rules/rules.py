@@ -1,0 +1,28 @@
+"""The rules of a mode that is only rules, as data: `vms/filesystems/any/*.toml`. Pure.
+
+Whatever the rules say, a name, a size, a block of data and the attributes of a file persist each as a whole,
+and rename(2) does.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether a rule holds, and where that is written down."""
+
+    holds: bool
+    source: str
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`fsync_names`: fsync(2) of a file makes its names durable, with those of the directories that lead to
+    it. `names_in_order`: the names of one directory persist in the order of the calls. `block_bytes`: of
+    data that persists as a whole; `torn_bytes`: of the least that a torn write leaves.
+    """
+
+    fsync_names: Rule
+    names_in_order: Rule
+    block_bytes: int = 4096
+    torn_bytes: int = 512

@@ -1,0 +1,181 @@
+"""The states that the rules leave possible: which micro-operations have persisted when the power fails.
+Pure.
+
+Between two syncs that make something durable, any set of what was asked for may have persisted, beside what
+is durable, as long as each member has what it needs. Where these sets are few, all are listed. Where they
+are many: all prefixes; each micro-operation lost alone, at the end and behind each later one; each one there
+alone; each pair lost; and some sets drawn at random. Each block of data is torn besides.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.model import CrashState
+from harness.rules.micro import Effect, Sort, Sync
+
+EVERY_MAX = 12
+"""Micro-operations between two syncs of which every set is listed."""
+LISTED_MAX = 4000
+"""States of one such stretch, where not every set is listed."""
+DRAWN = 200
+"""Of these, at most, drawn at random."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A state: the set of what persisted. `torn`: of its last member, a block of data, so many bytes
+    persisted, counted from the begin of the sector in which it begins; None: all.
+    """
+
+    persisted: int
+    torn: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of its last micro-operation; -1 if nothing persisted."""
+        return self.persisted.bit_length() - 1
+
+    @property
+    def whole(self) -> int:
+        """What persisted whole."""
+        return self.persisted if self.torn is None else self.persisted & ~(1 << self.last)
+
+    def named(self, sector: int) -> CrashState:
+        """The state as crash points are named: entries are micro-operations."""
+        prefix = self.last + 1
+        dropped = tuple(n for n in range(prefix) if not self.persisted >> n & 1)
+        return CrashState(prefix, dropped, None if self.torn is None else self.torn // sector)
+
+    @classmethod
+    def of(cls, state: CrashState, sector: int) -> Partial:
+        """Inverse of `named`."""
+        persisted = (1 << state.prefix) - 1
+        for n in state.dropped:
+            persisted &= ~(1 << n)
+        return cls(persisted, None if state.torn_sectors is None else state.torn_sectors * sector)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """From one sync to the next: what is `durable`, what had been `asked` for by its `end`, a time."""
+
+    durable: int
+    asked: int
+    end: float
+
+    @property
+    def open(self) -> int:
+        """What may or may not have persisted."""
+        return self.asked & ~self.durable
+
+
+@dataclass(slots=True)
+class Legal:
+    """The states of a program under the rules. `more`: syncs that are tried besides its own."""
+
+    effect: Effect
+    more: tuple[Sync, ...] = ()
+    stretches: list[Stretch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        durable = 0
+        for sync in sorted((*self.effect.syncs, *self.more), key=lambda s: s.time):
+            if sync.covers & ~durable:
+                self._add(durable, sync.time)
+                durable |= sync.covers
+        self._add(durable, float(len(self.effect.notes.calls)))
+
+    def _add(self, durable: int, end: float) -> None:
+        self.stretches.append(Stretch(durable, self.effect.issued(end), end))
+
+    def stretch_of(self, state: Partial) -> Stretch | None:
+        """The last stretch in which a state may be left; None if it may in none."""
+        fitting = (
+            s
+            for s in reversed(self.stretches)
+            if not s.durable & ~state.whole and not state.persisted & ~s.asked
+        )
+        return next(fitting, None)
+
+    def has(self, state: Partial) -> bool:
+        """Whether the rules leave a state possible."""
+        return self.effect.with_needs(state.persisted) == state.persisted and (
+            self.stretch_of(state) is not None
+        )
+
+    def acks(self, state: Partial) -> int:
+        """The most acknowledgements that may have been made when a state was left."""
+        found = self.stretch_of(state)
+        return self.effect.acks(found.end) if found else 0
+
+    def listed(self) -> Listed:
+        """The states to visit, simplest first."""
+        found: dict[Partial, None] = {}
+        exhaustive = True
+        for stretch in self.stretches:
+            states, every = _listed(self.effect, stretch)
+            found |= dict.fromkeys(states)
+            exhaustive &= every
+        return Listed(tuple(found), exhaustive)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """States. `exhaustive`: these are all, but for torn blocks beside anything but prefixes."""
+
+    states: tuple[Partial, ...]
+    exhaustive: bool
+
+
+def _listed(effect: Effect, stretch: Stretch) -> tuple[list[Partial], bool]:
+    open_ = [m.bit for m in effect.of(stretch.open)]
+    prefixes = list(itertools.accumulate(open_, int.__or__, initial=stretch.durable))
+    torn = list(_torn(effect, prefixes[1:]))
+    if len(open_) <= EVERY_MAX:
+        every = [*map(Partial, prefixes), *torn, *map(Partial, _every(effect, stretch, open_))]
+        return list(dict.fromkeys(every)), True
+    sets = itertools.islice(dict.fromkeys(_some(effect, stretch, open_, prefixes)), LISTED_MAX)
+    return list(dict.fromkeys([*map(Partial, prefixes), *torn, *map(Partial, sets)])), False
+
+
+def _torn(effect: Effect, states: Sequence[int]) -> Iterator[Partial]:
+    """Each state whose last micro-operation is a block of data, with that block torn: its first part is
+    there, up to the end of a sector.
+    """
+    sector = effect.rules.torn_bytes
+    for state in states:
+        last = effect.micros[state.bit_length() - 1]
+        if last.sort is Sort.DATA:
+            first = -last.offset % sector or sector
+            if first < last.length:
+                yield Partial(state, sector)
+            if sector < last.length // 2:
+                yield Partial(state, last.length // 2 // sector * sector)
+
+
+def _every(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:
+    """Each set whose members have what they need."""
+    states = [stretch.durable]
+    for bit in bits:
+        needed = effect.needs[bit.bit_length() - 1]
+        states += [state | bit for state in states if not needed & ~state]
+    yield from states
+
+
+def _some(effect: Effect, stretch: Stretch, bits: Sequence[int], prefixes: Sequence[int]) -> Iterator[int]:
+    durable = stretch.durable
+    yield from (effect.without(stretch.asked, bit) for bit in bits)
+    yield from (effect.with_needs(durable | bit) for bit in bits)
+    ends = prefixes[1:] if len(bits) ** 2 <= 2 * LISTED_MAX else prefixes[:: max(1, len(bits) // 20)]
+    yield from (effect.without(end, bit) for end in ends for bit in bits if end & bit)
+    drawing = random.Random(len(bits))  # noqa: S311 - which states are drawn is no secret, and has to be the same again
+    for _ in range(DRAWN):
+        lost = 0
+        for bit in bits:
+            lost |= bit if drawing.random() < 0.5 else 0
+        yield effect.without(stretch.asked, lost)
+    yield from (effect.without(stretch.asked, a | b) for a, b in itertools.combinations(bits, 2))

@@ -1,0 +1,192 @@
+"""The files of a state. Pure.
+
+A name that persisted leads to its file, whether what gave it an earlier name did or not. What of a file no
+block that persisted covers is zeros, as far as its size reaches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from harness.rules.calls import Left, Notes
+from harness.rules.micro import ZEROS, Effect, Micro, Sort
+from harness.rules.states import Partial
+
+Piece = tuple[int, int, int]
+"""Where it begins in the bytes that were noted, where in the file, and its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name. `first`: for another name of the same file, the first one. `digest`: of the contents."""
+
+    kind: str
+    owner: tuple[int, int, int]
+    size: int = 0
+    pieces: tuple[Piece, ...] = ()
+    target: str = ""
+    digest: bytes = b""
+    first: str = ""
+
+    @property
+    def essence(self) -> object:
+        """What a program can see of it."""
+        return self.kind, self.owner, self.size, self.digest, self.target, self.first
+
+
+Files = Mapping[str, Entry]
+"""By path; the directory itself is not among them."""
+
+
+def key_of(files: Files) -> bytes:
+    """The same for trees in which a program sees the same."""
+    seen = sorted((os.fsencode(path), repr(entry.essence)) for path, entry in files.items())
+    return hashlib.blake2b(repr(seen).encode(), digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes the files of states."""
+
+    effect: Effect
+    _known: dict[tuple[int, int, int | None], Entry] = field(default_factory=dict)
+    _own: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for m in self.effect.micros:
+            if m.sort is not Sort.NAME:
+                self._own[m.inode] = self._own.get(m.inode, 0) | m.bit
+
+    def files(self, state: Partial) -> dict[str, Entry]:
+        """The names that are there, each with its file."""
+        names: dict[int, dict[str, int]] = {}
+        for m in self.effect.of(state.persisted):
+            for directory, name, held in m.names:
+                there = names.setdefault(directory, {})
+                there.pop(name, None)
+                if held is not None:
+                    there[name] = held
+        found: dict[str, Entry] = {}
+        firsts: dict[int, str] = {}
+        for path, inode in self._reached(names):
+            entry = self._entry(inode, state)
+            if entry.kind == "file" and inode in firsts:
+                entry = Entry("link", entry.owner, digest=entry.digest, first=firsts[inode])
+            firsts.setdefault(inode, path)
+            found[path] = entry
+        return found
+
+    def _reached(self, names: Mapping[int, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
+        """The paths from the root. A directory has one: another is one that it had before."""
+        waiting, seen = [("", self.effect.notes.root)], {self.effect.notes.root}
+        while waiting:
+            top, directory = waiting.pop()
+            for name, inode in sorted(names.get(directory, {}).items()):
+                is_directory = self.effect.made[inode].kind == "directory"
+                if is_directory and inode in seen:
+                    continue
+                path = f"{top}/{name}" if top else name
+                yield path, inode
+                if is_directory:
+                    seen.add(inode)
+                    waiting.append((path, inode))
+
+    def _entry(self, inode: int, state: Partial) -> Entry:
+        own = self._own.get(inode, 0) & state.persisted
+        torn = state.torn if own >> max(state.last, 0) & 1 else None
+        known = self._known.get((inode, own, torn))
+        if known is None:
+            known = self._known[inode, own, torn] = self._made(inode, own, torn)
+        return known
+
+    def _piece(self, micro: Micro, torn: int | None) -> Piece:
+        """All of a block, or what of it persisted: whole sectors from the one in which it begins."""
+        skipped = micro.offset % self.effect.rules.torn_bytes
+        length = micro.length if torn is None else min(micro.length, torn - skipped)
+        return micro.at, micro.offset, length
+
+    def _made(self, inode: int, own: int, torn: int | None) -> Entry:
+        made = self.effect.made[inode]
+        owner, size, pieces = made.owner, 0, list[Piece]()
+        micros = list(self.effect.of(own))
+        for m in micros:
+            if m.sort is Sort.ATTRIBUTES:
+                owner = m.owner
+            elif m.sort is Sort.SIZE:
+                size = m.size if m.exact else max(size, m.size)
+                if m.exact:
+                    pieces = list(_cut(pieces, size))
+            elif m.sort is Sort.DATA:
+                pieces.append(self._piece(m, torn if m is micros[-1] else None))
+        if made.kind != "file":
+            return Entry(made.kind, owner, target=made.target)
+        shown = tuple(_cut(pieces, size))
+        digest = hashlib.blake2b(contents(self.effect.notes, size, shown), digest_size=16).digest()
+        return Entry("file", owner, size, shown, digest=digest)
+
+
+def _cut(pieces: list[Piece], size: int) -> Iterator[Piece]:
+    for at, offset, length in pieces:
+        if offset < size:
+            yield at, offset, min(length, size - offset)
+
+
+def contents(notes: Notes, size: int, pieces: tuple[Piece, ...]) -> bytes:
+    """The bytes of a file."""
+    made = bytearray(size)
+    for at, offset, length in pieces:
+        made[offset : offset + length] = bytes(length) if at == ZEROS else notes.data[at : at + length]
+    return bytes(made)
+
+
+def wire_pieces(pieces: tuple[Piece, ...]) -> list[Piece]:
+    """The pieces as a guest is told them: what was zeroed is cut out of those before it."""
+    done: list[Piece] = []
+    for at, offset, length in pieces:
+        done = [part for piece in done for part in _outside(piece, offset, offset + length)]
+        if at != ZEROS:
+            done.append((at, offset, length))
+    return done
+
+
+def _outside(piece: Piece, start: int, end: int) -> Iterator[Piece]:
+    at, offset, length = piece
+    if offset < start:
+        yield at, offset, min(length, start - offset)
+    if offset + length > end:
+        skipped = max(0, end - offset)
+        yield at + skipped, offset + skipped, length - skipped
+
+
+def law_broken(effect: Effect) -> str:
+    """What differs between the tree that all calls give, done again, and the one that the program left, and
+    the last call about it; empty if nothing does.
+    """
+    notes = effect.notes
+    made = Maker(effect).files(Partial(effect.every))
+    left = {found.path: found for found in notes.left if found.kind != "special"}
+    for path in sorted({*made, *left}):
+        if what := _differs(notes, made.get(path), left.get(path), made):
+            about = [c.text or c.word for c in notes.calls if path in (c.path, c.other) or path in c.text]
+            last = f"; the last call about it was {about[-1]}" if about else "; no call was about it"
+            return f"the calls, done again, do not give what the program left: {path} {what}{last}"
+    return ""
+
+
+def _differs(notes: Notes, made: Entry | None, left: Left | None, every: Files) -> str:
+    if made is not None and made.first:
+        made = every[made.first]
+    if made is None or left is None:
+        return "is not there" if made is None else "is not what the program left there"
+    if made.kind != left.kind:
+        return f"is a {made.kind}, and was a {left.kind}"
+    if made.owner != left.owner and made.kind != "symlink":
+        return f"has other permissions or another owner: {made.owner}, and it was {left.owner}"
+    if made.target != left.target:
+        return f"leads to {made.target}, and led to {left.target}"
+    if made.kind == "file" and contents(notes, made.size, made.pieces) != left.contents:
+        return f"has other contents: {made.size} bytes, and it had {len(left.contents)}"
+    return ""

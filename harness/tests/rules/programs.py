@@ -1,0 +1,76 @@
+"""Programs made of calls, for tests: as the guest would note them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.rules.calls import Acked, Left, Noted, Notes
+from harness.rules.rules import Rule, Rules
+
+ROOT = 1
+OWNER = (0o644, 0, 0)
+
+
+def rules(*, names: bool = False, order: bool = False) -> Rules:
+    """Those of a mode."""
+    return Rules(Rule(names, "a test"), Rule(order, "a test"))
+
+
+@dataclass(slots=True)
+class Calls:
+    """Makes notes, a call after the other. Inodes count from 2."""
+
+    made: list[Noted] = field(default_factory=list)
+    acks: list[Acked] = field(default_factory=list)
+    data: bytearray = field(default_factory=bytearray)
+    inodes: dict[str, int] = field(default_factory=lambda: {".": ROOT})
+
+    def _call(self, word: str, text: str, **fields: object) -> Calls:
+        self.made.append(replace(Noted(word, 7, owner=OWNER, text=text), **fields))  # type: ignore[arg-type]  # its fields
+        return self
+
+    def create(self, path: str) -> Calls:
+        return self._make("create", path)
+
+    def mkdir(self, path: str) -> Calls:
+        return self._make("mkdir", path)
+
+    def _make(self, word: str, path: str) -> Calls:
+        self.inodes[path] = len(self.inodes) + 1 + sum(c.word in ("rename", "unlink") for c in self.made)
+        return self._call(word, f"{word}({path})", inode=self.inodes[path], path=path)
+
+    def write(self, path: str, data: bytes, offset: int = 0, *, durable: bool = False) -> Calls:
+        at = len(self.data)
+        self.data += data
+        where = {"offset": offset, "length": len(data), "at": at, "durable": durable}
+        return self._call(
+            "write", f"write({path}, {len(data)} at {offset})", inode=self.inodes[path], **where
+        )
+
+    def size(self, path: str, length: int) -> Calls:
+        return self._call("size", f"ftruncate({path}, {length})", inode=self.inodes[path], length=length)
+
+    def rename(self, old: str, new: str) -> Calls:
+        self.inodes[new] = self.inodes.pop(old)
+        return self._call("rename", f"rename({old}, {new})", path=old, other=new)
+
+    def unlink(self, path: str) -> Calls:
+        self.inodes.pop(path)
+        return self._call("unlink", f"unlink({path})", path=path)
+
+    def fsync(self, path: str) -> Calls:
+        return self._call("fsync", f"fsync({path})", inode=self.inodes[path])
+
+    def fdatasync(self, path: str) -> Calls:
+        return self._call("fdatasync", f"fdatasync({path})", inode=self.inodes[path])
+
+    def sync(self) -> Calls:
+        return self._call("sync", "sync()")
+
+    def ack(self, text: str) -> Calls:
+        self.acks.append(Acked(len(self.made), text))
+        return self
+
+    def notes(self, left: Sequence[Left] = ()) -> Notes:
+        return Notes(ROOT, (0o755, 0, 0), tuple(self.made), tuple(self.acks), tuple(left), bytes(self.data))

@@ -1,0 +1,210 @@
+"""The states that rules leave possible, against a brute force over all subsets."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.model import CrashState
+from harness.rules.calls import Notes
+from harness.rules.micro import Effect, Sort, effect_of, unsynced
+from harness.rules.states import EVERY_MAX, Legal, Partial
+from harness.rules.trees import Maker, contents, key_of
+from harness.tests.rules.programs import ROOT, Calls, rules
+
+_BRUTE_MAX = 14
+
+
+_STEPS = ("new", "below", "write", "durable", "size", "rename", "unlink", "fsync", "fdatasync", "directory")
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Notes:
+    """Calls on a few files of two directories, with syncs and acknowledgements between them."""
+    calls = Calls()
+    calls.mkdir("d")
+    for number in range(draw(st.integers(1, 9))):
+        files = sorted(p for p in calls.inodes if p not in (".", "d"))
+        step = draw(st.sampled_from([*_STEPS, "sync", "ack"] if files else _STEPS[:2]))
+        _take(draw, calls, step, draw(st.sampled_from(files)) if files else "", number)
+    return calls.notes()
+
+
+def _take(draw: st.DrawFn, calls: Calls, step: str, path: str, number: int) -> None:
+    match step:
+        case "new" | "below":
+            calls.create(f"{number}" if step == "new" else f"d/{number}")
+        case "write":
+            calls.write(path, b"%d" % number * draw(st.sampled_from([10, 700, 5000])))
+        case "durable":
+            calls.write(path, b"x", 3, durable=True)
+        case "size":
+            calls.size(path, draw(st.sampled_from([0, 5, 9000])))
+        case "rename":
+            calls.rename(path, f"d/r{number}")
+        case "directory":
+            calls.fsync(draw(st.sampled_from([".", "d"])))
+        case "sync":
+            calls.sync()
+        case "ack":
+            calls.ack(str(number))
+        case _:
+            getattr(calls, step)(path)
+
+
+def _allowed(effect: Effect, state: int, *, names: bool, order: bool) -> bool:
+    """Whether a set may have persisted at some time: said anew, call by call, without what `states` does."""
+    calls = effect.notes.calls
+    if order and not _in_order(effect, state):
+        return False
+    for time in range(len(calls) + 1):
+        if any(state & m.bit and m.call > time for m in effect.micros):
+            continue
+        durable = 0
+        for number, call in enumerate(calls[:time]):
+            if call.is_sync or call.durable:
+                durable |= _covered_again(effect, number, names=names)
+        if order:
+            durable = effect.with_needs(durable)
+        if not durable & ~state:
+            return True
+    return False
+
+
+def _in_order(effect: Effect, state: int) -> bool:
+    for m in effect.micros:
+        for n in effect.micros[: m.number]:
+            shared = {d for d, _, _ in m.names} & {d for d, _, _ in n.names}
+            if shared and state & m.bit and not state & n.bit:
+                return False
+    return True
+
+
+def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
+    call, found = effect.notes.calls[number], 0
+    leading = {call.inode}
+    for _ in effect.micros:
+        leading |= {d for m in effect.micros if m.call < number for d, _, held in m.names if held in leading}
+    for m in effect.micros:
+        before = m.call < number
+        own = m.inode == call.inode and m.sort is not Sort.NAME
+        if call.durable and call.word == "write":
+            covered = m.call == number
+        elif call.word == "sync":
+            covered = before
+        elif call.word == "fdatasync":
+            covered = before and own and m.sort is not Sort.ATTRIBUTES
+        else:
+            covered = before and (own or call.inode in [d for d, _, _ in m.names])
+        if names and call.word != "sync" and before and any(held in leading for _, _, held in m.names):
+            covered = True
+        found |= m.bit if covered else 0
+    return found
+
+
+@pytest.mark.parametrize(("names", "order"), [(False, False), (True, False), (True, True)])
+@settings(max_examples=15)
+@given(notes=programs())
+def test_states_are_those_of_a_brute_force(notes: Notes, names: bool, order: bool) -> None:
+    """Each subset of up to 14 micro-operations that may be left at some time is visited, and no other is."""
+    effect = effect_of(notes, rules(names=names, order=order))
+    if len(effect.micros) > _BRUTE_MAX:
+        return
+    legal = Legal(effect)
+    listed = legal.listed()
+    expected = {s for s in range(effect.every + 1) if _allowed(effect, s, names=names, order=order)}
+    visited = {s.persisted for s in listed.states if s.torn is None}
+    assert visited <= expected
+    assert all(legal.has(Partial(s)) == (s in expected) for s in range(effect.every + 1))
+    assert all(legal.has(s) for s in listed.states)
+    if listed.exhaustive:
+        assert visited == expected
+
+
+@given(notes=programs())
+def test_a_state_is_named_and_found_by_its_name(notes: Notes) -> None:
+    """A crash point is pasted from one run into another."""
+    effect = effect_of(notes, rules())
+    for state in Legal(effect).listed().states[:200]:
+        text = str(state.named(512))
+        assert Partial.of(CrashState.parse(text), 512) == state
+
+
+@given(notes=programs())
+def test_the_state_of_all_calls_is_what_they_left(notes: Notes) -> None:
+    """Trees made of micro-operations are those that the calls made, byte for byte."""
+    effect = effect_of(notes, rules())
+    files: dict[int, bytearray] = {}
+    names: dict[str, int] = {}
+    for call in notes.calls:
+        if call.word in ("create", "mkdir"):
+            names[call.path] = call.inode
+            files[call.inode] = bytearray()
+        elif call.word == "rename":
+            names[call.other] = names.pop(call.path)
+        elif call.word == "unlink":
+            del names[call.path]
+        elif call.word == "size":
+            held = files[call.inode]
+            held[call.length :] = bytes(max(0, call.length - len(held)))
+        elif call.word == "write":
+            held = files[call.inode]
+            held[len(held) :] = bytes(max(0, call.offset + call.length - len(held)))
+            held[call.offset : call.offset + call.length] = notes.data[call.at : call.at + call.length]
+    made = Maker(effect).files(Partial(effect.every))
+    assert set(made) == set(names)
+    for path, entry in made.items():
+        if entry.kind == "file":
+            assert contents(notes, entry.size, entry.pieces) == bytes(files[names[path]])
+
+
+def test_many_open_calls_are_covered_by_kinds_and_said_so() -> None:
+    """A program that syncs nothing has more sets than anybody visits: those with one loss are all there."""
+    calls = Calls()
+    for number in range(EVERY_MAX + 5):
+        calls.create(f"f{number}")
+    effect = effect_of(calls.notes(), rules())
+    listed = Legal(effect).listed()
+    assert not listed.exhaustive
+    visited = {s.persisted for s in listed.states}
+    for m in effect.micros:
+        assert effect.every & ~m.bit in visited
+        assert m.bit in visited
+        assert (1 << m.number) - 1 in visited
+        for other in effect.micros[m.number + 1 :]:
+            assert effect.every & ~m.bit & ~other.bit in visited
+
+
+def test_a_write_over_a_sector_is_torn_at_one() -> None:
+    """A block of 4 KiB persists in part where a disk writes sectors."""
+    calls = Calls().create("f").write("f", b"a" * 4096).fsync("f").fsync(".").write("f", b"b" * 4096)
+    effect = effect_of(calls.notes(), rules())
+    torn = [
+        s for s in Legal(effect).listed().states if s.torn is not None and s.last == len(effect.micros) - 1
+    ]
+    assert [s.torn for s in torn] == [512, 2048]
+    made = Maker(effect).files(torn[0])["f"]
+    assert contents(effect.notes, made.size, made.pieces) == b"b" * 512 + b"a" * 3584
+
+
+def test_states_in_which_a_program_sees_the_same_fold() -> None:
+    """A size that a later one outdid, and a file without a name, show nowhere."""
+    calls = Calls().create("f").write("f", b"a").write("f", b"b", 1)
+    effect = effect_of(calls.notes(), rules())
+    made = Maker(effect)
+    name, first_size, _, second_size, _ = (m.bit for m in effect.micros)
+    without_size = key_of(made.files(Partial(name | second_size)))
+    assert without_size == key_of(made.files(Partial(name | first_size | second_size)))
+    assert key_of(made.files(Partial(0))) == key_of(made.files(Partial(first_size)))
+
+
+def test_what_no_sync_covered_is_told_by_file() -> None:
+    """No crash is needed to see it."""
+    calls = (
+        Calls().create("f").write("f", b"a" * 10).fsync("f").write("f", b"b" * 5, 10).create("g").ack("done")
+    )
+    effect = effect_of(calls.notes(), rules())
+    told = dict(unsynced(effect, len(effect.notes.calls)))
+    assert told == {"f": "bytes 10 to 15, its size, its name f", "g": "its name g"}
+    assert effect.notes.root == ROOT

@@ -1,0 +1,118 @@
+"""Which order a program relies on, and which fsync would give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.rules.calls import Notes
+from harness.rules.micro import effect_of
+from harness.rules.states import Legal, Partial
+from harness.rules.trees import Maker, contents
+from harness.rules.vulnerabilities import Search, smallest
+from harness.tests.rules.programs import Calls, rules
+
+Held = dict[str, bytes]
+Says = Callable[[Held, int], bool]
+
+
+def search(notes: Notes, says: Says, *, names: bool = False, order: bool = False) -> Search:
+    """All vulnerabilities of a program whose check is a function of its files and the acknowledgements."""
+    effect = effect_of(notes, rules(names=names, order=order))
+    legal, maker = Legal(effect), Maker(effect)
+
+    def passes(state: Partial, acks: int) -> bool:
+        files = maker.files(state)
+        held = {p: contents(notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
+        return says(held, acks)
+
+    made = Search(legal, passes)
+    made.look([s for s in legal.listed().states if not passes(s, legal.acks(s))])
+    return made
+
+
+def replaced(*, sync_file: bool, sync_directory: bool) -> Notes:
+    """A configuration that is replaced as libraries for atomic writes do it."""
+    calls = Calls().create("c").write("c", b"old").fsync("c").fsync(".").ack("0")
+    calls.create("t").write("t", b"new")
+    if sync_file:
+        calls.fsync("t")
+    calls.rename("t", "c")
+    if sync_directory:
+        calls.fsync(".")
+    return calls.ack("1").notes()
+
+
+def is_whole(held: Held, acks: int) -> bool:
+    """The configuration is the old one, or the new one; the new one if that was acknowledged."""
+    return acks == 0 or held.get("c") in ([b"new"] if acks > 1 else [b"old", b"new"])
+
+
+def test_a_program_that_syncs_in_the_right_order_has_no_vulnerability() -> None:
+    """A finding that is none would send an author to change what is right."""
+    assert not search(replaced(sync_file=True, sync_directory=True), is_whole).found
+
+
+def test_a_rename_before_its_data_is_told_with_the_fsync_that_helps() -> None:
+    """ext4 hid it by a flush at rename(2): nothing said that the program relies on it."""
+    looked = search(replaced(sync_file=False, sync_directory=True), is_whole)
+    headlines = [looked.headline(v) for v in looked.found]
+    assert (
+        "the data of `write(t, 3 at 0)` must persist before the change of names by `rename(t, c)`"
+        in headlines
+    )
+    remedies = [looked.remedies(v) for v in looked.found]
+    words = {looked.remedy_words(r) for found in remedies for r in found}
+    assert words == {"fsync of `c` after call 5, `write(t, 3 at 0)`"}
+    least = smallest(looked, [r for found in remedies for r in found])
+    assert (len(least), looked.failing_with(least)[0]) == (1, 0)
+
+
+def test_a_directory_that_is_not_synced_is_told_by_what_was_acknowledged() -> None:
+    """The rename itself has to persist before the program says so."""
+    looked = search(replaced(sync_file=True, sync_directory=False), is_whole)
+    (found,) = looked.found
+    assert looked.headline(found) == (
+        "the change of names by `rename(t, c)` must persist before `1` is acknowledged"
+    )
+    (remedy,) = looked.remedies(found)
+    assert looked.remedy_words(remedy) == "fsync of the directory `.` after call 7, `rename(t, c)`"
+    assert looked.failing_with([remedy])[0] == 0
+
+
+def test_the_rules_of_linux_make_a_synced_file_keep_its_name() -> None:
+    """A new log whose file alone is synced is right on a journaling file system, not by the standard."""
+    notes = Calls().create("log").write("log", b"one").fsync("log").ack("one").notes()
+
+    def there(held: Held, acks: int) -> bool:
+        return not acks or held.get("log") == b"one"
+
+    assert search(notes, there).found
+    assert not search(notes, there, names=True, order=True).found
+
+
+def test_what_was_acknowledged_before_a_call_does_not_promise_it() -> None:
+    """Behind a replacement that was durable and broken, a later one was told by what came before it."""
+    calls = Calls().create("c").write("c", b"0").fsync("c").fsync(".").ack("0")
+    for text in (b"1", b"2"):
+        calls.create("t").write("t", text).rename("t", "c").fsync(".").ack(text.decode())
+
+    def is_some(held: Held, acks: int) -> bool:
+        return not acks or held.get("c", b"")[:1] in (b"0", b"1", b"2")
+
+    looked = search(calls.notes(), is_some)
+    headlines = {looked.headline(v) for v in looked.found}
+    assert all(h.endswith("must persist before the change of names by `rename(t, c)`") for h in headlines)
+
+
+def test_where_no_fsync_helps_none_is_named() -> None:
+    """A remedy that does not help was printed: a write in place has no order that would save it."""
+    calls = Calls().create("f").write("f", b"a" * 8192).fsync("f").fsync(".").ack("0").write("f", b"b" * 8192)
+    notes = calls.fsync("f").ack("1").notes()
+
+    def even(held: Held, acks: int) -> bool:
+        return not acks or held["f"] in ([b"b" * 8192] if acks > 1 else [b"a" * 8192, b"b" * 8192])
+
+    looked = search(notes, even)
+    assert looked.found
+    assert all("must not be torn" in looked.headline(v) for v in looked.found)
+    assert all(looked.remedies(v) == () for v in looked.found)

@@ -1,0 +1,65 @@
+"""Modes that are only rules, with a real guest that notes the program and checks the trees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.model import CaseId, CrashPoint, Verdict
+from harness.plan import Plan
+from harness.report.explanation import read_explanation
+from harness.store import RunStore
+from harness.summary import CaseVerdict
+from harness.tests.cli.runner import powercut
+from harness.tests.vm.conftest import run_plan
+
+# busybox: `sync FILE` is fsync, `sync .` of the directory.
+RUN = """#!/bin/sh
+echo old >c && sync c && sync . && powercut-ack 0
+echo new >t && {sync} && mv t c && sync . && powercut-ack 1
+"""
+CHECK = """#!/bin/sh
+read -r last </dev/null; while read -r line; do last=$line; done <"$1"
+[ -n "$last" ] || exit 0
+held=$(cat c 2>&1)
+[ "$held" = new ] || { [ "$held" = old ] && [ "$last" = 0 ]; } || { echo "it holds: $held"; exit 1; }
+"""
+
+
+def write_program(folder: Path, name: str, sync: str) -> str:
+    place = folder / name
+    place.mkdir()
+    (place / "workload.toml").write_text(f'summary = "{name}"\n')
+    (place / "run").write_text(RUN.format(sync=sync))
+    (place / "check").write_text(CHECK)
+    return str(place)
+
+
+def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, uml_kernel: Path) -> None:
+    """A file that is empty under its final name needed another program's commit to show: ext4 hid it."""
+    wrong, right = write_program(tmp_path, "wrong", "true"), write_program(tmp_path, "right", "sync t")
+    plan = Plan(
+        configurations=["any/posix", "any/linux"],
+        workloads=[wrong, right],
+        machine="uml",
+        kernel=str(uml_kernel),
+    )
+    summary, path = run_plan(plan, tmp_path)
+    verdicts = {(c.case.mode, c.case.workload): c.verdict for c in summary.cases}
+    assert verdicts == {
+        ("posix", "wrong"): CaseVerdict.FAIL,
+        ("linux", "wrong"): CaseVerdict.FAIL,
+        ("posix", "right"): CaseVerdict.PASS,
+        ("linux", "right"): CaseVerdict.PASS,
+    }
+    with RunStore.open(path) as store:
+        findings = store.findings_of(CaseId("any", "linux", "wrong"))
+        told = [read_explanation(store.layout, f.id) for f in findings]
+    assert any(
+        t and "must persist before" in t.headline and "fsync of `c`" in t.lines["control"] for t in told
+    )
+    named = ["--from", str(path), "--kernel", str(uml_kernel), "-w", wrong]
+    shown = powercut("show", "--all", "--no-ladder", *named, "-w", right)
+    assert "must persist before" in shown.stdout
+    point = CrashPoint(findings[0].case, findings[0].state)
+    again = powercut("repro", str(point), *named)
+    assert (again.exit_code, Verdict.FAIL.name in again.stdout) == (1, True), again.stdout

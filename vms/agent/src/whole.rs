@@ -1,0 +1,751 @@
+//! What a program does to files, whole: each call with the bytes that it wrote, in one order.
+//!
+//! The tracer of `calls.rs` lets one thread at a time be in a call that is noted here. What a call wrote is read from
+//! the file once it has returned, so it does not matter by which call, and from what memory, it was written. Notes
+//! are lines with fields between tabs:
+//!
+//! ```text
+//! write  THREAD INODE OFFSET LENGTH AT MODE UID GID FLAGS PATH OTHER TEXT
+//! ```
+//!
+//! INODE: of the file that is changed, or made. AT: where its bytes begin in a second file. MODE, UID, GID: those
+//! that the file has after the call. PATH and OTHER are escaped. Words: `start`, the directory; `create`, `tmpfile`,
+//! `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `rename`, `exchange`; `write`, `zero`, `size`, `attributes`;
+//! `fsync`, `fdatasync`, `sync`, `nothing` (a call that syncs nothing for certain); `ack`; `unseen`, whose effect
+//! this does not see; `more`, where a limit was met; `left`, what the program left; `end`, with its exit code.
+//! `harness/rules/calls.py` reads them.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File, Metadata},
+    io::{self, Write},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use libc::{c_int, c_long, pid_t};
+
+use crate::{calls::Call, mounts::MOUNT_POINT};
+
+/// The lines, and the bytes: in the root of the guest, which is memory.
+const LINES: &str = "/tmp/powercut-notes";
+const BYTES: &str = "/tmp/powercut-noted-bytes";
+/// Calls that are noted, and bytes that they wrote: all has to fit a reply.
+const CALLS_MAX: u64 = 20_000;
+const BYTES_MAX: u64 = 24 << 20;
+/// Bytes of a mapping that are compared at once.
+const BLOCK: usize = 4096;
+
+/// Calls that may change a file, beside those of `calls.rs`.
+pub const MORE_CHOSEN: [c_long; 23] = [
+    libc::SYS_splice,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_exit_group,
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_chown,
+    libc::SYS_fchown,
+    libc::SYS_lchown,
+    libc::SYS_fchownat,
+    libc::SYS_mknod,
+    libc::SYS_mknodat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_io_uring_setup,
+    libc::SYS_mremap,
+    libc::SYS_vmsplice,
+    libc::SYS_io_setup,
+];
+
+/// A call that has begun.
+struct Pending {
+    word: &'static str,
+    text: String,
+    descriptor: Option<i32>,
+    /// Where it writes, if it says so; else where the descriptor stands.
+    offset: Option<u64>,
+    length: u64,
+    /// Below the mount point.
+    path: PathBuf,
+    other: PathBuf,
+    size: u64,
+}
+
+impl Pending {
+    fn new(word: &'static str, text: String) -> Self {
+        Self {
+            word,
+            text,
+            descriptor: None,
+            offset: None,
+            length: 0,
+            path: PathBuf::new(),
+            other: PathBuf::new(),
+            size: 0,
+        }
+    }
+}
+
+/// A file that is mapped to be written to, with what it held when it was looked at last.
+struct Mapped {
+    file: File,
+    known: Vec<u8>,
+}
+
+/// What is noted.
+pub struct Notes {
+    lines: File,
+    bytes: File,
+    noted: u64,
+    at: u64,
+    pending: Option<Pending>,
+    mapped: HashMap<u64, Mapped>,
+    full: bool,
+}
+
+/// One line; what a call does not have is 0, or empty.
+#[derive(Default)]
+struct Line<'a> {
+    word: &'a str,
+    thread: pid_t,
+    inode: u64,
+    offset: u64,
+    length: u64,
+    at: u64,
+    owner: (u32, u32, u32),
+    flags: &'a str,
+    path: &'a [u8],
+    other: &'a [u8],
+    text: &'a str,
+}
+
+impl Line<'_> {
+    fn text(&self) -> String {
+        let Self {
+            word,
+            thread,
+            inode,
+            offset,
+            length,
+            at,
+            flags,
+            ..
+        } = self;
+        let (mode, uid, gid) = self.owner;
+        let (path, other) = (self.path.escape_ascii(), self.other.escape_ascii());
+        let text = self.text.as_bytes().escape_ascii();
+        format!(
+            "{word}\t{thread}\t{inode}\t{offset}\t{length}\t{at}\t{mode}\t{uid}\t{gid}\t{flags}\t{path}\t{other}\t{text}\n"
+        )
+    }
+}
+
+/// Begin notes of a directory that is mounted, without any that were there.
+pub fn begin() -> io::Result<()> {
+    File::create(BYTES)?;
+    let seen = fs::metadata(MOUNT_POINT)?;
+    let start = Line {
+        word: "start",
+        inode: seen.ino(),
+        owner: owner_of(&seen),
+        ..Line::default()
+    };
+    fs::write(LINES, start.text())
+}
+
+/// Note that the program acknowledges something.
+pub fn acknowledge(text: &str) -> io::Result<()> {
+    let line = Line {
+        word: "ack",
+        text,
+        ..Line::default()
+    };
+    File::options()
+        .append(true)
+        .open(LINES)?
+        .write_all(line.text().as_bytes())
+}
+
+/// Note how the program ended and what it left. Returns the lines and the bytes.
+pub fn finish(exit_code: Option<i32>, output: &[u8]) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let mut notes = Notes::open()?;
+    notes.at = fs::metadata(BYTES)?.len();
+    notes.left(Path::new(MOUNT_POINT))?;
+    let code = exit_code.map_or_else(|| "none".to_owned(), |code| code.to_string());
+    notes.write(&Line {
+        word: "end",
+        path: output,
+        text: &code,
+        ..Line::default()
+    });
+    Ok((fs::read(LINES)?, fs::read(BYTES)?))
+}
+
+impl Notes {
+    /// Go on with notes that were begun.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            lines: File::options().append(true).open(LINES)?,
+            bytes: File::options().append(true).open(BYTES)?,
+            noted: 0,
+            at: 0,
+            pending: None,
+            mapped: HashMap::new(),
+            full: false,
+        })
+    }
+
+    /// The thread that was in a call will not return from it.
+    pub fn forget(&mut self) {
+        self.pending = None;
+    }
+
+    fn write(&mut self, line: &Line<'_>) {
+        // A line that is missing is told by what the program left.
+        let _ = self.lines.write_all(line.text().as_bytes());
+    }
+
+    /// A call begins. Returns whether its end is wanted.
+    pub fn begin_call(&mut self, call: &Call<'_>) -> bool {
+        let number = call.number();
+        if !self.mapped.is_empty() {
+            self.note_stores(call.task());
+        }
+        if number == libc::SYS_mmap {
+            self.map(call);
+        }
+        let Some(mut pending) = pending_of(call) else {
+            return false;
+        };
+        if pending.word == "unseen" {
+            self.write(&Line {
+                word: "unseen",
+                thread: call.task(),
+                text: &pending.text,
+                ..Line::default()
+            });
+            return false;
+        }
+        if let Some(descriptor) = pending.descriptor {
+            pending.size = opened(call.task(), descriptor).map_or(0, |seen| seen.len());
+        }
+        self.noted += 1;
+        if self.noted > CALLS_MAX && !self.full {
+            self.overflow();
+        }
+        self.pending = (!self.full).then_some(pending);
+        self.pending.is_some()
+    }
+
+    fn overflow(&mut self) {
+        self.full = true;
+        self.write(&Line {
+            word: "more",
+            ..Line::default()
+        });
+    }
+
+    /// The call that was begun has returned.
+    pub fn end_call(&mut self, task: pid_t, result: i64) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if result < 0 {
+            return;
+        }
+        match pending.word {
+            "open" => self.end_open(task, &pending, result as i32),
+            "write" => self.end_write(task, &pending, result as u64),
+            "size" | "zero" => self.end_size(task, &pending),
+            _ => self.end_other(task, &pending),
+        }
+    }
+
+    fn end_open(&mut self, task: pid_t, pending: &Pending, descriptor: i32) {
+        let Some(seen) = opened(task, descriptor) else {
+            return;
+        };
+        // `other` tells what was asked for.
+        let asked = pending.other.as_os_str().as_bytes();
+        let word = match asked {
+            b"tmpfile" => "tmpfile",
+            b"create" => "create",
+            _ if seen.is_file() && pending.size > 0 => "size",
+            _ => return,
+        };
+        self.write(&Line {
+            word,
+            thread: task,
+            inode: seen.ino(),
+            owner: owner_of(&seen),
+            path: pending.path.as_os_str().as_bytes(),
+            text: &pending.text,
+            ..Line::default()
+        });
+        self.refresh(seen.ino());
+    }
+
+    fn end_write(&mut self, task: pid_t, pending: &Pending, length: u64) {
+        let Some(descriptor) = pending.descriptor else {
+            return;
+        };
+        let Some(seen) = opened(task, descriptor).filter(|seen| seen.is_file() && length > 0)
+        else {
+            return;
+        };
+        let (at, flags) = position(task, descriptor);
+        let appends = flags & libc::O_APPEND as u64 != 0;
+        let offset = match pending.offset {
+            Some(offset) if !appends => offset,
+            // pwrite(2) appends to a file that was opened to be appended to, whatever it is given.
+            Some(_) => seen.len().saturating_sub(length),
+            None => at.saturating_sub(length),
+        };
+        let durable = pending.length != 0 || flags & libc::O_DSYNC as u64 != 0;
+        let mut bytes = vec![0; length as usize];
+        let read = File::open(format!("/proc/{task}/fd/{descriptor}"))
+            .and_then(|file| file.read_exact_at(&mut bytes, offset));
+        if read.is_err() {
+            let text = format!("{}: what it wrote cannot be read", pending.text);
+            self.write(&Line {
+                word: "unseen",
+                thread: task,
+                text: &text,
+                ..Line::default()
+            });
+            return;
+        }
+        let flags = if durable { "sync" } else { "" };
+        self.note_bytes(task, seen.ino(), offset, &bytes, flags, &pending.text);
+        self.refresh(seen.ino());
+    }
+
+    fn note_bytes(
+        &mut self,
+        task: pid_t,
+        inode: u64,
+        offset: u64,
+        bytes: &[u8],
+        flags: &str,
+        text: &str,
+    ) {
+        if self.at + bytes.len() as u64 > BYTES_MAX || self.bytes.write_all(bytes).is_err() {
+            return self.overflow();
+        }
+        let (at, length) = (self.at, bytes.len() as u64);
+        self.at += length;
+        self.write(&Line {
+            word: "write",
+            thread: task,
+            inode,
+            offset,
+            length,
+            at,
+            flags,
+            text,
+            ..Line::default()
+        });
+    }
+
+    fn end_size(&mut self, task: pid_t, pending: &Pending) {
+        let seen = match pending.descriptor {
+            Some(descriptor) => opened(task, descriptor),
+            None => fs::metadata(below(&pending.path)).ok(),
+        };
+        let Some(seen) = seen else { return };
+        let line = Line {
+            thread: task,
+            inode: seen.ino(),
+            text: &pending.text,
+            ..Line::default()
+        };
+        if pending.word == "zero" {
+            let (offset, length) = (pending.offset.unwrap_or(0), pending.length);
+            self.write(&Line {
+                word: "zero",
+                offset,
+                length,
+                ..line
+            });
+        } else {
+            self.write(&Line {
+                word: "size",
+                length: seen.len(),
+                ..line
+            });
+        }
+        self.refresh(seen.ino());
+    }
+
+    fn end_other(&mut self, task: pid_t, pending: &Pending) {
+        let named = if pending.word == "link" {
+            &pending.other
+        } else {
+            &pending.path
+        };
+        let seen = match pending.descriptor {
+            Some(descriptor) => opened(task, descriptor),
+            None => fs::symlink_metadata(below(named)).ok(),
+        };
+        let (inode, owner) = seen
+            .as_ref()
+            .map_or((0, (0, 0, 0)), |seen| (seen.ino(), owner_of(seen)));
+        let target = match pending.word {
+            "symlink" => fs::read_link(below(&pending.path)).unwrap_or_default(),
+            _ => pending.other.clone(),
+        };
+        self.write(&Line {
+            word: pending.word,
+            thread: task,
+            inode,
+            owner,
+            path: pending.path.as_os_str().as_bytes(),
+            other: target.as_os_str().as_bytes(),
+            text: &pending.text,
+            ..Line::default()
+        });
+    }
+
+    /// Remember what a file holds that is going to be mapped to be written to.
+    fn map(&mut self, call: &Call<'_>) {
+        let (protection, flags) = (call.argument(2) as c_int, call.argument(3) as c_int);
+        let is_shared =
+            flags & libc::MAP_TYPE != libc::MAP_PRIVATE && flags & libc::MAP_ANONYMOUS == 0;
+        if !is_shared || protection & libc::PROT_WRITE == 0 || call.file(4).is_none() {
+            return;
+        }
+        let path = format!("/proc/{}/fd/{}", call.task(), call.argument(4) as i32);
+        let Ok(file) = File::open(path) else { return };
+        let Ok(seen) = file.metadata() else { return };
+        self.mapped.entry(seen.ino()).or_insert(Mapped {
+            file,
+            known: Vec::new(),
+        });
+        self.refresh(seen.ino());
+    }
+
+    /// What a file holds is what was noted.
+    fn refresh(&mut self, inode: u64) {
+        if let Some(mapped) = self.mapped.get_mut(&inode) {
+            mapped.known = contents(&mapped.file);
+        }
+    }
+
+    /// Note what was stored into mappings.
+    fn note_stores(&mut self, task: pid_t) {
+        let mut stores = Vec::new();
+        for (inode, mapped) in &mut self.mapped {
+            let now = contents(&mapped.file);
+            for (number, block) in now.chunks(BLOCK).enumerate() {
+                let at = number * BLOCK;
+                let end = (at + block.len()).min(mapped.known.len());
+                if end <= at || mapped.known[at..end] != *block {
+                    stores.push((*inode, at as u64, block.to_vec()));
+                }
+            }
+            mapped.known = now;
+        }
+        for (inode, offset, block) in stores {
+            self.note_bytes(task, inode, offset, &block, "", "a store into a mapping");
+        }
+    }
+
+    /// Note what is in a directory, and below it.
+    fn left(&mut self, directory: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let seen = fs::symlink_metadata(&path)?;
+            let mut line = Line {
+                word: "left",
+                owner: owner_of(&seen),
+                at: self.at,
+                ..Line::default()
+            };
+            let name = path.strip_prefix(MOUNT_POINT).unwrap_or(&path).to_owned();
+            let target = fs::read_link(&path).unwrap_or_default();
+            line.path = name.as_os_str().as_bytes();
+            line.inode = seen.ino();
+            if seen.is_symlink() {
+                (line.flags, line.other) = ("symlink", target.as_os_str().as_bytes());
+            } else if seen.is_file() {
+                let held = fs::read(&path)?;
+                self.bytes.write_all(&held)?;
+                self.at += held.len() as u64;
+                (line.flags, line.length) = ("file", held.len() as u64);
+            } else {
+                line.flags = if seen.is_dir() {
+                    "directory"
+                } else {
+                    "special"
+                };
+            }
+            self.write(&line);
+            if seen.is_dir() {
+                self.left(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a call that begins will do to files below the mount point; none if it does nothing.
+fn pending_of(call: &Call<'_>) -> Option<Pending> {
+    if call.is_foreign() {
+        return Some(Pending::new(
+            "unseen",
+            "a system call of a program that is not 64-bit".to_owned(),
+        ));
+    }
+    data_of(call)
+        .or_else(|| name_of(call))
+        .or_else(|| other_of(call))
+}
+
+fn data_of(call: &Call<'_>) -> Option<Pending> {
+    let a = |number| call.argument(number);
+    let write = |descriptor: usize, offset: Option<u64>| {
+        let mut pending = Pending::new("write", call.text().unwrap_or_default());
+        call.file(descriptor)?;
+        (pending.descriptor, pending.offset) = (Some(a(descriptor) as i32), offset);
+        Some(pending)
+    };
+    match call.number() {
+        libc::SYS_write | libc::SYS_writev => write(0, None),
+        libc::SYS_pwrite64 | libc::SYS_pwritev => write(0, Some(a(3))),
+        libc::SYS_pwritev2 => {
+            let mut pending = write(0, (a(3) != u64::MAX).then(|| a(3)))?;
+            let flags = a(5) as c_int;
+            pending.length = u64::from(flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0);
+            if flags & libc::RWF_APPEND != 0 {
+                pending.offset = None;
+            }
+            Some(pending)
+        }
+        libc::SYS_sendfile => write(0, None),
+        libc::SYS_copy_file_range => write(2, call.pointed(3)),
+        libc::SYS_splice => {
+            let mut pending = write(2, call.pointed(3))?;
+            pending.text = format!("splice({}, {})", call.file(2)?, a(4));
+            Some(pending)
+        }
+        libc::SYS_ftruncate => {
+            let mut pending = Pending::new("size", call.text()?);
+            pending.descriptor = Some(a(0) as i32);
+            Some(pending)
+        }
+        libc::SYS_truncate => {
+            let mut pending = Pending::new("size", call.text()?);
+            pending.path = call.target_path(libc::AT_FDCWD, 0)?;
+            Some(pending)
+        }
+        libc::SYS_fallocate => fallocate_of(call),
+        libc::SYS_ioctl => call.text().map(|text| Pending::new("unseen", text)),
+        _ => None,
+    }
+}
+
+fn fallocate_of(call: &Call<'_>) -> Option<Pending> {
+    let (mode, text) = (call.argument(1) as c_int, call.text()?);
+    let zeroes = mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) != 0;
+    let known = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
+    if mode & !known != 0 {
+        return Some(Pending::new("unseen", text));
+    }
+    if mode == libc::FALLOC_FL_KEEP_SIZE {
+        return None;
+    }
+    let mut pending = Pending::new(if zeroes { "zero" } else { "size" }, text);
+    pending.descriptor = Some(call.argument(0) as i32);
+    (pending.offset, pending.length) = (Some(call.argument(2)), call.argument(3));
+    Some(pending)
+}
+
+fn name_of(call: &Call<'_>) -> Option<Pending> {
+    let a = |number| call.argument(number);
+    let here = libc::AT_FDCWD;
+    let one = |word, directory, argument: usize| {
+        let mut pending = Pending::new(word, call.text().unwrap_or_default());
+        pending.path = call.named_path(directory, argument)?;
+        Some(pending)
+    };
+    let two = |word, from: (c_int, usize), to: (c_int, usize)| {
+        let mut pending = Pending::new(word, call.text().unwrap_or_default());
+        pending.other = call.named_path(to.0, to.1)?;
+        pending.path = call.named_path(from.0, from.1).unwrap_or_default();
+        Some(pending)
+    };
+    match call.number() {
+        libc::SYS_open => open_of(call, here, 0, a(1)),
+        libc::SYS_creat => open_of(
+            call,
+            here,
+            0,
+            (libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY) as u64,
+        ),
+        libc::SYS_openat => open_of(call, a(0) as i32, 1, a(2)),
+        libc::SYS_openat2 => open_of(call, a(0) as i32, 1, call.pointed(2)?),
+        libc::SYS_rename => two("rename", (here, 0), (here, 1)),
+        libc::SYS_renameat => two("rename", (a(0) as i32, 1), (a(2) as i32, 3)),
+        libc::SYS_renameat2 => {
+            let word = match a(4) as u32 {
+                libc::RENAME_EXCHANGE => "exchange",
+                flags if flags & libc::RENAME_WHITEOUT != 0 => "unseen",
+                _ => "rename",
+            };
+            two(word, (a(0) as i32, 1), (a(2) as i32, 3))
+        }
+        libc::SYS_link => two("link", (here, 0), (here, 1)),
+        libc::SYS_linkat => two("link", (a(0) as i32, 1), (a(2) as i32, 3)),
+        libc::SYS_symlink => one("symlink", here, 1),
+        libc::SYS_symlinkat => one("symlink", a(1) as i32, 2),
+        libc::SYS_unlink => one("unlink", here, 0),
+        libc::SYS_unlinkat => one("unlink", a(0) as i32, 1),
+        libc::SYS_mkdir => one("mkdir", here, 0),
+        libc::SYS_mkdirat => one("mkdir", a(0) as i32, 1),
+        libc::SYS_rmdir => one("unlink", here, 0),
+        libc::SYS_mknod => mknod_of(call, one("create", here, 0)?, a(1)),
+        libc::SYS_mknodat => mknod_of(call, one("create", a(0) as i32, 1)?, a(2)),
+        _ => None,
+    }
+}
+
+fn mknod_of(call: &Call<'_>, mut pending: Pending, mode: u64) -> Option<Pending> {
+    let kind = mode as u32 & libc::S_IFMT;
+    pending.text = format!("mknod({})", pending.path.display());
+    if kind != 0 && kind != libc::S_IFREG {
+        pending = Pending::new("unseen", format!("mknod of thread {}", call.task()));
+    }
+    Some(pending)
+}
+
+/// What an open(2) may make or empty. `other` says which of them.
+fn open_of(call: &Call<'_>, directory: c_int, argument: usize, flags: u64) -> Option<Pending> {
+    let flags = flags as c_int;
+    let mut pending = Pending::new("open", call.text().unwrap_or_default());
+    pending.path = call.target_path(directory, argument)?;
+    let before = fs::metadata(below(&pending.path)).ok();
+    pending.other = match before {
+        _ if flags & libc::O_TMPFILE == libc::O_TMPFILE => "tmpfile",
+        None if flags & libc::O_CREAT != 0 => "create",
+        Some(seen) if flags & libc::O_TRUNC != 0 => {
+            pending.size = seen.len();
+            "truncate"
+        }
+        _ => return None,
+    }
+    .into();
+    Some(pending)
+}
+
+fn other_of(call: &Call<'_>) -> Option<Pending> {
+    let a = |number| call.argument(number);
+    let of_file = |word, text: Option<String>| {
+        let mut pending = Pending::new(word, text?);
+        pending.descriptor = Some(a(0) as i32);
+        Some(pending)
+    };
+    let attributes = |name: &str, directory: c_int, argument: usize, follow: bool| {
+        let path = if follow {
+            call.target_path(directory, argument)?
+        } else {
+            call.named_path(directory, argument)?
+        };
+        let mut pending = Pending::new("attributes", format!("{name}({})", path.display()));
+        pending.path = path;
+        Some(pending)
+    };
+    let here = libc::AT_FDCWD;
+    match call.number() {
+        libc::SYS_fsync => of_file("fsync", call.text()),
+        libc::SYS_fdatasync => of_file("fdatasync", call.text()),
+        libc::SYS_sync => Some(Pending::new("sync", call.text()?)),
+        libc::SYS_syncfs => of_file("sync", call.text()),
+        libc::SYS_sync_file_range => of_file("nothing", call.text()),
+        libc::SYS_msync => {
+            let (file, _) = call.mapped_path(a(0))?;
+            let synchronous = a(2) as c_int & libc::MS_SYNC != 0;
+            let word = if synchronous { "fdatasync" } else { "nothing" };
+            let mut pending = Pending::new(word, call.text()?);
+            pending.path = file;
+            Some(pending)
+        }
+        libc::SYS_fchmod => of_file("attributes", call.file(0).map(|f| format!("fchmod({f})"))),
+        libc::SYS_fchown => of_file("attributes", call.file(0).map(|f| format!("fchown({f})"))),
+        libc::SYS_chmod => attributes("chmod", here, 0, true),
+        libc::SYS_fchmodat => attributes("fchmodat", a(0) as i32, 1, true),
+        libc::SYS_chown => attributes("chown", here, 0, true),
+        libc::SYS_lchown => attributes("lchown", here, 0, false),
+        libc::SYS_fchownat => attributes("fchownat", a(0) as i32, 1, a(4) & 0x100 == 0),
+        libc::SYS_setxattr
+        | libc::SYS_lsetxattr
+        | libc::SYS_removexattr
+        | libc::SYS_lremovexattr => {
+            let path = call.target_path(here, 0)?;
+            Some(Pending::new(
+                "unseen",
+                format!("a change of extended attributes of {}", path.display()),
+            ))
+        }
+        libc::SYS_fsetxattr | libc::SYS_fremovexattr => {
+            let file = call.file(0)?;
+            Some(Pending::new(
+                "unseen",
+                format!("a change of extended attributes of {file}"),
+            ))
+        }
+        libc::SYS_io_uring_setup => Some(Pending::new("unseen", "io_uring_setup()".to_owned())),
+        libc::SYS_io_submit => Some(Pending::new("unseen", call.text()?)),
+        _ => None,
+    }
+}
+
+fn below(path: &Path) -> PathBuf {
+    Path::new(MOUNT_POINT).join(path)
+}
+
+/// The file of a descriptor, also if it has no name.
+fn opened(task: pid_t, descriptor: i32) -> Option<Metadata> {
+    fs::metadata(format!("/proc/{task}/fd/{descriptor}")).ok()
+}
+
+/// Where a descriptor stands, and its flags (proc_pid_fdinfo(5)).
+fn position(task: pid_t, descriptor: i32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{task}/fdinfo/{descriptor}")).unwrap_or_default();
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+    };
+    let position = field("pos:")
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0);
+    let flags = field("flags:").and_then(|word| u64::from_str_radix(&word, 8).ok());
+    (position, flags.unwrap_or(0))
+}
+
+fn owner_of(seen: &Metadata) -> (u32, u32, u32) {
+    (seen.mode() & 0o7777, seen.uid(), seen.gid())
+}
+
+/// What a file holds, as far as it can be read.
+fn contents(file: &File) -> Vec<u8> {
+    let size = file.metadata().map_or(0, |seen| seen.len().min(BYTES_MAX)) as usize;
+    let mut held = vec![0; size];
+    let mut read = 0;
+    while let Ok(count) = file.read_at(&mut held[read..], read as u64) {
+        if count == 0 {
+            break;
+        }
+        read += count;
+    }
+    held.truncate(read);
+    held
+}
