@@ -163,7 +163,7 @@ def test_a_list_longer_than_its_limit_is_refused() -> None:
         wire.decode(long_list(b"\xa2ab", limit + 1), wire.AgentReply)
 
 
-# Each is the worst frame of its kind that is not refused at once: many small strings, runs, entries.
+# Each is the worst frame of its kind that is not refused at once: many small strings, extents, entries.
 _HOSTILE = """
 import resource, sys
 from harness.guests import wire
@@ -190,7 +190,7 @@ def worst(kind: str) -> bytes:
     entry = wire.TreeEntry(b"", FileKind.FILE, 2, 0, 1, 0, 0, 0, 0, b"", [], [], "")
     seen = wire.encode(wire.Recovered(0, [], [], 0, [], True, 0, 0, 0))
     field, inner, most = {
-        "runs": (b"\xa4runs", run, wire.LIMITS["EXTENTS"]),
+        "extents": (b"\xa7extents", run, wire.LIMITS["EXTENTS"]),
         "xattrs": (b"\xa6xattrs", xattr, wire.LIMITS["XATTRS"]),
     }[kind]
     one = wire.encode(entry)
@@ -204,7 +204,7 @@ def worst(kind: str) -> bytes:
     return seen.replace(b"\xa7entries\x90", b"\xa7entries\xdd" + struct.pack(">I", count) + entries)
 
 
-@pytest.mark.parametrize("kind", ["strings", "runs", "xattrs"])
+@pytest.mark.parametrize("kind", ["strings", "extents", "xattrs"])
 def test_the_worst_frame_takes_a_bounded_amount_of_memory(kind: str) -> None:
     """64 MiB of short strings took 1.6 GB."""
     done = subprocess.run(

@@ -22,7 +22,8 @@ def run(kind: ExtentKind, start: int, length: int, value: int = 0, data: bytes =
 def file(path: bytes, *runs: wire.Extent, **more: Any) -> wire.TreeEntry:
     size = runs[-1].start + runs[-1].length if runs else 0
     return replace(
-        ROOT, **{"path": path, "kind": FileKind.FILE, "inode": 12, "size": size, "runs": list(runs), **more}
+        ROOT,
+        **{"path": path, "kind": FileKind.FILE, "inode": 12, "size": size, "extents": list(runs), **more},
     )
 
 
