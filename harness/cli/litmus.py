@@ -45,7 +45,7 @@ DEFAULT_MODES = (
 )
 
 DEFAULT_BUDGET = "40"
-"""States of a recording that guests recover: enough for all legal ones but on XFS."""
+"""Visits to the states of a recording."""
 
 
 def _machines() -> list[str]:

@@ -301,6 +301,7 @@ def _how_to_build(kernel: Kernel) -> str:
 def _own_spec(
     name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
 ) -> GuestSpec:
+    _need_plain_path(name, scratch)
     stacked = next((p.name for p in profiles if p.stacked or p.options), "")
     if stacked and (kernel.image.parent / "config").is_file() and not has_drivers(kernel.image, profiles):
         raise UsageError(
@@ -308,6 +309,18 @@ def _own_spec(
             "leave the machine to powercut, which takes a kernel that has them",
         )
     return spec_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
+
+
+def _need_plain_path(name: str, scratch: Path) -> None:
+    """A kernel that is a process of this host gets files on its command line, which ends a word at a space
+    and, in `ubd0=`, a file's name at a comma. Raises UsageError for such a folder.
+    """
+    if found := re.search(r"[\s,]", str(scratch)):
+        title = profile_of(name).title
+        raise UsageError(
+            f"{scratch}: {title} cannot open files in a folder with {found[0]!r} in its path",
+            "name another one with --out",
+        )
 
 
 def _with_release(spec: GuestSpec) -> str:

@@ -80,9 +80,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Part of a page, left out where it holds nothing. `about`: how to read it, and `in_text`: whether the
-    text shows it, since the user just watched it. `folded`: the findings are one line until that is
-    opened.
+    """Part of a page, left out where it holds nothing. `about`: how to read it. `in_text`: false: omit in
+    text, the user just watched it. `folded`: the findings are one line until that is opened.
     """
 
     title: str

@@ -107,6 +107,17 @@ def test_a_kernel_that_is_a_program_is_run_only_on_the_machine_that_was_named_fo
     assert recording_machine("auto", dataclasses.replace(own, image=image)) == "qemu"
 
 
+@pytest.mark.parametrize("name", ["a,b", "a b"])
+def test_a_folder_that_uml_cannot_name_is_refused_before_anything_is_recorded(
+    name: str, tmp_path: Path
+) -> None:
+    """Every case was UNKNOWN: "device /dev/ubda does not appear", and nothing named the comma."""
+    own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
+    with pytest.raises(UsageError, match="UML cannot open files in a folder with") as caught:
+        make_specs(GuestChoice("uml"), own, [mode("ext4/ordered")], [], tmp_path, tmp_path / name)
+    assert "--out" in caught.value.next_step
+
+
 def test_a_run_that_only_emulation_can_judge_says_how_to_get_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
