@@ -91,8 +91,8 @@ def regressions_command(names: tuple[str, ...], want_list: bool, **given: Any) -
 
 def _carry_out(path: Path) -> ExitCode:
     series = RecallSeries(load_plan(path), path)
-    bugs = plural(len(series.recall.rows), "bug")
-    run_series(series, f"{bugs} of record", resume_regressions(shown_path(path)))
+    bugs = plural(len(series.recall.rows), "upstream bug")
+    run_series(series, bugs, resume_regressions(shown_path(path)))
     return exit_code(series.recall)
 
 

@@ -30,7 +30,7 @@ _ABOUT = (
 def headline(recall: Recall) -> str:
     """`Found 5 of 12 upstream bugs that were run: 6 missed, 1 UNKNOWN; 4 not run, 6 need what ...`"""
     decided = recall.count(Outcome.FOUND, Outcome.OWN, Outcome.MISSED, Outcome.UNKNOWN)
-    found = f"Found {recall.count(Outcome.FOUND)} of {plural(decided, 'bug')} of record that were run"
+    found = f"Found {recall.count(Outcome.FOUND)} of {plural(decided, 'upstream bug')} that were run"
     missed, unknown = recall.count(Outcome.MISSED), recall.count(Outcome.UNKNOWN)
     own = recall.count(Outcome.OWN)
     rest = [f"{own} only by a workload that was written for it"] * bool(own)

@@ -210,7 +210,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("litmus", "resume"): Attack("litmus --resume DIR", a_litmus, (KERNEL,), "--kernels"),
     ("campaign", "resume"): Attack("campaign --resume DIR", a_campaign, (KERNEL, MODULES, MODULE)),
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),
-    ("faults", "beside"): Attack("faults -n --beside DIR", some_faults),
+    ("faults", "other_campaign"): Attack("faults -n --other-campaign DIR", some_faults),
     ("regressions", "resume"): Attack("regressions --resume DIR", some_regressions),
     ("patch", "resume"): Attack("patch --resume DIR", a_patch, (WORKLOAD,)),
     ("measure", "resume"): Attack("measure --resume DIR", a_measurement, (KERNEL, MODULES)),

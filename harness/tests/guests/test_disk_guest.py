@@ -275,7 +275,7 @@ def test_a_fork_leaves_nothing_but_the_blocks_that_were_read(disk: Disk, tmp_pat
         assert disk.roll_back() == (3, 0)
         assert disk.image(image) == before
         assert image.read_bytes() == b"X" * S + BASE[S : 24 * S] + b"R" * S + BASE[25 * S :]
-        with pytest.raises(DiskError, match="no fork"):
+        with pytest.raises(DiskError, match="no snapshot"):
             disk.roll_back()
 
 

@@ -63,12 +63,12 @@ def no_database(run: Path) -> Path:
 
 
 def damaged_json(run: Path) -> Path:
-    (run / "run.json").write_text('{"schema": 2, "name":')
+    (run / "run.json").write_text('{"schema": 3, "name":')
     return run
 
 
 def incomplete_json(run: Path) -> Path:
-    (run / "run.json").write_text('{"schema": 2}')
+    (run / "run.json").write_text('{"schema": 3}')
     return run
 
 
@@ -91,7 +91,7 @@ def foreign_database(run: Path) -> Path:
 
 def other_schema(run: Path) -> Path:
     text = (run / "run.json").read_text()
-    (run / "run.json").write_text(text.replace('"schema": 2', '"schema": 7'))
+    (run / "run.json").write_text(text.replace('"schema": 3', '"schema": 7'))
     return run
 
 
@@ -105,7 +105,7 @@ def other_schema(run: Path) -> Path:
         (damaged_database, "powercut.sqlite is damaged"),
         (torn_database, "powercut.sqlite is damaged"),
         (foreign_database, "it names no schema"),
-        (other_schema, "written in schema 7, this powercut reads schema 2"),
+        (other_schema, "written in schema 7, this powercut reads schema 3"),
     ],
 )
 def test_what_cannot_be_opened_says_why_and_what_to_do(
@@ -121,7 +121,7 @@ def test_a_database_of_another_schema_is_refused(store: RunStore) -> None:
     store.close()
     with sqlite3.connect(store.path / "powercut.sqlite") as database:
         database.execute("UPDATE meta SET value = '9'")
-    with pytest.raises(StoreError, match="written in schema 9, this powercut reads schema 2"):
+    with pytest.raises(StoreError, match="written in schema 9, this powercut reads schema 3"):
         RunStore.open(store.path)
 
 
