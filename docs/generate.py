@@ -511,7 +511,7 @@ def _litmus() -> Lines:
     yield from ("# What an application may rely on", "")
     yield from (f"{known['headline']}.", "")
     yield from (
-        f"This page is made from [the table](../../{_LITMUS}/table.md) of `powercut litmus`.",
+        f"This page is made from [the table](../../{_LITMUS}/report.html) of `powercut litmus`.",
         "[How to ask such a question](../howto/litmus.md) says what the answers mean. *Always*: yes in each",
         "crash state that was looked at, and the contract promises it. *Held*: yes in each, and nobody",
         "promises it. A star: not every legal state was looked at.",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import importlib.util
 import itertools
 import re
+import runpy
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -93,6 +95,24 @@ def test_a_link_leads_somewhere(name: str) -> None:
         ):
             broken.append(target)
     assert broken == []
+
+
+def test_a_link_to_another_page_leads_to_one_of_the_site() -> None:
+    """`make docs` ended with a warning, which is an error: a table of an example is no page of the site."""
+    shown = runpy.run_path(str(ROOT / "docs/conf.py"))["include_patterns"]
+    patterns = [re.compile(fnmatch.translate(pattern)) for pattern in shown]
+    astray = []
+    for name in NAMES:
+        if not any(p.match(name) for p in patterns):
+            continue
+        for target in links((ROOT / name).read_text()):
+            file = target.partition("#")[0]
+            if not file.endswith(".md"):
+                continue
+            page = str(((ROOT / name).parent / file).resolve().relative_to(ROOT))
+            if not any(p.match(page) for p in patterns):
+                astray.append(f"{name}: {target}")
+    assert astray == []
 
 
 @pytest.mark.parametrize("page", sorted(generator().pages()))
