@@ -27,8 +27,8 @@ _ASKED = (
 )
 _PLANTED = (
     "Each row is the last commit with one more change, as a mistake of its author would be. A mistake is "
-    "noticed if a case of the first stage then breaks a promise. What is not noticed could be wrong in the "
-    "patch without a word on this page."
+    "noticed if a case of the first stage then breaks a promise. A mistake that is not noticed marks a blind "
+    "spot: the same mistake in the patch would not be reported."
 )
 _FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate.UNDECIDED: "unknown"}
 
