@@ -157,8 +157,8 @@ class _Case:
         every = sum(min(_OPEN_MAX, 1 << s.open.bit_count()) for s in judging.legal.stretches)
         left = 0 if listed.exhaustive else max(1, min(_OPEN_MAX, every) - len(listed.states))
         why = "" if listed.exhaustive else "more sets of unsynced micro-operations than are visited"
-        moments = len(judging.legal.stretches)
-        coverage = Coverage(moments, None if listed.exhaustive else 1, left, judging.asked, why)
+        crash_times = len(judging.legal.stretches)
+        coverage = Coverage(crash_times, None if listed.exhaustive else 1, left, judging.asked, why)
         info = CaseInfo(
             self._id,
             "",

@@ -167,14 +167,14 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
     traces = {_trace(c): min(_deviations(c, lost), _deviations(c, kept)) for c in contents}
     for losses in (0, 1, 4):
         explored = _explore(shared, chunks, crash_time, losses)
-        found = [_replayed(chunks, leaf.state) for leaf in explored.known]
+        found = [_replayed(chunks, known.state) for known in explored.known]
         within = {trace for trace, count in traces.items() if count <= losses}
         assert {_trace(content) for content in found} == within
         assert len(found) == len(within)
         assert (explored.unexplored == 0) == (within == set(traces))
-        for leaf, content in zip(explored.known, found, strict=True):
-            assert leaf.outcome == _recover(content)[1]
-            assert leaf.losses == traces[_trace(content)]
+        for known, content in zip(explored.known, found, strict=True):
+            assert known.outcome == _recover(content)[1]
+            assert known.losses == traces[_trace(content)]
 
 
 @real
@@ -209,7 +209,7 @@ def test_several_crash_times_at_once_have_the_outcomes_of_each_alone(
     for crash_time, one in zip(asked, explored, strict=True):
         states = [crash_time] if isinstance(crash_time, CrashState) else _every_state(crash_time)
         expected = {_trace(_replayed(chunks, state)) for state in states}
-        assert {_trace(_replayed(chunks, leaf.state)) for leaf in one.known} == expected
+        assert {_trace(_replayed(chunks, known.state)) for known in one.known} == expected
 
 
 def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: Path) -> None:

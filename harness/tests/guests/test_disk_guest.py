@@ -77,7 +77,7 @@ def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk,
                     guest.identity()
                     disk.remember(0)
             assert explored.unexplored == 0
-            counts.append((len(explored.known), sum(leaf.data for leaf in explored.known)))
+            counts.append((len(explored.known), sum(known.data for known in explored.known)))
     # both defaults, and each with one block changed
     assert counts == [(10, 8), (16, 0)]
 

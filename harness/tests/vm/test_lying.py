@@ -1,4 +1,4 @@
-"""A disk that ignores flushes and FUA, and a kernel that sends none: the same, leaf by leaf."""
+"""A disk that ignores flushes and FUA, and a kernel that sends none: the same, state by state."""
 
 from __future__ import annotations
 
