@@ -172,8 +172,10 @@ def booted_kernel(name: str, kernel: Kernel) -> Kernel:
 
 def lacks_drivers(name: str, kernel: Kernel, profile: Profile) -> str:
     """Why the kernel that a machine boots for this one cannot mount a mode, by the configuration beside it;
-    empty if it can, or nobody can tell.
+    empty if it can, or nobody can tell. Of a kernel that loads modules, `missing_for` tells.
     """
+    if not profile_of(name).host_process:
+        return ""
     booted = booted_kernel(name, kernel)
     if not (booted.image.parent / "config").is_file() or has_drivers(booted.image, [profile]):
         return ""

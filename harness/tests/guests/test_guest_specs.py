@@ -15,6 +15,7 @@ from harness.guests import guest_specs
 from harness.guests.guest_specs import (
     has_drivers,
     how_to_speed_up,
+    lacks_drivers,
     make_specs,
     missing_for,
     recording_machine,
@@ -92,6 +93,15 @@ def test_a_program_that_only_another_suite_has_is_fetched(
     monkeypatch.setattr(filesystems, "fetch_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
     monkeypatch.setattr(filesystems, "cached_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
     assert missing_for(profile, kernel(tmp_path, "ext4")) == ""
+
+
+def test_a_kernel_with_modules_and_its_configuration_beside_it_lacks_nothing(tmp_path: Path) -> None:
+    """Debian's 7.3 keeps both in one folder, and ext4, a module there, was not run."""
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=m\n")
+    kernel = Kernel("debian-7.3.4", tmp_path / "vmlinuz", tmp_path, "7.3.4")
+    assert lacks_drivers("qemu", kernel, mode("ext4/ordered")) == ""
+    own = Kernel("built", tmp_path / "image", None, "", machine="uml")
+    assert "built without its drivers" in lacks_drivers("uml", own, mode("ext4/ordered"))
 
 
 def test_a_kernel_that_is_a_program_is_run_only_on_the_machine_that_was_named_for_it(tmp_path: Path) -> None:
