@@ -221,7 +221,7 @@ class Attempts:
         fsck = self._check(session, state, target, hashes)
         asked = self._requests_seen(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
-        if not is_worth_a_second_look(outcome):
+        if not is_worth_a_second_look(outcome) or fsck.gave_none:
             tried = not could_not_try(outcome.mount_errno)
             return Visited(outcome, self._reads(session, fsck) if tried else None)
         try:

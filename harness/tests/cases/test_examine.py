@@ -826,7 +826,9 @@ def test_one_fsck_that_cannot_be_traced_turns_the_memo_off_for_what_was_seen_bef
 def test_an_fsck_that_was_killed_costs_its_own_state_alone(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host without memory kills: the memo was turned off for the rest of the case."""
+    """A host without memory kills: the memo was turned off for the rest of the case. And what may be damaged
+    was written to, so that the damage had another name each time.
+    """
     killed = FsckReads(FsckResult(FsckClass.FAILED, -1, "killed by signal 9"), None)
     answers_of_fsck(monkeypatch, CLEAN, killed, CLEAN)
     session = FakeSession({1: [GOOD], 2: [GOOD], 3: [GOOD]})
@@ -834,6 +836,7 @@ def test_an_fsck_that_was_killed_costs_its_own_state_alone(
     observe(examiner, session, 1)
     assert examiner.judge(CrashState(2), observe(examiner, session, 2)).verdict is Verdict.UNKNOWN
     assert observe(examiner, session, 3).recalled
+    assert session.used == [1]
 
 
 def test_a_stopped_run_says_unknown(recording: Recording) -> None:

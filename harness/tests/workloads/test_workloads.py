@@ -161,7 +161,7 @@ def test_fio_sections_become_operations_with_checks() -> None:
     assert workload.opaque
     assert [c.operation for c in workload.checks] == list(range(len(workload.operations)))
     assert workload.programs == ("fio",)
-    assert workload.checks[0].argv[1] == "--verify_only"
+    assert workload.checks[0].argv[1:3] == ("--aux-path=/", "--verify_only"), "it writes nothing below /mnt"
     (job,) = workload.files
     assert workload.operations[0].argv[-1] == job
 
