@@ -43,17 +43,20 @@ class UseReads:
         recovery: Recovery,
         keep: tuple[str, ...] | None,
         check: CheckImage | None = None,
+        *,
+        compare: bool = True,
     ) -> UseReads:
         """Look again at the file system that the session has just recovered, as `target`, and write to it.
         `keep`: names in its root that are not removed; None: nothing is written. `check`: fsck of what is
-        left. Raises as `Session.use`, and GuestSpent where another guest has to tell.
+        left. `compare`: false where something wrote between the first look and this one. Raises as
+        `Session.use`, and GuestSpent where another guest has to tell.
         """
         data = set(session.disk.reads().data)
         used = session.use(target, keep, check, before=recovery.looks, contents=True)
         if used.kept_back:
             raise GuestSpent("the guest keeps part of the kernel's log back")
         result, blocks = used.result, used.blocks
-        if used.tree is not None:
+        if used.tree is not None and compare:
             result = replace(result, changed=tuple(changes(recovery.outcome.tree, used.tree)))
         if blocks is not None and not any(change.what == BYTES for change in result.changed):
             blocks = tuple(block for block in blocks if block not in data)

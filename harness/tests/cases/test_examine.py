@@ -509,6 +509,26 @@ def test_what_writing_reads_of_the_state_counts_as_read(recording: Recording) ->
     assert session.disk.noted == [1, 2, 7, 9]
 
 
+class GrowingSession(FakeSession):
+    """Its second mount shows a file more."""
+
+    def use(self, *given: Any, **named: Any) -> Used:
+        return dataclasses.replace(super().use(*given, **named), tree=OTHER.tree)
+
+
+@pytest.mark.parametrize(("workload", "told"), [("append-fsync", True), ("fio-randwrite", False)])
+def test_what_a_check_in_place_may_have_made_is_no_difference_of_two_mounts(
+    recording: Recording, workload: str, told: bool
+) -> None:
+    """fio makes the files that it misses: ext4/nobarrier failed for a file that its own check had made."""
+    result = CheckResult(0, 1, "fio: file is missing")
+    of_it = dataclasses.replace(recording, workload=load_workload(workload))
+    session = GrowingSession({1: [dataclasses.replace(GOOD, checks=(result,))]})
+    outcome = observe(Examiner(of_it), session, 1).outcome
+    assert isinstance(outcome, Outcome) and outcome.usable is not None
+    assert bool(outcome.usable.changed) is told
+
+
 def test_equal_blocks_are_written_to_once(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     same_blocks(monkeypatch)
     session = FakeSession({1: [GOOD], 2: [dataclasses.replace(GOOD, kernel_log=("another",))]})
