@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.cli.patch import exit_code, explained
 from harness.errors import ExitCode
 from harness.faults.catalogue import faults
@@ -33,10 +35,10 @@ class Commits:
         return self._tree.key(FAULT.edits if commit in (BAD, LAST) else ()) + commit
 
     def text(self, commit: str, file: str) -> str:
-        raise NotImplementedError("no mistakes are planted here")
+        pytest.fail(f"the plan holds no mistake, and {file} was asked for")
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
-        raise NotImplementedError("no mistakes are planted here")
+        pytest.fail(f"the plan holds no mistake, and {file} was asked for")
 
     def kernel(self, commit: Revision) -> Path:
         return self._tree.variant(FAULT.edits) if commit.id in (BAD, LAST) else self._tree.image
