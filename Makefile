@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run legal test nightly lint deny unit fuzz chaos mutants smoke bench verify reference planted caches patches rootfs findings wheel docs man image clean
+.PHONY: help setup run legal test nightly lint deny unit quick fuzz chaos mutants smoke bench verify reference planted caches patches rootfs findings wheel docs man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ nightly: setup  ## sessions of the documents that take minutes
 
 unit: setup  ## the tests that need no guest
 	.venv/bin/pytest -m 'not vm' -n 2
+
+BASE ?= HEAD
+quick: setup  ## the tests that a change reaches, and one guest where states are made or judged; make quick BASE=HEAD~1
+	.venv/bin/python -m harness.tests.quick --base $(BASE)
 
 fuzz: setup  ## property tests of every parser, with a hundred times the examples
 	HYPOTHESIS_PROFILE=fuzz .venv/bin/pytest -m fuzz -p no:cacheprovider
