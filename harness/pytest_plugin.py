@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -21,7 +22,7 @@ from typing import NoReturn
 import pytest
 from rich.console import Console
 
-from harness.errors import PowercutError
+from harness.errors import PowercutError, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.guests.machine import accelerators
 from harness.host.progress import Lines
@@ -69,26 +70,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that uses `crash_case` becomes one for each pair that its marker names."""
     if "crash_case" not in metafunc.fixturenames:
         return
-    marker = metafunc.definition.get_closest_marker(MARKER)
-    if marker is None:
-        raise pytest.UsageError(
-            f"{metafunc.definition.nodeid} uses crash_case: mark it with "
-            f'@pytest.mark.{MARKER}(configurations=["ext4/ordered"], workloads=["append-fsync"])'
-        )
     try:
-        chosen = select_profiles(marker.kwargs["configurations"])
-        pairs = [
-            (CaseId(p.filesystem, p.mode, w.name), name if "/" in name else w.name)
-            for p in chosen
-            for name in marker.kwargs["workloads"]
-            for w in select_workloads([name])
-        ]
-    except KeyError as e:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker {MARKER} lacks {e}") from e
+        pairs = _pairs(metafunc.definition)
     except PowercutError as e:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: {e}") from e
+        # as a test that fails: an error of the collection would stop every other test of the session
+        metafunc.parametrize("crash_case", [_Mistaken(str(e))], ids=["mistaken"], indirect=True)
+        return
     ids = [f"{case.filesystem}-{case.mode}-{case.workload.replace('-', '_')}" for case, _ in pairs]
     metafunc.parametrize("crash_case", pairs, ids=ids, indirect=True)
+
+
+def _pairs(test: pytest.Item) -> list[tuple[CaseId, str]]:
+    """What the marker of a test names: each case, with its workload as it is named to a run. Raises
+    UsageError.
+    """
+    marker = test.get_closest_marker(MARKER)
+    written = f'@pytest.mark.{MARKER}(configurations=["ext4/ordered"], workloads=["append-fsync"])'
+    if marker is None:
+        raise UsageError("the test uses crash_case, and has no marker", f"mark it with {written}")
+    if lacks := [name for name in ("configurations", "workloads") if name not in marker.kwargs]:
+        raise UsageError(f"the marker {MARKER} lacks {' and '.join(lacks)}", f"write {written}")
+    return [
+        (CaseId(p.filesystem, p.mode, w.name), name if "/" in name else w.name)
+        for p in select_profiles(marker.kwargs["configurations"])
+        for name in marker.kwargs["workloads"]
+        for w in select_workloads([name])
+    ]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -96,15 +103,37 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     runs = session.config.stash[_RUNS]
     for item in session.items:
         call = getattr(item, "callspec", None)
-        if call is not None and "crash_case" in call.params:
-            runs.select(*call.params["crash_case"])
+        chosen = call.params.get("crash_case") if call is not None else None
+        if chosen is not None and not isinstance(chosen, _Mistaken):
+            runs.select(*chosen)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A mistaken marker fails its test even where the test is marked with xfail: nothing was tested."""
+    report = yield
+    call = getattr(item, "callspec", None)
+    if call is not None and isinstance(call.params.get("crash_case"), _Mistaken) and report.when == "setup":
+        report.outcome = "failed"
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail
+    return report
 
 
 @pytest.fixture
 def crash_case(request: pytest.FixtureRequest) -> CrashCase:
     """The pair of this test; nothing is run before `check` or `summary`."""
+    if isinstance(request.param, _Mistaken):
+        pytest.fail(request.param.why, pytrace=False)
     case, _ = request.param
     return CrashCase(case, request.config.stash[_RUNS])
+
+
+@dataclass(frozen=True)
+class _Mistaken:
+    """In place of the cases of a test whose marker names none."""
+
+    why: str
 
 
 @dataclass(frozen=True)

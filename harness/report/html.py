@@ -159,6 +159,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
             "xpass": words.xpass,
             "covered": words.covered,
             "briefly": words.covered_briefly,
+            "judging": words.judging,
             "is_shown": words.is_shown,
             "counted": words.counted,
             "counted_findings": words.counted_findings,

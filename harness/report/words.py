@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
 from harness.errors import ExitCode, WriteLogError
 from harness.expectations import Expectation
+from harness.filesystems.profiles import profiles
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
 from harness.oracles import BY_DEFAULT, ORACLES
 from harness.plan import Budget
@@ -346,6 +348,27 @@ def _judged_by(summary: Summary) -> list[str]:
     names = [name for name in ORACLES if name in used]
     who = f"{len(names)} of {len(ORACLES)} oracles" if len(names) > _NAMED_ORACLES else enumerated(names)
     return [f"judged by {who} alone"]
+
+
+def judging(info: CaseInfo) -> Sequence[str]:
+    """The oracles that had something to judge in a case: without cuts in recoveries, a faulty disk, a
+    program of the workload's own or steps before the mount, an oracle for these says nothing.
+    """
+    mode = info.case.configuration
+    plain = mode not in modes_with_steps() and "@" not in mode
+    idle = {
+        *(["confluence"] if not info.again else []),
+        *(["honesty"] if info.disk is None else []),
+        *(["program"] if info.calls is None else []),
+        *(["assembles"] if plain else []),
+    }
+    return [name for name in info.oracles if name not in idle] or info.oracles
+
+
+@cache
+def modes_with_steps() -> frozenset[str]:
+    """The modes in which something is done with a crashed disk before the mount."""
+    return frozenset(name for name, profile in profiles().items() if profile.first)
 
 
 def enumerated(names: Sequence[str]) -> str:

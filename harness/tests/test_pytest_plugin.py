@@ -66,3 +66,43 @@ def test_what_is_undecided_fails() -> None:
     undecided = of(CaseStatus.UNKNOWN, Counts(3, 3, passed=2, unknown=1, contents=3), "a guest was lost")
     with pytest.raises(pytest.fail.Exception, match="undecided: a guest was lost"):
         undecided.check()
+
+
+@pytest.mark.parametrize(
+    ("marker", "says"),
+    [
+        ('(configurations=["ext4/orderd"], workloads=["append-fsync"])', "*did you mean ext4/ordered*"),
+        ('(configurations=["ext4/ordered"], workloads=["apend-fsync"])', "*did you mean append-fsync*"),
+        ('(configurations=["ext4/ordered"])', "*lacks workloads*"),
+        ("", "*lacks configurations and workloads*"),
+    ],
+)
+def test_a_mistaken_marker_fails_its_own_test_and_no_other(
+    pytester: pytest.Pytester, marker: str, says: str
+) -> None:
+    """One mistyped mode stopped the whole session, in 25 lines of the plugin's insides."""
+    marked = f"@pytest.mark.crash_consistency{marker}"
+    pytester.makepyfile(
+        f"import pytest\n{marked}\ndef test_crash(crash_case):\n    pass\n\ndef test_other():\n    pass\n"
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines([says])
+    result.stdout.no_fnmatch_line("*_caller.py*")
+
+
+def test_a_mistaken_marker_is_no_expected_failure(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "import pytest\n"
+        '@pytest.mark.crash_consistency(configurations=["ext4/orderd"], workloads=["append-fsync"])\n'
+        "@pytest.mark.xfail(strict=True)\n"
+        "def test_crash(crash_case):\n    pass\n"
+    )
+    pytester.runpytest_subprocess().assert_outcomes(errors=1)
+
+
+def test_without_a_marker_the_test_says_what_to_write(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_crash(crash_case):\n    pass\n")
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*@pytest.mark.crash_consistency*"])

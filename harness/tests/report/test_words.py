@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry
-from harness.report.words import covered, covered_briefly, covered_together, device_of, state_words
-from harness.store.records import CaseInfo, Coverage, NestedCrashes
+from harness.oracles import BY_DEFAULT
+from harness.report.words import covered, covered_briefly, covered_together, device_of, judging, state_words
+from harness.store.records import CaseInfo, Coverage, DrawnCalls, FaultyDiskResult, NestedCrashes
 
 WHOLE = Coverage(crash_times=57, losses=None, unexplored=0, visits=400)
 PART = Coverage(crash_times=57, losses=2, unexplored=1204, visits=400, why="the budget: 400 states a case")
@@ -156,3 +157,18 @@ def test_what_is_lost_names_its_device() -> None:
 def test_a_log_from_elsewhere_with_devices_that_cannot_be_is_told_without_them() -> None:
     entries = [LogEntry(0, 0, 0, EntryFlag.MARK, 0, "devices nonsense"), LogEntry(1, 8, 8, EntryFlag(0), 0)]
     assert state_words(CrashState.parse("@t2-1"), device_of(entries)).endswith("entry 1 is lost")
+
+
+def test_an_oracle_that_had_nothing_to_judge_is_not_among_those_that_judged() -> None:
+    """A page said "Judged: assembles, ..., program, confluence, honesty" of a run that cut no recovery, had a
+    sound disk, one device and no program.
+    """
+    plain = CaseInfo(CaseId("ext4", "ordered", "a"), oracles=BY_DEFAULT)
+    idle = {"assembles", "program", "confluence", "honesty"}
+    assert set(judging(plain)) == set(BY_DEFAULT) - idle
+    assert "assembles" in judging(replace(plain, case=CaseId("ext4", "ordered@raid1", "a")))
+    assert "assembles" in judging(replace(plain, case=CaseId("ext4", "fsck-first", "a")))
+    assert "program" in judging(replace(plain, calls=DrawnCalls()))
+    assert "honesty" in judging(replace(plain, disk=FaultyDiskResult((), 0, 0, 0, 0, ())))
+    assert "confluence" in judging(replace(plain, again=(NestedCrashes(1, 3, 0, WHOLE),)))
+    assert judging(replace(plain, oracles=("honesty",))) == ("honesty",), "what was named is said"
