@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from harness.cli.console import console, errors
 from harness.cli.guard import guarded
@@ -28,6 +27,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.cli.serve import Server, Site
+from harness.cli.stored import stored_rows
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.disks import disks
 from harness.filesystems.profiles import profiles, ruled_modes
@@ -41,7 +41,7 @@ from harness.report import print_summary, shown_path, source_words, write_report
 from harness.report.changes import Change, Changes, Side, changes, changes_html, changes_json, changes_text
 from harness.report.words import number, plural
 from harness.store.garbage import Kept, kept_runs
-from harness.store.layout import RUN, runs
+from harness.store.layout import runs
 from harness.summary import shell_code, summarise
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
@@ -179,8 +179,8 @@ def _compared(found: Comparison) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
 def list_command(what: str, out: Path, as_json: bool) -> None:
-    """List what can be named: file systems and modes, stacks, kinds of disk, workloads, kernels, and stored
-    runs.
+    """List what can be named: file systems and modes, stacks, kinds of disk, workloads, kernels, and what is
+    stored: runs, campaigns and other series, measurements, each with its state.
 
     Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
     which are in the cache, and whether UML judges them.
@@ -270,19 +270,6 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
         case _:
             if is_typed("out") and not out.is_dir():
                 raise UsageError(f"there is no {out}", "name what was given to powercut run: --out DIR")
-            found = sorted(runs(out).glob(f"*/{RUN}"))
-            if not found:
+            if not (found := list(stored_rows(out))):
                 errors.say(f"no run in {runs(out)}")
-            return [_run_row(path) for path in found]
-
-
-def _run_row(path: Path) -> tuple[str, ...]:
-    """A row for a run of any version, as far as its run.json can be read."""
-    try:
-        info = msgspec.json.decode(path.read_bytes())
-        how = f"stopped: {info['stopped']}" if info.get("stopped") else "interrupted"
-        whole = how if info.get("interrupted") else "finished"
-        finished = whole if info.get("finished") else "not finished"
-        return (str(path.parent), info["kernel"]["name"], finished, " ".join(info["argv"]))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
-        return (str(path.parent), "?", "cannot be read", "")
+            return found

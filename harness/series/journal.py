@@ -190,5 +190,17 @@ class Journal(Generic[DoneT]):
                 self.known.damaged += 1
 
 
+def last_end(folder: Path) -> End | None:
+    """How the series of a folder ended, of whatever kind it is; None while it is at work, or if it was
+    killed.
+    """
+    for text in reversed((folder / JOURNAL).read_bytes().split(b"\n")):
+        digest, _, body = text.partition(b" ")
+        if body and digest == _digest(body):
+            line = msgspec.json.decode(body, type=dict[str, Any])
+            return End(line["how"]) if line.get("type") == "ended" else None
+    return None
+
+
 def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode()

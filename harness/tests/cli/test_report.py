@@ -10,9 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.campaigns.journal import CampaignPlan
 from harness.errors import ExitCode
+from harness.measurements.directory import write_measurements
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
+from harness.releases.results import SweepPlan
+from harness.series.journal import Done, End, Ended, Journal, Known, Started
+from harness.series.work import begin
 from harness.store import RunStore
 from harness.store.garbage import Kept
 from harness.store.records import (
@@ -26,6 +31,7 @@ from harness.store.records import (
 )
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
+from harness.tests.report.test_measurements import MEASUREMENT
 from harness.workloads.load import workload_sets
 
 
@@ -65,6 +71,42 @@ def test_list_runs_of_an_empty_folder_is_empty_and_says_so(tmp_path: Path) -> No
     gone = powercut("list", "runs", "--out", tmp_path / "nope")
     assert gone.exit_code == ExitCode.USAGE
     assert "nope" in gone.stderr
+
+
+def test_list_runs_knows_every_kind_of_run_and_how_it_ended(tmp_path: Path) -> None:
+    """An interrupted run was called finished, and no matrix, history, trace or campaign was there."""
+    done = {}
+    for name, finished, how in (("whole", True, False), ("cut", True, True), ("killed", False, False)):
+        with RunStore.create(tmp_path, name, replace(run_info(), argv=("run", name))) as store:
+            if finished:
+                store.finish(interrupted=how)
+            done[store.path.name] = {"whole": "finished", "cut": "interrupted", "killed": "not finished"}[
+                name
+            ]
+    run = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], argv=["campaign"])
+    for name, end in (("campaign", End.COMPLETE), ("night", End.TIME_UP), ("stopped", End.INTERRUPTED)):
+        path = begin(CampaignPlan(run=run, generators=("ace1",)), tmp_path, name)
+        journal = Journal(path, Known(Done))
+        journal.put(Started(when="2026-11-20", powercut="1"))
+        journal.put(Ended(when="2026-11-21", how=end))
+        done[path.name] = {"campaign": "finished", "night": "stopped: time up", "stopped": "interrupted"}[
+            name
+        ]
+    path = begin(
+        SweepPlan(title="history", plan=run, kernels=["debian-6.1", "debian-6.12"]), tmp_path, "history"
+    )
+    Journal(path, Known(Done)).put(Started(when="2026-11-20", powercut="1"))
+    done[path.name] = "not finished"
+    (measured := tmp_path / "runs" / "20261120-000000-trace").mkdir()
+    write_measurements(measured, [MEASUREMENT])
+    done[measured.name] = "finished"
+    (damaged := tmp_path / "runs" / "20261120-000001-odd").mkdir()
+    (damaged / "plan.json").write_text("[" * 9_000)
+    done[damaged.name] = "cannot be read"
+    told = json.loads(powercut("list", "runs", "--out", tmp_path, "--json").stdout)
+    assert {Path(row["path"]).name: row["state"] for row in told} == done
+    assert next(row["kernel"] for row in told if "history" in row["path"]) == "debian-6.1, debian-6.12"
+    assert [row["path"] for row in told] == sorted(row["path"] for row in told)
 
 
 def recorded(
