@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,16 +16,18 @@ import click
 from harness.cli.block_texts import Texts, blkparse_lines, texts_of
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import NewFile, bounded
+from harness.cli.options import NewFile, RunDirectory, bounded, open_run, source_option
 from harness.cli.perfetto import need_perfetto, trace_of
 from harness.errors import UsageError
+from harness.findings.named import finding_by_id, not_a_point
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.host.files import json_line, write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
-from harness.host.text import one_line
-from harness.model import LogEntry, bounds
+from harness.host.text import first_few, one_line
+from harness.model import CaseId, LogEntry, bounds
 from harness.plan import LOG_BYTES
+from harness.store import RunStore
 from harness.store.bundle import holds_a_run
 from harness.writelog import WriteLog, read_log, select
 from harness.writelog.calls import NOT_NOTED, Places, ProgramCall, ProgramCalls, calls_of
@@ -34,9 +35,10 @@ from harness.writelog.events import times_of
 from harness.writelog.times import TimedFlush, Times
 
 _EXAMPLES = """\b
-powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
+powercut log ls ext4-ordered/append-fsync
+powercut log ls 1f2e3d4c5b6a --from run.tar.zst --by-time
 powercut log ls /dev/sdb --start-mark fsync --next-flush
-powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst --perfetto append.pftrace
+powercut log ls ext4-ordered/append-fsync --perfetto append.pftrace
 """
 
 
@@ -45,12 +47,13 @@ def log_group() -> None:
     """Look into write logs (the format of dm-log-writes).
 
     \b
-    powercut log ls reports/latest/cases/ext4-ordered/append-fsync/log.zst
+    powercut log ls ext4-ordered/append-fsync
     """
 
 
 @log_group.command("ls", epilog=_EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("named", metavar="CASE|FILE", required=False)
+@source_option
 @click.option("--limit", type=bounded(bounds.Rows), help="List at most this many entries.")
 @click.option("--start-entry", type=bounded(bounds.Entries), default=0, show_default=True)
 @click.option("--start-mark", help="Begin after this mark.")
@@ -93,7 +96,6 @@ def log_group() -> None:
 )
 @guarded
 def log_ls(
-    file: Path,
     log_mib: int,
     by_time: bool,
     names: bool,
@@ -103,7 +105,10 @@ def log_ls(
     as_json: bool,
     **selection: Any,
 ) -> None:
-    """List the entries of a write log: a run's log.zst, or any log device.
+    """List the entries of a write log: that of a case of a run, any other log file, or a log device.
+
+    A case is named by itself, by one of its crash points or by a finding of it; it need not be named where
+    the run has one alone.
 
     \b
     entry      its number: @41 is the disk after the entries 0 to 40
@@ -123,6 +128,7 @@ def log_ls(
     they began and returned. Of a flush that may be one of two, both are shown: 9|12. Where two devices were
     recorded, each write and flush shows of which it is.
     """
+    file = _log_of(selection.pop("named"), selection.pop("source"))
     _need_log(file)
     if perfetto is not None:
         need_perfetto()
@@ -260,17 +266,61 @@ def _submitted(flush: TimedFlush) -> str:
     return str(flush.submitted) if flush.since is None else f"{flush.since}|{flush.submitted}"
 
 
+def _log_of(named: str | None, source: Path) -> Path:
+    """The file of the log that is named: a path that is there, or a case of the run `source`; of a run that
+    is named itself, the only case. Raises UsageError for another word.
+    """
+    if named is not None and (path := Path(named)).exists():
+        if not path.is_dir() and not holds_a_run(path):
+            return path
+        named, source = None, _unpacked(path)
+    elif named is not None and named.startswith(("/", ".")):
+        raise UsageError(f"there is no {named}", "name a case of a run, or a log.zst under its cases/")
+    with open_run(source) as store:
+        case = _only_case(store) if named is None else _case_named(named, store)
+        file = store.layout.case(case).log
+    if not file.exists():
+        raise UsageError(
+            f"the run {store.path.name} has no log of {case}",
+            "it came without recordings, or the case was not recorded",
+        )
+    return file
+
+
+def _unpacked(path: Path) -> Path:
+    """The run directory that `path` is, or is a package of."""
+    found = RunDirectory().convert(path, None, click.get_current_context())
+    return Path(found)
+
+
+def _case_named(text: str, store: RunStore) -> CaseId:
+    if (finding := finding_by_id(text, store)) is not None:
+        return finding.case
+    try:
+        case = CaseId.named_in(text)
+    except ValueError as e:
+        raise UsageError(*not_a_point(text, store, str(e))) from e
+    known = [c.case for c in store.cases()]
+    if case not in known:
+        shown, left = first_few([str(c) for c in known], 6)
+        has = ", ".join([*shown, *([f"{left} more"] if left else [])])
+        raise UsageError(f"the run {store.path.name} has no case {case}", f"it has: {has}")
+    return case
+
+
+def _only_case(store: RunStore) -> CaseId:
+    known = [c.case for c in store.cases()]
+    if len(known) == 1:
+        return known[0]
+    shown, left = first_few([str(c) for c in known], 6)
+    has = ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
+    raise UsageError(f"the run {store.path.name} has {len(known)} cases", f"name one: {has}")
+
+
 def _need_log(file: Path) -> None:
-    """Raises UsageError for what is no log at all: a directory, a package, a file that is not there."""
-    if file.is_dir():
-        raise UsageError(f"{file} is a directory, not a log", f"a case's log: {file}/cases/.../log.zst")
+    """Raises UsageError for a file that is not there."""
     if not file.exists():
         raise UsageError(f"there is no {file}", "name a run's log.zst: reports/latest/cases/.../log.zst")
-    if holds_a_run(file):
-        raise UsageError(
-            f"{file} is a run that powercut pack made, not a log",
-            f"powercut report {shlex.quote(str(file))} unpacks it, and says where; its logs are in cases/",
-        )
 
 
 @contextlib.contextmanager

@@ -263,9 +263,11 @@ class RunCommand(Sectioned, BisectCommand):
     "-n",
     "--no-action",
     is_flag=True,
-    help="Print how much would be run, about how long it takes, and a guest's command line; run nothing.",
+    help="Print what would be run, and about how long it takes; run nothing.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="With -n: name every case.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="With -n: name every case, and print a guest's command line."
+)
 @click.option(
     FLAG,
     "bisect",
@@ -306,7 +308,7 @@ def run_command(**given: Any) -> ExitCode:
             return _resumed(plan, store, given["events"])
     plan = _plan(given)
     if given["no_action"]:
-        return _show(plan, names=given["verbose"], expect=given["expect"])
+        return _show(plan, verbose=given["verbose"], expect=given["expect"])
     return shell_code(_run(plan, given))
 
 
@@ -475,8 +477,10 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
     return summary
 
 
-def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
-    """Print what a run would do (--no-action). `expect`: files that it would read."""
+def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path]) -> ExitCode:
+    """Print what a run would do (--no-action). `expect`: files that it would read. `verbose`: the name of
+    every case, and the command line of a guest.
+    """
     asked_expectations(expect)
     asked = look_up(plan)  # what the run itself would refuse
     machine_name = recording_machine(plan.machine, asked.kernel)
@@ -489,7 +493,9 @@ def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
     for profile in {p.name: p for p, _ in cases}.values():
         of = by_mode[profile.name]
         text = (
-            ", ".join(of) if names or len(of) <= NAMED_CASES else f"{plural(len(of), 'workload')} (-v: names)"
+            ", ".join(of)
+            if verbose or len(of) <= NAMED_CASES
+            else f"{plural(len(of), 'workload')} (-v: names)"
         )
         console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {text}")
     for name, why in asked.lacking.items():
@@ -497,9 +503,10 @@ def _show(plan: Plan, *, names: bool, expect: Sequence[Path]) -> ExitCode:
     if not cases:
         return ExitCode.NOTHING_RUN
     console.say(estimate(plan, [w for _, w in cases], machine_name).text)
-    boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
-    machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)
-    console.say(machine.preview(boot))
+    if verbose:
+        boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
+        machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)
+        console.say(machine.preview(boot))
     return ExitCode.CONSISTENT
 
 

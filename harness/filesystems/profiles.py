@@ -881,6 +881,10 @@ def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
         for p in known.values()
         if name == p.name or (name == p.filesystem and (p.rules or not p.on_request))
     ]
+    if not found and (named := [p.name for p in known.values() if p.filesystem == name]):
+        raise UsageError(
+            f"no mode of {name} runs unless it is named in full", f"name it: {' or '.join(named[:3])}"
+        )
     if not found:
         candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
         raise UsageError(

@@ -40,7 +40,7 @@ from harness.workloads.applications import SHELL
 from harness.workloads.load import is_installed
 from harness.writelog.log import changes, devices_of
 
-_SEE = "powercut log ls RUN/cases/.../log.zst shows the entries"
+_SEE = "powercut log ls CASE --from RUN shows the entries"
 
 
 @dataclass(frozen=True, slots=True)

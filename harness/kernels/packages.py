@@ -148,7 +148,8 @@ def _not_offered(pin: Pin, version: str) -> KernelError:
         others += matching(pin, "", offered)
     places = " and ".join(map(str, pin.archives))
     if version:
-        listed = ", ".join(f"debian-{version_in(pin, p)}" for p in others[-4:])
+        versions = dict.fromkeys(version_in(pin, p) for p in others)  # several archives may have one
+        listed = ", ".join(f"debian-{version}" for version in [*versions][-4:])
         return KernelError(
             f"apt knows no {pin.name} of version {version} in {places} (mirrors drop old ones)",
             f"ask for one of: {listed or pin.name}; for new lists, {pin.archives[-1].how_to_refresh}",

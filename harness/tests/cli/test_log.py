@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from harness.errors import ExitCode
 from harness.host.packed import pack
 from harness.model import (
     BEFORE_THE_LOG,
     BeforeCrash,
+    CaseId,
     EntryFlag,
     History,
     HistoryStep,
@@ -22,7 +24,11 @@ from harness.model import (
     OperationKind,
 )
 from harness.oracles.pattern import fill
+from harness.plan import Plan
+from harness.store import RunStore
+from harness.store.records import CaseInfo
 from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import demo_run, run_info
 from harness.writelog import Flush, MarkText, Step, Write, write_log
 
 
@@ -324,3 +330,65 @@ def test_the_calls_of_a_program_stand_between_the_entries(tmp_path: Path) -> Non
     assert [row["call"] for row in rows if "call" in row] == ["write(f, 9)", "fsync(f)"]
     assert rows[2] == {"call": "fsync(f)", "thread": 7, "outcome": "= EIO", "times": "3..8"}
     assert [row["entry"] for row in rows if "entry" in row] == [0, 1, 2, 3]
+
+
+def with_logs(root: Path, cases: int) -> RunStore:
+    """The demo run with the log of its first cases."""
+    store = demo_run(root)
+    write_log(root / "log", [MarkText("begin 0"), Write(8, bytes(4096)), Flush(), MarkText("ack 0")])
+    for record in store.cases()[:cases]:
+        file = store.layout.case(record.case).log
+        file.parent.mkdir(parents=True)
+        pack(root / "log", file)
+    return store
+
+
+def test_a_log_is_named_by_its_case_a_crash_point_or_a_finding(tmp_path: Path) -> None:
+    """Only the path of its file named one."""
+    store = with_logs(tmp_path, 99)
+    finding = store.findings()[0]
+    case = finding.case
+    by_path = powercut("log", "ls", store.layout.case(case).log).output
+    assert "begin 0" in by_path
+    named = (str(case), f"{case.configuration}/{case.workload}", f"{case}@3", finding.id, finding.id[:8])
+    for text in named:
+        assert powercut("log", "ls", text, "--from", store.path).output == by_path, text
+
+
+def test_a_run_of_several_cases_says_which_logs_it_has(tmp_path: Path) -> None:
+    store = with_logs(tmp_path, 1)
+    first, second, *_ = (str(c.case) for c in store.cases())
+    for arguments in (("--from", store.path), (store.path,)):
+        done = powercut("log", "ls", *arguments)
+        assert done.exit_code == 2
+        assert first in done.output
+        assert second in done.output
+    wrong = powercut("log", "ls", "ext4-nope/append", "--from", store.path)
+    assert (wrong.exit_code, "has no case ext4-nope/append" in wrong.output) == (2, True)
+    none = powercut("log", "ls", second, "--from", store.path)
+    assert (none.exit_code, f"no log of {second}" in " ".join(none.output.split())) == (2, True)
+    gone = powercut("log", "ls", tmp_path / "nope")
+    assert (gone.exit_code, "there is no" in gone.output) == (2, True)
+
+
+def test_the_only_case_of_a_run_or_a_package_need_not_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package was refused: "powercut report A.tar.zst unpacks it"."""
+    monkeypatch.chdir(tmp_path)
+    with RunStore.create(tmp_path, "one", run_info()) as store:
+        case = CaseId("ext4", "ordered", "append")
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append"]))
+        store.add_case(CaseInfo(case))
+        write_log(tmp_path / "log", [MarkText("begin 0"), Write(8, bytes(4096)), Flush()])
+        file = store.layout.case(case).log
+        file.parent.mkdir(parents=True)
+        pack(tmp_path / "log", file)
+        store.finish()
+        path = store.path
+    assert "begin 0" in powercut("log", "ls", "--from", path).output
+    assert "begin 0" in powercut("log", "ls", path).output
+    packed = powercut("pack", path, "--output", tmp_path / "a.tar.zst")
+    assert packed.exit_code == 0, packed.output
+    assert "begin 0" in powercut("log", "ls", tmp_path / "a.tar.zst").output
+    assert "begin 0" in powercut("log", "ls", "--from", tmp_path / "a.tar.zst").output

@@ -9,9 +9,12 @@ import pytest
 
 from harness.cli import main
 from harness.errors import UsageError
+from harness.filesystems.profiles import select_profiles
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.findings.named import finding_by_id
 from harness.host.text import near_or
+from harness.kernels.packages import _not_offered
+from harness.kernels.pins import pins
 from harness.model import CaseId, CrashPoint, CrashState, Judgement
 from harness.report.words import headline
 from harness.store import RunStore
@@ -175,3 +178,26 @@ def test_a_headline_counts_the_cases_that_are_not_decided(tmp_path: Path) -> Non
         store.finish(FINISHED)
         said = headline(summarise(store))
     assert "2 of 5 cases of ext4/ordered could not be decided" in said
+
+
+def test_a_file_system_that_runs_only_on_request_is_not_offered_as_a_correction_of_itself() -> None:
+    """`-c bcachefs` asked "did you mean bcachefs or bcachefs/default?"."""
+    with pytest.raises(UsageError, match="unless it is named in full") as refused:
+        select_profiles(["bcachefs"])
+    assert refused.value.next_step == "name it: bcachefs/default"
+
+
+def test_a_version_that_several_archives_have_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--kernel debian-6.12.999` listed one version three times."""
+    package = "linux-image-6.12.{}+deb13-amd64"
+    offered = [package.format(n) for n in (105, 107, 117)]
+    monkeypatch.setattr("harness.kernels.packages.Archive.offered", lambda *_: set(offered))
+    found = str(_not_offered(pins()["debian-6.12"], "6.12.999"))
+    assert found.count("6.12.117") == 1
+    assert "6.12.105" in found
+
+
+def test_what_a_run_would_do_ends_without_a_guests_command_line_unless_asked_for() -> None:
+    """Each `-n` ended with 900 characters of QEMU."""
+    assert "-nodefaults" not in powercut("run", "-n", "-w", "append-fsync").output
+    assert "-nodefaults" in powercut("run", "-n", "-v", "-w", "append-fsync").output

@@ -41,14 +41,18 @@ def test_a_folder_that_holds_no_series_is_not_looked_through(command: str, tmp_p
         )
 
 
-def test_a_package_is_no_log_and_is_not_called_damaged(run: Path, tmp_path: Path) -> None:
+def test_the_logs_of_a_package_are_those_of_its_cases(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package was called a damaged log; then `powercut report A.tar.zst` had to unpack it."""
+    monkeypatch.chdir(tmp_path)
     package = tmp_path / "run.tar.zst"
     bundle(run, package)
-    says(powercut("log", "ls", package), "is a run that powercut pack made", f"powercut report {package}")
+    says(powercut("log", "ls", package), "has 18 cases", "name one: ext4-ordered/append-fsync")
 
 
-def test_a_directory_is_no_log(run: Path) -> None:
-    says(powercut("log", "ls", run), "is a directory, not a log", f"{run}/cases/")
+def test_a_directory_is_no_log(run: Path, tmp_path: Path) -> None:
+    says(powercut("log", "ls", tmp_path), f"{tmp_path} is not a run directory")
     says(powercut("log", "ls", run / "gone"), f"there is no {run / 'gone'}")
 
 
