@@ -70,7 +70,7 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 		.venv/bin/powercut compare "$$first" "$$second"; \
 	done
 
-reference: setup  ## legal states of small moments, and cuts in recoveries, one by one, against what runs found
+reference: setup  ## legal states of small crash times, and cuts in recoveries, one by one, against what runs found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
 		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,nilfs2/default,ext4/external-journal,xfs/external-log || \
 		[ $$? = 1 ]; \

@@ -78,10 +78,10 @@ def campaign_command(**given: Any) -> ExitCode:
     powercut campaign -c xfs/default,btrfs/default -g random,grown --states exhaustive --budget 200
     powercut campaign --resume reports/runs/DATE-campaign --hours 4
 
-    Workloads come in batches, each a run of its own. What a batch finds is shrunk and grouped as powercut
-    triage does it. Workloads that showed something new (how operations wrote, how promises broke, with
-    --coverage which recovery code ran) are kept, and made longer. report.html, summary.txt and campaign.json
-    are written after each batch.
+    Workloads come in batches, each a run of its own. The findings of a batch are shrunk and grouped as by
+    powercut triage. A workload that showed something new (a new order of writes, a new way to break a
+    promise, with --coverage recovery code that had not run) is kept and made longer. report.html, summary.txt
+    and campaign.json are written after each batch.
 
     It may be killed at any moment: --resume goes on where it was. Run directories without findings are
     deleted (--keep).

@@ -27,7 +27,7 @@ from harness.summary import summarise
 @click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the lines as JSON, too.")
 @guarded
 def coverage_command(runs: tuple[Path, ...], html: Path | None, json_file: Path | None) -> ExitCode:
-    """Which lines of recovery did the crash states of runs run, and which functions did none of them reach?
+    """Which lines of the recovery code did the crash states reach, and which functions did none of them?
 
     \b
     powercut kernel build --coverage                       a kernel that notes it; once

@@ -121,7 +121,7 @@ def bugreport_command(
     output: Path | None,
     workloads: list[str],
 ) -> ExitCode:
-    """Begin the folder of a finding for its maintainers, as far as a program can.
+    """Begin the bug report of a finding: a folder for its maintainers, as far as a program can write it.
 
     \b
     powercut shrink ext4-fast_commit/random1-7-20 --from RUN     first: fewer operations

@@ -62,9 +62,8 @@ def gc_command(
     powercut gc --runs 14d                 delete runs that nobody looked at for two weeks
     powercut gc --cache 90d --yes          delete kernels and images that nobody used for three months
 
-    Says first what would be deleted, and asks. The latest run and runs in progress stay, and so does what of
-    the cache some process of Powercut uses. What is deleted from the cache is downloaded or built again when
-    it is needed.
+    Says first what would be deleted, and asks. The latest run, runs in progress and cache entries in use
+    stay. A deleted cache entry is downloaded or built again when it is needed.
 
     Exits 0 if it did what was asked, 3 if you said no or something could not be deleted.
     """

@@ -248,8 +248,8 @@ own_workloads_option = click.option(
     multiple=True,
     callback=listed,
     metavar="PATH,...",
-    help="The run's own workload, if that is a file or a directory of yours, or a copy that is called the "
-    "same: it names files of this host.",
+    help="The workload of the run, if it is a file or a folder of yours, or a copy with the same name. It "
+    "has to be named, since it may bring files of this host.",
 )
 
 own_files_options = [*own_kernel_options, own_workloads_option]
@@ -333,7 +333,7 @@ def states_options(states: str = "prefix", budget: str = "no limit") -> list[Dec
             help="Stop a case after N states recovered in guests, or after a time (90s, 2m), and say what is "
             "left. The simplest states are covered in any case: with exhaustive and sectors, all lost and "
             "all kept at every crash time; with the others, those where an fsync or the like begins and "
-            "returns. What is known without a guest costs nothing. "
+            "returns. States that need no guest are not counted. "
             f"Default: {budget}.",
         ),
     ]
@@ -354,8 +354,8 @@ schedules_option = click.option(
     default=0,
     metavar="N",
     help="Record each workload N times more, under other schedules: the disk completes writes in another "
-    "order and leaves some incomplete across a flush, the kernel's timers run. Number 2 of append-fsync is "
-    "called append-fsync.s2, and can be named so. Default: 0.",
+    "order and leaves some incomplete across a flush, and the kernel's timers run. Schedule 2 of "
+    "append-fsync is the workload append-fsync.s2. Default: 0.",
 )
 
 selection_options = [
@@ -364,15 +364,14 @@ selection_options = [
         "match",
         default="",
         metavar="EXPR",
-        help="Only cases whose names it selects: 'rename and not (xfs or btrfs)'.",
+        help="Only cases whose names match: 'rename and not (xfs or btrfs)'.",
     ),
     click.option(
         "--failed-from",
         type=RunDirectory(),
         metavar="RUN",
-        help="Only the cases that failed in RUN and were not expected to, or were left undecided, recorded "
-        "anew: with RUN's kernel, states, oracles and all else that a verdict depends on, but for what is "
-        "named here.",
+        help="Only the cases of RUN that failed unexpectedly or were left undecided, recorded anew. Kernel, "
+        "states, oracles and all else that decides a verdict are RUN's, except for the options named here.",
     ),
     click.option(
         "--oracle",
@@ -380,7 +379,7 @@ selection_options = [
         multiple=True,
         callback=listed,
         metavar="NAME,...",
-        help="Judge by these oracles alone: durability, fsck, ... The result says so. Default: all.",
+        help="Judge by these oracles alone: durability, fsck, ... The report says so. Default: all.",
     ),
 ]
 

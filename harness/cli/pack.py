@@ -36,8 +36,8 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
     powercut pack reports/latest ext4-nobarrier/append-fsync        with the recording of that case alone
     powercut repro ext4-nobarrier/append-fsync@41 --from run.tar.zst
 
-    No command unpacks it: those that take a RUN do, once, in reports/runs. It is data: it chooses no kernel,
-    no module and no file of the host that reads it. The modules that replaced the kernel's own are in it.
+    A command that takes a RUN unpacks the file once, in reports/runs. The file is data: it chooses no kernel,
+    no module and no file of the host that reads it. It contains the modules that replaced the kernel's own.
     """
     with open_run(run) as store:
         path = store.path

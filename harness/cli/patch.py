@@ -86,11 +86,12 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     the cache. The first build of a tree takes minutes, the next one the seconds that the changed files take.
 
     The kernel of the last commit runs general sets of workloads in the modes whose code the patch changes, in
-    every legal crash state. Where it breaks a promise, the base runs the same cases; what only the patch
-    breaks is new, is explained, and of several commits the first that breaks it is named.
+    every legal crash state. If it breaks a promise, the base kernel runs the same cases. A finding that the
+    base does not show is new: it is explained and, in a series, the first commit that shows it is named.
 
-    A patch that passes is then given mistakes, one at a time: a statement left out, a condition turned
-    round, a flush taken away. What its cases notice, such a mistake in the patch would have shown.
+    Powercut then plants mistakes in a patch that passes, one at a time: it removes a statement, negates a
+    condition or removes a flush. If the cases notice a planted mistake, they would have noticed the same
+    mistake in your patch.
 
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided or a harness error, 5 nothing was new
     when the time was up, 125 the last commit does not build, 130 interrupted.

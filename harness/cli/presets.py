@@ -35,8 +35,8 @@ PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
 )
 """Each as parameters of `powercut run`, with the words that one would type for them."""
 _ABOUT = {
-    "quick": "A look within minutes",
-    "thorough": "All that a patch should be tested with",
+    "quick": "A first look, within minutes",
+    "thorough": "The test that a patch should pass",
     "overnight": "As much as ten hours allow",
 }
 
@@ -52,7 +52,7 @@ preset_options = [
         "preset",
         flag_value=name,
         default=None,
-        help=f"{_ABOUT[name]}. Stands for {words_of(name)}; what is typed beside it counts instead.",
+        help=f"{_ABOUT[name]}. Stands for {words_of(name)}; an option that you add replaces its part.",
     )
     for name in PRESETS
 ]

@@ -228,7 +228,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
 
     Each candidate is recorded, and all its crash states are judged, on the kernel of the run. Exits 1 with a
     workload file if the finding remains, 0 if the case has none, 3 if a new recording of the whole workload
-    does not show it, 130 if it was interrupted: with a file of the shortest until then, if any was shorter.
+    does not show it, 130 if interrupted, with a file of the shortest workload so far, if any was shorter.
     """
     with open_run(source) as store:
         finding = finding_to_shrink(store, case, oracle)

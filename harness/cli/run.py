@@ -115,8 +115,8 @@ class RunCommand(Sectioned, BisectCommand):
     multiple=True,
     callback=listed,
     metavar="FS/MODE,...",
-    help="Modes: ext4/ordered, ext4 (all its modes), all. Behind an @ a stack or another kind of disk: "
-    "ext4/ordered@raid1, xfs/default@4k. Default: ext4/ordered.",
+    help="Modes: ext4/ordered, ext4 (all its modes), all. An @ adds a stack of devices or another kind of "
+    "disk: ext4/ordered@raid1, xfs/default@4k. Default: ext4/ordered.",
 )
 @click.option(
     "--sector-size",
@@ -157,7 +157,7 @@ class RunCommand(Sectioned, BisectCommand):
 @click.option(
     "--completions",
     type=click.Choice([c.value for c in Completions], case_sensitive=False),
-    default=Completions.HOLD,
+    default=Completions.HOLD.value,
     show_default=True,
     help="While recording, the disk reports writes as completed as late as the guest allows (hold), which "
     "catches a file system that does not wait, or at once (prompt).",
@@ -189,21 +189,20 @@ class RunCommand(Sectioned, BisectCommand):
     type=bounded(bounds.Depth),
     default=0,
     metavar="N",
-    help="Cut recovery as well: mount, walk and unmount of each state that was visited, and the repair "
-    "before them in modes such as ext4/fsck-first, in all legal states, N cuts deep at most. What is then "
-    "recovered must be what an undisturbed recovery comes to. Default: 0.",
+    help="Cut the power during recovery as well (mount, walk, unmount, and the repair that modes such as "
+    "ext4/fsck-first begin with), at most N times in a row, in all legal states. The next recovery must give "
+    "what an undisturbed one gives. Default: 0.",
 )
 @click.option(
     "--disk",
     multiple=True,
     callback=listed,
     metavar="FAULT,...",
-    help="Recover what was recovered once more, on a faulty disk: one fault at a time, at what mount, "
-    "walk and unmount ask of it. "
-    + "".join(f"{name}: {what}; " for name, what in DISK_WORDS.items())
-    + "judged is whether that is reported, whether names and contents stay right, and what the next mount "
-    f"comes to without the fault. {PER_CELL} faults of a kind at a kind of block, or with --budget as many "
-    "in all as that allows. With --again also in recoveries that were cut.",
+    help="Recover each visited state again on a faulty disk, with one fault at a time. "
+    + "; ".join(f"{name}: {what}" for name, what in DISK_WORDS.items())
+    + ". The kernel must report the fault, names and contents must stay right, and a mount without the fault "
+    f"must bring back what was promised. {PER_CELL} faults of each kind for each kind of block; with "
+    "--budget as many as it allows. With --again also in recoveries that were cut.",
 )
 @click.option(
     "--coverage",
@@ -215,8 +214,8 @@ class RunCommand(Sectioned, BisectCommand):
     "--memo/--no-memo",
     default=True,
     show_default=True,
-    help="Recover no state that equals a judged one in every block that was read in its recovery, in reading "
-    "its files and by fsck: the verdict is the same.",
+    help="Recover a state once for all states that agree on every block that its recovery, the reading of "
+    "its files and fsck read: the verdict is the same.",
 )
 @click.option(
     "--memo-sample",

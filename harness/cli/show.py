@@ -67,10 +67,10 @@ def show_command(
     powercut show ext4-nobarrier/overwrite@t36=
     powercut show --all --no-ladder
 
-    A finding is named by its id or the beginning of it, or by any crash point at which it is shown. Its state
-    is recovered again, with fewer writes lost, at earlier times, and with the lost writes present, until the
-    least loss that still fails and the most similar state that does not are known. That takes seconds where a
-    UML kernel judges. The explanation is kept in the run directory; powercut report shows it.
+    ID is the id of a finding or the beginning of it, or any crash point that shows the finding. Powercut
+    recovers the state again with fewer writes lost, at earlier times and with the lost writes present, until
+    the smallest loss that still fails and the most similar state that passes are known. That takes seconds
+    where a UML kernel judges. The explanation is kept in the run directory; powercut report shows it.
     """
     with open_run(source) as store:
         chosen = _every(store) if every else [_named(store, text) for text in findings]

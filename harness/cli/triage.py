@@ -48,17 +48,17 @@ _SHOWN = 6
 )
 @guarded
 def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
-    """How many bugs are that? Group the findings of runs by cause.
+    """How many bugs are behind these findings? Group the findings of runs by cause.
 
     \b
     powercut triage reports/latest
     powercut triage reports/runs/*-nightly --json causes.json
 
-    Each finding is shrunk: to the fewest operations that still show its symptom (the oracle, and what it says
-    was lost), then to plainer ones. Findings have one cause if they shrink to the same workload; with the
-    same symptom, to the same workload in another mode or to the same operations with other numbers; or if one
-    workload contains the other and shows all of its symptoms. Each finding says which. The same
-    symptom alone joins nothing.
+    Each finding is shrunk to the fewest operations that still show its symptom (the oracle, and what it says
+    was lost), then to simpler ones. Two findings have one cause if they shrink to the same workload; with the
+    same symptom, also if they shrink to the same workload in another mode or to the same operations with
+    other numbers; or if one workload contains the other and shows all of its symptoms. The result says which
+    rule joined them. The same symptom alone joins nothing.
 
     This takes a minute or so for each finding. Stop it whenever you like: the same command goes on where it
     was, and is quick once all is done, since what was recorded is kept in the cache.

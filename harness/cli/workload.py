@@ -103,11 +103,11 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     powercut try workloads/my-db               # an application or a file of one's own, by its path
     powercut try sqlite-wal-full -c btrfs/default
 
-    After it the file system is unmounted and mounted again; what is there then must be accepted. An
-    application's check must also accept an empty file system. All variants are tried if none is named.
+    The file system is then unmounted and mounted again, and the check must accept its contents. The check of
+    an application must also accept an empty file system. Without a variant's name, all variants are tried.
 
-    Exits 0 if all is well, 1 if a promise is broken without a power cut, 3 if that cannot be said, as when
-    the check refuses what a clean unmount left.
+    Exits 0 if all is well, 1 if a promise is broken without a power cut, 3 if that is undecided, for example
+    because the check refuses the files that a clean unmount left.
     """
     profiles = select_profiles([configuration])
     if len(profiles) != 1:

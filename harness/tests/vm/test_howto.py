@@ -30,10 +30,11 @@ WITHOUT = {
     "IMAGE": "a kernel that the reader built",
     "my-db": "the program that docs/tutorials/my-program.md makes, whose session runs it",
     "~/linux": "the tree of docs/tutorials/my-patch.md, whose session asks the same",
+    "BASE..HEAD": "commits in a tree of the reader's own, as above",
     "NAME": "a file that the reader has just written",
     "ext4/ordered@NAME": "a file that the reader has just written",
     "tls://HOST:8786": "a cluster; harness/tests/cluster has the same with processes of this host",
-    "reports/runs/DATE-campaign": "the campaign of the line before, which harness/tests/cli resumes",
+    "ext4-fast_commit/fio-randwrite": "a finding of the reader's own run; report-upstream.md asks it of one",
     "reports/runs/*-nightly": "runs of the reader's own",
     "--serve": "it serves until somebody ends it; harness/tests/cli asks it",
     "--shell": "it waits for a person; harness/tests/vm/test_repro.py types",
@@ -44,6 +45,11 @@ WITHOUT = {
     "findings": "`make findings` reproduces them, which takes hours",
 }
 """Words of lines that are not carried out here, each with its reason."""
+BEGUN = {
+    "campaign": ("campaign", "-c", "ext4/ordered", "--hours", "0.02"),
+    "litmus": ("litmus", "-c", "ext4/ordered", "replace-no-fsync"),
+}
+"""What leaves the folder `reports/runs/DATE-NAME` that a line resumes."""
 QUICKLY = ("run", "campaign", "matrix", "history")
 """Commands that `--minutes` or `--hours` ends in good order."""
 FINE = (ExitCode.CONSISTENT, ExitCode.INCONSISTENT, ExitCode.TIME_UP)
@@ -102,7 +108,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, uml_kernel: Path) -> Place:
 )
 def test_a_command_of_a_how_to_does_what_it_says(document: str, words: tuple[str, ...], place: Place) -> None:
     """It was read by click and never carried out: a file that it names, or a case, need not exist."""
-    asked = [_given(word, place.words) for word in words[1:]]
+    asked = [_begun(word, place.folder) or _given(word, place.words) for word in words[1:]]
     if asked[0] in QUICKLY and "-n" not in asked:
         limit = ("--hours", "0.02") if asked[0] == "campaign" else ("--minutes", "1")
         asked = [*_without_limit(asked), *limit]
@@ -115,6 +121,19 @@ def test_a_command_of_a_how_to_does_what_it_says(document: str, words: tuple[str
 def test_each_word_that_is_left_out_is_still_in_a_document() -> None:
     said = {w for p in documents() for words in command_lines(p.read_text()) for w in words}
     assert set(WITHOUT) - said == set()
+
+
+def _begun(word: str, folder: Path) -> str:
+    """The newest series of the kind that `reports/runs/DATE-NAME` names, begun here if there is none; empty
+    for any other word.
+    """
+    named = re.fullmatch(r"reports/runs/DATE-(\w+)", word)
+    if not named:
+        return ""
+    pattern = f"reports/runs/*-{named[1]}"
+    if not list(folder.glob(pattern)):
+        assert powercut(folder, *BEGUN[named[1]]).returncode in FINE
+    return str(max(folder.glob(pattern)))
 
 
 def _given(word: str, words: dict[str, str]) -> str:

@@ -4,7 +4,7 @@
 //! Any kernel has ptrace(2), User Mode Linux too; trace events of system calls need options that a kernel may lack,
 //! and know numbers of descriptors instead of names. Where the kernel has filters of system calls (Debian's has, our
 //! UML kernels have not), only those stop that may be noted: a workload then takes 0.68 (PostgreSQL) to 0.77 (git) of
-//! the processor's time in an emulated guest (ARCHITECTURE.md, "What a program asked for"). The tracer is a process of
+//! the processor's time in an emulated guest (docs/explanation/recordings.md). The tracer is a process of
 //! its own (this binary under another name), so the agent waits for it as for any program. The kernel's trace gets two
 //! lines for each call, between those of the block layer:
 //!
