@@ -31,6 +31,7 @@ from harness.host.resources import resource
 from harness.kernels.build import Addition, Flavour
 from harness.kernels.edits import Edit
 from harness.kernels.pins import Pin, pins
+from harness.known.base import KnownBug, KnownBugs, Record, Sighting
 from harness.model import CrashState, questions
 from harness.model.disk_faults import DISK_FAULTS, DiskFault
 from harness.model.operations import ARGUMENTS, PERSISTS, PERSISTS_IF, OperationKind
@@ -196,6 +197,11 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
         (applications._Description, applications._Variant),
     ),
     ("Findings: `reports/findings/NAME/finding.toml`", "A script and what it says.", (BugReport, StatedRun)),
+    (
+        "Known bugs: `powercut run --known FILE`",
+        "Bugs with which findings are compared. `powercut known` lists the installed ones.",
+        (KnownBugs, KnownBug, Record, Sighting),
+    ),
 )
 
 

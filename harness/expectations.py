@@ -52,7 +52,7 @@ class Expectation:
 
     def applies_to(self, case: CaseId) -> bool:
         """Whether it covers this case, under any oracle."""
-        names = {case.configuration, _OTHER_SECTORS.sub("", case.configuration)}
+        names = names_of_mode(case)
         return any(fnmatchcase(name, self.configuration) for name in names) and fnmatchcase(
             case.workload, self.workload
         )
@@ -69,6 +69,11 @@ class Expectation:
     def __str__(self) -> str:
         named = [f'"{what}"' for what in self.symptoms]
         return " ".join([self.configuration, self.workload, self.oracle, *named])
+
+
+def names_of_mode(case: CaseId) -> set[str]:
+    """The mode of a case, and the one whose known failures are known of it as well."""
+    return {case.configuration, _OTHER_SECTORS.sub("", case.configuration)}
 
 
 def first_match(expectations: Iterable[Expectation], case: CaseId, symptom: Symptom) -> Expectation | None:

@@ -54,6 +54,7 @@ from harness.host.folders import sweep
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
 from harness.kernels.module_files import need_replaced
+from harness.known.base import KnownBugs
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report import write_reports
@@ -385,12 +386,16 @@ def _note_why_not(store: RunStore, asked: Planned) -> None:
 
 @contextlib.contextmanager
 def new_run(
-    plan: Plan, reports: Path, name: str, expectations: Sequence[Expectation] = ()
+    plan: Plan,
+    reports: Path,
+    name: str,
+    expectations: Sequence[Expectation] = (),
+    known: KnownBugs | None = None,
 ) -> Iterator[RunStore]:
     """`create_run`, as a context. If it ends by an error before anything was recorded or judged, no guest
     having come up, say, the directory goes again: nobody could resume or read it.
     """
-    with create_run(plan, reports, name, expectations) as store:
+    with create_run(plan, reports, name, expectations, known) as store:
         try:
             yield store
         except BaseException:
@@ -399,9 +404,16 @@ def new_run(
             raise
 
 
-def create_run(plan: Plan, reports: Path, name: str, expectations: Sequence[Expectation] = ()) -> RunStore:
+def create_run(
+    plan: Plan,
+    reports: Path,
+    name: str,
+    expectations: Sequence[Expectation] = (),
+    known: KnownBugs | None = None,
+) -> RunStore:
     """Create a run directory with its plan. Names are looked up first, so a typo leaves nothing behind. A run
-    that is killed meanwhile has no plan, so nobody resumes it without its known failures.
+    that is killed meanwhile has no plan, so nobody resumes it without its known failures. `known`: known bugs
+    beside the installed ones.
 
     Raises UsageError, KernelError or StoreError for a plan that cannot be run.
     """
@@ -426,6 +438,8 @@ def create_run(plan: Plan, reports: Path, name: str, expectations: Sequence[Expe
     )
     store = RunStore.create(reports, name, info)
     store.set_expectations(expectations)
+    if known:
+        store.set_known(known)
     store.put_plan(plan)
     return store
 

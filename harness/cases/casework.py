@@ -15,7 +15,7 @@ import functools
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -124,6 +124,14 @@ class Limits:
             raise EnoughDone(f"the time given, {plan.minutes:g} min, is up")
 
 
+def breadth_first(cases: Iterable[PlannedCase]) -> deque[PlannedCase]:
+    """A workload in all modes before the next one: a run that ends early has looked at every mode."""
+    rounds: dict[str, list[PlannedCase]] = {}
+    for case in cases:
+        rounds.setdefault(case.workload.name, []).append(case)
+    return deque(case for together in rounds.values() for case in together)
+
+
 class Casework:
     """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge."""
 
@@ -200,6 +208,8 @@ class Casework:
                 self._on_done(case.id)
                 continue
             self._unrecorded.append(case)
+        if self._plan.minutes is not None:
+            self._unrecorded = breadth_first(self._unrecorded)
 
     def _carry_on(self, pool: Pool) -> None:
         """Wait for tasks, and do what their results lead to."""

@@ -24,6 +24,7 @@ from harness.cli.findings import bugreport_command, findings_command
 from harness.cli.gc import gc_command
 from harness.cli.guard import make_harmless
 from harness.cli.kernel import kernel_group
+from harness.cli.known import known_command
 from harness.cli.litmus import litmus_command
 from harness.cli.log import log_group
 from harness.cli.manual import man_command
@@ -41,6 +42,7 @@ from harness.cli.sections import command_sections
 from harness.cli.show import show_command
 from harness.cli.trace import trace_command
 from harness.cli.triage import triage_command
+from harness.cli.verdict import verdict_command
 from harness.cli.workload import new_command, try_command
 from harness.errors import ExitCode
 from harness.report.words import shown_path
@@ -66,7 +68,9 @@ COMMANDS: tuple[click.Command, ...] = (
     pack_command,
     history_command,
     matrix_command,
+    verdict_command,
     litmus_command,
+    known_command,
     findings_command,
     bugreport_command,
     faults_command,

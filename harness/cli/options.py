@@ -16,6 +16,7 @@ from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
 from harness.expectations import Expectation, read_expectations
 from harness.guests.machine import accelerators, names
+from harness.known.base import KnownBugs, read_known
 from harness.model import bounds
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
@@ -309,6 +310,30 @@ def expect_option(about: str = "Known failures, as for powercut run.") -> Decora
 def asked_expectations(files: Sequence[Path]) -> tuple[Expectation, ...]:
     """Raises UsageError for a file that does not parse."""
     return tuple(e for file in files for e in read_expectations(file))
+
+
+known_options: list[Decorator] = [
+    click.option(
+        "--known",
+        "known_files",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        multiple=True,
+        metavar="FILE",
+        help="Known bugs beside those that powercut known lists; one of the same name counts instead. "
+        "Repeatable.",
+    ),
+    click.option(
+        "--new-only",
+        is_flag=True,
+        help="Only findings that agree with no known bug fail the run; the others are reported as expected.",
+    ),
+]
+
+
+def asked_known(given: Mapping[str, Any]) -> KnownBugs:
+    """What `known_options` say. Raises UsageError for a file that does not parse."""
+    bugs = tuple(bug for file in given["known_files"] for bug in read_known(file))
+    return KnownBugs(bug=bugs, new_only=given["new_only"])
 
 
 def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:

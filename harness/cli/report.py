@@ -17,9 +17,11 @@ from harness.cli.options import (
     RunDirectory,
     accel_option,
     asked_expectations,
+    asked_known,
     bounded,
     expect_option,
     is_typed,
+    known_options,
     named_here,
     open_run,
     out_option,
@@ -53,6 +55,7 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 @click.command("report")
 @click.argument("run", type=RunDirectory(), default=REPORTS / "latest")
 @expect_option("Apply these expectations instead of the run's own.")
+@with_options(known_options)
 @with_options(own_files_options)
 @accel_option
 @click.option("--serve", is_flag=True, help="Serve the report on loopback, and open any crash state live.")
@@ -78,6 +81,8 @@ def report_command(
     with open_run(run) as store:
         if expect:
             store.set_expectations(asked_expectations(expect))
+        if is_typed("known_files") or is_typed("new_only"):
+            store.set_known(asked_known(given))
         write_reports(store)
         summary = summarise(store)
         print_summary(summary, source_words(store, shown_path(store.path)), console)

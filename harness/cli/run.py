@@ -31,6 +31,7 @@ from harness.cli.options import (
     asked_budget,
     asked_expectations,
     asked_kernel,
+    asked_known,
     asked_oracles,
     asked_states,
     beside_resume,
@@ -39,6 +40,7 @@ from harness.cli.options import (
     is_typed,
     jobs_option,
     kernel_options,
+    known_options,
     listed,
     named_here,
     need_run,
@@ -98,7 +100,7 @@ class RunCommand(Sectioned, BisectCommand):
         ),
         "Which crash states": ("--states", "--budget", "--again", "--disk"),
         "What is judged, and what fails the run": (
-            *("--oracle", "--expect", "--require-all", "--recordings", "--coverage"),
+            *("--oracle", "--expect", "--known", "--new-only", "--require-all", "--recordings", "--coverage"),
             *("--memo", "--memo-sample"),
         ),
         "When to stop, where to work, what to write": (
@@ -229,6 +231,7 @@ class RunCommand(Sectioned, BisectCommand):
 @with_options(selection_options)
 @with_options(stopping_options)
 @expect_option("Known failures, one per line, with the reason; reported, but they do not fail the run.")
+@with_options(known_options)
 @click.option(
     "--require-all/--no-require-all",
     default=None,
@@ -372,8 +375,8 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
-    known = asked_expectations(given["expect"])
-    with new_run(plan, given["out"], given["name"], known) as store:
+    expected, known = asked_expectations(given["expect"]), asked_known(given)
+    with new_run(plan, given["out"], given["name"], expected, known) as store:
         return _execute(plan, store, given["events"])
 
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 import click
 
 COMMANDS: Mapping[str, Sequence[str]] = {
-    "Test": ("run", "patch", "smoke", "campaign", "matrix", "litmus"),
-    "Understand": ("show", "report", "repro", "compare", "shrink", "triage", "log", "history"),
+    "Test": ("run", "patch", "smoke", "campaign", "verdict", "matrix", "litmus"),
+    "Understand": ("show", "report", "repro", "compare", "shrink", "triage", "log", "history", "known"),
     "Your own": ("new", "try"),
     "Hand on": ("pack", "bugreport", "findings"),
     "Kernels and machines": ("list", "kernel", "doctor", "docs", "fetch", "gc", "rootfs", "man"),

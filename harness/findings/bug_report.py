@@ -21,6 +21,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.host.text import near_or
+from harness.known.base import Record
 
 SCRIPT = "reproduce.sh"
 MAIL = "mail.txt"
@@ -54,12 +55,14 @@ class StatedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class BugReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A folder of `reports/findings` with its finding.toml.
 
-    `modules`: those of the kernel that the script needs, beside loop and device-mapper's: a guest cannot load
-    more. `timeout_s`: for one run of the script. `memory_mib`: the guest's; the script's files are in it.
+    `record`: what the base of known bugs holds of it. `modules`: those of the kernel that the script needs,
+    beside loop and device-mapper's: a guest cannot load more. `timeout_s`: for one run of the script.
+    `memory_mib`: the guest's; the script's files are in it.
     """
 
     title: str
     run: list[StatedRun]
+    record: Record | None = None
     modules: list[str] = []
     timeout_s: float = 600.0
     memory_mib: int = 1536

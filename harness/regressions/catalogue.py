@@ -10,6 +10,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.resources import resource
 from harness.kernels.find import look_up_kernel
+from harness.known.base import Record
 from harness.model import DISK_FAULTS
 from harness.series.catalogue import Listed, load_all, named
 from harness.workloads.load import select_workloads
@@ -30,7 +31,8 @@ class Bug(Listed, frozen=True, kw_only=True):
     `modes` and `oracles` may be empty. `known`: words of the reason under which the bug stands among the
     known failures, since Powercut had found it before: such findings count here. `own`: workloads of general
     sets that were written for it, or for a planted fault that imitates it: what they find is counted apart.
-    `disk`: how the disk is faulty in recovery (`powercut run --disk`), where that shows it.
+    `disk`: how the disk is faulty in recovery (`powercut run --disk`), where that shows it. `record`: what
+    the base of known bugs holds of it, where kernels that users run have it.
     """
 
     subject: str
@@ -48,6 +50,7 @@ class Bug(Listed, frozen=True, kw_only=True):
     known: str = ""
     own: tuple[str, ...] = ()
     disk: tuple[str, ...] = ()
+    record: Record | None = None
 
 
 def bugs() -> dict[str, Bug]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.expectations import Expectation
+from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.series.journal import Done
@@ -19,13 +20,16 @@ SCHEMA = 1
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A finding. `point`: the smallest crash state that shows it; `expected`: the reason, if it is known."""
+    """A finding. `point`: the smallest crash state that shows it; `expected`: the reason, if it is known;
+    `known`: the name of the known bug that it agrees with.
+    """
 
     oracle: str
     summary: str
     point: str
     states: int
     expected: str = ""
+    known: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -79,7 +83,8 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
 class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
     finding a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of that
-    finding, and its id. `expectations`: known failures.
+    finding, and its id. `expectations`: known failures. `known`: known bugs beside the installed ones.
+    `depth`: of a verdict, by its name.
     """
 
     title: str
@@ -89,16 +94,19 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of_run: str = ""
     finding: str = ""
     expectations: tuple[Expectation, ...] = ()
+    known: KnownBugs = KnownBugs()
+    depth: str = ""
     argv: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a sweep has shown so far. `path`: its directory."""
+    """What a sweep has shown so far. `path`: its directory. `begun`, `finished`: when (ISO 8601)."""
 
     plan: SweepPlan
     kernels: tuple[OnKernel, ...]
     path: Path = Path()
+    begun: str = ""
     finished: str = ""
     interrupted: bool = False
 
@@ -116,7 +124,14 @@ class Sweep:
 def answer_of(case: CaseSummary) -> Answer:
     """The result of one case of a run."""
     seen = [
-        Seen(f.oracle, f.summary, str(f.crash_point), f.states, f.expectation.reason if f.expectation else "")
+        Seen(
+            f.oracle,
+            f.summary,
+            str(f.crash_point),
+            f.states,
+            f.expectation.reason if f.expectation else "",
+            f.known.bug.name if f.known else "",
+        )
         for f in case.findings
     ]
     return Answer(

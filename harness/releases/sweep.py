@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError
+from harness.host.files import write_atomically
 from harness.kernels.find import look_up_kernel
 from harness.kernels.pins import pins
 from harness.releases.page import page_of
 from harness.releases.results import OnKernel, Sweep, SweepPlan, answer_of
+from harness.releases.verdict_page import verdict_csv, verdict_page
 from harness.report.page import Page
 from harness.report.words import plural
 from harness.series.work import Item, Series, Work, begin, read_plan
@@ -59,10 +61,17 @@ class SweepSeries(Series[OnKernel]):
     def __init__(self, plan: SweepPlan, path: Path) -> None:
         self.plan = plan
         super().__init__(path, plan.argv, plan.expectations)
+        self.bugs = plan.known
 
     def items(self, work: Work[OnKernel]) -> Sequence[Item]:
-        plan = self.plan.plan
-        return [Item(kernel, msgspec.structs.replace(plan, kernel=kernel)) for kernel in self.plan.kernels]
+        """Each kernel, which may take an equal share of the time."""
+        plan, done = self.plan.plan, self.known.done
+        left = [k for k in self.plan.kernels if k not in done or not done[k].decided]
+        share = {kernel: 1 / (len(left) - n) for n, kernel in enumerate(left)}
+        return [
+            Item(kernel, msgspec.structs.replace(plan, kernel=kernel), share=share.get(kernel, 1.0))
+            for kernel in self.plan.kernels
+        ]
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnKernel:
         of_kernel = summary.info.kernel
@@ -84,7 +93,8 @@ class SweepSeries(Series[OnKernel]):
     def sweep(self) -> Sweep:
         """What it has shown so far."""
         answers = tuple(self.known.done.get(k, OnKernel(item=k)) for k in self.plan.kernels)
-        return Sweep(self.plan, answers, self.path, self.known.finished, self.known.interrupted)
+        begun = self.known.started[0].when if self.known.started else ""
+        return Sweep(self.plan, answers, self.path, begun, self.known.finished, self.known.interrupted)
 
     def page(self) -> Page:
         return page_of(self.sweep)
@@ -104,3 +114,16 @@ class SweepSeries(Series[OnKernel]):
                     )
         except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
             raise StoreError(f"{file}: {e}", "start a new sweep") from e
+
+
+class VerdictSeries(SweepSeries):
+    """A sweep as a verdict: see `harness.releases.verdict`."""
+
+    results = "verdict.json"
+
+    def page(self) -> Page:
+        return verdict_page(self.sweep)
+
+    def write(self) -> Page:
+        write_atomically(self.path / "verdict.csv", verdict_csv(self.sweep))
+        return super().write()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
+from harness.known.words import named
 from harness.model import CaseId, CrashState
 from harness.oracles import BY_DEFAULT
 from harness.plan import Plan
@@ -210,6 +211,7 @@ def changes_text(found: Changes) -> Iterator[str]:
     """Line by line for the terminal."""
     for c in found.found:
         expected = f" (expected: {c.finding.expectation.reason})" if c.finding.expectation else ""
+        expected += f" ({named(c.finding.known)})" if c.finding.known else ""
         what = f"{c.finding.case} {c.finding.oracle}: {c.finding.summary}"
         yield f"{c.change}: {what}{expected}, {plural(c.finding.states, 'state')}, {c.run}{c.finding.state}"
         if c.change is Change.NEW:
@@ -237,6 +239,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
                 "run": c.run,
                 "reproduce": c.reproduce,
                 "expected_reason": c.finding.expectation.reason if c.finding.expectation else None,
+                "known": c.finding.known.bug.name if c.finding.known else None,
             }
             for c in found.found
         ],
@@ -288,6 +291,7 @@ _HOW = (
 def _finding(c: Changed) -> page.Finding:
     f = c.finding
     expected = f"; expected: {f.expectation.reason}" if f.expectation else ""
+    expected += f"; {named(f.known)}" if f.known else ""
     kind = {Change.FIXED: "pass", Change.GONE: "unknown"}.get(c.change, "fail")
     line = page.Line(f.summary, oracle=f.oracle, aside=f"{plural(f.states, 'state')} of {c.run}{expected}")
     return page.Finding(str(f.case), (line,), commands=(f"reproduce: {c.reproduce}",), kind=kind)

@@ -11,6 +11,7 @@ import msgspec
 
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
+from harness.known.words import details, named
 from harness.model import CaseId
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.ladder import ladder_text
@@ -92,6 +93,8 @@ def report_text(
     ]
     if f.expectation:
         lines.append(f"expected       {f.expectation.reason} ({f.expectation.origin})")
+    lines.append(f"known bug      {named(f.known).removeprefix('known: ')}")
+    lines += [f"               {line}" for line in details(f.known)] if f.known else []
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
     lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]
@@ -122,6 +125,7 @@ def crash(f: Finding, info: CaseInfo, run: RunInfo, evidence: Evidence | None) -
         "symptom": f.symptom.what,
         "violations": msgspec.to_builtins(f.violations),
         "expected_reason": f.expectation.reason if f.expectation else None,
+        "known": f.known.bug.name if f.known else None,
         "evidence_state": str(evidence.state) if evidence else None,
         "mkfs_options": info.mkfs_options,
         "mount_options": info.mount_options,

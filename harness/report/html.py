@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from harness.cases import application
+from harness.known.words import details, named
 from harness.model import CaseId
 from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
@@ -41,6 +42,8 @@ _OPEN_GROUPS = 8  # of findings that look alike; the others are folded
 _OPEN_ROWS = 30  # cases with unexplored choices that are named
 _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 _OF_A_FINDING = {
+    "bug_named": named,
+    "bug_details": details,
     "byte_rows": byte_rows,
     "side_words": side_words,
     "mark_words": MARK_WORDS,
@@ -163,6 +166,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
             "is_shown": words.is_shown,
             "counted": words.counted,
             "counted_findings": words.counted_findings,
+            "known_or_new": words.known_or_new,
             "begun": begun,
             **_OF_A_FINDING,
         },

@@ -15,6 +15,7 @@ from datetime import UTC
 from typing import Literal
 
 from harness.host.text import indented, one_line, printable
+from harness.known.words import NEW, details, named
 from harness.model import CaseId
 from harness.report.lines import commands, reproduce
 from harness.report.words import kernel_name, plural, where
@@ -114,7 +115,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
     expected = [f for f in c.findings if f.expectation is not None]
     match c.verdict:
         case CaseVerdict.FAIL:
-            message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}" for f in unexpected))
+            message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}{_known(f)}" for f in unexpected))
             _add(
                 case,
                 "failure",
@@ -148,12 +149,17 @@ def _findings_text(findings: list[Finding], source: str, packed: CaseId | None) 
     return "\n\n".join(_finding_text(f, source, packed) for f in findings)
 
 
+def _known(f: Finding) -> str:
+    return f" [known: {f.known.bug.name}]" if f.known else ""
+
+
 def _finding_text(f: Finding, source: str, packed: CaseId | None) -> str:
     lines = [f"{f.oracle}: {f.summary}", f"at {where(f)}"]
     for v in f.violations:
         lines += [f"  {v.subject}", f"    expected: {v.expected}", f"    found:    {v.found}"]
     if f.expectation:
         lines.append(f"expected failure: {f.expectation.reason}")
+    lines += [named(f.known), *(f"  {line}" for line in details(f.known))] if f.known else [NEW]
     lines += commands(f, source, packed)
     return "\n".join(map(one_line, lines))
 

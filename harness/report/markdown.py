@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.host.text import markdown, markdown_plain, one_line
+from harness.known.words import named
 from harness.report.lines import commands
 from harness.report.words import (
     Cell,
     Matrix,
     counted_findings,
     headline,
+    known_or_new,
     machine_name,
     plural,
     recoveries_cut,
@@ -52,13 +54,26 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         yield f"**Not complete:** {markdown_plain(summary.info.stopped or 'interrupted')}"
     yield ""
     yield from _table(Matrix.of(summary))
+    yield from _unexpected(summary, source)
+    for c in summary.cases:
+        if c.verdict is CaseVerdict.UNKNOWN:
+            yield ""
+            yield f"**{markdown_plain(str(c.case))}** undecided: {markdown(c.undecided)}"
+
+
+def _unexpected(summary: Summary, source: str) -> Iterator[str]:
     if counted := counted_findings(summary):
         yield ""
         yield f"{counted.replace(' (one FAIL each)', '')}:"
+    if known := known_or_new(summary.unexpected):
+        yield ""
+        yield markdown_plain(known)
     for f in summary.unexpected[:MAX_FINDINGS]:
         yield ""
         found = f"{markdown_plain(f.oracle)}: {markdown(f.summary)} ({plural(f.states, 'state')})"
         yield f"**{markdown_plain(str(f.case))}** {found}"
+        if f.known:
+            yield markdown_plain(named(f.known))
         yield ""
         for command in commands(f, source, summary.packed):
             yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
@@ -69,10 +84,6 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
     if summary.unexpected:
         yield ""
         yield _elsewhere(summary)
-    for c in summary.cases:
-        if c.verdict is CaseVerdict.UNKNOWN:
-            yield ""
-            yield f"**{markdown_plain(str(c.case))}** undecided: {markdown(c.undecided)}"
 
 
 def _elsewhere(summary: Summary) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from harness.host.files import json_text
+from harness.known.match import Match
 from harness.report.lines import reproduce
 from harness.report.words import code_words, headline
 from harness.store.records import DrawnCalls, Finding
@@ -94,6 +95,21 @@ def _program_calls(calls: DrawnCalls) -> dict[str, Any]:
     return {"noted": len(calls.calls), "more": calls.more, "lacking": calls.lacking}
 
 
+def known_json(known: Match) -> dict[str, Any]:
+    """A known bug that a finding is, as JSON values. `compared`: what of the finding agreed."""
+    record = known.bug.record
+    return {
+        "name": known.bug.name,
+        "title": known.bug.title,
+        "severity": record.severity.value,
+        "first": record.first,
+        "last": record.last,
+        "mended": list(record.mended),
+        "workaround": record.workaround,
+        "compared": list(known.compared),
+    }
+
+
 def _finding(f: Finding, source: str) -> dict[str, Any]:
     return {
         "id": f.id,
@@ -104,6 +120,7 @@ def _finding(f: Finding, source: str) -> dict[str, Any]:
         "crash_point": str(f.crash_point),
         "states": f.states,
         "expected_reason": f.expectation.reason if f.expectation else None,
+        "known": known_json(f.known) if f.known else None,
         "violations": [
             {"subject": v.subject, "summary": v.summary, "expected": v.expected, "found": v.found}
             for v in f.violations

@@ -50,7 +50,8 @@ def similar(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -
     for f in findings:
         own = explained.get(f.id)
         name = own.mechanism_name if own else mechanisms.get((f.case.configuration, _own(f), f.symptom), "")
-        key = (f.expectation is not None, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
+        bug = f.known.bug.name if f.known else ""
+        key = (f.expectation is not None, bug, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
         groups.setdefault(key, []).append(f)
     found = [_group(together, explained) for together in groups.values()]
     return sorted(found, key=lambda g: (g.expected, not g.why, -len(g.findings)))

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from harness.host.console import SafeConsole
 from harness.host.text import indented, one_line
+from harness.known.words import details, named
 from harness.model import CaseId
 from harness.report.faulty_disk import faulty_disk_words
 from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
@@ -29,6 +30,7 @@ from harness.report.words import (
     headline,
     how_reached,
     is_shown,
+    known_or_new,
     machine_name,
     number,
     pace,
@@ -208,6 +210,8 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
     infos = {c.case: c.info for c in summary.cases}
     if counted := counted_findings(summary):
         yield _line("bold", f"{counted}:")
+    if known := known_or_new(summary.unexpected):
+        yield _line("", known)
         yield Text()
     for i, group in enumerate(grouped(shown)):
         here = summary.packed in (None, group[0].case)
@@ -229,15 +233,25 @@ def _group(group: Sequence[Finding], source: str, packed: CaseId | None, *, offe
     first, *others = group
     yield _line(STYLES[CaseVerdict.FAIL], f"FAIL {first.case} {first.oracle}: {first.summary}")
     yield _line("", f"  at {where(first)}")
+    yield from _known(first)
     yield from _violations(first)
     for f in others:
         yield _line(STYLES[CaseVerdict.FAIL], f"  at the same state, {f.oracle}: {f.summary}")
+        yield from _known(f)
         yield from _violations(f)
     if offered:
         yield _line("", f"fewer operations: {shrink(first.crash_point, source)}")
     for command in commands(first, source, packed):
         yield _line("bold" if command.startswith("reproduce") else "", command)
     yield Text()
+
+
+def _known(f: Finding) -> Iterator[Text]:
+    """Of a finding that is a known bug, which one it is and what to do."""
+    if f.known:
+        yield _line("", f"  {named(f.known)}")
+        for line in details(f.known):
+            yield _line("", f"    {line}")
 
 
 def _violations(f: Finding) -> Iterator[Text]:

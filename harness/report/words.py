@@ -264,6 +264,25 @@ def counted_findings(summary: Summary) -> str:
     return f"{number(len(found))} findings of {plural(symptoms, 'symptom')}, at {at}{among}"
 
 
+def known_or_new(findings: Sequence[Finding]) -> str:
+    """Which of these findings are known bugs, in a sentence; empty for none. A finding is a known bug so far
+    as was compared (`harness.known.match`).
+    """
+    if not findings:
+        return ""
+    names = list(dict.fromkeys(f.known.bug.name for f in findings if f.known))
+    new = sum(f.known is None for f in findings)
+    many = len(findings) > 1
+    if not names:
+        return "None of these findings is a known bug." if many else "This finding is no known bug."
+    if not new:
+        which = "Each of these findings is a known bug" if many else "This finding is a known bug"
+        return f"{which}: {enumerated(names)}."
+    known = plural(len(findings) - new, "finding")
+    verb = "is a known bug" if len(findings) - new == 1 else "agree with known bugs"
+    return f"{known} {verb} ({enumerated(names)}); {number(new)} {'is' if new == 1 else 'are'} new."
+
+
 def only_own_check_failed(c: CaseSummary) -> bool:
     """Whether a workload's own check is all that complains of what came back. Then the program may have asked
     for too little, and nothing that the file system promises was seen broken.
@@ -326,10 +345,27 @@ def _not_kept(summary: Summary, run: Mapping[str, CaseVerdict], verdict: CaseVer
     """The modes of this verdict: a few by name and with the oracles that failed, many as a number."""
     names = [name for name, seen in run.items() if seen is verdict]
     if len(names) > _NAMED_MODES:
-        return [f"{len(names)} modes {_did(verdict, '')}"]
+        return [f"{len(names)} modes {_did(verdict, '')}{_known(summary, names, verdict)}"]
     if verdict is CaseVerdict.UNKNOWN:
         return [_not_decided(summary, name) for name in names]
-    return [f"{name} {_did(verdict, _oracles(summary, name, verdict))}" for name in names]
+    return [
+        f"{name} {_did(verdict, _oracles(summary, name, verdict))}{_known(summary, [name], verdict)}"
+        for name in names
+    ]
+
+
+def _known(summary: Summary, names: Sequence[str], verdict: CaseVerdict) -> str:
+    """What of these modes' unexpected findings are known bugs: `, a known bug: xfs-sync-no-flush`; empty if
+    none is.
+    """
+    found = [f for f in summary.unexpected if f.case.configuration in names]
+    bugs = list(dict.fromkeys(f.known.bug.name for f in found if f.known))
+    if verdict is not CaseVerdict.FAIL or not bugs:
+        return ""
+    if new := sum(f.known is None for f in found):
+        return f", {number(len(found) - new)} of {plural(len(found), 'finding')} known bugs"
+    which = "a known bug" if len(bugs) == 1 else "known bugs"
+    return f", {which}: {enumerated(bugs)}" if len(bugs) <= _NAMED_MODES else f", {len(bugs)} known bugs"
 
 
 def _not_decided(summary: Summary, mode: str) -> str:

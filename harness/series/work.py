@@ -34,6 +34,7 @@ from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreErr
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
 from harness.host.progress import Progress, Quiet
+from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.page import Page
@@ -57,13 +58,15 @@ class Item:
     """A run of a series. `plan`: of that run; one that takes work is made when its turn comes, and a
     PowercutError is why nothing comes of the item. `key`: what is asked besides; answers that were kept under
     another key are not its own. `enough`: asked after each case that has come to its end; once it says why no
-    more are needed, the run ends there, and the item is decided.
+    more are needed, the run ends there, and the item is decided. `share`: of the time that is left, how much
+    it may take.
     """
 
     name: str
     plan: Plan | Callable[[], Plan]
     key: str = ""
     enough: Callable[[RunStore, CaseId], str] = lambda store, case: ""
+    share: float = 1.0
 
 
 class Series(ABC, Generic[DoneT]):
@@ -72,7 +75,8 @@ class Series(ABC, Generic[DoneT]):
     `done`: what is kept of an item. `folder`: of the items' run directories. `results`: the file for
     programs. `common_lacks`: errors that all items would have, so that the first ends the series; any other
     is what came of its item. `most_failed`: so many items of which nothing comes, one after another, end it
-    too. `quiet`: the progress within a run is not shown. `expectations`: known failures of each run.
+    too. `quiet`: the progress within a run is not shown. `expectations`: known failures of each run. `bugs`:
+    known bugs of each run, beside the installed ones.
     """
 
     done: type[DoneT]
@@ -81,6 +85,7 @@ class Series(ABC, Generic[DoneT]):
     common_lacks: ClassVar[tuple[type[PowercutError], ...]] = (EnvironmentLacks, UsageError)
     most_failed: ClassVar[int | None] = None
     quiet: ClassVar[bool] = False
+    bugs: KnownBugs | None = None
 
     def __init__(self, path: Path, argv: Sequence[str], expectations: Sequence[Expectation] = ()) -> None:
         self.path, self.argv, self.expectations = path.resolve(), argv, expectations
@@ -249,6 +254,7 @@ class Work(Generic[DoneT]):
         self.tell()
         items = series.items(self)
         total = len(items) if isinstance(items, Sequence) else None
+        stopped = False
         for number, item in enumerate(items, 1):
             before = known.done.get(item.name)
             if before and before.key == item.key and before.decided:
@@ -258,14 +264,16 @@ class Work(Generic[DoneT]):
             done = self._carried_out(item, before)
             self.put(done)
             if done.interrupted:
-                if self._stopped:
+                if not self._stopped:
+                    raise KeyboardInterrupt
+                if item.share == 1:
                     return End.TIME_UP
-                raise KeyboardInterrupt
+                stopped = True
             self._sweep(done)
             where = f"[{number}/{total}]" if total else f"[{item.name}]"
             self.progress.say(f"{where} {series.words(done)}{self._left(total, number)}")
             self.tell()
-        return End.TIME_UP if self.time_is_up else End.COMPLETE
+        return End.TIME_UP if stopped or self.time_is_up else End.COMPLETE
 
     def _left(self, total: int | None, number: int) -> str:
         if not total or number == total or not self._took:
@@ -331,12 +339,12 @@ class Work(Generic[DoneT]):
                 anew = e.what
             self.progress.say(f"{item.name}: its run is begun anew: {anew}")
         shutil.rmtree(folder, ignore_errors=True)
-        with create_run(plan, folder, "run", expectations) as store:
+        with create_run(plan, folder, "run", expectations, self._series.bugs) as store:
             return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
 
     def _executed(self, item: Item, plan: Plan, store: RunStore) -> DoneT:
         shown: Progress = Quiet(self.tick) if self._series.quiet else _OfItem(item.name, self)
-        left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60
+        left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60 * item.share
         enough: list[str] = []
 
         def ended(case: CaseId) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from harness.expectations import Expectation
 from harness.host.files import valid_text
+from harness.known.match import Match
 from harness.model import (
     CaseId,
     CrashPoint,
@@ -110,6 +111,10 @@ class How(enum.StrEnum):
     JUDGED = "judged"  # a guest recovered it, and the oracles judged the outcome
     SAME_CONTENT = "same-content"  # same bytes as a judged state
     MEMO = "memo"  # agrees with a judged state on everything its recovery read
+
+
+MAKE_DURABLE = frozenset({"flush", "fua", "flush+fua"})
+"""Kinds of `DrawnEntry` after which something is durable."""
 
 
 class DrawnEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -355,7 +360,7 @@ class Finding:
 
     `what`: the signature without the names and numbers of its workload (`harness.symptoms`).
     Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
-    that show it. `expectation`: the known failure it matches, if any.
+    that show it. `expectation`: the known failure it matches, if any. `known`: the known bug it agrees with.
     """
 
     case: CaseId
@@ -366,6 +371,7 @@ class Finding:
     states: int
     expectation: Expectation | None = None
     what: str = ""
+    known: Match | None = None
 
     @property
     def symptom(self) -> Symptom:

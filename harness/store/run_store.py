@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import shutil
 import sqlite3
@@ -16,9 +17,10 @@ from typing import Self
 
 import msgspec
 
-from harness.errors import StoreError, UsageError
-from harness.expectations import Expectation, first_match
+from harness.errors import StoreError
+from harness.expectations import Expectation
 from harness.host.files import json_bytes, valid_text
+from harness.known.base import KnownBugs
 from harness.model import CaseId, CrashState, Judgement, Verdict, Violation
 from harness.plan import Plan
 from harness.store.database import Database, read_from
@@ -36,7 +38,9 @@ from harness.store.directory import (
 )
 from harness.store.layout import DATABASE, RunLayout, need_plain_run
 from harness.store.lock import locked
+from harness.store.meaning import Meaning, paths_in
 from harness.store.records import (
+    MAKE_DURABLE,
     SCHEMA,
     CaseInfo,
     CaseRecord,
@@ -50,22 +54,24 @@ from harness.store.records import (
     JudgedState,
     RunInfo,
     StateVerdict,
+    Step,
     UnknownReason,
     finding_order,
     state_order,
 )
 from harness.store.rows import (
+    KNOWN,
     change_case,
     delete_case,
     insert_case,
     move_states,
     put_evidence,
+    put_known,
     put_state,
     root,
     verify,
 )
-from harness.symptoms import paths_of, symptom_of
-from harness.workloads.load import parse_operation
+from harness.symptoms import symptom_of
 
 
 def _state_verdict(state: str, content: str, verdict: str, how: str, unknown: bytes) -> StateVerdict:
@@ -208,6 +214,19 @@ class RunStore:
         rows = self._database.query("SELECT body FROM expectations ORDER BY number")
         with self._reading():
             return tuple(msgspec.json.decode(body, type=Expectation) for (body,) in rows)
+
+    def set_known(self, known: KnownBugs) -> None:
+        """Replace the known bugs that this run has beside the installed base."""
+        with self._database.transaction() as db:
+            put_known(db, json_bytes(known))
+        self._database.checkpoint()
+
+    def known(self) -> KnownBugs:
+        """The known bugs that this run has beside the installed base, and how they count."""
+        rows = self._database.query("SELECT value FROM meta WHERE key = ?", KNOWN)
+        with self._reading():
+            body = str(rows[0][0]).partition(" ")[2] if rows else "{}"
+            return msgspec.json.decode(body, type=KnownBugs)
 
     # cases
 
@@ -414,18 +433,17 @@ class RunStore:
 
     def findings(self) -> tuple[Finding, ...]:
         """Every finding: cases in their order, in each as `findings_of`."""
-        known = self.expectations()
+        judge = self._meaning()
         found: list[Finding] = []
         for number, name in self._database.query("SELECT id, name FROM cases ORDER BY id"):
             with self._reading():
-                found.extend(self._findings_of(number, CaseId.parse(name), known))
+                found.extend(self._findings_of(number, CaseId.parse(name), judge))
         return tuple(found)
 
     def findings_of(self, case: CaseId) -> tuple[Finding, ...]:
         """The findings of one case, causes before what follows from them (`records.finding_order`)."""
-        known = self.expectations()
         with self._reading():
-            return self._findings_of(self._number(case), case, known)
+            return self._findings_of(self._number(case), case, self._meaning())
 
     def put_evidence(self, finding: Finding, evidence: Evidence) -> None:
         """Keep what was seen at a state of this finding, in place of what was kept before."""
@@ -517,7 +535,10 @@ class RunStore:
         with self._database.transaction() as db:
             yield db
 
-    def _findings_of(self, number: int, case: CaseId, known: Sequence[Expectation]) -> tuple[Finding, ...]:
+    def _meaning(self) -> Meaning:
+        return Meaning.of(self.expectations(), self.known(), self._info.kernel)
+
+    def _findings_of(self, number: int, case: CaseId, meaning: Meaning) -> tuple[Finding, ...]:
         rows = self._database.query(
             "SELECT v.oracle, v.signature, v.subject, v.summary, v.expected, v.found, v.state"
             " FROM violations v WHERE v.case_id = ?",
@@ -527,7 +548,10 @@ class RunStore:
         for oracle, signature, subject, summary, expected, found, state in rows:
             violation = Violation(oracle, subject, summary, expected, found, signature)
             groups.setdefault((oracle, signature), {}).setdefault(state, []).append(violation)
-        paths = self._paths(number) if groups else ()
+        if not groups:
+            return ()
+        steps = self._steps(number)
+        paths = paths_in(steps)
         parsed = {text: CrashState.parse(text) for text in {row[-1] for row in rows}}
         findings: list[Finding] = []
         for (oracle, signature), states in groups.items():
@@ -536,19 +560,18 @@ class RunStore:
                 states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
             )
             symptom = symptom_of(oracle, signature, paths)
-            expected = first_match(known, case, symptom)
-            shown = Finding(case, oracle, signature, smallest, tuple(violations), len(states), expected)
-            findings.append(replace(shown, what=symptom.what))
+            shown = Finding(case, oracle, signature, smallest, tuple(violations), len(states))
+            flushed = functools.partial(self._flushed, case)
+            findings.append(meaning.given_to(replace(shown, what=symptom.what), steps, flushed))
         return tuple(sorted(findings, key=finding_order))
 
-    def _paths(self, number: int) -> tuple[str, ...]:
-        """The paths of a case's operations; none of a program's, whose names are its own."""
+    def _steps(self, number: int) -> tuple[Step, ...]:
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
-        try:
-            steps = msgspec.json.decode(info, type=CaseInfo).steps
-            return paths_of([parse_operation(step.text) for step in steps])
-        except UsageError:
-            return ()
+        return msgspec.json.decode(info, type=CaseInfo).steps
+
+    def _flushed(self, case: CaseId, begin: int, end: int) -> bool:
+        """Whether the log has a flush, or a write with FUA, between two entries."""
+        return any(begin < e.index < end and e.kind in MAKE_DURABLE for e in self.timeline(case))
 
     def _number(self, case: CaseId) -> int:
         rows = self._database.query("SELECT id FROM cases WHERE name = ?", str(case))

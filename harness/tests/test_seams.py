@@ -239,6 +239,7 @@ OWN = {
     "matrix": Own(("fault_models",)),
     "litmus": Own(("fault_models",), LitmusPlan),
     "history": Own(),
+    "verdict": Own(),  # which looks follows from its depth
     "patch": Own(),  # which looks follows from what is changed
 }
 CARRIES_NOTHING = {
@@ -251,6 +252,7 @@ CARRIES_NOTHING = {
     "findings": "it runs scripts",
     "gc": "it removes runs",
     "kernel": "it builds kernels",
+    "known": "it lists known bugs",
     "list": "it lists runs",
     "log": "it shows a log",
     "man": "it prints a manual",

@@ -142,6 +142,13 @@ def a_sweep(root: Path, hostile: Hostile, bait: str) -> Path:
     return _with_plan(root, SweepPlan(title="t", kernels=kernels, plan=plan, of_run=bait, argv=["matrix"]))
 
 
+def a_verdict(root: Path, hostile: Hostile, bait: str) -> Path:
+    path = a_sweep(root, hostile, bait)
+    plan = msgspec.json.decode((path / "plan.json").read_bytes(), type=SweepPlan)
+    (path / "plan.json").write_bytes(json_bytes(msgspec.structs.replace(plan, depth="quick")))
+    return path
+
+
 def a_litmus(root: Path, hostile: Hostile, bait: str) -> Path:
     kernels = [hostile.plan(bait).kernel if hostile is KERNEL else "debian-6.12"]
     names = [bait] if hostile is WORKLOAD else []
@@ -207,6 +214,7 @@ ATTACKS: dict[tuple[str, str], Attack] = {
     ("history", "source"): Attack("history CASE --from DIR --kernels debian-6.12", refused=(WORKLOAD,)),
     ("history", "resume"): Attack("history --resume DIR", a_sweep, (KERNEL, WORKLOAD), "--kernels"),
     ("matrix", "resume"): Attack("matrix --resume DIR", a_sweep, (KERNEL, WORKLOAD), "--kernels"),
+    ("verdict", "resume"): Attack("verdict --resume DIR", a_verdict, (KERNEL,), "--kernels"),
     ("litmus", "resume"): Attack("litmus --resume DIR", a_litmus, (KERNEL,), "--kernels"),
     ("campaign", "resume"): Attack("campaign --resume DIR", a_campaign, (KERNEL, MODULES, MODULE)),
     ("faults", "resume"): Attack("faults --resume DIR", some_faults, (WORKLOAD,)),

@@ -61,7 +61,7 @@ def test_every_command_that_takes_a_run_directory_is_attacked() -> None:
 
 
 OTHER_PATHS = {
-    *("modules", "replaced", "file", "own_kernel", "folder", "expect"),
+    *("modules", "replaced", "file", "own_kernel", "folder", "expect", "known_files"),
     *("tree", "mbox", "config"),
 }
 """Parameters that name a file, modules, a folder of bug reports, or a kernel's source."""

@@ -1,0 +1,70 @@
+"""`powercut known`: the base of known bugs, with which every run compares its findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from harness.cli.console import console
+from harness.cli.guard import guarded
+from harness.errors import ExitCode, UsageError
+from harness.host.files import json_line
+from harness.host.text import near_or
+from harness.known.base import KnownBug, Severity, read_known, version_of, with_bugs
+from harness.known.words import about, kernels
+
+
+@click.command("known")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--kernel", default="", metavar="VERSION", help="Only bugs that this version has: 6.12.117.")
+@click.option("--known", "known_files", multiple=True, metavar="FILE",
+              type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Known bugs beside the installed ones. Repeatable.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@guarded
+def known_command(
+    names: tuple[str, ...], kernel: str, known_files: tuple[Path, ...], as_json: bool
+) -> ExitCode:
+    """List the known bugs with which every run compares its findings; with NAME, all that is known of one.
+
+    \b
+    powercut known                         all of them, the most severe first
+    powercut known --kernel 7.3.4          those that Linux 7.3.4 has
+    powercut known xfs-sync-no-flush       one: mechanism, kernels, workaround, what it shows
+
+    A finding is a known bug if its symptom, its mode, the kernel's version and, where the bug's record has
+    them, the operations and the flushes agree. Otherwise the finding is new.
+    """
+    base = with_bugs(bug for file in known_files for bug in read_known(file))
+    for name in names:
+        if name not in base:
+            raise UsageError(f"no known bug {name!r}", near_or(name, base, "powercut known lists them"))
+    chosen = [base[name] for name in names] or sorted(base.values(), key=_order)
+    if kernel:
+        chosen = [bug for bug in chosen if bug.record.affects(_version(kernel))]
+    if as_json:
+        console.say(json_line(msgspec.to_builtins(chosen)))
+    elif names:
+        for bug in chosen:
+            console.say(bug.name)
+            for what, text in about(bug):
+                if text:
+                    console.say(f"  {what:<11} {text}")
+    else:
+        for bug in chosen:
+            console.say(f"{bug.name}: {bug.record.severity.words}; {kernels(bug.record)}")
+            console.say(f"  {bug.title}")
+        console.say(f"{len(chosen)} known bugs; powercut known NAME shows one")
+    return ExitCode.CONSISTENT
+
+
+def _order(bug: KnownBug) -> tuple[int, str]:
+    return list(Severity).index(bug.record.severity), bug.name
+
+
+def _version(text: str) -> tuple[int, ...]:
+    if version := version_of(text):
+        return version
+    raise UsageError(f"{text!r} is no version of a kernel", "such as 6.12.117")

@@ -1,0 +1,142 @@
+"""`powercut verdict`: which configurations are safe on which kernels?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.cli.guard import guarded
+from harness.cli.options import (
+    RunDirectory,
+    asked_expectations,
+    asked_known,
+    beside_resume,
+    bounded,
+    expect_option,
+    jobs_option,
+    known_options,
+    listed,
+    out_option,
+    with_options,
+)
+from harness.cli.series import run_series
+from harness.errors import ExitCode, UsageError
+from harness.expectations import Expectation
+from harness.filesystems.profiles import select_profiles
+from harness.host.resources import resource
+from harness.model import bounds
+from harness.plan import Plan
+from harness.releases.results import SweepPlan
+from harness.releases.sweep import VerdictSeries, create, load_plan
+from harness.releases.verdict import DEPTHS, Depth, Kind, standings
+from harness.report.lines import resume_sweep
+from harness.report.words import plural, shown_path
+from harness.series.journal import End
+from harness.trust import need_named_files
+
+
+@click.command("verdict")
+@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
+              help="The configurations, as for powercut run. Default: all.")  # fmt: skip
+@click.option("--kernels", multiple=True, callback=listed, metavar="K,...",
+              help="The kernels: pins or versions, 6.12.117,debian-7.3. Default: debian-6.12.")  # fmt: skip
+@click.option("--depth", type=click.Choice([*DEPTHS], case_sensitive=False), default="quick",
+              show_default=True, help="How hard to look: "
+              + "; ".join(f"{name}: {d.words}" for name, d in DEPTHS.items()) + ".")  # fmt: skip
+@click.option("--minutes", type=bounded(bounds.Minutes), metavar="N",
+              help="Stop in good order after N minutes; each kernel gets an equal share, and in it every "
+              "configuration its turn. Beside --resume: N more. Default: no end.")  # fmt: skip
+@expect_option("Losses that are expected, as for powercut run. Default: those of this installation.")
+@with_options(known_options)
+@jobs_option
+@out_option()
+@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
+              help="Continue with what was not decided.")  # fmt: skip
+@guarded
+def verdict_command(**given: Any) -> ExitCode:
+    """Which configurations are safe on which kernels? One table, and what to do.
+
+    \b
+    powercut verdict -c ext4/ordered,xfs/default --kernels debian-6.12,debian-7.3 --minutes 20
+    powercut verdict -c ext4,xfs,btrfs --kernels 7.3.4 --depth normal
+    powercut verdict --resume reports/runs/DATE-verdict --minutes 30
+
+    A configuration on a kernel is safe as far as looked; broken by known bugs, which are named with what to
+    do (powercut known lists them); broken in a new way, with the command that repeats it; or not looked at.
+
+    Leaves report.html, summary.txt, summary.md, verdict.csv, verdict.json, and the run directory of each
+    kernel, which every other command takes.
+
+    Exit codes: 0 all are safe as far as looked, 1 one is broken (with --new-only: in a new way), 2 usage,
+    3 one is not decided or was not looked at, 130 interrupted.
+    """
+    if given["resume"]:
+        beside_resume(
+            "verdict", ("resume", "kernels", "expect", "known_files", "new_only", "minutes", "jobs")
+        )
+        path = given["resume"].resolve()
+        plan = load_plan(path)
+        if plan.depth not in DEPTHS:
+            raise UsageError(f"{path} holds no verdict", "powercut verdict begins one")
+        need_named_files("--kernels", plan.kernels, given["kernels"])
+        run = _run(plan.plan.configurations, DEPTHS[plan.depth], given["jobs"])  # names no file of DIR
+        return _carry_out(msgspec.structs.replace(plan, plan=run), path, given)
+    plan = _plan(given)
+    return _carry_out(plan, create(plan, given["out"], "verdict"), given)
+
+
+def _plan(given: dict[str, Any]) -> SweepPlan:
+    depth = DEPTHS[given["depth"]]
+    return SweepPlan(
+        title="Verdict",
+        kernels=list(dict.fromkeys(given["kernels"])) or ["debian-6.12"],
+        plan=_run(given["modes"] or ["all"], depth, given["jobs"]),
+        depth=given["depth"],
+        expectations=asked_expectations(given["expect"]) or _usual(depth),
+        known=msgspec.structs.replace(asked_known(given), new_only=False),
+        argv=sys.argv[1:],
+    )
+
+
+def _run(modes: list[str], depth: Depth, jobs: int) -> Plan:
+    """The run on each kernel. Raises UsageError for an unknown mode."""
+    return Plan(
+        configurations=[p.name for p in select_profiles(modes)],
+        workloads=list(depth.workloads),
+        fault_models=depth.fault_models,
+        again=depth.again,
+        budget=depth.budget,
+        jobs=jobs,
+        argv=sys.argv[1:],
+    )
+
+
+def _usual(depth: Depth) -> tuple[Expectation, ...]:
+    """What unmodified kernels are known to lose at this depth, by the files of this installation."""
+    names = ["natural-faults"]
+    names += ["reordering"] * ("exhaustive" in depth.fault_models) + ["recovery"] * bool(depth.again)
+    return asked_expectations([resource("vms", "filesystems", f"{name}.expected") for name in names])
+
+
+def _carry_out(plan: SweepPlan, path: Path, given: dict[str, Any]) -> ExitCode:
+    series = VerdictSeries(plan, path)
+    until_s = series.known.at + given["minutes"] * 60 if given["minutes"] else None
+    modes, kernels = len(plan.plan.configurations), len(plan.kernels)
+    what = f"{plural(modes, 'configuration')} on {plural(kernels, 'kernel')}"
+    again = resume_sweep("verdict", plan.kernels, [], "", shown_path(path))
+    end = run_series(series, f"{what}, depth {plan.depth}", again, until_s)
+    if end is End.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    kinds = {s.kind for _, of in standings(series.sweep) for s in of}
+    return exit_code(kinds, new_only=given["new_only"])
+
+
+def exit_code(kinds: set[Kind], *, new_only: bool) -> ExitCode:
+    """That of a verdict with these in its table."""
+    if Kind.NEW in kinds or (Kind.KNOWN in kinds and not new_only):
+        return ExitCode.INCONSISTENT
+    return ExitCode.CONSISTENT if kinds <= {Kind.SAFE, Kind.KNOWN} and kinds else ExitCode.UNDECIDED

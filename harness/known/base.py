@@ -1,0 +1,202 @@
+"""The base of known bugs.
+
+A bug has a `[record]` in its own TOML file: `reports/findings/SLUG/finding.toml` if Powercut found it,
+`kernels/regressions/NAME.toml` if it was mended upstream. `--known FILE` adds those of a file:
+
+```toml
+[[bug]]
+name = "ourfs-fsync-dir"
+title = "ourfs: fsync of a directory logs no names"
+
+[bug.record]
+severity = "loses-synced"
+mechanism = "the log has the directory's inode alone"
+first = "6.12"
+[[bug.record.shows]]
+modes = ["ourfs/*"]
+oracles = ["durability"]
+symptoms = ["NAME: missing"]
+operations = '(?m)^fsync d$'
+```
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.host.resources import resource
+
+T = TypeVar("T", bound=msgspec.Struct)
+Version = tuple[int, ...]
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+
+
+class Severity(enum.StrEnum):
+    """What a bug does to those whom it meets; the worst first."""
+
+    DESTROYS = "destroys"
+    LOSES_SYNCED = "loses-synced"
+    DAMAGES_UNSYNCED = "damages-unsynced"
+    COSMETIC = "cosmetic"
+
+    @property
+    def words(self) -> str:
+        """For people, behind the name of a bug."""
+        return {
+            Severity.DESTROYS: "makes the file system unusable without repair",
+            Severity.LOSES_SYNCED: "loses data that was synced",
+            Severity.DAMAGES_UNSYNCED: "damages data that was not synced",
+            Severity.COSMETIC: "loses no data",
+        }[self]
+
+
+class During(enum.StrEnum):
+    """What went wrong beside the power cut: nothing; another power cut, or a faulty disk, in recovery."""
+
+    POWER_CUT = "power-cut"
+    CUT_RECOVERY = "cut-recovery"
+    FAULTY_DISK = "faulty-disk"
+
+
+class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a bug shows in a run; everything that is stated here has to agree.
+
+    `modes`, `symptoms`: shell patterns; a symptom as report.txt of a finding has it, never left out.
+    `says`: a regular expression; it has to be found in what the finding says, names and numbers included.
+    `operations`: a regular expression; it has to be found in the operations that had begun when the power
+    failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost.
+    `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
+    with FUA. `during`: what went wrong: power-cut alone, cut-recovery or faulty-disk.
+    """
+
+    modes: tuple[str, ...]
+    oracles: tuple[str, ...]
+    symptoms: tuple[str, ...]
+    says: str = ""
+    operations: str = ""
+    quiet: bool = False
+    during: During = During.POWER_CUT
+
+    def __post_init__(self) -> None:
+        if not (self.modes and self.oracles and self.symptoms):
+            raise ValueError("a bug is known by modes, oracles and symptoms: name at least one of each")
+        if any(not s.strip("*? ") for s in self.symptoms):
+            raise ValueError("a symptom of wildcards alone fits every bug: say what is lost")
+        for field, pattern in (("says", self.says), ("operations", self.operations)):
+            try:
+                re.compile(pattern.replace("{lost}", "x"))
+            except re.error as e:
+                raise ValueError(f"{field}: {pattern!r} is no regular expression: {e}") from e
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is known of a bug.
+
+    `severity`: destroys, loses-synced, damages-unsynced or cosmetic. `mechanism`: how the promise is broken.
+    `shows`: what a run sees of it; none: no run can see it.
+    `first`: the first version that has it, so far as known: `6.1`. `last`: the last in which it was seen.
+    `since`: where it comes from. `mended`: versions that no longer have it; one of two numbers, `6.17`, says
+    so of all later ones, too, one of three of its own series alone. `mended_by`: the commit. `likely`: how
+    often it is met. `workaround`: what a user can do. `list`: where it belongs. `status`: what became of it.
+    """
+
+    severity: Severity
+    mechanism: str
+    shows: tuple[Sighting, ...] = ()
+    first: str
+    last: str = ""
+    since: str = ""
+    mended: tuple[str, ...] = ()
+    mended_by: str = ""
+    likely: str = ""
+    workaround: str = ""
+    list: str = ""
+    status: str = ""
+
+    def __post_init__(self) -> None:
+        for text in filter(None, (self.first, self.last, *self.mended)):
+            if not _VERSION.fullmatch(text):
+                raise ValueError(f"{text!r} is no version of a kernel, such as 6.12 or 6.12.117")
+
+    def affects(self, version: Version) -> bool:
+        """Whether a kernel of this version has the bug, so far as known."""
+        return version >= version_of(self.first) and not any(_is_mended(version, m) for m in self.mended)
+
+
+def _is_mended(version: Version, mended: str) -> bool:
+    since = version_of(mended)
+    return version >= since and (len(since) == 2 or version[:2] == since[:2])
+
+
+def version_of(release: str) -> Version:
+    """The numbers of a kernel's release: `6.12.117+deb12-amd64`. Empty if it names none."""
+    found = _VERSION.match(release)
+    return tuple(int(n) for n in found[0].split(".")) if found else ()
+
+
+class KnownBug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A bug by its name."""
+
+    name: str
+    title: str
+    record: Record
+
+
+class KnownBugs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a run has beside the installed base: `bug`, from files of the user. `new_only`: known bugs count
+    as expected failures.
+    """
+
+    bug: tuple[KnownBug, ...] = ()
+    new_only: bool = False
+
+
+class _File(msgspec.Struct, frozen=True):
+    """What the base reads of a bug's own file; other fields are others' business."""
+
+    title: str = ""
+    summary: str = ""
+    record: Record | None = None
+
+
+@functools.cache
+def installed() -> Mapping[str, KnownBug]:
+    """The bugs that this installation knows, by name. Raises UsageError for a file that does not parse."""
+    findings = resource("reports", "findings").glob("*/finding.toml")
+    files = [(path.parent.name, path) for path in sorted(findings)]
+    files += [(path.stem, path) for path in sorted(resource("kernels", "regressions").glob("*.toml"))]
+    return {bug.name: bug for name, path in files if (bug := _bug_in(name, path))}
+
+
+def _bug_in(name: str, path: Path) -> KnownBug | None:
+    file = _decoded(path, _File)
+    if file.record is None:
+        return None
+    return KnownBug(name=name, title=file.title or file.summary, record=file.record)
+
+
+def read_known(path: Path) -> tuple[KnownBug, ...]:
+    """The bugs in a file of the user. Raises UsageError if it cannot be read or is malformed."""
+    return _decoded(path, KnownBugs).bug
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ValueError) as e:
+        raise UsageError(
+            f"{path}: {e}", "powercut known NAME shows a bug; docs/reference/files.md has the form"
+        ) from e
+
+
+def with_bugs(more: Iterable[KnownBug]) -> Mapping[str, KnownBug]:
+    """The installed base with these; one of the same name takes the place of the installed one."""
+    return {**installed(), **{bug.name: bug for bug in more}}

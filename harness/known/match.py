@@ -1,0 +1,117 @@
+"""Whether a finding is a known bug. Pure.
+
+A finding is one only if all that a sighting of the bug states agrees: oracle and symptom, mode, what went
+wrong beside the power cut, the kernel's version, and where stated the operations and the flushes. The match
+says what was compared: agreement there is no proof of the same cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from harness.expectations import Expectation, names_of_mode
+from harness.known.base import During, KnownBug, Sighting, version_of
+from harness.model import CaseId, CrashState, Violation
+from harness.symptoms import Symptom
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOperation:
+    """An operation of the workload, with the log entries of its marks."""
+
+    text: str
+    begin: int | None
+    ack: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a run knows of a finding without looking at a guest again. `kernel`: its release. `flushed`:
+    whether the log has a flush, or a write with FUA, between two entries.
+    """
+
+    case: CaseId
+    symptom: Symptom
+    state: CrashState
+    violation: Violation
+    kernel: str
+    operations: Sequence[LoggedOperation]
+    flushed: Callable[[int, int], bool]
+
+    @property
+    def promised(self) -> int | None:
+        """The operation whose promise is broken, as the violation names it."""
+        text = f"{self.violation.summary}; {self.violation.found}"
+        found = re.findall(r"acknowledged by `[^`]*` \(operation (\d+)\)", text)
+        found += re.findall(r"\(operation (\d+)\) was acknowledged", text)
+        return int(found[0]) if found else None
+
+    @property
+    def during(self) -> During:
+        if self.state.fault is not None:
+            return During.FAULTY_DISK
+        return During.CUT_RECOVERY if self.state.again else During.POWER_CUT
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A finding is this bug, so far as was compared."""
+
+    bug: KnownBug
+    compared: tuple[str, ...]
+
+
+def match(bugs: Iterable[KnownBug], seen: Observed) -> Match | None:
+    """The first known bug that a finding agrees with, or None: then it is new."""
+    version = version_of(seen.kernel)
+    if not version:
+        return None
+    for bug in bugs:
+        for sighting in bug.record.shows:
+            if _agrees(sighting, seen) and bug.record.affects(version):
+                return Match(bug, _compared(sighting))
+    return None
+
+
+def _agrees(sighting: Sighting, seen: Observed) -> bool:
+    return (
+        seen.symptom.oracle in sighting.oracles
+        and any(fnmatchcase(seen.symptom.what, p) for p in sighting.symptoms)
+        and any(fnmatchcase(n, p) for n in names_of_mode(seen.case) for p in sighting.modes)
+        and sighting.during is seen.during
+        and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
+        and _same_operations(sighting, seen)
+        and (not sighting.quiet or _was_quiet(seen))
+    )
+
+
+def _same_operations(sighting: Sighting, seen: Observed) -> bool:
+    if not sighting.operations:
+        return True
+    begun = [o for o in seen.operations if o.begin is not None and o.begin < seen.state.prefix]
+    until = seen.promised
+    lines = [o.text for o in begun[: None if until is None else until + 1]]
+    lost = re.escape(seen.violation.subject)
+    return re.search(sighting.operations.replace("{lost}", lost), "\n".join(lines)) is not None
+
+
+def _was_quiet(seen: Observed) -> bool:
+    """Whether the operation whose promise is broken returned without anything that makes data durable."""
+    at = seen.promised
+    if at is None or at >= len(seen.operations):
+        return False
+    op = seen.operations[at]
+    return op.begin is not None and op.ack is not None and not seen.flushed(op.begin, op.ack)
+
+
+def _compared(sighting: Sighting) -> tuple[str, ...]:
+    also = ["operations"] * bool(sighting.operations) + ["flushes"] * sighting.quiet
+    return ("symptom", "mode", "kernel version", *also)
+
+
+def as_expectation(bug: KnownBug) -> Expectation:
+    """The known failure that a known bug counts as where only new findings fail a run."""
+    return Expectation("*", "*", "*", f"{bug.name}: {bug.title}", "known bugs")

@@ -1,0 +1,64 @@
+"""Known bugs in words, the same on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from harness.known.base import KnownBug, Record, Severity
+from harness.known.match import Match
+
+NEW = "new: it agrees with no known bug"
+
+
+def named(match: Match | None) -> str:
+    """`known: NAME (...)` for a line behind a finding; for a new finding, that it is new."""
+    return f"known: {brief(match.bug)}" if match else NEW
+
+
+def brief(bug: KnownBug) -> str:
+    """`xfs-sync-no-flush (loses data that was synced; from 3.10 on; mended in 7.4)`."""
+    record = bug.record
+    return f"{bug.name} ({record.severity.words}; {kernels(record)})"
+
+
+def kernels(record: Record) -> str:
+    """The kernels that have a bug, so far as known."""
+    last = f", last seen in {record.last}" if record.last and record.last != record.first else ""
+    if not record.mended:
+        return f"from {record.first} on{last}, not mended"
+    return f"from {record.first} on, mended in {' and '.join(record.mended)}"
+
+
+def details(match: Match) -> Iterator[str]:
+    """Lines below a finding that is known: the bug, what was compared, what to do."""
+    yield match.bug.title
+    yield f"compared: {', '.join(match.compared)}; the cause was not"
+    if match.bug.record.workaround:
+        yield f"workaround: {match.bug.record.workaround}"
+
+
+def worst(bugs: Iterable[KnownBug]) -> Severity:
+    """The worst severity of some bugs; at least one."""
+    order = list(Severity)
+    return min((bug.record.severity for bug in bugs), key=order.index)
+
+
+def about(bug: KnownBug) -> Iterator[tuple[str, str]]:
+    """All that is known of a bug: what it is, and the words."""
+    record = bug.record
+    yield "what", bug.title
+    yield "severity", record.severity.words
+    yield "mechanism", record.mechanism
+    yield "kernels", kernels(record)
+    yield "since", record.since
+    yield "mended by", record.mended_by
+    yield "how likely", record.likely
+    yield "workaround", record.workaround
+    yield "list", record.list
+    yield "status", record.status
+    for s in record.shows:
+        shown = " or ".join(f'"{what}"' for what in s.symptoms)
+        stated = {"words": s.says, "operations": s.operations}
+        also = [f"{what}: {text}" for what, text in stated.items() if text] + ["no flush"] * s.quiet
+        during = "" if s.during.value == "power-cut" else f" ({s.during.value})"
+        yield "shows", "; ".join([f"{', '.join(s.modes)}: {', '.join(s.oracles)}: {shown}{during}", *also])

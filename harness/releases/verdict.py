@@ -1,0 +1,117 @@
+"""What a sweep says of each configuration on each kernel, for those who have to choose one. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.known.base import KnownBug, Severity, with_bugs
+from harness.known.words import worst
+from harness.plan import Budget
+from harness.releases.results import Answer, OnKernel, Seen, Sweep
+from harness.summary import CaseVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How hard a verdict looks: workloads, crash states, cuts in recovery, and the most for one case.
+    `words`: for people.
+    """
+
+    workloads: tuple[str, ...]
+    fault_models: tuple[str, ...]
+    again: int
+    budget: Budget
+    words: str
+
+
+DEPTHS: Mapping[str, Depth] = {
+    "quick": Depth(
+        ("quick",), ("prefix",), 0, Budget(100, 10),
+        "the power fails at each write, in the order in which the disk had them",
+    ),
+    "normal": Depth(
+        ("quick", "more"), ("exhaustive",), 0, Budget(400, 60),
+        "the power fails at each write, and what was in the disk's cache may be lost in any order",
+    ),
+    "deep": Depth(
+        ("all", "more", "oldtree", "beside"), ("exhaustive",), 1, Budget(1000, 120),
+        "as normal, with more workloads and with a second power cut during recovery",
+    ),
+}  # fmt: skip
+
+
+class Kind(enum.Enum):
+    """What is known of a configuration on a kernel, the worst first. In words: what a cell says."""
+
+    NEW = "broken: new"
+    KNOWN = "broken: known"
+    OPEN = "not decided"
+    NOT_LOOKED = "not looked at"
+    SAFE = "safe as far as looked"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
+    workloads that were decided, of those that were asked for. `bugs`: known bugs that it showed, `by_design`:
+    reasons for which it is expected to lose something; `new`: findings that are neither. `why`: for what is
+    not decided or was not looked at.
+    """
+
+    configuration: str
+    kernel: OnKernel
+    states: int
+    looked: int
+    of: int
+    bugs: tuple[KnownBug, ...] = ()
+    by_design: tuple[str, ...] = ()
+    new: tuple[Seen, ...] = ()
+    why: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        if self.new:
+            return Kind.NEW
+        if self.bugs or self.by_design:
+            return Kind.KNOWN
+        if not self.states:
+            return Kind.NOT_LOOKED
+        return Kind.SAFE if self.looked else Kind.OPEN
+
+    @property
+    def severity(self) -> Severity | None:
+        """Of the worst known bug."""
+        return worst(self.bugs) if self.bugs else None
+
+
+def standings(sweep: Sweep) -> Iterator[tuple[str, tuple[Standing, ...]]]:
+    """Each configuration, in order, with its standing on each kernel."""
+    base = with_bugs(sweep.plan.known.bug)
+    asked = sweep.plan.plan.configurations
+    seen = [a.configuration for k in sweep.kernels for a in k.answers]
+    for configuration in dict.fromkeys([*(c for c in asked if "/" in c), *seen]):
+        yield configuration, tuple(_standing(configuration, k, base) for k in sweep.kernels)
+
+
+def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]) -> Standing:
+    answers = [a for a in kernel.answers if a.configuration == configuration]
+    findings = [f for a in answers for f in a.findings]
+    decided = [a for a in answers if a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)]
+    bugs = [base[n] for n in dict.fromkeys(f.known for f in findings) if n in base]
+    return Standing(
+        configuration,
+        kernel,
+        sum(a.states for a in answers),
+        len(decided),
+        sum(a.verdict is not CaseVerdict.NOT_RUN for a in answers),
+        tuple(bugs),
+        tuple(dict.fromkeys(f.expected for f in findings if f.expected and f.known not in base)),
+        tuple(f for f in findings if not f.expected and f.known not in base),
+        kernel.failed or _why(answers),
+    )
+
+
+def _why(answers: Sequence[Answer]) -> str:
+    return next((a.reason for a in answers if a.reason), "" if answers else "not reached")

@@ -1,0 +1,242 @@
+"""A verdict as a page, and as a table for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.known.base import KnownBug, Severity
+from harness.known.words import brief
+from harness.releases.results import OnKernel, Sweep
+from harness.releases.verdict import DEPTHS, Kind, Standing, standings
+from harness.report.lines import full
+from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.words import enumerated, number, plural
+
+_COLOUR = {
+    Kind.NEW: "fail",
+    Kind.KNOWN: "xfail",
+    Kind.OPEN: "unknown",
+    Kind.NOT_LOOKED: "not-run",
+    Kind.SAFE: "pass",
+}
+_SHOWN = 3
+"""New findings that the page shows of a cell; the run's own report has all."""
+_ADVICE = {
+    Severity.DESTROYS: "After a power cut the file system may not come back without repair. Keep nothing "
+    "there that you cannot restore.",
+    Severity.LOSES_SYNCED: "A program may be told that its data is safe, and the data is gone after a power "
+    "cut. Do not use it for data that must survive one, unless the workaround fits.",
+    Severity.DAMAGES_UNSYNCED: "Data that a program had made sure of is kept; what it had just written may "
+    "come back wrong.",
+    Severity.COSMETIC: "No data is lost; a check of the file system complains.",
+}
+_HOW = (
+    "The power of a virtual machine is cut at each of many moments; its own kernel repairs the file system; "
+    "and what comes back is compared with what the file system promises. A configuration is safe as far as "
+    "looked if it kept every promise each time. That is no proof: other workloads and other moments may show "
+    "more. A finding is known if its symptom, its configuration, the kernel's version and, where the bug's "
+    "record names them, the operations and flushes agree with that record; the cause itself was not compared."
+)
+
+Rows = Sequence[tuple[str, Sequence[Standing]]]
+
+
+def verdict_page(sweep: Sweep) -> Page:
+    """All of it: the table, what to do, then the new findings and the bugs."""
+    rows = list(standings(sweep))
+    depth = DEPTHS[sweep.plan.depth]
+    looked = f"depth {sweep.plan.depth}: {depth.words}"
+    figures = [looked, f"begun {sweep.begun}" if sweep.begun else "", _figures(rows)]
+    kernels = [k.title for k in sweep.kernels]
+    return Page(
+        what="a verdict on configurations",
+        subject=sweep.plan.title,
+        headline=headline(rows, len(kernels)),
+        kind=_colour(rows),
+        notice="Interrupted: what was not reached is listed as not looked at." * sweep.interrupted,
+        figures=tuple(filter(None, figures)),
+        sections=(
+            Section("Verdict", tables=(PageTable(("configuration", *kernels), tuple(map(_row, rows))),)),
+            Section("What to do", lines=tuple(advice(rows))),
+            Section("New: no known bug looks like this", findings=tuple(_new(sweep, rows))),
+            Section("Known bugs", lines=tuple(Line(b.title, brief(b)) for b in _bugs(rows))),
+            Section("Kernels", lines=tuple(_kernel(sweep, k) for k in sweep.kernels)),
+            Section("How to read this", lines=(Line(_HOW),), in_text=False),
+        ),
+        command=shlex.join(["powercut", *sweep.plan.argv]),
+        data=_for_programs(sweep, rows),
+    )
+
+
+def headline(rows: Rows, kernels: int) -> str:
+    """How many configurations are safe as far as looked, and how many are not: each by its worst kernel."""
+    order = list(Kind)
+    worst = Counter(min((s.kind for s in of), key=order.index) for _, of in rows if of)
+    parts = [f"{number(worst[kind])} {kind.value}" for kind in reversed(Kind) if worst[kind]]
+    where = "" if kernels == 1 else " on both" if kernels == 2 else " on all"
+    safe = f"{Kind.SAFE.value}"
+    parts = [f"{p}{where}" if p.endswith(safe) else p for p in parts]
+    return f"{plural(len(rows), 'configuration')} on {plural(kernels, 'kernel')}: {'; '.join(parts)}"
+
+
+def cell_text(s: Standing) -> str:
+    """What the table says of a configuration on a kernel, with how far it was looked."""
+    extent = f"{plural(s.states, 'state')}, {number(s.looked)} of {plural(s.of, 'workload')}"
+    match s.kind:
+        case Kind.NEW:
+            also = f", beside {_names(s)}" if s.bugs or s.by_design else ""
+            return f"{s.kind.value}, {plural(len(s.new), 'finding')}{also} ({extent})"
+        case Kind.KNOWN:
+            severity = f": {s.severity.words}" if s.severity else ""
+            return f"{s.kind.value}, {_names(s)}{severity} ({extent})"
+        case Kind.SAFE:
+            return f"{s.kind.value} ({extent})"
+        case _:
+            return f"{s.kind.value}{f': {s.why}' if s.why else ''}"
+
+
+def _names(s: Standing) -> str:
+    return enumerated([*(b.name for b in s.bugs), *(["as expected"] if s.by_design else [])])
+
+
+def _row(row: tuple[str, Sequence[Standing]]) -> tuple[str | Cell, ...]:
+    configuration, of = row
+    return (configuration, *(Cell(cell_text(s), _COLOUR[s.kind], "; ".join(s.by_design)) for s in of))
+
+
+def _figures(rows: Rows) -> str:
+    states = sum(s.states for _, of in rows for s in of)
+    return f"{plural(states, 'crash state')} checked"
+
+
+def _colour(rows: Rows) -> str:
+    order = list(Kind)
+    kinds = [s.kind for _, of in rows for s in of]
+    return _COLOUR[min(kinds, key=order.index, default=Kind.NOT_LOOKED)]
+
+
+def advice(rows: Rows) -> Iterator[Line]:
+    """What to do, for readers who know no file system: what can be used, what not and why, what is open."""
+    if safe := [name for name, of in rows if of and all(s.kind is Kind.SAFE for s in of)]:
+        yield Line(
+            "Nothing was found that speaks against these. A longer look is --depth deep.", _listed(safe)
+        )
+    for bug in _bugs(rows):
+        todo = f" Workaround: {bug.record.workaround}." if bug.record.workaround else ""
+        yield Line(f"{_ADVICE[bug.record.severity]}{todo}", _where(rows, bug), aside=bug.name)
+    for name, of in rows:
+        reasons = dict.fromkeys(reason for s in of for reason in s.by_design)
+        if reasons:
+            yield Line(f"It is expected to lose data: {'; '.join(reasons)}.", name)
+        if broken := [s.kernel.title for s in of if s.kind is Kind.NEW]:
+            yield Line(
+                f"On {enumerated(broken)} it broke a promise in a way that no known bug does. Do not choose "
+                "it before somebody has looked: the commands below repeat what was seen.",
+                name,
+            )
+        for s in of:
+            if s.kind in (Kind.OPEN, Kind.NOT_LOOKED):
+                why = f": {s.why}" if s.why else ""
+                yield Line(f"On {s.kernel.title} nothing is known{why}.", name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return enumerated(list(names))
+
+
+def _where(rows: Rows, bug: KnownBug) -> str:
+    """`xfs/default on 6.12.117 and 7.3.4; xfs/wsync on 7.3.4`."""
+    on: dict[str, list[str]] = {}
+    for name, of in rows:
+        if kernels := [s.kernel.title for s in of if bug in s.bugs]:
+            on.setdefault(enumerated(kernels), []).append(name)
+    return "; ".join(f"{enumerated(names)} on {kernels}" for kernels, names in on.items())
+
+
+def _bugs(rows: Rows) -> list[KnownBug]:
+    """The known bugs that were seen, the worst first."""
+    order = list(Severity)
+    bugs = {b.name: b for _, of in rows for s in of for b in s.bugs}
+    return sorted(bugs.values(), key=lambda b: order.index(b.record.severity))
+
+
+def _new(sweep: Sweep, rows: Rows) -> Iterator[Finding]:
+    for name, of in rows:
+        for s in of:
+            for seen in s.new[:_SHOWN]:
+                more = f"; {number(len(s.new) - _SHOWN)} more here" if len(s.new) > _SHOWN else ""
+                yield Finding(
+                    f"{name} on {s.kernel.title}",
+                    (Line(seen.summary, oracle=seen.oracle, aside=f"{plural(seen.states, 'state')}{more}"),),
+                    commands=(f"reproduce: {_repro(sweep, s.kernel, seen.point)}",),
+                )
+
+
+def _repro(sweep: Sweep, kernel: OnKernel, point: str) -> str:
+    return f"powercut repro {point} --from {shlex.quote(full(sweep.path / kernel.run))}"
+
+
+def _kernel(sweep: Sweep, k: OnKernel) -> Line:
+    parts = [f"not run: {k.failed}" if k.failed else "", ", ".join(filter(None, [k.release, k.machine]))]
+    aside = full(sweep.path / k.run) if k.run else ""
+    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=aside)
+
+
+def _for_programs(sweep: Sweep, rows: Rows) -> dict[str, object]:
+    """`verdict.json`."""
+    return {
+        "schema": 1,
+        "depth": sweep.plan.depth,
+        "begun": sweep.begun or None,
+        "finished": sweep.finished or None,
+        "interrupted": sweep.interrupted,
+        "verdicts": [dict(zip(COLUMNS, _values(sweep, s), strict=True)) for _, of in rows for s in of],
+    }
+
+
+COLUMNS = (
+    *("configuration", "kernel", "release", "verdict", "severity", "known_bugs", "expected", "new_findings"),
+    *("crash_states", "workloads_decided", "workloads", "depth", "begun", "why", "reproduce"),
+)
+"""Of the CSV file, and the fields of a verdict in JSON."""
+
+
+def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
+    return (
+        s.configuration,
+        s.kernel.title,
+        s.kernel.release,
+        s.kind.value,
+        s.severity.value if s.severity else "",
+        " ".join(b.name for b in s.bugs),
+        "; ".join(s.by_design),
+        len(s.new),
+        s.states,
+        s.looked,
+        s.of,
+        sweep.plan.depth,
+        sweep.begun,
+        s.why,
+        _repro(sweep, s.kernel, s.new[0].point) if s.new else "",
+    )
+
+
+def verdict_csv(sweep: Sweep) -> str:
+    """A row for each configuration on each kernel. Values that a spreadsheet would take for a formula begin
+    with a quotation mark.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for _, of in standings(sweep):
+        for s in of:
+            writer.writerow([_harmless(value) for value in _values(sweep, s)])
+    return out.getvalue()
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

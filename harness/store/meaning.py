@@ -1,0 +1,51 @@
+"""What the findings of a run mean: which known failure each one is, and which known bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from harness.errors import UsageError
+from harness.expectations import Expectation, first_match
+from harness.known.base import KnownBug, KnownBugs, with_bugs
+from harness.known.match import LoggedOperation, Observed, as_expectation, match
+from harness.store.records import Finding, KernelInfo, Step
+from harness.symptoms import paths_of
+from harness.workloads.load import parse_operation
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """Known failures, known bugs, and the release of the run's kernel. `new_only`: known bugs count as
+    expected failures.
+    """
+
+    expectations: Sequence[Expectation]
+    bugs: Sequence[KnownBug]
+    new_only: bool
+    kernel: str
+
+    @classmethod
+    def of(cls, expectations: Sequence[Expectation], known: KnownBugs, kernel: KernelInfo) -> Self:
+        """That of a run with these. Raises UsageError for an installed bug that does not parse."""
+        bugs = tuple(with_bugs(known.bug).values())
+        return cls(expectations, bugs, known.new_only, kernel.release or kernel.version)
+
+    def given_to(self, f: Finding, steps: Sequence[Step], flushed: Callable[[int, int], bool]) -> Finding:
+        """The finding with what it means. `flushed`: see `Observed`."""
+        ran = [LoggedOperation(s.text, s.begin, s.ack) for s in steps]
+        seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed)
+        known = match(self.bugs, seen)
+        expected = first_match(self.expectations, f.case, f.symptom)
+        if known and self.new_only:
+            expected = expected or as_expectation(known.bug)
+        return replace(f, expectation=expected, known=known)
+
+
+def paths_in(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The paths of a case's operations; none of a program's, whose names are its own."""
+    try:
+        return paths_of([parse_operation(step.text) for step in steps])
+    except UsageError:
+        return ()

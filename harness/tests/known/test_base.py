@@ -1,0 +1,96 @@
+"""The base of known bugs: its files."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.filesystems.profiles import profiles
+from harness.filesystems.stacks import stacks
+from harness.findings.bug_report import bug_reports, findings_folder
+from harness.known.base import Severity, installed, read_known, version_of, with_bugs
+from harness.known.match import Match
+from harness.known.words import NEW, about, brief, details, named, worst
+from harness.oracles import ORACLES
+
+OURS = """
+[[bug]]
+name = "xfs-sync-no-flush"
+title = "ours"
+[bug.record]
+severity = "cosmetic"
+mechanism = "m"
+first = "6.1"
+[[bug.record.shows]]
+modes = ["xfs/*"]
+oracles = ["durability"]
+symptoms = ["NAME: missing"]
+"""
+
+
+def test_every_bug_report_has_a_record() -> None:
+    assert not [slug for slug in bug_reports(findings_folder()) if slug not in installed()]
+
+
+def test_records_name_oracles_that_exist_and_modes_that_some_mode_is() -> None:
+    for bug in installed().values():
+        for sighting in bug.record.shows:
+            assert set(sighting.oracles) <= set(ORACLES), bug.name
+            for mode in sighting.modes:
+                plain, _, stack = mode.partition("@")
+                assert any(fnmatchcase(name, plain) for name in profiles()), (bug.name, mode)
+                assert not stack or any(fnmatchcase(name, stack) for name in stacks()), (bug.name, mode)
+
+
+def test_each_bug_says_what_to_do_and_how_likely_it_is() -> None:
+    assert not [b.name for b in installed().values() if not (b.record.workaround and b.record.likely)]
+
+
+def test_a_file_of_the_user_adds_bugs_and_replaces_those_of_the_same_name(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(OURS + OURS.replace("xfs-sync-no-flush", "other"))
+    base = with_bugs(read_known(file))
+    assert base["xfs-sync-no-flush"].title == "ours"
+    assert set(base) == {*installed(), "other"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('symptoms = ["NAME: missing"]', "symptoms = []"),
+        ('symptoms = ["NAME: missing"]', 'symptoms = ["*"]'),
+        ('symptoms = ["NAME: missing"]', 'symptoms = ["a"]\noperations = "("'),
+        ('symptoms = ["NAME: missing"]', 'symptoms = ["a"]\nsays = "("'),
+        ('first = "6.1"', 'first = "six"'),
+        ('severity = "cosmetic"', 'severity = "bad"'),
+        ('mechanism = "m"', 'mechanism = "m"\nunknown = 1'),
+    ],
+)
+def test_a_bug_that_would_match_by_oracle_alone_or_does_not_parse_is_refused(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(OURS.replace(old, new))
+    with pytest.raises(UsageError, match=r"known\.toml"):
+        read_known(file)
+
+
+def test_versions() -> None:
+    assert version_of("6.12.117+deb12-amd64") == (6, 12, 117)
+    assert version_of("7.3-rc1") == (7, 3)
+    assert version_of("") == ()
+
+
+def test_words() -> None:
+    bug = installed()["xfs-attr-replace-fsync"]
+    assert brief(bug) == "xfs-attr-replace-fsync (loses data that was synced; from 6.12 on, mended in 6.18)"
+    assert named(None) == NEW
+    assert named(Match(bug, ())).startswith("known: xfs-attr-replace-fsync (")
+    lines = list(details(Match(bug, ("symptom", "mode"))))
+    assert lines[1] == "compared: symptom, mode; the cause was not"
+    assert lines[2].startswith("workaround: ")
+    assert dict(about(bug))["mechanism"] == bug.record.mechanism
+    assert worst([bug, installed()["gfs2-log-header"]]) is Severity.DESTROYS

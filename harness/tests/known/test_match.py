@@ -1,0 +1,139 @@
+"""Which known bug a finding is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.known.base import During, KnownBug, Record, Severity, Sighting, installed
+from harness.known.match import LoggedOperation, Match, Observed, match
+from harness.model import CaseId, CrashPoint, CrashState, Violation
+from harness.symptoms import Symptom
+from harness.workloads.load import select_workloads
+
+FAULTS = Path(harness.__file__).parent.parent / "reports" / "examples" / "faults" / "faults.json"
+OPERATIONS = ("create f", "append f 4096", "sync", "write f 0 4096", "sync")
+SYNC_LOST = Symptom("durability", "NAME: data of operation N lost (sync)")
+
+
+def observed(
+    what: Symptom = SYNC_LOST,
+    *,
+    mode: str = "default",
+    kernel: str = "6.12.117+deb12-amd64",
+    operations: Sequence[str] = OPERATIONS,
+    state: str = "@40",
+    flushed: bool = False,
+    promised: int = 4,
+) -> Observed:
+    """A finding on XFS after a sync of an overwrite; each operation takes five entries of the log."""
+    summary = f"f: zeros, acknowledged by `{operations[promised]}` (operation {promised})"
+    ran = [LoggedOperation(text, 5 * n, 5 * n + 4) for n, text in enumerate(operations)]
+    violation = Violation(what.oracle, "f", summary, "", "", "")
+    return Observed(
+        CaseId("xfs", mode, "any"), what, CrashState.parse(state), violation, kernel, ran,
+        lambda begin, end: flushed,
+    )  # fmt: skip
+
+
+def name_of(seen: Observed) -> str:
+    found = match(installed().values(), seen)
+    return found.bug.name if found else ""
+
+
+def test_a_finding_that_agrees_in_everything_is_the_known_bug() -> None:
+    assert name_of(observed()) == "xfs-sync-no-flush"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        observed(Symptom("durability", "NAME: data of operation N lost")),
+        observed(Symptom("size", SYNC_LOST.what)),
+        observed(flushed=True),
+        observed(operations=(*OPERATIONS[:4], "fsync f")),
+        observed(state="@40@t3="),
+        observed(kernel="5.10.1"),
+        observed(kernel=""),
+    ],
+    ids=["symptom", "oracle", "flush", "operation", "cut recovery", "kernel before", "kernel unknown"],
+)
+def test_a_finding_that_differs_in_one_thing_is_new(other: Observed) -> None:
+    """The same oracle in the same mode is not enough: a planted fault there has to stay new."""
+    assert name_of(other) == ""
+
+
+def test_the_match_names_what_was_compared_and_nothing_else() -> None:
+    found = match(installed().values(), observed())
+    assert found is not None
+    assert found.compared == ("symptom", "mode", "kernel version", "operations", "flushes")
+    bare = KnownBug(name="a", title="b", record=Record(
+        severity=Severity.COSMETIC, mechanism="c", first="6.1",
+        shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",)),)))  # fmt: skip
+    assert match([bare], observed()) == Match(bare, ("symptom", "mode", "kernel version"))
+
+
+def test_operations_after_the_broken_promise_do_not_count() -> None:
+    bug = KnownBug(name="a", title="b", record=Record(
+        severity=Severity.COSMETIC, mechanism="c", first="6.1",
+        shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",),
+                        operations=r"(?m)^write {lost} "),)))  # fmt: skip
+    assert match([bug], observed()) is not None
+    assert match([bug], observed(promised=2)) is None
+    assert match([bug], replace(observed(), violation=replace(observed().violation, subject="g"))) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "affected"),
+    [
+        ((6, 1), False), ((6, 12), True), ((6, 12, 113), True), ((6, 12, 114), False), ((6, 16, 3), True),
+        ((7, 1, 9), True), ((7, 2), False), ((7, 3, 4), False),
+    ],
+)  # fmt: skip
+def test_a_mended_kernel_is_not_affected(version: tuple[int, ...], affected: bool) -> None:
+    """Three numbers speak of their own series alone, two of everything from there on."""
+    record = Record(severity=Severity.COSMETIC, mechanism="m", first="6.12", mended=("6.12.114", "7.2"))
+    assert record.affects(version) is affected
+
+
+def test_what_went_wrong_beside_the_power_cut_has_to_agree() -> None:
+    assert observed().during is During.POWER_CUT
+    assert observed(state="@40@t3=").during is During.CUT_RECOVERY
+
+
+def _planted() -> list[tuple[str, Observed]]:
+    """What planted faults showed that no expectation names, as if no flush had ever been sent: that is the
+    hardest on the base.
+    """
+    known: dict[str, list[LoggedOperation]] = {}
+    never: Callable[[int, int], bool] = lambda begin, end: False  # noqa: E731 - it has no name elsewhere
+    seen = []
+    for row in json.loads(FAULTS.read_text())["rows"]:
+        for found in (d for d in row["detections"] if not d["known"]):
+            point = CrashPoint.parse(found["example"])
+            if point.case.workload not in known:
+                (workload,) = select_workloads([point.case.workload])
+                known[point.case.workload] = [LoggedOperation(str(o), -1, 0) for o in workload.operations]
+            violation = Violation(found["oracle"], "", found["summary"], "", "", "")
+            symptom = Symptom(found["oracle"], found["symptom"])
+            ran = known[point.case.workload]
+            seen.append((
+                row["fault"]["name"],
+                Observed(point.case, symptom, point.state, violation, "6.12.117", ran, never),
+            ))  # fmt: skip
+    return seen
+
+
+def test_planted_faults_stay_new() -> None:
+    """Other mechanisms in the modes of known bugs. The one that agrees, sync-overwrite on F2FS, is what the
+    unmodified kernel shows, too; with the flushes of its log at hand it would be compared with these as well.
+    """
+    planted = _planted()
+    assert len(planted) > 800
+    matched = {(fault, name) for fault, seen in planted if (name := name_of(seen))}
+    assert matched == {("cp-no-preflush", "f2fs-sync-no-flush")}

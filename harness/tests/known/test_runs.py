@@ -1,0 +1,132 @@
+"""Known bugs in a run: in the store, in every report, and in the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExitCode, StoreError
+from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
+from harness.oracles import ORACLES
+from harness.plan import Plan
+from harness.report.changes import Side, changes, changes_json, changes_text
+from harness.report.html import report_html
+from harness.report.junit import junit_xml
+from harness.report.markdown import summary_markdown
+from harness.report.results import results
+from harness.report.text import summary_text
+from harness.report.words import headline, known_or_new
+from harness.store import RunStore
+from harness.summary import exit_code, summarise
+from harness.tests.report.demo import demo_run
+
+
+def bug(*symptoms: str) -> KnownBug:
+    """A bug that shows so in the modes whose promises the demo run breaks."""
+    return KnownBug(
+        name="demo-bug",
+        title="it forgets",
+        record=Record(
+            severity=Severity.LOSES_SYNCED,
+            mechanism="m",
+            first="5.0",
+            workaround="be careful",
+            shows=(Sighting(modes=("ext4/*",), oracles=(*ORACLES, "no-stale-data"), symptoms=symptoms),),
+        ),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RunStore]:
+    with demo_run(tmp_path) as run:
+        yield run
+
+
+def known_all(store: RunStore, *, new_only: bool = False) -> None:
+    symptoms = {f.symptom.what.replace("[", "[[]") for f in store.findings()}
+    store.set_known(KnownBugs(bug=(bug(*symptoms),), new_only=new_only))
+
+
+def test_without_a_bug_that_agrees_every_finding_is_new(store: RunStore) -> None:
+    summary = summarise(store)
+    assert not any(f.known for f in summary.findings)
+    assert "None of these findings is a known bug." in summary_text(summary, "RUN")
+    assert "known bug" not in headline(summary)
+
+
+def test_a_known_bug_is_named_wherever_the_finding_is(store: RunStore) -> None:
+    known_all(store)
+    summary = summarise(store)
+    assert all(f.known for f in summary.unexpected)
+    text = summary_text(summary, "RUN")
+    assert "Each of these findings is a known bug: demo-bug." in text
+    assert "known: demo-bug (loses data that was synced; from 5.0 on, not mended)" in text
+    assert "compared: symptom, mode, kernel version; the cause was not" in text
+    assert "workaround: be careful" in text
+    assert ", a known bug: demo-bug" in headline(summary)
+    assert "[known: demo-bug]" in junit_xml(summary, "RUN")
+    assert "known: demo-bug (" in summary_markdown(summary, "RUN")
+    assert "Known: demo-bug (" in report_html(summary, store, "RUN")
+    (found, *_) = [f for case in results(summary, "RUN")["cases"] for f in case["findings"]]
+    assert found["known"]["name"] == "demo-bug"
+    assert found["known"]["compared"] == ["symptom", "mode", "kernel version"]
+
+
+def test_a_known_bug_fails_the_run_unless_only_new_ones_count(store: RunStore) -> None:
+    known_all(store)
+    assert exit_code(summarise(store)) is ExitCode.INCONSISTENT
+    known_all(store, new_only=True)
+    summary = summarise(store)
+    assert summary.findings
+    assert not summary.unexpected
+    assert exit_code(summary) is not ExitCode.INCONSISTENT
+    assert "expected failures (known bugs): demo-bug: it forgets" in summary_text(summary, "RUN")
+
+
+def test_a_new_finding_beside_a_known_one_fails_the_run_that_counts_new_ones(store: RunStore) -> None:
+    some = next(f for f in store.findings() if f.expectation is None)
+    store.set_known(KnownBugs(bug=(bug(some.symptom.what),), new_only=True))
+    known = {f.known is not None for f in store.findings() if f.known or f.expectation is None}
+    if known == {True}:
+        pytest.fail("the demo run shows one symptom only: this proves nothing")
+    assert exit_code(summarise(store)) is ExitCode.INCONSISTENT
+
+
+def test_compare_names_known_bugs(store: RunStore) -> None:
+    known_all(store)
+    store.put_plan(Plan(configurations=["ext4"], workloads=["all"]))
+    side = Side.of(store, "RUN")
+    found = changes(side, side)
+    assert any("(known: demo-bug (" in line for line in changes_text(found))
+    assert {f["known"] for f in changes_json(found)["findings"] if not f["expected_reason"]} == {"demo-bug"}
+
+
+def test_what_is_known_of_a_kernel_whose_version_nobody_knows_is_nothing(store: RunStore) -> None:
+    known_all(store)
+    store.update_info(replace(store.info, kernel=replace(store.info.kernel, release="", version="")))
+    assert not any(f.known for f in store.findings())
+
+
+def test_a_damaged_record_is_noticed(store: RunStore) -> None:
+    known_all(store)
+    with RunStore.open(store.path) as again:
+        assert again.known() == store.known()
+    with store._database.transaction() as db:  # as a bad sector would
+        db.execute("UPDATE meta SET value = replace(value, 'demo-bug', 'other') WHERE key = 'known'")
+    with pytest.raises(StoreError, match="a known bug is not what was written"):
+        RunStore.open(store.path)
+
+
+def test_the_sentence_counts(store: RunStore) -> None:
+    known_all(store)
+    found = summarise(store).unexpected
+    mixed = [replace(found[0], known=None), *found[1:]]
+    assert known_or_new(mixed).endswith("; 1 is new.")
+    assert known_or_new([]) == ""
+    assert known_or_new([replace(found[0], known=None)]) == "This finding is no known bug."
+    assert known_or_new(found[:1]) == "This finding is a known bug: demo-bug."
+    assert json.dumps(results(summarise(store), "RUN"))

@@ -1,0 +1,149 @@
+"""What a verdict says of configurations on kernels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import msgspec
+import pytest
+
+from harness.cli.verdict import exit_code
+from harness.errors import ExitCode
+from harness.known.base import KnownBug, KnownBugs, Record, Severity
+from harness.plan import Plan
+from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan
+from harness.releases.verdict import DEPTHS, Kind, standings
+from harness.releases.verdict_page import COLUMNS, verdict_csv, verdict_page
+from harness.summary import CaseVerdict
+from harness.workloads.load import select_workloads
+
+OURS = KnownBug(
+    name="=ours",
+    title="it loses a file",
+    record=Record(severity=Severity.DESTROYS, mechanism="m", first="6.1", workaround="mount it with care"),
+)
+KNOWN = Seen("durability", "f: missing", "xfs-default/a@4", 3, known="xfs-sync-no-flush")
+NEW = Seen("size", "f: 0 bytes", "xfs-default/a@5", 2)
+DESIGN = Seen("durability", "f: missing", "ext4-nobarrier/a@4", 3, expected="it sends no flush")
+
+
+def answer(
+    configuration: str, *findings: Seen, verdict: CaseVerdict | None = None, name: str = "a"
+) -> Answer:
+    """A case with these findings; kept if there are none."""
+    broken = CaseVerdict.FAIL if any(not f.expected for f in findings) else CaseVerdict.XFAIL
+    judged = verdict or (broken if findings else CaseVerdict.PASS)
+    states = 0 if judged is CaseVerdict.NOT_RUN else 10
+    reason = "the archive has no mkfs" if judged in (CaseVerdict.NOT_RUN, CaseVerdict.UNKNOWN) else ""
+    return Answer(configuration, name, judged, states, len(findings), findings, reason)
+
+
+def sweep(*kernels: tuple[Answer, ...]) -> Sweep:
+    """A verdict with these answers on each kernel."""
+    names = [f"6.{n}" for n in range(1, len(kernels) + 1)]
+    plan = SweepPlan(
+        title="Verdict",
+        kernels=names,
+        plan=Plan(configurations=["xfs/default"], workloads=["quick"]),
+        depth="quick",
+        known=KnownBugs(bug=(OURS,)),
+        argv=["verdict"],
+    )
+    done = [
+        OnKernel(item=n, name=n, run=f"kernels/{n}/runs/r", answers=of)
+        for n, of in zip(names, kernels, strict=True)
+    ]
+    return Sweep(plan, tuple(done), begun="2026-11-26T00:00:00+00:00")
+
+
+def kinds(found: Sweep) -> dict[str, list[Kind]]:
+    return {name: [s.kind for s in of] for name, of in standings(found)}
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ((answer("xfs/default"),), Kind.SAFE),
+        ((answer("xfs/default", KNOWN),), Kind.KNOWN),
+        ((answer("xfs/default", DESIGN),), Kind.KNOWN),
+        ((answer("xfs/default", KNOWN, NEW),), Kind.NEW),
+        ((answer("xfs/default", verdict=CaseVerdict.UNKNOWN),), Kind.OPEN),
+        ((answer("xfs/default", verdict=CaseVerdict.NOT_RUN),), Kind.NOT_LOOKED),
+        ((), Kind.NOT_LOOKED),
+    ],
+)
+def test_a_configuration_is_as_good_as_the_worst_that_it_showed(
+    answers: tuple[Answer, ...], kind: Kind
+) -> None:
+    assert kinds(sweep(answers)) == {"xfs/default": [kind]}
+
+
+def test_a_finding_whose_bug_nobody_knows_any_more_is_new() -> None:
+    gone = msgspec.structs.replace(KNOWN, known="gone-from-the-base")
+    assert kinds(sweep((answer("xfs/default", gone),))) == {"xfs/default": [Kind.NEW]}
+
+
+def test_how_far_was_looked_counts_what_was_decided() -> None:
+    answers = (answer("xfs/default"), answer("xfs/default", verdict=CaseVerdict.UNKNOWN, name="b"))
+    ((_, (standing,)),) = standings(sweep(answers))
+    assert (standing.kind, standing.states, standing.looked, standing.of) == (Kind.SAFE, 20, 1, 2)
+
+
+def test_the_page_says_what_to_do_of_every_kind() -> None:
+    first = (
+        answer("xfs/default", KNOWN), answer("ext4/ordered"), answer("ext4/nobarrier", DESIGN),
+        answer("f2fs/posix", NEW), answer("gfs2/default", msgspec.structs.replace(KNOWN, known="=ours")),
+    )  # fmt: skip
+    second = (answer("ext4/ordered"), answer("jfs/default", verdict=CaseVerdict.NOT_RUN))
+    text = verdict_page(sweep(first, second)).text()
+    assert "6 configurations on 2 kernels: 1 safe as far as looked on both" in text.splitlines()[0]
+    assert "ext4/ordered: Nothing was found that speaks against these." in text
+    assert "gfs2/default on 6.1: After a power cut the file system may not come back" in text
+    assert "Workaround: mount it with care." in text
+    assert "Workaround: call fsync on each file instead of sync. (xfs-sync-no-flush)" in text
+    assert "ext4/nobarrier: It is expected to lose data: it sends no flush." in text
+    assert "f2fs/posix: On 6.1 it broke a promise in a way that no known bug does." in text
+    assert "reproduce: powercut repro xfs-default/a@5 --from " in text
+    assert "jfs/default: On 6.2 nothing is known: the archive has no mkfs." in text
+    assert "xfs/default: On 6.2 nothing is known: not reached." in text
+
+
+def test_the_worst_bug_comes_first() -> None:
+    both = (answer("xfs/default", KNOWN, msgspec.structs.replace(KNOWN, known="=ours")),)
+    lines = verdict_page(sweep(both)).text().splitlines()
+    order = [n for n, line in enumerate(lines) if "Workaround" in line]
+    assert "mount it with care" in lines[order[0]]
+
+
+def test_csv_and_json_have_a_row_for_each_configuration_on_each_kernel() -> None:
+    found = sweep((answer("xfs/default", msgspec.structs.replace(KNOWN, known="=ours")),), ())
+    rows = list(csv.DictReader(io.StringIO(verdict_csv(found))))
+    data = json.loads(verdict_page(found).json())["verdicts"]
+    assert list(rows[0]) == list(COLUMNS) == list(data[0])
+    assert [r["verdict"] for r in rows] == ["broken: known", "not looked at"]
+    assert rows[0]["severity"] == "destroys"
+    assert rows[0]["known_bugs"] == "'=ours"  # no formula
+    assert data[0]["known_bugs"] == "=ours"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "new_only", "code"),
+    [
+        ({Kind.SAFE}, False, ExitCode.CONSISTENT),
+        ({Kind.SAFE, Kind.KNOWN}, False, ExitCode.INCONSISTENT),
+        ({Kind.SAFE, Kind.KNOWN}, True, ExitCode.CONSISTENT),
+        ({Kind.KNOWN, Kind.NEW}, True, ExitCode.INCONSISTENT),
+        ({Kind.SAFE, Kind.NOT_LOOKED}, True, ExitCode.UNDECIDED),
+        ({Kind.OPEN}, False, ExitCode.UNDECIDED),
+        (set(), False, ExitCode.UNDECIDED),
+    ],
+)
+def test_exit_codes(kinds: set[Kind], new_only: bool, code: ExitCode) -> None:
+    assert exit_code(kinds, new_only=new_only) is code
+
+
+def test_the_workloads_of_every_depth_exist() -> None:
+    for depth in DEPTHS.values():
+        assert select_workloads(list(depth.workloads))
