@@ -53,9 +53,7 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
                     "its states are other ones: run it again",
                 )
             acks = [ack.text for ack in notes.acks]
-            judging = Judging(
-                notes, profile.rules, lambda files, count: trees.check(files, check, acks[:count])
-            )
+            judging = Judging(notes, profile.rules, lambda asked: trees.check(asked, check, acks))
             state = Partial.of(point.state, profile.rules.torn_bytes)
             if state.persisted & ~judging.effect.every or not judging.legal.has(state):
                 raise UsageError(

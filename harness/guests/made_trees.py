@@ -1,7 +1,7 @@
 """A guest that notes a program's calls, and then runs a check on trees that are made of what these wrote.
 
-Each tree is made from the one before by what differs. Where the guest is lost, so are the bytes that were
-noted.
+Each tree is made from the one before by what differs, and one request has many trees. Where the guest is
+lost, so are the bytes that were noted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from harness.guests import wire
 from harness.guests.session import (
     ACKNOWLEDGED,
     PROGRAM_TIMEOUT_S,
-    RECOVER_TIMEOUT_S,
     RUN_TIMEOUT_S,
     Session,
     Target,
 )
 from harness.model import ChangeKind, Check, CheckResult
+from harness.rules.answers import Tried
 from harness.rules.calls import Notes, UnreadableNotes, notes_of
 from harness.rules.trees import Entry, Files, wire_pieces
 
@@ -31,6 +31,8 @@ _KINDS = {
     "link": ChangeKind.LINK,
 }
 _MARGIN_S = 60.0
+_PIECES_MAX = 20_000
+"""Changes and pieces of files in one request; a tree that has more goes alone."""
 
 
 @dataclass(slots=True)
@@ -39,37 +41,58 @@ class MadeTrees:
 
     session: Session
     target: Target
-    _there: dict[str, Entry] = field(default_factory=dict)
-    _acks: tuple[str, ...] | None = None
+    _there: Files = field(default_factory=dict)
 
     def note(self, argv: Sequence[str]) -> Notes:
         """Run a program in an empty directory. Raises GuestError for notes that cannot be read, GuestLost."""
         self.session.boot(self.target)
         request = wire.NoteCalls(argv=list(argv), deadline_s=RUN_TIMEOUT_S)
         done = self.session.guest().request(request, wire.ProgramDone, RUN_TIMEOUT_S + _MARGIN_S)
-        self._there, self._acks = {}, None
+        self._there = {}
         try:
             return notes_of(done.output)
         except UnreadableNotes as e:
             raise GuestError(str(e)) from e
 
-    def check(self, files: Files, check: Check, acks: Sequence[str]) -> CheckResult:
-        """What an application's check says of a tree, given these acknowledgements. Raises GuestLost."""
-        guest = self.session.guest()
-        if self._acks != tuple(acks):
-            text = "".join(f"{line}\n" for line in acks).encode()
-            put = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text)
-            guest.request(put, wire.Done, RECOVER_TIMEOUT_S)
-            self._acks = tuple(acks)
+    def check(self, trees: Sequence[tuple[Files, int]], check: Check, acks: Sequence[str]) -> list[Tried]:
+        """What an application's check says of each tree, given so many of the acknowledgements. Raises
+        GuestLost.
+        """
+        found: list[Tried] = []
+        while len(found) < len(trees):
+            request = list(self._some(trees[len(found) :]))
+            found += self._try(request, check, acks)
+        return found
+
+    def _some(self, trees: Sequence[tuple[Files, int]]) -> Iterator[wire.TreeToTry]:
+        """As many trees as fit a request, at least one."""
+        size = 0
+        for files, count in trees:
+            changes = list(differences(self._there, files))
+            size += sum(1 + len(change.pieces) for change in changes)
+            if size - _PIECES_MAX > 0 and size > sum(1 + len(c.pieces) for c in changes):
+                return
+            self._there = files
+            yield wire.TreeToTry(changes, count)
+
+    def _try(self, trees: list[wire.TreeToTry], check: Check, acks: Sequence[str]) -> Iterator[Tried]:
         as_user = ["powercut-as", check.user] if check.user else []
-        argv = ["powercut-on-copy", *as_user, check.argv[0], ACKNOWLEDGED, *check.argv[1:]]
-        request = wire.TryTree(
-            changes=list(differences(self._there, files)), argv=argv, deadline_s=PROGRAM_TIMEOUT_S
+        request = wire.TryTrees(
+            trees,
+            ACKNOWLEDGED,
+            list(acks),
+            [*as_user, check.argv[0], ACKNOWLEDGED, *check.argv[1:]],
+            PROGRAM_TIMEOUT_S,
         )
-        done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + _MARGIN_S)
-        self._there = dict(files)
-        output = done.output.decode(errors="replace")
-        return CheckResult(check.operation, done.exit_code, output, len(acks))
+        timeout_s = PROGRAM_TIMEOUT_S * len(trees) + _MARGIN_S
+        done = self.session.guest().request(request, wire.TreesTried, timeout_s)
+        if len(done.tried) != len(trees):
+            raise GuestError(f"{len(done.tried)} answers about {len(trees)} trees")
+        for tree, tried in zip(trees, done.tried, strict=True):
+            output = tried.output.decode(errors="replace")
+            result = CheckResult(check.operation, tried.exit_code, output, tree.acknowledgements)
+            opened = None if tried.opened is None else frozenset(map(os.fsdecode, tried.opened))
+            yield Tried(result, opened)
 
 
 def differences(there: Files, wanted: Files) -> Iterator[wire.TreeChange]:

@@ -36,7 +36,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 16
+PROTOCOL_VERSION = 17
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -333,8 +333,15 @@ class NoteCalls(_Message, tag="note_calls"):
     deadline_s: U32
 
 
-class TryTree(_Message, tag="try_tree"):
+class TreeToTry(_Part):
     changes: Annotated[list[TreeChange], _up_to("ENTRIES")]
+    acknowledgements: U32
+
+
+class TryTrees(_Message, tag="try_trees"):
+    trees: Annotated[list[TreeToTry], _up_to("STATES")]
+    acknowledged_at: str
+    acknowledged: Annotated[list[str], _up_to("ENTRIES")]
     argv: Annotated[list[str], _up_to("ARGUMENTS")]
     deadline_s: U32
 
@@ -361,7 +368,7 @@ AgentRequest: TypeAlias = (
     | PutFile
     | Use
     | NoteCalls
-    | TryTree
+    | TryTrees
 )
 
 
@@ -413,6 +420,16 @@ class ProgramDone(_Message, tag="program_done"):
     output: bytes
 
 
+class Tried(_Part):
+    exit_code: I32 | None
+    output: bytes
+    opened: Annotated[list[bytes], _up_to("ENTRIES")] | None
+
+
+class TreesTried(_Message, tag="trees_tried"):
+    tried: Annotated[list[Tried], _up_to("STATES")]
+
+
 class Unmounted(_Message, tag="unmounted"):
     unmount_errno: Errno
     kernel_log: LogLines
@@ -450,6 +467,7 @@ AgentReply: TypeAlias = (
     | RecordFinished
     | Recovered
     | ProgramDone
+    | TreesTried
     | Unmounted
     | Used
     | Done

@@ -7,21 +7,25 @@ directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import PowercutError
 from harness.host.text import one_line
 from harness.model import Check, CheckResult, Judgement, Violation
+from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes
 from harness.rules.micro import Effect, NotFollowed, effect_of, unsynced
 from harness.rules.rules import Rules
+from harness.rules.search import Kind, Search
 from harness.rules.states import Legal, Listed, Partial
 from harness.rules.trees import Files, Maker, key_of, law_broken
-from harness.rules.vulnerabilities import Remedy, Search, Vulnerability, smallest
+from harness.rules.vulnerabilities import Vulnerability
 
-RunCheck = Callable[[Files, int], CheckResult]
-"""Runs the check on a tree, given so many of the program's acknowledgements."""
+RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
+"""Runs the check on each tree, given so many of the program's acknowledgements."""
+BATCH = 32
+"""Trees that are checked in one request, at most: what the check opened on one may spare others."""
 ORACLE = "program"
 _UNSEEN_SHOWN = 3
 
@@ -32,17 +36,19 @@ class NotJudged(PowercutError):
 
 @dataclass(slots=True)
 class Judging:
-    """A program under rules. `asked` counts the checks that were run: trees in which a program sees the same
-    are checked once.
+    """A program under rules. `asked` counts the checks that were run: of trees in which the check sees the
+    same, one is checked. `fold`: whether what the check opened tells which these are.
     """
 
     notes: Notes
     rules: Rules
     run: RunCheck
     asked: int = 0
+    fold: bool = True
     effect: Effect = field(init=False)
     legal: Legal = field(init=False)
     _maker: Maker = field(init=False)
+    _answers: Answers = field(default_factory=Answers)
     _known: dict[tuple[bytes, int], CheckResult] = field(default_factory=dict)
     _keys: dict[Partial, bytes] = field(default_factory=dict)
 
@@ -75,13 +81,41 @@ class Judging:
             known = self._keys[state] = key_of(self.files(state))
         return known
 
+    def ask(self, states: Iterable[tuple[Partial, int]]) -> None:
+        """Have the check look at many states, each given so many acknowledgements."""
+        wanted: dict[tuple[bytes, int], Partial] = {}
+        for state, acks in states:
+            if (asked := (self.key(state), acks)) not in self._known:
+                wanted.setdefault(asked, state)
+        waiting, size = list(wanted.items()), 1
+        while waiting:
+            some, waiting = waiting[:size], waiting[size:]
+            self._run([(key, acks, self.files(state)) for (key, acks), state in some])
+            size = min(2 * size, BATCH)
+
+    def _run(self, trees: Sequence[tuple[bytes, int, Files]]) -> None:
+        """Run the check on those of which its answer is not known."""
+        unknown: list[tuple[bytes, int, Files]] = []
+        for key, acks, files in trees:
+            answer = self._answers.find(files, acks) if self.fold else None
+            if answer is None:
+                unknown.append((key, acks, files))
+            else:
+                self._known[key, acks] = answer
+        if not unknown:
+            return
+        self.asked += len(unknown)
+        answers = self.run([(files, acks) for _, acks, files in unknown])
+        for (key, acks, files), tried in zip(unknown, answers, strict=True):
+            self._answers.add(files, acks, tried)
+            self._known[key, acks] = tried.result
+
     def result(self, state: Partial, acks: int) -> CheckResult:
         """What the check says of a state, given so many acknowledgements."""
         asked = self.key(state), acks
-        if (known := self._known.get(asked)) is None:
-            self.asked += 1
-            known = self._known[asked] = self.run(self.files(state), acks)
-        return known
+        if asked not in self._known:
+            self.ask([(state, acks)])
+        return self._known[asked]
 
     def passes(self, state: Partial, acks: int) -> bool:
         """Whether the check says anything but no."""
@@ -89,8 +123,10 @@ class Judging:
 
     def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
         """Each state with what the check says of it, with the most acknowledgements that it may have."""
-        for state in listed.states:
-            yield state, self.result(state, self.legal.acks(state))
+        asked = [(state, self.legal.acks(state)) for state in listed.states]
+        self.ask(asked)
+        for state, acks in asked:
+            yield state, self.result(state, acks)
 
 
 def followed(notes: Notes, rules: Rules) -> Effect:
@@ -140,32 +176,29 @@ class Answer:
 
 def answer(judging: Judging, failed: Iterable[Partial]) -> Answer:
     """What a program relies on, and what would give it that. Asks the check."""
-    search = Search(judging.legal, judging.passes)
-    states = list(failed)
-    search.look(states)
-    groups: dict[str, list[Vulnerability]] = {}
-    for found in search.found:
-        groups.setdefault(search.headline(found), []).append(found)
-    told, every = list[Told](), list[Remedy]()
-    for headline, alike in groups.items():
-        remedies = list(dict.fromkeys(r for found in alike for r in search.remedies(found)))
-        helped = remedies and all(search.is_gone(found, remedies) for found in alike)
-        every += remedies if helped else []
-        mine = tuple(s for s in states if search.causes.get(s) in alike)
-        words = " and ".join(search.remedy_words(r) for r in remedies) if helped else ""
-        told.append(Told(alike[0], headline, search.named(alike[0]), words, mine))
-    rest = tuple(s for s in states if s not in search.causes)
-    return Answer(tuple(told), _together(search, every), rest)
+    search = Search(judging.legal, judging)
+    kinds = search.look(list(failed))
+    return Answer(tuple(_told(search, k) for k in kinds), _together(search), tuple(search.rest))
 
 
-def _together(search: Search, remedies: list[Remedy]) -> str:
-    if not remedies:
+def _told(search: Search, kind: Kind) -> Told:
+    words = search.words
+    return Told(
+        kind.found,
+        kind.headline,
+        words.named(kind.found),
+        words.remedies(kind.remedies),
+        tuple(kind.states),
+    )
+
+
+def _together(search: Search) -> str:
+    if not search.remedies:
         return ""
-    least = smallest(search, remedies)
+    least = search.smallest()
     fails, of = search.failing_with(least)
-    words = "; ".join(search.remedy_words(r) for r in least)
     gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"
-    return f"{words}. With {'it' if len(least) == 1 else 'these'}, {gone}"
+    return f"{search.words.remedies(least)}. With {'it' if len(least) == 1 else 'these'}, {gone}"
 
 
 def unsynced_lines(effect: Effect) -> list[str]:

@@ -131,9 +131,7 @@ class _Case:
     def decide(self) -> None:
         """Visit all states, and store what comes of them. Raises NotJudged, GuestLost."""
         acks = [ack.text for ack in self._notes.acks]
-        judging = Judging(
-            self._notes, self._rules, lambda files, count: self._trees.check(files, self._check, acks[:count])
-        )
+        judging = Judging(self._notes, self._rules, lambda asked: self._trees.check(asked, self._check, acks))
         listed = judging.legal.listed()
         failed: dict[Partial, CheckResult] = {}
         sound: list[JudgedState] = []

@@ -6,6 +6,7 @@ Sets of micro-operations are numbers: bit N stands for micro-operation N.
 
 from __future__ import annotations
 
+import bisect
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
@@ -99,6 +100,7 @@ class Effect:
     paths: dict[int, str] = field(default_factory=dict)
     needs: list[int] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
+    _needed_by: list[int] = field(default_factory=list)
 
     @property
     def every(self) -> int:
@@ -113,22 +115,35 @@ class Effect:
             state ^= low
 
     def issued(self, time: float) -> int:
-        """What had been asked for by a time."""
-        return _set(m for m in self.micros if m.call <= time)
+        """What had been asked for by a time: the micro-operations are in the order of their calls."""
+        return (1 << bisect.bisect_right(self.micros, time, key=lambda m: m.call)) - 1
 
     def acks(self, time: float) -> int:
         """How many acknowledgements had been made by a time."""
-        return sum(ack.calls - _BEFORE_ACK < time for ack in self.notes.acks)
+        return bisect.bisect_left(self.notes.acks, time, key=lambda ack: ack.calls - _BEFORE_ACK)
 
     def with_needs(self, state: int) -> int:
         """A set with all that its members need."""
-        for m in self.of(state):
-            state |= self.needs[m.number]
+        if self._needed_by:
+            for m in self.of(state):
+                state |= self.needs[m.number]
         return state
 
     def without(self, state: int, lost: int) -> int:
         """A set without those, and without what needs them."""
-        return _set(m for m in self.of(state & ~lost) if not self.needs[m.number] & lost)
+        if self._needed_by:
+            for m in self.of(lost):
+                lost |= self._needed_by[m.number]
+        return state & ~lost
+
+    def set_needs(self, needs: Sequence[int]) -> None:
+        """Of each micro-operation, those without which it does not persist, and those that these need."""
+        self.needs = list(needs)
+        if any(needs):
+            self._needed_by = [0] * len(needs)
+            for m in self.micros:
+                for needed in self.of(needs[m.number]):
+                    self._needed_by[needed.number] |= m.bit
 
     def sync(self, time: float, inode: int) -> Sync:
         """What an fsync(2) of a file or directory at a time makes durable."""
@@ -154,7 +169,7 @@ def effect_of(notes: Notes, rules: Rules) -> Effect:
     maker = _Maker(made, {}, {})
     for number, call in enumerate(notes.calls):
         maker.follow(number, call)
-    made.needs = list(_needs(made))
+    made.set_needs(list(_needs(made)))
     for number, call in enumerate(notes.calls):
         if call.is_sync or call.durable:
             covers = _covered(made, call, number)

@@ -94,12 +94,11 @@ class Legal:
 
     def stretch_of(self, state: Partial) -> Stretch | None:
         """The last stretch in which a state may be left; None if it may in none."""
-        fitting = (
-            s
-            for s in reversed(self.stretches)
-            if not s.durable & ~state.whole and not state.persisted & ~s.asked
-        )
-        return next(fitting, None)
+        lost, there = ~state.whole, state.persisted
+        for stretch in reversed(self.stretches):
+            if not stretch.durable & lost and not there & ~stretch.asked:
+                return stretch
+        return None
 
     def has(self, state: Partial) -> bool:
         """Whether the rules leave a state possible."""

@@ -32,9 +32,14 @@ class Entry:
     first: str = ""
 
     @property
-    def essence(self) -> object:
+    def essence(self) -> tuple[object, ...]:
         """What a program can see of it."""
-        return self.kind, self.owner, self.size, self.digest, self.target, self.first
+        return *self.outside, self.digest
+
+    @property
+    def outside(self) -> tuple[object, ...]:
+        """What a program can see of it that does not open it."""
+        return self.kind, self.owner, self.size, self.target, self.first
 
 
 Files = Mapping[str, Entry]
@@ -43,8 +48,17 @@ Files = Mapping[str, Entry]
 
 def key_of(files: Files) -> bytes:
     """The same for trees in which a program sees the same."""
-    seen = sorted((os.fsencode(path), repr(entry.essence)) for path, entry in files.items())
-    return hashlib.blake2b(repr(seen).encode(), digest_size=16).digest()
+    return _key({path: entry.essence for path, entry in files.items()})
+
+
+def outside_key_of(files: Files) -> bytes:
+    """The same for trees in which a program sees the same that opens no file."""
+    return _key({path: entry.outside for path, entry in files.items()})
+
+
+def _key(seen: Mapping[str, object]) -> bytes:
+    told = repr(sorted((os.fsencode(path), repr(what)) for path, what in seen.items()))
+    return hashlib.blake2b(told.encode(), digest_size=16).digest()
 
 
 @dataclass(slots=True)
@@ -54,30 +68,40 @@ class Maker:
     effect: Effect
     _known: dict[tuple[int, int, int | None], Entry] = field(default_factory=dict)
     _own: dict[int, int] = field(default_factory=dict)
+    _names: int = 0
+    _paths: dict[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for m in self.effect.micros:
-            if m.sort is not Sort.NAME:
+            if m.sort is Sort.NAME:
+                self._names |= m.bit
+            else:
                 self._own[m.inode] = self._own.get(m.inode, 0) | m.bit
 
     def files(self, state: Partial) -> dict[str, Entry]:
         """The names that are there, each with its file."""
-        names: dict[int, dict[str, int]] = {}
-        for m in self.effect.of(state.persisted):
-            for directory, name, held in m.names:
-                there = names.setdefault(directory, {})
-                there.pop(name, None)
-                if held is not None:
-                    there[name] = held
         found: dict[str, Entry] = {}
         firsts: dict[int, str] = {}
-        for path, inode in self._reached(names):
+        for path, inode in self._paths_of(state.persisted & self._names):
             entry = self._entry(inode, state)
             if entry.kind == "file" and inode in firsts:
                 entry = Entry("link", entry.owner, digest=entry.digest, first=firsts[inode])
             firsts.setdefault(inode, path)
             found[path] = entry
         return found
+
+    def _paths_of(self, persisted: int) -> tuple[tuple[str, int], ...]:
+        """The paths that names give which persisted, each with its file."""
+        if (known := self._paths.get(persisted)) is None:
+            names: dict[int, dict[str, int]] = {}
+            for m in self.effect.of(persisted):
+                for directory, name, held in m.names:
+                    there = names.setdefault(directory, {})
+                    there.pop(name, None)
+                    if held is not None:
+                        there[name] = held
+            known = self._paths[persisted] = tuple(self._reached(names))
+        return known
 
     def _reached(self, names: Mapping[int, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
         """The paths from the root. A directory has one: another is one that it had before."""
@@ -123,7 +147,7 @@ class Maker:
                 pieces.append(self._piece(m, torn if m is micros[-1] else None))
         if made.kind != "file":
             return Entry(made.kind, owner, target=made.target)
-        shown = tuple(_cut(pieces, size))
+        shown = tuple(_joined(_cut(pieces, size)))
         digest = hashlib.blake2b(contents(self.effect.notes, size, shown), digest_size=16).digest()
         return Entry("file", owner, size, shown, digest=digest)
 
@@ -132,6 +156,20 @@ def _cut(pieces: list[Piece], size: int) -> Iterator[Piece]:
     for at, offset, length in pieces:
         if offset < size:
             yield at, offset, min(length, size - offset)
+
+
+def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Pieces that follow each other in the file and in what was noted are one."""
+    held: Piece | None = None
+    for at, offset, length in pieces:
+        if held and at != ZEROS and (at, offset) == (held[0] + held[2], held[1] + held[2]):
+            held = held[0], held[1], held[2] + length
+            continue
+        if held:
+            yield held
+        held = at, offset, length
+    if held:
+        yield held
 
 
 def contents(notes: Notes, size: int, pieces: tuple[Piece, ...]) -> bytes:
@@ -145,8 +183,11 @@ def contents(notes: Notes, size: int, pieces: tuple[Piece, ...]) -> bytes:
 def wire_pieces(pieces: tuple[Piece, ...]) -> list[Piece]:
     """The pieces as a guest is told them: what was zeroed is cut out of those before it."""
     done: list[Piece] = []
+    end = 0
     for at, offset, length in pieces:
-        done = [part for piece in done for part in _outside(piece, offset, offset + length)]
+        if offset < end:
+            done = [part for piece in done for part in _outside(piece, offset, offset + length)]
+        end = max(end, offset + length)
         if at != ZEROS:
             done.append((at, offset, length))
     return done

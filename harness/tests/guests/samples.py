@@ -155,22 +155,30 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("put a file", "AgentRequest", wire.PutFile(path="/bin/x", mode=0o755, data=bytes(range(256)))),
     ("note calls", "AgentRequest", wire.NoteCalls(argv=["/workload/a/run"], deadline_s=600)),
     (
-        "try a tree",
+        "try trees",
         "AgentRequest",
-        wire.TryTree(
-            changes=[
-                wire.TreeChange(path=b"old", kind=ChangeKind.REMOVE),
-                wire.TreeChange(
-                    path=b"d/\xff",
-                    kind=ChangeKind.FILE,
-                    mode=0o644,
-                    uid=1000,
-                    gid=1001,
-                    size=70_000,
-                    pieces=[(0, 0, 4096), (1 << 20, 65_536, 17)],
+        wire.TryTrees(
+            trees=[
+                wire.TreeToTry(
+                    changes=[
+                        wire.TreeChange(path=b"old", kind=ChangeKind.REMOVE),
+                        wire.TreeChange(
+                            path=b"d/\xff",
+                            kind=ChangeKind.FILE,
+                            mode=0o644,
+                            uid=1000,
+                            gid=1001,
+                            size=70_000,
+                            pieces=[(0, 0, 4096), (1 << 20, 65_536, 17)],
+                        ),
+                        wire.TreeChange(path=b"l", kind=ChangeKind.SYMLINK, target=b"d"),
+                    ],
+                    acknowledgements=1,
                 ),
-                wire.TreeChange(path=b"l", kind=ChangeKind.SYMLINK, target=b"d"),
+                wire.TreeToTry(changes=[], acknowledgements=0),
             ],
+            acknowledged_at="/acknowledged",
+            acknowledged=["commit 1"],
             argv=["/workload/a/check"],
             deadline_s=120,
         ),
@@ -277,6 +285,16 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ),
     ("program done", "AgentReply", wire.ProgramDone(exit_code=137, output=b"killed\n")),
     ("program stopped", "AgentReply", wire.ProgramDone(exit_code=None, output=b"")),
+    (
+        "trees tried",
+        "AgentReply",
+        wire.TreesTried(
+            tried=[
+                wire.Tried(exit_code=1, output=b"it is gone\n", opened=[b"d/\xff"]),
+                wire.Tried(exit_code=None, output=b"", opened=None),
+            ]
+        ),
+    ),
     ("unmounted", "AgentReply", wire.Unmounted(unmount_errno=16, kernel_log=[], log_complete=True)),
     (
         "used",

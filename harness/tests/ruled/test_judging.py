@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.model import Check, CheckResult, Verdict
-from harness.ruled.judging import Judging, NotJudged, answer, followed, judgement_of, unsynced_lines
+from harness.ruled.judging import Judging, NotJudged, RunCheck, answer, followed, judgement_of, unsynced_lines
+from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
+from harness.rules.micro import effect_of
 from harness.rules.rules import Rules
-from harness.rules.trees import Files, contents
+from harness.rules.states import Legal
+from harness.rules.trees import Files, Maker, contents
 from harness.tests.rules.programs import OWNER, Calls, rules
+from harness.tests.rules.test_states import programs
 
 RULES: Rules = rules()
 
@@ -58,12 +65,12 @@ def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
 
 
 def judging(notes: Notes) -> Judging:
-    def run(files: Files, acks: int) -> CheckResult:
+    def says(files: Files, acks: int) -> Tried:
         held = {p: contents(notes, e.size, e.pieces) for p, e in files.items()}
         right = not acks or held.get("f") == b"text"
-        return CheckResult(0, 0 if right else 1, "" if right else "f is gone", acks)
+        return Tried(CheckResult(0, 0 if right else 1, "" if right else "f is gone", acks))
 
-    return Judging(notes, RULES, run)
+    return Judging(notes, RULES, lambda trees: [says(*tree) for tree in trees])
 
 
 def test_an_unsynced_file_is_told_with_the_smallest_set_of_syncs() -> None:
@@ -89,7 +96,11 @@ def test_a_synced_file_has_nothing_to_tell() -> None:
 def test_a_check_that_refuses_an_empty_directory_is_no_judge() -> None:
     """All states of a right program would have failed."""
     with pytest.raises(NotJudged, match="an empty directory"):
-        Judging(of_one_file(synced=True), RULES, lambda files, acks: CheckResult(0, 0 if acks else 1, ""))
+        Judging(
+            of_one_file(synced=True),
+            RULES,
+            lambda trees: [Tried(CheckResult(0, 0 if acks else 1, "")) for _, acks in trees],
+        )
 
 
 def test_only_exit_code_1_says_no() -> None:
@@ -104,3 +115,56 @@ def test_what_are_no_notes_is_refused(raw: bytes) -> None:
     """A guest under test may send anything."""
     with pytest.raises(UnreadableNotes):
         notes_of(raw)
+
+
+def reading(notes: Notes) -> RunCheck:
+    """A check that opens one file after the other, and goes on only as what it has read lets it."""
+
+    def says(files: Files, acks: int) -> Tried:
+        opened: list[str] = []
+        code = sum(e.size for e in files.values())
+        for path in sorted(p for p, e in files.items() if e.kind == "file"):
+            opened.append(path)
+            held = contents(notes, files[path].size, files[path].pieces)
+            code = (code + sum(held) + acks) % 3
+            if code == 0:
+                break
+        return Tried(CheckResult(0, code, " ".join(opened), acks), frozenset(opened))
+
+    return lambda trees: [says(*tree) for tree in trees]
+
+
+@settings(max_examples=15)
+@given(notes=programs(), data=st.data())
+def test_folding_by_what_the_check_opened_changes_no_answer(notes: Notes, data: st.DataObject) -> None:
+    """A tree in which a file differs that the check reads would have got the answer of another tree."""
+    effect = effect_of(notes, RULES)
+    legal, maker = Legal(effect), Maker(effect)
+    states = [(s, data.draw(st.integers(0, 2))) for s in legal.listed().states[:80]]
+    files = [(maker.files(s), acks) for s, acks in states]
+    run, known = reading(notes), Answers()
+    for tree in files:
+        (direct,) = run([tree])
+        if (found := known.find(*tree)) is None:
+            known.add(*tree, direct)
+        else:
+            assert found == direct.result
+
+
+def test_a_file_that_the_check_does_not_open_asks_for_no_other_check() -> None:
+    """Each loss in a file that nobody reads was a check of its own."""
+    calls = Calls().create("f").create("unread").sync().write("f", b"text").fsync("f").ack("done")
+    for number in range(4):
+        calls.write("unread", b"%d" % number * 9)
+    left = [Left("f", "file", OWNER, b"text"), Left("unread", "file", OWNER, b"3" * 9)]
+    notes = replace(calls.notes(left), exit_code=0)
+
+    def run(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
+        return [Tried(CheckResult(0, 0, "", acks), frozenset({"f"})) for _, acks in trees]
+
+    asked = {}
+    for fold in (False, True):
+        made = Judging(notes, RULES, run, fold=fold)
+        made.ask((s, 1) for s in made.legal.listed().states)
+        asked[fold] = made.asked
+    assert asked[True] < asked[False]

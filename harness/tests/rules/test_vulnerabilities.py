@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from harness.rules.calls import Notes
 from harness.rules.micro import effect_of
+from harness.rules.search import Search
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
-from harness.rules.vulnerabilities import Search, smallest
 from harness.tests.rules.programs import Calls, rules
 
 Held = dict[str, bytes]
 Says = Callable[[Held, int], bool]
 
 
+@dataclass(frozen=True)
+class FunctionCheck:
+    """A check that is a function of files and acknowledgements."""
+
+    notes: Notes
+    maker: Maker
+    says: Says
+
+    def passes(self, state: Partial, acks: int) -> bool:
+        files = self.maker.files(state)
+        held = {p: contents(self.notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
+        return self.says(held, acks)
+
+    def ask(self, states: Iterable[tuple[Partial, int]]) -> None:
+        """It answers at once."""
+
+
 def search(notes: Notes, says: Says, *, names: bool = False, order: bool = False) -> Search:
     """All vulnerabilities of a program whose check is a function of its files and the acknowledgements."""
     effect = effect_of(notes, rules(names=names, order=order))
-    legal, maker = Legal(effect), Maker(effect)
-
-    def passes(state: Partial, acks: int) -> bool:
-        files = maker.files(state)
-        held = {p: contents(notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
-        return says(held, acks)
-
-    made = Search(legal, passes)
-    made.look([s for s in legal.listed().states if not passes(s, legal.acks(s))])
+    legal, check = Legal(effect), FunctionCheck(notes, Maker(effect), says)
+    made = Search(legal, check)
+    made.look([s for s in legal.listed().states if not check.passes(s, legal.acks(s))])
     return made
+
+
+def headlines(looked: Search) -> list[str]:
+    return [kind.headline for kind in looked.kinds.values()]
 
 
 def replaced(*, sync_file: bool, sync_directory: bool) -> Notes:
@@ -49,34 +65,30 @@ def is_whole(held: Held, acks: int) -> bool:
 
 def test_a_program_that_syncs_in_the_right_order_has_no_vulnerability() -> None:
     """A finding that is none would send an author to change what is right."""
-    assert not search(replaced(sync_file=True, sync_directory=True), is_whole).found
+    assert not search(replaced(sync_file=True, sync_directory=True), is_whole).kinds
 
 
 def test_a_rename_before_its_data_is_told_with_the_fsync_that_helps() -> None:
     """ext4 hid it by a flush at rename(2): nothing said that the program relies on it."""
     looked = search(replaced(sync_file=False, sync_directory=True), is_whole)
-    headlines = [looked.headline(v) for v in looked.found]
     assert (
         "the data of `write(t, 3 at 0)` must persist before the change of names by `rename(t, c)`"
-        in headlines
+        in headlines(looked)
     )
-    remedies = [looked.remedies(v) for v in looked.found]
-    words = {looked.remedy_words(r) for found in remedies for r in found}
-    assert words == {"fsync of `c` after call 5, `write(t, 3 at 0)`"}
-    least = smallest(looked, [r for found in remedies for r in found])
+    assert looked.words.remedies(looked.remedies) == "fsync of `c` after call 5, `write(t, 3 at 0)`"
+    least = looked.smallest()
     assert (len(least), looked.failing_with(least)[0]) == (1, 0)
 
 
 def test_a_directory_that_is_not_synced_is_told_by_what_was_acknowledged() -> None:
     """The rename itself has to persist before the program says so."""
     looked = search(replaced(sync_file=True, sync_directory=False), is_whole)
-    (found,) = looked.found
-    assert looked.headline(found) == (
+    assert headlines(looked) == [
         "the change of names by `rename(t, c)` must persist before `1` is acknowledged"
-    )
-    (remedy,) = looked.remedies(found)
-    assert looked.remedy_words(remedy) == "fsync of the directory `.` after call 7, `rename(t, c)`"
-    assert looked.failing_with([remedy])[0] == 0
+    ]
+    words = looked.words.remedies(looked.remedies)
+    assert words == "fsync of the directory `.` after call 7, `rename(t, c)`"
+    assert looked.failing_with(looked.remedies)[0] == 0
 
 
 def test_the_rules_of_linux_make_a_synced_file_keep_its_name() -> None:
@@ -86,8 +98,8 @@ def test_the_rules_of_linux_make_a_synced_file_keep_its_name() -> None:
     def there(held: Held, acks: int) -> bool:
         return not acks or held.get("log") == b"one"
 
-    assert search(notes, there).found
-    assert not search(notes, there, names=True, order=True).found
+    assert search(notes, there).kinds
+    assert not search(notes, there, names=True, order=True).kinds
 
 
 def test_what_was_acknowledged_before_a_call_does_not_promise_it() -> None:
@@ -100,8 +112,9 @@ def test_what_was_acknowledged_before_a_call_does_not_promise_it() -> None:
         return not acks or held.get("c", b"")[:1] in (b"0", b"1", b"2")
 
     looked = search(calls.notes(), is_some)
-    headlines = {looked.headline(v) for v in looked.found}
-    assert all(h.endswith("must persist before the change of names by `rename(t, c)`") for h in headlines)
+    assert all(
+        h.endswith("must persist before the change of names by `rename(t, c)`") for h in headlines(looked)
+    )
 
 
 def test_where_no_fsync_helps_none_is_named() -> None:
@@ -113,6 +126,40 @@ def test_where_no_fsync_helps_none_is_named() -> None:
         return not acks or held["f"] in ([b"b" * 8192] if acks > 1 else [b"a" * 8192, b"b" * 8192])
 
     looked = search(notes, even)
-    assert looked.found
-    assert all("must not be torn" in looked.headline(v) for v in looked.found)
-    assert all(looked.remedies(v) == () for v in looked.found)
+    assert looked.kinds
+    assert all("must not be torn" in headline for headline in headlines(looked))
+    assert looked.remedies == ()
+
+
+def test_what_a_log_lacks_is_told_once_and_mended_behind_each_write() -> None:
+    """A log of 100 unsynced lines had twelve findings, and 976 states that none of them explained."""
+    calls = Calls().create("log").fsync(".").sync()
+    for number in range(20):
+        calls.write("log", b"%02d\n" % number, 3 * number).ack(f"line {number}")
+
+    def lines(held: Held, acks: int) -> bool:
+        return held.get("log", b"")[: 3 * acks] == b"".join(b"%02d\n" % n for n in range(acks))
+
+    looked = search(calls.notes(), lines)
+    (told,) = headlines(looked)
+    assert told.startswith("the data of `write(log, 3 at ")
+    assert told.endswith(" is acknowledged")
+    assert looked.rest == []
+    words = looked.words.remedies(looked.remedies)
+    assert words == "fsync of `log` after call 3, `write(log, 3 at 0)`, and after each of 19 more like it"
+    assert looked.failing_with(looked.remedies)[0] == 0
+
+
+def test_one_sync_is_enough_for_writes_that_are_acknowledged_together() -> None:
+    """What helps is put behind each call like it only where something relies on it."""
+    calls = Calls().create("log").fsync(".").sync()
+    for number in range(6):
+        calls.write("log", b"%02d\n" % number, 3 * number)
+    notes = calls.ack("all").notes()
+
+    def whole(held: Held, acks: int) -> bool:
+        return not acks or held.get("log") == b"".join(b"%02d\n" % n for n in range(6))
+
+    looked = search(notes, whole)
+    assert len(looked.smallest()) == 1
+    assert looked.failing_with(looked.smallest())[0] == 0

@@ -24,13 +24,15 @@ held=$(cat c 2>&1)
 [ "$held" = new ] || { [ "$held" = old ] && [ "$last" = 0 ]; } || { echo "it holds: $held"; exit 1; }
 """
 
+SPOILS = CHECK.replace("2>&1)\n", "2>&1)\nrm -f t; echo spoiled >c; mkdir -p junk/below; chmod 700 .\n")
 
-def write_program(folder: Path, name: str, sync: str) -> str:
+
+def write_program(folder: Path, name: str, sync: str, check: str = CHECK) -> str:
     place = folder / name
     place.mkdir()
     (place / "workload.toml").write_text(f'summary = "{name}"\n')
     (place / "run").write_text(RUN.format(sync=sync))
-    (place / "check").write_text(CHECK)
+    (place / "check").write_text(check)
     return str(place)
 
 
@@ -63,3 +65,21 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
     point = CrashPoint(findings[0].case, findings[0].state)
     again = powercut("repro", str(point), *named)
     assert (again.exit_code, Verdict.FAIL.name in again.stdout) == (1, True), again.stdout
+
+
+def test_a_check_that_changes_the_files_does_not_change_what_the_next_one_sees(
+    tmp_path: Path, uml_kernel: Path
+) -> None:
+    """Trees are made by differences, in place: what a check had written would have come back in the next."""
+    named = {"plain": CHECK, "spoils": SPOILS}
+    programs = [write_program(tmp_path, name, "true", check) for name, check in named.items()]
+    plan = Plan(configurations=["any/posix"], workloads=programs, machine="uml", kernel=str(uml_kernel))
+    summary, path = run_plan(plan, tmp_path)
+    with RunStore.open(path) as store:
+        failing = {
+            name: sorted(str(f.state) for f in store.findings_of(CaseId("any", "posix", name)))
+            for name in named
+        }
+    counts = {c.case.workload: c.counts for c in summary.cases}
+    assert failing["plain"] == failing["spoils"] != []
+    assert counts["plain"] == counts["spoils"]

@@ -9,7 +9,7 @@ use powercut_protocol::{
     limits::{LOG_BYTES, LOG_LINES},
     pattern::POISON,
     AgentReply, AgentRequest, CallError, Looks, ModuleError, MountSpec, Operation, RecordedEvents,
-    Recovered, Said, StackSpec, TreeChange, TreeEntry, PROTOCOL_VERSION,
+    Recovered, Said, StackSpec, TreeEntry, TreeToTry, PROTOCOL_VERSION,
 };
 use rustix::{
     io::Errno,
@@ -29,7 +29,9 @@ use crate::{
     mounts::{self, MOUNT_POINT},
     operations,
     parts::Parts,
-    processes, program, stack, trees, usable,
+    processes, program, stack,
+    trees::{self, Trees},
+    usable,
     walk::Walker,
     watch::{self, Call},
     whole,
@@ -113,6 +115,24 @@ struct Second {
     errors: Vec<CallError>,
 }
 
+/// What is asked of each tree.
+struct Asked<'a> {
+    at: &'a str,
+    acknowledged: &'a [String],
+    argv: &'a [String],
+    deadline_s: u32,
+}
+
+impl Asked<'_> {
+    /// Write down the first acknowledgements, for the program.
+    fn tell(&self, count: usize) -> Result<(), Failure> {
+        let some = &self.acknowledged[..count.min(self.acknowledged.len())];
+        let lines: String = some.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(self.at, lines)
+            .map_err(|e| failed(format!("write {}", self.at))(errno_of(&e)))
+    }
+}
+
 /// What is on the disk, while it is written to.
 struct Used<'a> {
     agent: &'a mut Agent,
@@ -141,8 +161,8 @@ pub struct Agent {
     stack: Option<StackSpec>,
     /// The bytes that calls wrote which were noted last, until trees are made of them.
     noted: Vec<u8>,
-    /// Whether the directory is as the calls left it.
-    is_left: bool,
+    /// Those that are made; none while the directory is as the calls left it.
+    trees: Option<Trees>,
     /// Runs in an image with tools: programs may run anywhere and print a lot.
     tools: bool,
 }
@@ -157,7 +177,7 @@ impl Agent {
             parts: None,
             stack: None,
             noted: Vec::new(),
-            is_left: false,
+            trees: None,
             tools: false,
         })
     }
@@ -247,11 +267,21 @@ impl Agent {
             AgentRequest::NoteCalls { argv, deadline_s } => {
                 self.note_calls(&argv, seconds_from_now(deadline_s))
             }
-            AgentRequest::TryTree {
-                changes,
+            AgentRequest::TryTrees {
+                trees,
+                acknowledged_at,
+                acknowledged,
                 argv,
                 deadline_s,
-            } => self.try_tree(&changes, &argv, seconds_from_now(deadline_s)),
+            } => {
+                let asked = Asked {
+                    at: &acknowledged_at,
+                    acknowledged: &acknowledged,
+                    argv: &argv,
+                    deadline_s,
+                };
+                self.try_trees(&trees, &asked)
+            }
         };
         answer.unwrap_or_else(|failure| self.refuse(&failure))
     }
@@ -786,34 +816,37 @@ impl Agent {
             .to_vec();
         output.extend_from_slice(&lines);
         output.extend_from_slice(&bytes);
-        (self.noted, self.is_left) = (bytes, true);
+        (self.noted, self.trees) = (bytes, None);
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
             output,
         })
     }
 
-    fn try_tree(
-        &mut self,
-        changes: &[TreeChange],
-        argv: &[String],
-        deadline: Instant,
-    ) -> Result<AgentReply, Failure> {
+    fn try_trees(&mut self, trees: &[TreeToTry], asked: &Asked<'_>) -> Result<AgentReply, Failure> {
         if !matches!(self.mounted, Mounted::Tree) {
             return Err(Failure::NothingRecovered);
         }
-        if std::mem::replace(&mut self.is_left, false) {
-            mounts::unmount_device();
-            trees::mount_empty()?;
+        let mut made = match self.trees.take() {
+            Some(made) => made,
+            None => {
+                mounts::unmount_device();
+                trees::mount_empty()?;
+                Trees::begin()?
+            }
+        };
+        let mut tried = Vec::with_capacity(trees.len());
+        let mut told = None;
+        for tree in trees {
+            if told != Some(tree.acknowledgements) {
+                asked.tell(tree.acknowledgements as usize)?;
+                told = Some(tree.acknowledgements);
+            }
+            made.change(&tree.changes, &self.noted)?;
+            tried.push(made.run(asked.argv, seconds_from_now(asked.deadline_s))?);
         }
-        trees::change(changes, &self.noted)?;
-        let ended =
-            program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
-        processes::kill_all();
-        Ok(AgentReply::ProgramDone {
-            exit_code: ended.exit_code,
-            output: ended.output,
-        })
+        self.trees = Some(made);
+        Ok(AgentReply::TreesTried { tried })
     }
 
     fn unmount(&mut self) -> Result<AgentReply, Failure> {

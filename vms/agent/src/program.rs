@@ -1,17 +1,20 @@
 //! Programs, run with a deadline.
 
 use std::{
-    os::{fd::OwnedFd, unix::process::CommandExt},
-    process::{Command, Stdio},
+    ffi::CString,
+    fs::File,
+    io,
+    os::fd::{AsRawFd, OwnedFd},
     time::{Duration, Instant},
 };
 
+use libc::{c_char, c_int, c_void};
 use rustix::{
     event::{poll, PollFd, PollFlags, Timespec},
     fs::{fcntl_setfl, OFlags},
     io::Errno,
     pipe::{pipe_with, PipeFlags},
-    process::{kill_process_group, Pid, Signal},
+    process::{kill_process_group, pidfd_open, waitpid, Pid, PidfdFlags, Signal, WaitOptions},
 };
 
 use crate::{
@@ -24,6 +27,8 @@ use crate::{
 const OUTPUT_BYTES: usize = 64 << 10;
 /// The same for a tool: a trace is long. Well below a frame (`powercut_protocol::limits::FRAME_BYTES`).
 const TOOL_OUTPUT_BYTES: usize = 32 << 20;
+/// What a child ends with that could not become the program.
+const NOT_STARTED: c_int = 127;
 /// How often to check on a program that holds its output open without writing.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -57,26 +62,10 @@ fn run_in(
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // Only this end: the flag belongs to the open file description, and the program's end must block.
     fcntl_setfl(&reader, OFlags::NONBLOCK)?;
-    let child = {
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .current_dir(directory)
-            .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-            )
-            .env("HOME", "/tmp")
-            .stdin(Stdio::null())
-            .stdout(writer.try_clone().map_err(|e| errno_of(&e))?)
-            .stderr(writer)
-            .process_group(0);
-        // The command holds the pipe's write end: drop it, or the end of output is never seen.
-        command.spawn().map_err(|e| errno_of(&e))?
-    };
-    let pid = Pid::from_child(&child);
-    let mut output = Output::new(reader, output_bytes);
+    let pid = spawn(program, arguments, directory, &writer)?;
+    // The end of output is seen once nobody has the pipe's write end.
+    drop(writer);
+    let mut output = Output::new(reader, pid, output_bytes);
     let exit_code = await_exit(pid, deadline, &mut output)?;
     if exit_code.is_none() {
         // The group may be gone already; then so is the program.
@@ -88,6 +77,107 @@ fn run_in(
         exit_code,
         output: output.kept,
     })
+}
+
+/// The environment of every program.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// Stack of a child until it is the program.
+const STACK_BYTES: usize = 64 << 10;
+
+/// What a child needs to become the program. All is made before, since it shares this process's memory.
+struct Child {
+    /// Where the program may be, in the order in which it is looked for.
+    files: Vec<CString>,
+    arguments: Vec<*const c_char>,
+    environment: [*const c_char; 3],
+    directory: CString,
+    nothing: c_int,
+    output: c_int,
+    errno: c_int,
+}
+
+/// Start a program in a process group of its own.
+///
+/// posix_spawn(3) of glibc asks for the handler of each signal: some 60 calls, of the hundred that a short program takes
+/// in all, and each costs a User Mode Linux two switches between processes of the host.
+fn spawn(
+    program: &str,
+    arguments: &[String],
+    directory: &str,
+    output: &OwnedFd,
+) -> Result<Pid, Errno> {
+    let text = |text: &str| CString::new(text).map_err(|_| Errno::INVAL);
+    let nothing = File::open("/dev/null").map_err(|e| errno_of(&e))?;
+    let files = match program.contains('/') {
+        true => vec![text(program)?],
+        false => PATH
+            .split(':')
+            .map(|folder| text(&format!("{folder}/{program}")))
+            .collect::<Result<_, _>>()?,
+    };
+    let words = std::iter::once(program)
+        .chain(arguments.iter().map(String::as_str))
+        .map(text)
+        .collect::<Result<Vec<_>, _>>()?;
+    let (path, home) = (text(&format!("PATH={PATH}"))?, c"HOME=/tmp");
+    let end = std::iter::once(std::ptr::null());
+    let mut child = Child {
+        files,
+        arguments: words.iter().map(|word| word.as_ptr()).chain(end).collect(),
+        environment: [path.as_ptr(), home.as_ptr(), std::ptr::null()],
+        directory: text(directory)?,
+        nothing: nothing.as_raw_fd(),
+        output: output.as_raw_fd(),
+        errno: 0,
+    };
+    let mut stack = vec![0_u128; STACK_BYTES / size_of::<u128>()];
+    // SAFETY: this process waits until the child has become the program or has ended (CLONE_VFORK), so that the
+    // child alone uses what both have; it runs on a stack of its own, whose end is aligned.
+    let number = unsafe {
+        libc::clone(
+            become_program,
+            stack.as_mut_ptr_range().end.cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw mut child).cast(),
+        )
+    };
+    if number < 0 {
+        return Err(errno_of(&io::Error::last_os_error()));
+    }
+    let pid = Pid::from_raw(number).ok_or(Errno::INVAL)?;
+    if child.errno != 0 {
+        let _ = waitpid(Some(pid), WaitOptions::empty());
+        return Err(Errno::from_raw_os_error(child.errno));
+    }
+    Ok(pid)
+}
+
+/// The child. It makes system calls alone, and returns only if one fails.
+extern "C" fn become_program(of: *mut c_void) -> c_int {
+    // SAFETY: see `spawn`. Strings end in NUL, lists in a null pointer; descriptors are open.
+    unsafe {
+        let child = &mut *of.cast::<Child>();
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL); // the Rust runtime ignores it
+        let ready = libc::setpgid(0, 0) == 0
+            && libc::chdir(child.directory.as_ptr()) == 0
+            && libc::dup2(child.nothing, 0) == 0
+            && libc::dup2(child.output, 1) == 1
+            && libc::dup2(child.output, 2) == 2;
+        if ready {
+            for file in &child.files {
+                libc::execve(
+                    file.as_ptr(),
+                    child.arguments.as_ptr(),
+                    child.environment.as_ptr(),
+                );
+                if *libc::__errno_location() != libc::ENOENT {
+                    break;
+                }
+            }
+        }
+        child.errno = *libc::__errno_location();
+    }
+    NOT_STARTED
 }
 
 /// The program's exit code; None if the deadline came first.
@@ -106,31 +196,39 @@ fn await_exit(pid: Pid, deadline: Instant, output: &mut Output) -> Result<Option
 /// A program's output.
 struct Output {
     pipe: OwnedFd,
+    /// Readable once the program has ended (pidfd_open(2)); none where the kernel lacks it.
+    end: Option<OwnedFd>,
     kept: Vec<u8>,
     room: usize,
     open: bool,
 }
 
 impl Output {
-    fn new(pipe: OwnedFd, room: usize) -> Self {
+    fn new(pipe: OwnedFd, of: Pid, room: usize) -> Self {
         Self {
             pipe,
+            end: pidfd_open(of, PidfdFlags::empty()).ok(),
             kept: Vec::new(),
             room,
             open: true,
         }
     }
 
-    /// Wait a moment for output, and take it.
+    /// Wait a moment for output or the program's end, and take the output.
     fn wait(&mut self) {
-        if !self.open {
+        if !self.open && self.end.is_none() {
             // Only the program's exit is left, which usually follows at once.
             std::thread::sleep(Duration::from_millis(1));
             return;
         }
         let timeout = Timespec::try_from(POLL).expect("a few milliseconds");
-        let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
-        if poll(&mut polled, Some(&timeout)).is_ok_and(|n| n > 0) {
+        let pipe = self.open.then_some(&self.pipe);
+        let mut polled: Vec<_> = [pipe, self.end.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|of| PollFd::new(of, PollFlags::IN))
+            .collect();
+        if poll(&mut polled, Some(&timeout)).is_ok_and(|n| n > 0) && self.open {
             self.read_available();
         }
     }

@@ -1,26 +1,43 @@
 //! Trees that are made by differences, in a directory in memory: what a crash may leave of a program's files where
-//! the file system is only rules.
+//! the file system is only rules. A check runs on each.
+//!
+//! inotify(7) tells which files the check opened, and whether it changed anything. What it did not open cannot have
+//! mattered beyond its name, size and attributes; and a tree that it changed is made anew before the next. All
+//! processes are dead by then, so that files which were open to be written to have been closed, which is told, too.
 
 use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::OsStr,
     fs, io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{lchown, symlink, PermissionsExt},
+    mem::MaybeUninit,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{lchown, symlink, MetadataExt, PermissionsExt},
+        },
     },
     path::{Path, PathBuf},
+    time::Instant,
 };
 
-use powercut_protocol::{ChangeKind, TreeChange};
-use rustix::mount::{mount, MountFlags};
+use powercut_protocol::{ChangeKind, TreeChange, Tried};
+use rustix::{
+    fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
+    io::Errno,
+    mount::{mount, MountFlags},
+};
 
 use crate::{
     failure::{errno_of, failed, Failure},
     mounts::MOUNT_POINT,
+    processes, program,
 };
 
 /// Bytes of a file that is made.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Room for events: each has at most 16 bytes and a name.
+const EVENT_BYTES: usize = 16 << 10;
 
 /// Mount an empty directory in memory at the mount point.
 pub fn mount_empty() -> Result<(), Failure> {
@@ -28,13 +45,189 @@ pub fn mount_empty() -> Result<(), Failure> {
         .map_err(failed("mount tmpfs"))
 }
 
-/// Make changes, in their order. `bytes`: what pieces of files are cut from.
-pub fn change(changes: &[TreeChange], bytes: &[u8]) -> Result<(), Failure> {
-    changes.iter().try_for_each(|one| {
+/// The tree at the mount point, which was empty at first.
+pub struct Trees {
+    /// What is there, by path, if nobody has changed it.
+    there: BTreeMap<Vec<u8>, TreeChange>,
+    changed: bool,
+    top: fs::Metadata,
+    watch: Option<Watch>,
+}
+
+impl Trees {
+    /// The mount point is empty.
+    pub fn begin() -> Result<Self, Failure> {
+        let top = fs::metadata(MOUNT_POINT)
+            .map_err(|e| failed(format!("stat {MOUNT_POINT}"))(errno_of(&e)))?;
+        let mut trees = Self {
+            there: BTreeMap::new(),
+            changed: false,
+            top,
+            watch: Watch::begin().ok(),
+        };
+        trees.watch(b"");
+        Ok(trees)
+    }
+
+    /// Make changes, in their order. `bytes`: what pieces of files are cut from.
+    pub fn change(&mut self, changes: &[TreeChange], bytes: &[u8]) -> Result<(), Failure> {
+        for one in changes {
+            self.remember(one);
+        }
+        if std::mem::replace(&mut self.changed, false) {
+            return self.make_anew(bytes);
+        }
+        changes.iter().try_for_each(|one| self.make(one, bytes))
+    }
+
+    fn remember(&mut self, one: &TreeChange) {
+        if one.kind != ChangeKind::Directory {
+            let below = [one.path.as_slice(), b"/"].concat();
+            self.there.retain(|path, _| !path.starts_with(&below));
+        }
+        match one.kind {
+            ChangeKind::Remove => self.there.remove(&one.path),
+            _ => self.there.insert(one.path.clone(), one.clone()),
+        };
+    }
+
+    fn make_anew(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        empty(&self.top).map_err(|e| failed(format!("empty {MOUNT_POINT}"))(errno_of(&e)))?;
+        let there = std::mem::take(&mut self.there);
+        let is_link = |one: &TreeChange| one.kind == ChangeKind::Link;
+        for links in [false, true] {
+            for one in there.values().filter(|one| is_link(one) == links) {
+                self.make(one, bytes)?;
+            }
+        }
+        self.there = there;
+        Ok(())
+    }
+
+    fn make(&mut self, one: &TreeChange, bytes: &[u8]) -> Result<(), Failure> {
         let path = below(&one.path);
         make(one, &path, bytes)
-            .map_err(|e| failed(format!("make {}", path.display()))(errno_of(&e)))
-    })
+            .map_err(|e| failed(format!("make {}", path.display()))(errno_of(&e)))?;
+        if one.kind == ChangeKind::Directory {
+            self.watch(&one.path);
+        }
+        Ok(())
+    }
+
+    /// A directory that cannot be watched ends all watching.
+    fn watch(&mut self, path: &[u8]) {
+        if let Some(watch) = &mut self.watch {
+            if watch.add(path).is_err() {
+                self.watch = None;
+            }
+        }
+    }
+
+    /// Run a program in the tree; afterwards nothing runs.
+    pub fn run(&mut self, argv: &[String], deadline: Instant) -> Result<Tried, Failure> {
+        if let Some(watch) = &mut self.watch {
+            watch.take(); // of the making
+        }
+        let ended =
+            program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
+        processes::kill_all();
+        let seen = self.watch.as_mut().and_then(Watch::take);
+        self.changed = seen.as_ref().is_none_or(|seen| seen.changed);
+        Ok(Tried {
+            exit_code: ended.exit_code,
+            output: ended.output,
+            opened: seen.map(|seen| seen.opened.into_iter().map(Into::into).collect()),
+        })
+    }
+}
+
+/// Remove all that is at the mount point.
+fn empty(top: &fs::Metadata) -> io::Result<()> {
+    for entry in fs::read_dir(MOUNT_POINT)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    lchown(MOUNT_POINT, Some(top.uid()), Some(top.gid()))?;
+    fs::set_permissions(MOUNT_POINT, top.permissions())
+}
+
+/// What a program did in directories that are watched.
+#[derive(Default)]
+struct Seen {
+    /// Files that it opened.
+    opened: BTreeSet<Vec<u8>>,
+    changed: bool,
+}
+
+/// Watches directories.
+struct Watch {
+    queue: OwnedFd,
+    /// By number of the watch.
+    paths: HashMap<i32, Vec<u8>>,
+}
+
+impl Watch {
+    fn begin() -> Result<Self, Errno> {
+        Ok(Self {
+            queue: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            paths: HashMap::new(),
+        })
+    }
+
+    fn add(&mut self, path: &[u8]) -> Result<(), Errno> {
+        let changes = WatchFlags::CLOSE_WRITE
+            | WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE;
+        let number = inotify::add_watch(
+            &self.queue,
+            below(path).as_path(),
+            changes | WatchFlags::OPEN,
+        )?;
+        self.paths.insert(number, path.to_vec());
+        Ok(())
+    }
+
+    /// What was seen since; none if that is not known.
+    fn take(&mut self) -> Option<Seen> {
+        let mut room = [const { MaybeUninit::<u8>::uninit() }; EVENT_BYTES];
+        let mut seen = Some(Seen::default());
+        let mut events = Reader::new(&self.queue, &mut room);
+        loop {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return seen,
+                Err(Errno::INTR) => continue,
+                Err(_) => return None,
+            };
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                seen = None;
+            } else if flags.contains(ReadFlags::IGNORED) {
+                self.paths.remove(&event.wd());
+            } else if let Some(seen) = &mut seen {
+                seen.changed |= !(flags & !(ReadFlags::OPEN | ReadFlags::ISDIR)).is_empty();
+                if let (Some(top), Some(name)) = (self.paths.get(&event.wd()), event.file_name()) {
+                    if flags.contains(ReadFlags::OPEN) && !flags.contains(ReadFlags::ISDIR) {
+                        seen.opened.insert(joined(top, name.to_bytes()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn joined(top: &[u8], name: &[u8]) -> Vec<u8> {
+    match top {
+        b"" => name.to_vec(),
+        _ => [top, b"/", name].concat(),
+    }
 }
 
 fn below(path: &[u8]) -> PathBuf {

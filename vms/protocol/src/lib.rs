@@ -6,6 +6,7 @@
 //! `harness/guests/wire.py`; both sides are tested against `vms/protocol/vectors.json`.
 
 use serde::{Deserialize, Serialize};
+pub use serde_bytes::ByteBuf;
 
 mod frame;
 pub mod limits;
@@ -18,7 +19,7 @@ pub use names::{
 };
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,13 +144,25 @@ pub enum AgentRequest {
     /// Extent a program in an empty directory at the mount point, and answer with [`AgentReply::ProgramDone`], whose
     /// output is what it did to the directory: `vms/agent/src/whole.rs` has the form.
     NoteCalls { argv: Vec<String>, deadline_s: u32 },
-    /// Make the changes to the directory at the mount point, in which bytes are those that `NoteCalls` noted last,
-    /// and run a program there. The first after `NoteCalls` begins with an empty directory.
-    TryTree {
-        changes: Vec<TreeChange>,
+    /// Make one tree after the other at the mount point, and run a program on each. Bytes are those that `NoteCalls`
+    /// noted last; the first tree after it is made of an empty directory. The answer is [`AgentReply::TreesTried`].
+    TryTrees {
+        trees: Vec<TreeToTry>,
+        /// Where the program finds what was acknowledged, a line each.
+        acknowledged_at: String,
+        acknowledged: Vec<String>,
         argv: Vec<String>,
+        /// Of each run of the program.
         deadline_s: u32,
     },
+}
+
+/// A tree, by what differs from the one before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeToTry {
+    pub changes: Vec<TreeChange>,
+    /// How many acknowledgements the program is told.
+    pub acknowledgements: u32,
 }
 
 /// One name that is made, or is made anew, or is removed with all below it.
@@ -171,6 +184,17 @@ pub struct TreeChange {
     /// The contents of a symbolic link; another name of the same file for a `link`.
     #[serde(with = "serde_bytes")]
     pub target: Vec<u8>,
+}
+
+/// What a program said of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Exit code, or 128 + signal; none if it was stopped at its deadline.
+    pub exit_code: Option<i32>,
+    #[serde(with = "serde_bytes")]
+    pub output: Vec<u8>,
+    /// The files that it opened, relative to the mount point; none if that is not known.
+    pub opened: Option<Vec<ByteBuf>>,
 }
 
 /// The agent's replies. `Hello` comes once, unsolicited, when the agent is up.
@@ -214,6 +238,9 @@ pub enum AgentReply {
         unmount_errno: i32,
         kernel_log: Vec<String>,
         log_complete: bool,
+    },
+    TreesTried {
+        tried: Vec<Tried>,
     },
     Used {
         /// 0, or the errno of mount(2).

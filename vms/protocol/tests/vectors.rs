@@ -63,7 +63,7 @@ fn agent_request(message: &AgentRequest) -> usize {
         M::Use { .. } => 7,
         M::RunBeside { .. } => 8,
         M::NoteCalls { .. } => 9,
-        M::TryTree { .. } => 10,
+        M::TryTrees { .. } => 10,
     }
 }
 
@@ -80,6 +80,7 @@ fn agent_reply(message: &AgentReply) -> usize {
         M::Done {} => 7,
         M::Failed { .. } => 8,
         M::Used { .. } => 9,
+        M::TreesTried { .. } => 10,
     }
 }
 

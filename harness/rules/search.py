@@ -1,0 +1,197 @@
+"""The vulnerabilities of a program, each with what would mend it, until no state fails. Pure but for the
+check that it asks.
+
+A vulnerability explains the states in which what it misses is lost. One that can be mended explains besides
+those that no longer fail, or are no longer possible, with its syncs. With the syncs of all, the states that
+are left are gone through again, and what still fails is looked at in its turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.rules.micro import Effect, Micro
+from harness.rules.remedies import Remedy, everywhere, tried
+from harness.rules.states import Legal, Partial
+from harness.rules.vulnerabilities import Reducer, Vulnerability
+from harness.rules.words import Words, text_of, without_numbers
+
+FOUND_MAX = 12
+"""Vulnerabilities that are told of one program."""
+TRIED_MAX = 40
+"""Sets of syncs that are tried for one of them."""
+ROUNDS_MAX = 4
+"""How often what is left with all syncs is looked at."""
+_SINGLY_MAX = 12
+"""Syncs of which each is left out in its turn."""
+
+
+class Check(Protocol):
+    """The program's check."""
+
+    def passes(self, state: Partial, acks: int) -> bool:
+        """Whether it says yes to a state, with so many acknowledgements."""
+
+    def ask(self, states: Iterable[tuple[Partial, int]]) -> None:
+        """Ask it about many at once: `passes` will be called with these."""
+
+
+@dataclass(slots=True)
+class Kind:
+    """Vulnerabilities that differ in numbers alone. `remedies`: with which they are gone; empty if nothing
+    that was tried helps. `states`: that fail for them.
+    """
+
+    found: Vulnerability
+    headline: str
+    remedies: tuple[Remedy, ...] = ()
+    states: list[Partial] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Search:
+    """Looks for the vulnerabilities of a program. `rest`: failing states that none explains."""
+
+    legal: Legal
+    check: Check
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    rest: list[Partial] = field(default_factory=list)
+    words: Words = field(init=False)
+    _shapes: list[str] = field(init=False)
+    _micros: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.words = Words(self.effect)
+        self._shapes = [without_numbers(text_of(call)) for call in self.effect.notes.calls]
+        for m in self.effect.micros:
+            self._micros[m.call] = self._micros.get(m.call, 0) | m.bit
+
+    @property
+    def effect(self) -> Effect:
+        return self.legal.effect
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """All that help."""
+        every = dict.fromkeys(r for kind in self.kinds.values() for r in kind.remedies)
+        return tuple(sorted(every, key=lambda r: (r.after, r.inode)))
+
+    def look(self, failed: Sequence[Partial]) -> list[Kind]:
+        """What explains these states, and those that fail once that is mended."""
+        self.rest = self._explain(self.legal, failed)
+        for _ in range(ROUNDS_MAX):
+            before = self.remedies
+            legal = self._with(before)
+            left = [s for s in self._failing(legal) if not self._known(legal, s)]
+            if not before or not left:
+                break
+            self._explain(legal, left)
+            if self.remedies == before:
+                break
+        return list(self.kinds.values())
+
+    def _explain(self, legal: Legal, failed: Sequence[Partial]) -> list[Partial]:
+        """Find what explains these states. Returns those of which nothing does."""
+        reducer = Reducer(legal, self.check.passes)
+        states = reducer.simplest_first(failed)
+        while states and len(self.kinds) < FOUND_MAX:
+            first = states[0]
+            kind = self._kind_of(legal, reducer.reduced(first, legal.acks(first)))
+            mine = {first, *self._explained(legal, kind, states)}
+            kind.states += [s for s in states if s in mine]
+            states = [s for s in states if s not in mine]
+        return states
+
+    def _kind_of(self, legal: Legal, found: Vulnerability) -> Kind:
+        headline = self.words.headline(found)
+        kind = self.kinds.setdefault(without_numbers(headline), Kind(found, headline))
+        remedies = self._helping(legal, found)
+        kind.remedies = tuple(dict.fromkeys((*kind.remedies, *remedies)))
+        return kind
+
+    def _helping(self, legal: Legal, found: Vulnerability) -> tuple[Remedy, ...]:
+        """The smallest set of syncs, of those that are tried, with which it is gone, for all calls like its
+        own; empty if none is.
+        """
+        for some in itertools.islice(tried(self.effect, found), TRIED_MAX):
+            if self.is_gone(legal, found, some):
+                return everywhere(self.effect, found, some, self._shapes)
+        return ()
+
+    def is_gone(self, legal: Legal, found: Vulnerability, remedies: Sequence[Remedy]) -> bool:
+        """Whether no state that is left with these syncs fails for its reason."""
+        left = self._with(remedies, legal)
+        asked = [(s, left.acks(s)) for s in left.listed().states]
+        asked = [(s, acks) for s, acks in asked if found.explains(s, acks)]
+        self.check.ask(asked)
+        return all(self.check.passes(s, acks) for s, acks in asked)
+
+    def _explained(self, legal: Legal, kind: Kind, states: Sequence[Partial]) -> Iterable[Partial]:
+        yield from (s for s in states if kind.found.explains(s, legal.acks(s)))
+        if not kind.remedies:
+            yield from (s for s in states if self._fails_alike(legal, kind.found, s))
+            return
+        mended = self._with(kind.remedies, legal)
+        yield from (s for s in states if not mended.has(s))
+        asked = [(s, mended.acks(s)) for s in states if mended.has(s)]
+        fewer = [(s, acks) for s, acks in asked if acks < legal.acks(s)]
+        self.check.ask(fewer)
+        yield from (s for s, acks in fewer if self.check.passes(s, acks))
+
+    def _fails_alike(self, legal: Legal, found: Vulnerability, state: Partial) -> bool:
+        """Whether of a call like one of those that matter the same is lost, and the same is there."""
+        if found.state.torn is not None:
+            return state.torn is not None and self._shape(state.last) == self._shape(found.state.last)
+        stretch = legal.stretch_of(state)
+        if stretch is None or state.torn is not None or not found.missing:
+            return False
+        first = next(iter(self.effect.of(found.missing)))
+        alike = [m for m in self.effect.of(stretch.asked) if self._shapes[m.call] == self._shapes[first.call]]
+        if not any(m.call == first.call for m in self.effect.of(found.present)):
+            return any(m.sort is first.sort and not state.persisted & m.bit for m in alike)
+        return any(self._is_torn(m, state) for m in alike)
+
+    def _shape(self, number: int) -> str:
+        return self._shapes[self.effect.micros[number].call]
+
+    def _is_torn(self, micro: Micro, state: Partial) -> bool:
+        own = self._micros[micro.call]
+        return bool(own & state.persisted) and bool(own & ~state.persisted)
+
+    def _known(self, legal: Legal, state: Partial) -> bool:
+        """Whether what cannot be mended explains a state."""
+        unmended = (kind.found for kind in self.kinds.values() if not kind.remedies)
+        acks = legal.acks(state)
+        return any(v.explains(state, acks) or self._fails_alike(legal, v, state) for v in unmended)
+
+    def _with(self, remedies: Iterable[Remedy], legal: Legal | None = None) -> Legal:
+        more = tuple(r.sync(self.effect) for r in remedies)
+        return Legal(self.effect, (*(legal or self.legal).more, *more))
+
+    def _failing(self, legal: Legal) -> list[Partial]:
+        asked = [(s, legal.acks(s)) for s in legal.listed().states]
+        self.check.ask(asked)
+        return [s for s, acks in asked if not self.check.passes(s, acks)]
+
+    def failing_with(self, remedies: Iterable[Remedy]) -> tuple[int, int]:
+        """With these syncs: how many states fail, of how many."""
+        legal = self._with(remedies)
+        return len(self._failing(legal)), len(legal.listed().states)
+
+    def smallest(self) -> tuple[Remedy, ...]:
+        """Of all that help, a set without which nothing can be left out: with it, no more states fail than
+        with all of them.
+        """
+        kept = self.remedies
+        fewest = self.failing_with(kept)[0]
+        parts = [kind.remedies for kind in self.kinds.values()]
+        if len(kept) <= _SINGLY_MAX:
+            parts += [(remedy,) for remedy in kept]
+        for part in parts:
+            fewer = tuple(r for r in kept if r not in part)
+            if fewer and fewer != kept and self.failing_with(fewer)[0] <= fewest:
+                kept = fewer
+        return kept

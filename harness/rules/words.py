@@ -1,0 +1,100 @@
+"""A vulnerability in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.rules.calls import Noted
+from harness.rules.micro import Effect, Micro, Sort
+from harness.rules.remedies import Remedy
+from harness.rules.vulnerabilities import Vulnerability
+
+_NUMBER = re.compile(r"\d+")
+
+
+def without_numbers(text: str) -> str:
+    """The same for calls, or words about them, that differ in numbers alone."""
+    return _NUMBER.sub("#", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Tells of a program."""
+
+    effect: Effect
+
+    def headline(self, found: Vulnerability) -> str:
+        """What has to be so, in a sentence."""
+        calls = self.effect.notes.calls
+        if found.state.torn is not None:
+            return f"`{text_of(calls[self.effect.micros[found.state.last].call])}` must not be torn"
+        lost = self.words(found.missing)
+        if not found.present:
+            if found.acks == 0:
+                return f"without {lost}, what is durable already is refused"
+            return f"{lost} must persist before `{self.ack(found.acks)}` is acknowledged"
+        if not found.missing:
+            return f"a power cut after {self.words(found.present)} is refused, although nothing is lost"
+        first = self._calls(found.missing)
+        if set(first) & set(self._calls(found.present)):
+            text = text_of(calls[first[0]])
+            return f"`{text}` must not be torn: {lost} is lost, the rest is there"
+        return f"{lost} must persist before {self.words(found.present)}"
+
+    def ack(self, number: int) -> str:
+        """The text of an acknowledgement, counted from 1."""
+        acks = self.effect.notes.acks
+        return acks[number - 1].text if 0 < number <= len(acks) else ""
+
+    def words(self, state: int) -> str:
+        """What calls did, in words: the last two of them."""
+        by_call: dict[int, list[Micro]] = {}
+        for m in self.effect.of(state):
+            by_call.setdefault(m.call, []).append(m)
+        parts = [self._what(micros) for micros in by_call.values()]
+        return " and ".join(parts[-2:]) if parts else "nothing"
+
+    def _what(self, micros: Sequence[Micro]) -> str:
+        text = f"`{text_of(self.effect.notes.calls[micros[0].call])}`"
+        path = self.effect.paths.get(micros[0].inode, "?")
+        sorts = {m.sort for m in micros}
+        if Sort.DATA in sorts:
+            return f"the data of {text}"
+        if Sort.SIZE in sorts:
+            return f"the size of {path} after {text}"
+        if Sort.ATTRIBUTES in sorts:
+            return f"the attributes of {path} after {text}"
+        return f"the change of names by {text}"
+
+    def _calls(self, state: int) -> list[int]:
+        return sorted({m.call for m in self.effect.of(state)})
+
+    def named(self, found: Vulnerability) -> str:
+        """Its calls, each with its number and thread."""
+        numbers = self._calls(found.missing | found.present)
+        calls = self.effect.notes.calls
+        return "; ".join(f"call {n} of thread {calls[n].thread}: {text_of(calls[n])}" for n in numbers[:8])
+
+    def remedies(self, remedies: Iterable[Remedy]) -> str:
+        """Which syncs, and where: those behind calls that differ in numbers alone are told by the first."""
+        alike: dict[tuple[str, str], list[Remedy]] = {}
+        for remedy in sorted(set(remedies), key=lambda r: (r.after, r.inode)):
+            call = without_numbers(text_of(self.effect.notes.calls[remedy.after]))
+            alike.setdefault((self._of(remedy), call), []).append(remedy)
+        return "; ".join(self._alike(of, group) for (of, _), group in alike.items())
+
+    def _alike(self, of: str, group: Sequence[Remedy]) -> str:
+        call = self.effect.notes.calls[group[0].after]
+        more = f", and after each of {len(group) - 1} more like it" if len(group) > 1 else ""
+        return f"{of} after call {group[0].after}, `{text_of(call)}`{more}"
+
+    def _of(self, remedy: Remedy) -> str:
+        made = self.effect.made[remedy.inode]
+        what = "the directory " if made.kind == "directory" else ""
+        return f"fsync of {what}`{self.effect.paths.get(remedy.inode, '?')}`"
+
+
+def text_of(call: Noted) -> str:
+    return call.text or f"{call.word}({call.path or call.inode})"
