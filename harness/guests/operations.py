@@ -41,7 +41,7 @@ def check_results(
     if [r.index for r in results] != list(expected):
         raise GuestLost(f"the results of operations from {first} on belong to other operations")
     for result, operation in zip(results, operations, strict=False):
-        if result.error is not None and result.error.errno == errno.EOPNOTSUPP:
+        if result.error is not None and _lacks(result.error.errno, operation):
             raise NotSupported(f"this file system does not support `{operation}`")
         if result.error is not None and (limit := _limit(result.error.errno, operation)):
             raise NotSupported(f"this file system has {limit}: `{operation}`")
@@ -55,6 +55,28 @@ def check_results(
             )
     if len(results) < len(operations):
         raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
+
+
+_REFUSED_TO_ROOT = frozenset(
+    {
+        OperationKind.LINK,
+        OperationKind.SYMLINK,
+        OperationKind.MKFIFO,
+        OperationKind.MKNOD,
+        OperationKind.CHMOD,
+        OperationKind.CHOWN,
+    }
+)
+"""For these EPERM says that the file system has no such thing: link(2), symlink(2), mknod(2). Permissions and
+owners are refused to root by nothing else ([code] fs/fat/file.c, fat_setattr).
+"""
+
+
+def _lacks(error: int, operation: Operation) -> bool:
+    """Whether the error says that the file system does not have the operation."""
+    if operation.kind is OperationKind.EXCHANGE and error == errno.EINVAL:
+        return True  # rename(2): the file system does not support one of the flags
+    return error == errno.EOPNOTSUPP or (error == errno.EPERM and operation.kind in _REFUSED_TO_ROOT)
 
 
 _OF_ATTRIBUTES = (errno.ENOSPC, errno.E2BIG, errno.ERANGE)
