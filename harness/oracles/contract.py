@@ -123,9 +123,14 @@ RULES: Mapping[str, str] = {
     "reused-name-loses": "fsync of a file may remove one that had its name before and was renamed",
     "exchange-leaves-inodes": "an exchange of names changes the directories only, not what they name",
     "rename-commits": "fsync of a file made after a rename into its directory covers the rename",
+    "fsync-leaves-names": "fsync promises contents and what is in a directory, and not the name used",
+    "moved-may-be-lost": "what is renamed or replaced may be lost until something makes that durable",
+    "names-at-once": "each operation that makes or moves a name is durable when it returns",
+    "writes-at-once": "each write is durable when it returns, as with O_DSYNC",
     "untouched-stays": "a durable file that nothing touches stays as it is; of file systems on a stack",
 }
 """Rules that only some modes have, each with what it says."""
+_OF_SYNCED = frozenset({"fsync-leaves-names", "moved-may-be-lost", "names-at-once"})
 
 
 def _contradictions(c: Contract) -> Sequence[tuple[bool, str]]:
@@ -155,6 +160,10 @@ def _contradictions(c: Contract) -> Sequence[tuple[bool, str]]:
         (
             "only-sync" in c.rules and c.namespace != "synced",
             "the rule 'only-sync' weakens namespace = 'synced', and nothing else",
+        ),
+        (
+            bool(_OF_SYNCED & {*c.rules}) and c.namespace != "synced",
+            f"the rules {', '.join(sorted(_OF_SYNCED))} are of namespace = 'synced', and of no other",
         ),
         (
             c.namespace == "each" and c.data == "journal",

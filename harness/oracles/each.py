@@ -41,6 +41,7 @@ from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names, tell_inode
 from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
+from harness.oracles.persistence import OF_NAMES
 from harness.oracles.timeline import Entry, ModelTimeline
 
 _Held = frozenset[tuple[Entry, int]]
@@ -127,7 +128,10 @@ class _Each:
         directory, _, name = path.rpartition("/")
         known, entry = self._timeline.entries, (self._timeline.names.inode(directory, index + 1), name)
         other = known.is_put_over(entry, index) or len(known.names(inode, index, index)) > 1
-        return () if other and not self._all else (entry,)
+        at_once = (
+            "names-at-once" in self._contract.rules and self._timeline.operations[index].kind in OF_NAMES
+        )
+        return () if other and not (self._all or at_once) else (entry,)
 
     def _covered(self, index: int, inode: int) -> Iterator[Entry]:
         """The entries in a directory that the persistence point of operation `index` covers, without those of
@@ -167,10 +171,10 @@ class _Each:
             faults, could[path] = self._found(path, self._names[path], entries)
             yield from faults
         yield from self._links(could)
-        there = {entry for held in could.values() for entry, _ in held}
-        missing = dict(self._missing(there))
+        held = frozenset().union(*could.values())
+        missing = dict(self._missing(held))
         yield from missing.values()
-        yield from self._unreachable(frozenset().union(*could.values()), missing.keys())
+        yield from self._unreachable(held, missing.keys())
 
     def _found(self, path: str, name: Name, entries: Sequence[Entry]) -> tuple[tuple[Fault, ...], _Held]:
         """The faults of a name that exists, and what it may be. `entries`: those that it may be, one for each
@@ -206,7 +210,7 @@ class _Each:
     def _as_inode(self, path: str, name: Name, inode: int, promise: _Promise) -> tuple[Fault, ...]:
         """The faults if this name refers to that inode, which may be as old as the promise allows."""
         position = self._position
-        if not self._all and not self._untouched(inode):
+        if not self._all and (not self._untouched(inode) or self._moved(inode, named=False)):
             return ()
         if _shape(name) not in self._been_shaped(inode, promise.since):
             although = self._although(promise)
@@ -272,8 +276,9 @@ class _Each:
                 what = f"{names}: names of one file, and no time that is allowed had them as names of one"
                 yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
 
-    def _missing(self, there: set[Entry]) -> Iterator[tuple[Entry, Violation]]:
+    def _missing(self, could: _Held) -> Iterator[tuple[Entry, Violation]]:
         """Entries that must exist and do not."""
+        there, inodes = {entry for entry, _ in could}, _inodes(could)
         for entry, path in sorted(self._timeline.entries.paths.items(), key=lambda known: known[1]):
             promise = self._entry(entry)
             if promise is _NOTHING or entry in there:
@@ -281,6 +286,8 @@ class _Each:
             been = self._been(entry, promise.since)
             put_over = not self._all and len(been) > 1
             if ABSENT in been or put_over or self._rescued(list(been)) or self._removed(entry[0]):
+                continue
+            if self._moved(entry[0], named=entry[0] not in inodes):
                 continue
             what = f"{path}: missing{self._although(promise)}"
             signature = f"{path}: missing{self._of_all(promise)}"
@@ -298,7 +305,7 @@ class _Each:
             if not known.named(inode, promise.since, self._position.begun) or self._rescued([inode]):
                 continue
             since = known.names(inode, promise.since, self._position.begun)
-            if self._removed(inode):
+            if self._removed(inode) or self._moved(inode, named=True):
                 continue
             if since.isdisjoint(reported) and not any((entry, inode) in could for entry in since):
                 paths = sorted(known.paths[entry] for entry in since)
@@ -326,6 +333,24 @@ class _Each:
             not (self._been(entry, since).keys() - {inode}).isdisjoint(self._synced)
             or self._removed(entry[0], seen | {inode})
             for entry in entries
+        )
+
+    def _moved(self, inode: int, *, named: bool) -> bool:
+        """Whether the inode may be lost with a name (`moved-may-be-lost`): since it became durable, it or a
+        directory above has lost a name or been given another. `named`: or its first name has not become
+        durable, which matters to the name alone.
+
+        [code] vfat_rename writes the new entry and the removal of the old one to different sectors, in any
+        order; and an entry that is replaced leads to clusters that are freed at once (fat_evict_inode).
+        """
+        if inode == ROOT or "moved-may-be-lost" not in self._contract.rules:
+            return False
+        promises = self._of_place if named else self._of_inode
+        since = _later(promises.get(inode, _NOTHING), self._everything).since
+        allowed = [(inode,)] if named else [(inode,), (inode, ABSENT)]
+        names = self._timeline.entries.names(inode, since, self._position.begun)
+        return len(names) != 1 or any(
+            tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
         )
 
     def _rescued(self, inodes: list[int]) -> bool:

@@ -33,7 +33,8 @@ def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, i
     else:
         last = _last_change(m, inode, data_only, *written)
     alone = inode if m.contract.persists == "inode" else None
-    m.persistence.append(PersistencePoint(i, last + 1, alone, m.opened_by(path)))
+    named = "" if "fsync-leaves-names" in m.contract.rules else m.opened_by(path)
+    m.persistence.append(PersistencePoint(i, last + 1, alone, named))
     if (renamed := m.renamed_before.get(inode)) is not None and m.is_only_in(inode, renamed[0]):
         m.persistence.append(PersistencePoint(i, renamed[1] + 1))
     if inode not in m.files:
@@ -117,6 +118,14 @@ OF_NAMES = frozenset(
     }
 )
 """[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""
+
+
+def persist_name(m: Inodes, i: int, path: str) -> None:
+    """[doc] mount(8), dirsync: updates of directories are done synchronously. `path`: a name that operation
+    i has made or moved; or removed, of which nothing is promised: `synced` judges no name that is back.
+    """
+    if path in m.inodes:
+        m.persistence.append(PersistencePoint(i, i + 1, m.inode(path), path))
 
 
 PERSISTS_NOTHING = frozenset(

@@ -28,7 +28,7 @@ from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.inodes import DIRECTORY_MODE, Handle, Inode, Inodes, Misfit
-from harness.oracles.persistence import OF_NAMES, floors_of, persist, promise_sets_of, sync
+from harness.oracles.persistence import OF_NAMES, floors_of, persist, persist_name, promise_sets_of, sync
 from harness.oracles.timeline import (
     ENDLESS,
     EventKind,
@@ -239,6 +239,9 @@ def _removexattr(m: Inodes, i: int, op: Operation) -> None:
 # --- contents --------------------------------------------------------------------------------
 
 
+_WRITES = (OperationKind.WRITE, OperationKind.APPEND)
+
+
 def _write(m: Inodes, i: int, op: Operation) -> None:
     inode = m.inode(op.path, "file")
     size = m.files[inode].size
@@ -255,7 +258,8 @@ def _write(m: Inodes, i: int, op: Operation) -> None:
         overwrites = m.contract.data == "journal" or "overwrites-commit" in m.contract.rules
         if new or grown > size or overwrites:
             m.touch_written(i, inode)
-    if op.length and {"sync", "dsync"} & set(op.flags):
+    at_once = {"dsync"} if "writes-at-once" in m.contract.rules and op.kind in _WRITES else set()
+    if op.length and {"sync", "dsync"} & {*op.flags, *at_once}:
         persist(m, i, op.path, data_only="sync" not in op.flags, written=(start, end))
 
 
@@ -470,6 +474,10 @@ _ANY = Contract(
 )
 
 
+_TO_TARGET = frozenset({OperationKind.LINK, OperationKind.RENAME, OperationKind.EXCHANGE})
+"""Operations on names whose new name is the target."""
+
+
 def replay(contract: Contract, history: History) -> ModelTimeline:
     """The timeline of the operations that had begun when the log ended.
 
@@ -485,6 +493,8 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
                 _APPLY[op.kind](m, i, op)
                 if contract.persists == "operations" and op.kind in OF_NAMES:
                     m.persistence.append(PersistencePoint(i, i + 1))
+                if "names-at-once" in contract.rules and op.kind in OF_NAMES:
+                    persist_name(m, i, op.target if op.kind in _TO_TARGET else op.path)
         except Misfit as e:
             raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e
         m.note()

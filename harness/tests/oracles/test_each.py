@@ -468,3 +468,74 @@ def test_without_a_journal_a_first_name_may_lead_to_what_fsck_clears() -> None:
     operations = [*NAMELESS, "fsync @h", "link @h f", "fsync ."]
     assert judged(operations, tree(), SYNCED).verdict is PASS
     assert oracles(judged([*operations, "fsync f", "fsync ."], tree(), SYNCED)) == {"durability"}
+
+
+FAT = replace(SYNCED, rules=("fsync-leaves-names", "moved-may-be-lost"))
+DIRSYNC = replace(SYNCED, rules=(*FAT.rules, "names-at-once"))
+SYNC_MOUNT = replace(SYNCED, rules=(*DIRSYNC.rules, "writes-at-once"))
+MADE = ["create f", "append f 4096"]
+WHOLE = file("f", written(1, 0, 4096))
+
+
+def test_fsync_leaves_the_name_and_keeps_the_contents() -> None:
+    """FAT: an empty file's fsync writes no entry, since nothing has marked its inode (vfat_create)."""
+    operations = [*MADE, "fsync f", "create g"]
+    assert oracles(judged(operations, tree(), SYNCED)) == {"durability"}
+    assert judged(operations, tree(), FAT).verdict is PASS
+    assert judged(operations, tree(WHOLE), FAT).verdict is PASS
+    assert oracles(judged(operations, tree(file("f")), FAT)) == {"durability"}
+    of_directory = [*MADE, "fsync f", "fsync ."]
+    assert oracles(judged(of_directory, tree(), FAT)) == {"durability"}
+
+
+def test_a_directory_that_is_lost_takes_along_what_is_in_it() -> None:
+    operations = ["mkdir d", "create d/f", "append d/f 4096", "fsync d/f", "fsync d"]
+    assert judged(operations, tree(), FAT).verdict is PASS
+    assert oracles(judged(operations, tree(directory("d")), FAT)) == {"durability"}
+    assert oracles(judged([*operations, "fsync ."], tree(), FAT)) == {"durability"}
+    synced = [*operations[:3], "sync"]
+    assert oracles(judged(synced, tree(), FAT)) == {"durability"}
+    moved = [*synced, "rename d e"]
+    assert oracles(judged(moved, tree(), SYNCED)) == {"durability"}
+    assert judged(moved, tree(), FAT).verdict is PASS
+    cut_short = tree(directory("d"), directory("e"), file("e/f"))
+    assert oracles(judged(moved, cut_short, SYNCED)) == {"durability"}
+    assert judged(moved, cut_short, FAT).verdict is PASS
+
+
+@pytest.mark.parametrize("moved", ["rename f g", "rename t f"])
+def test_what_is_renamed_or_replaced_may_be_lost_until_something_covers_it(moved: str) -> None:
+    """fsck.fat cuts a file short whose clusters another has, or that are free."""
+    operations = [*MADE, "create t", "sync", moved]
+    for entry in (file("f"), file("g")):
+        found = tree(entry, file("t"))
+        assert judged(operations, found, FAT).verdict is PASS
+        assert oracles(judged([*operations[:4], "create other"], found, FAT)) == {"durability"}
+    assert oracles(judged([*operations, "sync"], tree(), FAT)) == {"durability"}
+
+
+def test_names_at_once_are_durable_with_what_was_durable_of_the_file() -> None:
+    operations = [*MADE, "fsync f", "rename f g", "create h"]
+    moved = file("g", written(1, 0, 4096))
+    assert judged(operations, tree(moved, file("h")), DIRSYNC).verdict is PASS
+    assert oracles(judged(operations, tree(moved), DIRSYNC)) == {"durability"}
+    assert oracles(judged(operations, tree(WHOLE, file("h")), DIRSYNC)) == {"durability"}
+    assert oracles(judged(operations, tree(file("g"), file("h")), DIRSYNC)) == {"durability"}
+    assert judged(operations, tree(WHOLE), FAT).verdict is PASS
+    over = ["create g", *operations]
+    replaced = file("g", written(2, 0, 4096))
+    assert judged(over, tree(replaced, file("h")), DIRSYNC).verdict is PASS
+    assert oracles(judged(over, tree(file("g"), file("h")), DIRSYNC)) == {"durability"}
+
+
+def test_names_at_once_promise_no_contents() -> None:
+    assert judged(MADE, tree(file("f")), DIRSYNC).verdict is PASS
+    assert oracles(judged(MADE, tree(), DIRSYNC)) == {"durability"}
+    assert judged(MADE, tree(), DIRSYNC, begun=1).verdict is PASS
+
+
+def test_writes_at_once_are_as_writes_with_o_dsync() -> None:
+    assert oracles(judged(MADE, tree(file("f")), SYNC_MOUNT)) == {"durability"}
+    assert judged(MADE, tree(WHOLE), SYNC_MOUNT).verdict is PASS
+    stored = [*MADE, "sync", "mmap-write f 0 4096"]
+    assert judged(stored, tree(WHOLE), SYNC_MOUNT).verdict is PASS
