@@ -20,7 +20,7 @@ from harness.host import elf
 from harness.kernels.build import matching_kernel, need_as_built, outdated_kernel
 from harness.kernels.find import Kernel
 from harness.kernels.instrumented import instrumented_kernel, is_instrumented
-from harness.kernels.module_files import resolve_modules
+from harness.kernels.module_files import option_of, resolve_modules
 from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.plan import GuestChoice
@@ -158,7 +158,7 @@ def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
     config = (image.parent / "config").read_text()
     stacks = [p.stacked.stack for p in profiles if p.stacked]
     of_stacks = {module for stack in stacks for module in stack.modules}
-    names = {m.upper().replace("-", "_") for p in profiles for m in p.modules if m not in of_stacks}
+    names = {option_of(m) for p in profiles for m in p.modules if m not in of_stacks}
     options = {o for stack in stacks for o in stack.options} | {o for p in profiles for o in p.options}
     return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
 

@@ -56,9 +56,16 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
             )
 
 
+def option_of(module: str) -> str:
+    """The option of the kernel's configuration that builds a module, without CONFIG_ in front and perhaps _FS
+    behind, by the kernel's custom; its tables of names differ from that (fs/nls/Makefile).
+    """
+    return re.sub(r"^NLS_CP(?=\d)", "NLS_CODEPAGE_", module.replace("-", "_").upper())
+
+
 def _config_name(module: str) -> str:
     """The option that builds a module, by Powercut's own kernel configurations; otherwise a guess."""
-    name = "CONFIG_" + module.replace("-", "_").upper()
+    name = "CONFIG_" + option_of(module)
     lines = (line for file in resource("kernels").glob("*.config") for line in file.read_text().splitlines())
     known = {line.partition("=")[0] for line in lines}
     return next((option for option in (name, f"{name}_FS") if option in known), name)

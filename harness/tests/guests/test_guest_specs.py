@@ -55,6 +55,16 @@ def test_a_built_kernel_judges_a_stack_if_it_has_its_drivers(tmp_path: Path) -> 
     assert not has_drivers(image, [mode("ext4/ordered@raid1"), mode("ext4/ordered@raid5")])
 
 
+def test_a_table_of_names_has_an_option_that_is_not_called_as_its_module(tmp_path: Path) -> None:
+    """FAT was not run on a kernel that had all of it: the module nls_cp437 is of CONFIG_NLS_CODEPAGE_437."""
+    options = ("VFAT_FS", "NLS_CODEPAGE_437", "NLS_ISO8859_1")
+    image, config = tmp_path / "image", "".join(f"CONFIG_{name}=y\n" for name in options)
+    (tmp_path / "config").write_text(config)
+    assert has_drivers(image, [mode("vfat/default")])
+    (tmp_path / "config").write_text(config.replace("NLS_CODEPAGE_437=y", "NLS_CODEPAGE_437=m"))
+    assert not has_drivers(image, [mode("vfat/default")])
+
+
 def test_a_named_machine_whose_kernel_lacks_a_driver_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
