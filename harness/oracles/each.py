@@ -41,8 +41,7 @@ from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names, tell_inode
 from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
-from harness.oracles.persistence import OF_NAMES
-from harness.oracles.timeline import Entry, ModelTimeline
+from harness.oracles.timeline import Entry, ModelTimeline, PersistencePoint
 
 _Held = frozenset[tuple[Entry, int]]
 """What a recovered name may be: entries of the model, each with the inode that it refers to."""
@@ -109,29 +108,26 @@ class _Each:
             if self._all and self._timeline.kinds[point.inode] == "directory":
                 known = self._of_directory.get(point.inode, _NOTHING)
                 self._of_directory[point.inode] = _later(known, promise)
-            own = self._own(point.index, point.inode, point.path)
+            own = self._own(point, point.inode)
             if self._all or own:
                 self._of_place[point.inode] = _later(self._of_place.get(point.inode, _NOTHING), promise)
             for entry in (*own, *self._covered(point.index, point.inode)):
                 self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
-    def _own(self, index: int, inode: int, path: str) -> tuple[Entry, ...]:
-        """The entry by which the persistence point of operation `index` opened the inode, if it covers that;
-        `path`: the name used.
+    def _own(self, point: PersistencePoint, inode: int) -> tuple[Entry, ...]:
+        """The entry by which the persistence point opened the inode, if it covers that.
 
         [code] Without a journal, fsync syncs the directory of one of the file's names (ext4_sync_parent:
         d_find_any_alias), and only where a name was added since (ext4_add_entry: EXT4_STATE_NEWENTRY), not
         where one was put over another (ext4_setent).
         """
-        if not path:
+        if not point.path:
             return ()
-        directory, _, name = path.rpartition("/")
+        directory, _, name = point.path.rpartition("/")
+        index = point.index
         known, entry = self._timeline.entries, (self._timeline.names.inode(directory, index + 1), name)
         other = known.is_put_over(entry, index) or len(known.names(inode, index, index)) > 1
-        at_once = (
-            "names-at-once" in self._contract.rules and self._timeline.operations[index].kind in OF_NAMES
-        )
-        return () if other and not (self._all or at_once) else (entry,)
+        return () if other and not (self._all or point.of_name) else (entry,)
 
     def _covered(self, index: int, inode: int) -> Iterator[Entry]:
         """The entries in a directory that the persistence point of operation `index` covers, without those of

@@ -125,7 +125,7 @@ def persist_name(m: Inodes, i: int, path: str) -> None:
     i has made or moved; or removed, of which nothing is promised: `synced` judges no name that is back.
     """
     if path in m.inodes:
-        m.persistence.append(PersistencePoint(i, i + 1, m.inode(path), path))
+        m.persistence.append(PersistencePoint(i, i + 1, m.inode(path), path, of_name=True))
 
 
 PERSISTS_NOTHING = frozenset(

@@ -227,13 +227,15 @@ class Entries:
 class PersistencePoint:
     """A persistence point: once operation `index` has returned, the first `floor` operations are
     durable; where `inode` is given, only as far as they concern it and the name used, `path`, which is empty
-    for the root and for what was opened by a name that is gone.
+    for the root, for what was opened by a name that is gone, and where fsync leaves names. `of_name`: the
+    operation made or moved that name, so it is durable whatever it has replaced.
     """
 
     index: int
     floor: int
     inode: int | None = None
     path: str = ""
+    of_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
