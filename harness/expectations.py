@@ -21,7 +21,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
+from typing import Protocol
 
 from harness.errors import UsageError
 from harness.model import CaseId
@@ -79,6 +81,34 @@ def names_of_mode(case: CaseId) -> set[str]:
 def first_match(expectations: Iterable[Expectation], case: CaseId, symptom: Symptom) -> Expectation | None:
     """The first expectation that covers a finding in `case` with this symptom, or None."""
     return next((e for e in expectations if e.matches(case, symptom)), None)
+
+
+class Found(Protocol):
+    """A finding, as far as it makes one known."""
+
+    @property
+    def case(self) -> CaseId: ...
+
+    @property
+    def symptom(self) -> Symptom: ...
+
+
+def known_failures(findings: Iterable[Found], origin: str) -> tuple[Expectation, ...]:
+    """What an earlier run found, as expected failures: of the same case, oracle and symptom."""
+    symptoms: dict[tuple[CaseId, str], dict[str, None]] = {}
+    for f in findings:
+        symptoms.setdefault((f.case, f.symptom.oracle), {})[escape(f.symptom.what)] = None
+    return tuple(
+        Expectation(
+            escape(case.configuration),
+            escape(case.workload),
+            oracle,
+            "the baseline has it, too",
+            origin,
+            tuple(known),
+        )
+        for (case, oracle), known in symptoms.items()
+    )
 
 
 _SHOWN = 60  # characters of a line in an error

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
-from harness.expectations import Expectation, read_expectations
+from harness.expectations import Expectation, known_failures, read_expectations
 from harness.guests.machine import accelerators, names
 from harness.known.base import KnownBugs, read_known
 from harness.model import bounds
@@ -23,6 +23,7 @@ from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.bundle import is_bundle, unbundle
+from harness.summary import summarise
 from harness.trust import Named
 from harness.workloads.load import is_installed
 
@@ -334,6 +335,26 @@ def asked_known(given: Mapping[str, Any]) -> KnownBugs:
     """What `known_options` say. Raises UsageError for a file that does not parse."""
     bugs = tuple(bug for file in given["known_files"] for bug in read_known(file))
     return KnownBugs(bug=bugs, new_only=given["new_only"])
+
+
+baseline_option = click.option(
+    "--baseline",
+    type=RunDirectory(exists=True),
+    metavar="RUN",
+    help="A run from before a change, or a packed one: each symptom that a case showed there is known, and "
+    "only what is new fails the run.",
+)
+
+
+def asked_baseline(run: Path | None) -> tuple[Expectation, ...]:
+    """What --baseline makes known. Raises UsageError where it is no run, or decided nothing."""
+    if run is None:
+        return ()
+    with open_run(run) as store:
+        summary = summarise(store)
+        if not summary.checked:
+            raise UsageError(f"{run} checked no crash state: it is no baseline", "name a run that did")
+        return known_failures(summary.findings, f"baseline {store.path.name}")
 
 
 def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:

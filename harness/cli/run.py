@@ -28,12 +28,14 @@ from harness.cli.events import EventStream
 from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
+    asked_baseline,
     asked_budget,
     asked_expectations,
     asked_kernel,
     asked_known,
     asked_oracles,
     asked_states,
+    baseline_option,
     beside_resume,
     bounded,
     expect_option,
@@ -72,6 +74,7 @@ from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import Summary, shell_code, summarise
 from harness.trust import need_same_modules, plan_here, resumable
+from harness.workloads.applications import is_application
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
 
@@ -100,8 +103,8 @@ class RunCommand(Sectioned, BisectCommand):
         ),
         "Which crash states": ("--states", "--budget", "--again", "--disk"),
         "What is judged, and what fails the run": (
-            *("--oracle", "--expect", "--known", "--new-only", "--require-all", "--recordings", "--coverage"),
-            *("--memo", "--memo-sample"),
+            *("--oracle", "--expect", "--baseline", "--known", "--new-only", "--require-all"),
+            *("--recordings", "--coverage", "--memo", "--memo-sample"),
         ),
         "When to stop, where to work, what to write": (
             *("-x", "--minutes", "--cluster", "--all-logs", "--out", "--name", "--events", "-v", FLAG),
@@ -232,6 +235,7 @@ class RunCommand(Sectioned, BisectCommand):
 @with_options(stopping_options)
 @expect_option("Known failures, one per line, with the reason; reported, but they do not fail the run.")
 @with_options(known_options)
+@baseline_option
 @click.option(
     "--require-all/--no-require-all",
     default=None,
@@ -310,7 +314,7 @@ def run_command(**given: Any) -> ExitCode:
             return _resumed(plan, store, given["events"])
     plan = _plan(given)
     if given["no_action"]:
-        return _show(plan, verbose=given["verbose"], expect=given["expect"])
+        return _show(plan, verbose=given["verbose"], expect=given["expect"], baseline=given["baseline"])
     return shell_code(_run(plan, given))
 
 
@@ -377,6 +381,8 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
         need_run(given["recordings"])
     expected, known = asked_expectations(given["expect"]), asked_known(given)
     with new_run(plan, given["out"], given["name"], expected, known) as store:
+    known = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
+    with new_run(plan, given["out"], given["name"], known) as store:
         return _execute(plan, store, given["events"])
 
 
@@ -395,11 +401,11 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 def _asked(given: Mapping[str, Any]) -> Plan:
     """The plan as this command line says it, with what is usual for the rest."""
     configurations = _with_sectors(given)
+    wanted = _wanted(given["workloads"], given["random_count"] or 0, given["seed"])
+    given = {**given, **_usual_of_applications(given, wanted)}
     return Plan(
         configurations=configurations,
-        workloads=with_schedules(
-            _wanted(given["workloads"], given["random_count"] or 0, given["seed"]), given["schedules"]
-        ),
+        workloads=with_schedules(wanted, given["schedules"]),
         match=given["match"],
         oracles=tuple(asked_oracles(given["oracles"])),
         minutes=given["minutes"],
@@ -422,6 +428,27 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         all_logs=given["all_logs"],
         argv=sys.argv[1:],
     )
+
+
+OF_APPLICATIONS = {"fault_models": ["exhaustive"], "budget": "400,2m"}
+"""Who tests a program asks whether it survives, and not in which order the log has its writes."""
+
+
+def _usual_of_applications(given: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
+    """What is usual where all workloads are applications of the user's own: all legal states, with a budget.
+    Says so. Nothing where crash states are named, by an option or by the run that is run again.
+    """
+    if given["fault_models"] or given["failed_from"] or given["disk"] or not given["workloads"]:
+        return {}
+    paths = [Path(without_schedule(name)[0]) for name in wanted]
+    if not all(path.is_absolute() and is_application(path) for path in paths):
+        return {}
+    usual = dict(OF_APPLICATIONS) | ({"budget": given["budget"]} if given["budget"] else {})
+    errors.say(
+        f"an application of your own: --states exhaustive --budget {usual['budget']}, the states that a disk "
+        "may be left in; --states prefix: whole writes alone, in the order of the log"
+    )
+    return usual
 
 
 def _with_sectors(given: Mapping[str, Any]) -> list[str]:
@@ -479,11 +506,12 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
     return summary
 
 
-def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path]) -> ExitCode:
-    """Print what a run would do (--no-action). `expect`: files that it would read. `verbose`: the name of
-    every case, and the command line of a guest.
+def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path], baseline: Path | None) -> ExitCode:
+    """Print what a run would do (--no-action). `expect`, `baseline`: what it would read. `verbose`: with the
+    name of every case, and the command line of a guest.
     """
     asked_expectations(expect)
+    asked_baseline(baseline)
     asked = look_up(plan)  # what the run itself would refuse
     machine_name = recording_machine(plan.machine, asked.kernel)
     kernel = booted_kernel(machine_name, asked.kernel)

@@ -11,6 +11,7 @@ import pytest
 
 from harness.cli import run
 from harness.errors import ExitCode, RunChanged, UsageError
+from harness.expectations import Expectation
 from harness.guests import guest_specs
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
@@ -18,7 +19,9 @@ from harness.plan import Budget, Completions, Plan
 from harness.run import Planned, select_cases
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
+from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut
+from harness.tests.report.demo import demo_run, run_info
 from harness.tests.store.samples import INFO
 
 
@@ -97,6 +100,61 @@ def test_a_mode_that_is_named_by_itself_is_required(
     monkeypatch.setattr(run, "new_run", keep)
     powercut("run", *options, "--out", tmp_path)
     assert [plan.require_all for plan in seen] == [required]
+
+
+Begun = tuple[Plan, tuple[Expectation, ...], str]
+
+
+def begun_with(monkeypatch: pytest.MonkeyPatch, *options: object) -> Begun:
+    """The plan and the known failures with which a run would begin, and what was said."""
+    seen: list[tuple[Plan, tuple[Expectation, ...]]] = []
+
+    def keep(plan: Plan, _: object, __: object, known: tuple[Expectation, ...]) -> None:
+        seen.append((plan, known))
+        raise UsageError("seen")
+
+    monkeypatch.setattr(run, "new_run", keep)
+    said = powercut("run", *options)
+    assert seen, said.output
+    return *seen[0], " ".join(said.stderr.split())
+
+
+def test_an_application_meets_torn_and_reordered_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An author who followed the documents tested prefixes of the log alone, and was not told."""
+    monkeypatch.chdir(tmp_path)
+    assert powercut("new", "my-db").exit_code == 0
+    out = ("--out", tmp_path / "reports")
+    plan, _, said = begun_with(monkeypatch, "-w", "workloads/my-db", *out)
+    assert (plan.fault_models, plan.budget) == (("exhaustive",), Budget(400, 120))
+    assert "--states exhaustive --budget 400,2m" in said
+    plan, _, said = begun_with(monkeypatch, "-w", "workloads/my-db", "--budget", "9", *out)
+    assert (plan.fault_models, plan.budget) == (("exhaustive",), Budget(9))
+    assert "--budget 9" in said
+    asked = ("-w", "workloads/my-db", "--states", "prefix"), ("-w", "workloads/my-db,append-fsync")
+    for words in (*asked, ("-w", "append-fsync"), ("-w", "sqlite-wal-full"), ()):
+        plan, _, said = begun_with(monkeypatch, *words, *out)
+        assert (plan.fault_models, plan.budget, said) == (("prefix",), Budget(), "powercut: seen"), words
+
+
+def test_a_baseline_makes_its_findings_known_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with demo_run(tmp_path) as before:
+        found = before.findings()
+    _, known, _ = begun_with(monkeypatch, "--baseline", before.path, "--out", tmp_path / "now")
+    for f in found:
+        assert any(e.matches(f.case, f.symptom) for e in known)
+        assert not any(e.matches(replace(f.case, workload="other"), f.symptom) for e in known)
+        assert not any(e.matches(replace(f.case, mode="other"), f.symptom) for e in known)
+        assert not any(e.matches(f.case, Symptom(f.symptom.oracle, "NAME: else")) for e in known)
+    assert before.path.name in known[0].origin
+    with RunStore.create(tmp_path, "empty", run_info()) as empty:
+        empty.finish()
+    refused = powercut("run", "-n", "--baseline", empty.path)
+    assert refused.exit_code == ExitCode.USAGE
+    assert "no baseline" in refused.output
 
 
 def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
