@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.errors import ExitCode
 from harness.expectations import Expectation
@@ -131,7 +131,8 @@ class CaseSummary:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A whole run. `unmet`: expectations that applied to something decided and matched no finding (XPASS).
-    `packed`: the one case whose recording came along, where it was packed with one.
+    `packed`: the one case whose recording came along, where it was packed with one. `why`: a sentence for
+    each finding that was explained, by its id; from a run directory, so anybody's.
     """
 
     run: str
@@ -139,6 +140,7 @@ class Summary:
     cases: tuple[CaseSummary, ...]
     unmet: tuple[Expectation, ...]
     packed: CaseId | None = None
+    why: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

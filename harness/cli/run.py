@@ -56,6 +56,7 @@ from harness.cli.options import (
 )
 from harness.cli.presets import preset_options, with_preset
 from harness.cli.sections import Sectioned
+from harness.cli.why import explain_first
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
@@ -73,7 +74,7 @@ from harness.run import execute, look_up, new_run
 from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import Summary, shell_code, summarise
-from harness.trust import need_same_modules, plan_here, resumable
+from harness.trust import Named, need_same_modules, plan_here, resumable
 from harness.workloads.applications import is_application
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
@@ -107,7 +108,18 @@ class RunCommand(Sectioned, BisectCommand):
             *("--recordings", "--coverage", "--memo", "--memo-sample"),
         ),
         "When to stop, where to work, what to write": (
-            *("-x", "--minutes", "--cluster", "--all-logs", "--out", "--name", "--events", "-v", FLAG),
+            *(
+                "-x",
+                "--minutes",
+                "--cluster",
+                "--all-logs",
+                "--out",
+                "--name",
+                "--events",
+                "--why",
+                "-v",
+                FLAG,
+            ),
         ),
     }
 
@@ -257,6 +269,13 @@ class RunCommand(Sectioned, BisectCommand):
     metavar="FILE",
     help="Write a line of JSON when the run begins, when a case is done, and at the end; -: standard output.",
 )
+@click.option(
+    "--why/--no-why",
+    default=True,
+    show_default=True,
+    help="At the end, say why the first finding of each symptom failed, as powercut show does; for all of "
+    "them a minute, at most.",
+)
 @out_option()
 @click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
 @click.option(
@@ -311,7 +330,7 @@ def run_command(**given: Any) -> ExitCode:
             changed = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
             changed |= {"machine": given["machine"]} if is_typed("machine") else {}
             plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **changed)
-            return _resumed(plan, store, given["events"])
+            return _resumed(plan, store, given["events"], _explaining(given))
     plan = _plan(given)
     if given["no_action"]:
         return _show(plan, verbose=given["verbose"], expect=given["expect"], baseline=given["baseline"])
@@ -319,7 +338,7 @@ def run_command(**given: Any) -> ExitCode:
 
 
 KEPT_BESIDE_RESUME = (
-    *("resume", "jobs", "cluster", "events", "minutes", "max_failures", "machine"),
+    *("resume", "jobs", "cluster", "events", "minutes", "max_failures", "machine", "why"),
     *("kernel", "modules", "replaced", "workloads", "recordings"),
 )
 """Files only to say that they may be used: the run goes on with those that it was begun with. A machine,
@@ -327,12 +346,12 @@ since one that has a kernel by now, and had none then, would judge as well.
 """
 
 
-def _resumed(plan: Plan, store: RunStore, events: TextIO | None) -> ExitCode:
+def _resumed(plan: Plan, store: RunStore, events: TextIO | None, named: Named | None) -> ExitCode:
     """Go on with a run. If it cannot be, since something is not what it was, says how it can, or that nothing
     is left to do.
     """
     try:
-        return shell_code(_execute(plan, store, events))
+        return shell_code(_execute(plan, store, events, named))
     except RunChanged as e:
         if store.info.finished and not store.info.interrupted:
             summary = summarise(store)
@@ -383,7 +402,12 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     with new_run(plan, given["out"], given["name"], expected, known) as store:
     known = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
     with new_run(plan, given["out"], given["name"], known) as store:
-        return _execute(plan, store, given["events"])
+        return _execute(plan, store, given["events"], _explaining(given))
+
+
+def _explaining(given: Mapping[str, Any]) -> Named | None:
+    """What findings may be explained with, which are those of this command line; None if none should be."""
+    return named_here(given) if given["why"] and not given["bisect"] and not given["cluster"] else None
 
 
 def _plan(given: Mapping[str, Any]) -> Plan:
@@ -483,7 +507,10 @@ def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]
     return tuple(dict.fromkeys(names))
 
 
-def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summary:
+def _execute(
+    plan: Plan, store: RunStore, events: TextIO | None = None, named: Named | None = None
+) -> Summary:
+    """Carry out a run, and report it. `named`: what findings may be explained with; None: none is."""
     stream = EventStream(store, events)
     stream.began(plan)
     with progress_for(errors if stream.is_output else console) as progress:
@@ -499,6 +526,8 @@ def _execute(plan: Plan, store: RunStore, events: TextIO | None = None) -> Summa
     if summary.info.interrupted:
         how = "stopped" if summary.info.stopped else "interrupted"
         console.say(f"{how}; continue with: {resume(plan, shown_path(store.path))}")
+    if named is not None and not (summary.info.interrupted and not summary.info.stopped):
+        explain_first(store, named, plan.accel)
     if code := read_recovery_code(store.layout):
         console.say(f"{in_words(code)}; every line: powercut coverage {shown_path(store.path)}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")

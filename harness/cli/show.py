@@ -21,11 +21,11 @@ from harness.cli.options import (
     source_option,
     with_options,
 )
+from harness.cli.why import find_out
 from harness.errors import ExitCode, PowercutError, UsageError
-from harness.explain.explain import Explainer, explain
 from harness.explain.minimise import VISITS
 from harness.findings.named import finding_by_id
-from harness.findings.repro import find_point, kernel_words, repro_context
+from harness.findings.repro import find_point
 from harness.host.files import json_line
 from harness.host.progress import PLAIN_INTERVAL_S
 from harness.model import CrashPoint
@@ -129,27 +129,11 @@ def _kept(store: RunStore, finding: Finding) -> Explanation | None:
 
 
 def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Explanation:
-    if finding.state.fault:
-        raise UsageError(
-            f"{finding.crash_point}: the disk was faulty, and no write was lost",
-            "powercut repro shows it",
-        )
-    if finding.state.again:
-        raise UsageError(
-            f"{finding.crash_point}: the writes lost there are those of a recovery, not of the workload",
-            "powercut repro shows it",
-        )
-    with (
-        repro_context(store, finding.crash_point, named, accel) as shown,
-        Explainer(shown, store.plan().unit_sectors, _telling(finding)) as explainer,
-    ):
-        found = explain(explainer, finding, source_of(plan_here(store, named), str(store.path)))
-        if shown.recorded_on:  # of another kernel: it would be taken for the run's
-            errors.say(
-                f"recorded on {shown.recorded_on}, explained on {kernel_words(shown.kernel)}: not kept"
-            )
-            return found
-    write_explanation(store.layout, found)
+    found, recorded_on = find_out(store, finding, named, accel, _telling(finding))
+    if recorded_on:  # of another kernel: it would be taken for the run's
+        errors.say(recorded_on)
+    else:
+        write_explanation(store.layout, found)
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from harness.host.files import write_atomically
+from harness.report.explanation import read_explanation
 from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
@@ -28,6 +30,8 @@ def write_reports(store: RunStore, source: Path | None = None) -> None:
     """
     summary = summarise(store)
     shown = source_words(store, shown_path(source or store.path))
+    explained = {f.id: read_explanation(store.layout, f.id) for f in summary.findings}
+    summary = replace(summary, why={n: e.mechanism for n, e in explained.items() if e and e.mechanism})
     write_findings(summary, store, shown)
     write_atomically(store.path / "results.json", results_json(summary, shown))
     write_atomically(store.path / "junit.xml", junit_xml(summary, shown))

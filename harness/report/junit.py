@@ -16,7 +16,6 @@ from typing import Literal
 
 from harness.host.text import indented, one_line, printable
 from harness.known.words import NEW, details, named
-from harness.model import CaseId
 from harness.report.lines import commands, reproduce
 from harness.report.words import kernel_name, plural, where
 from harness.store.records import Finding
@@ -121,7 +120,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
                 "failure",
                 message,
                 "powercut.inconsistent",
-                _findings_text(unexpected, source, summary.packed),
+                _findings_text(unexpected, source, summary),
             )
         case CaseVerdict.UNKNOWN:
             _add(case, "error", c.undecided, "powercut.undecided", _unknown_text(c, source))
@@ -131,7 +130,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
         case CaseVerdict.NOT_RUN:
             tag = "error" if c in summary.missing else "skipped"
             _add(case, tag, c.reason or "not run", "powercut.not-run", "")
-    out = [_findings_text(expected, source, summary.packed)] if expected else []
+    out = [_findings_text(expected, source, summary)] if expected else []
     out += [
         one_line(f"XPASS: {e} matched no finding ({e.reason})") for e in summary.unmet if e.applies_to(c.case)
     ]
@@ -145,22 +144,24 @@ def _add(case: ET.Element, tag: str, message: str, kind: str, text: str) -> None
     element.text = printable(text) or None
 
 
-def _findings_text(findings: list[Finding], source: str, packed: CaseId | None) -> str:
-    return "\n\n".join(_finding_text(f, source, packed) for f in findings)
+def _findings_text(findings: list[Finding], source: str, summary: Summary) -> str:
+    return "\n\n".join(_finding_text(f, source, summary) for f in findings)
 
 
 def _known(f: Finding) -> str:
     return f" [known: {f.known.bug.name}]" if f.known else ""
 
 
-def _finding_text(f: Finding, source: str, packed: CaseId | None) -> str:
+def _finding_text(f: Finding, source: str, summary: Summary) -> str:
     lines = [f"{f.oracle}: {f.summary}", f"at {where(f)}"]
     for v in f.violations:
         lines += [f"  {v.subject}", f"    expected: {v.expected}", f"    found:    {v.found}"]
     if f.expectation:
         lines.append(f"expected failure: {f.expectation.reason}")
     lines += [named(f.known), *(f"  {line}" for line in details(f.known))] if f.known else [NEW]
-    lines += commands(f, source, packed)
+    if why := summary.why.get(f.id):
+        lines.append(f"cause: {why}")
+    lines += commands(f, source, summary.packed)
     return "\n".join(map(one_line, lines))
 
 

@@ -23,6 +23,7 @@ from harness.report.words import (
     plural,
     recoveries_cut,
 )
+from harness.store.records import Finding
 from harness.summary import CaseVerdict, Summary, shell_code
 
 MAX_FINDINGS = 50
@@ -69,14 +70,7 @@ def _unexpected(summary: Summary, source: str) -> Iterator[str]:
         yield ""
         yield markdown_plain(known)
     for f in summary.unexpected[:MAX_FINDINGS]:
-        yield ""
-        found = f"{markdown_plain(f.oracle)}: {markdown(f.summary)} ({plural(f.states, 'state')})"
-        yield f"**{markdown_plain(str(f.case))}** {found}"
-        if f.known:
-            yield markdown_plain(named(f.known))
-        yield ""
-        for command in commands(f, source, summary.packed):
-            yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
+        yield from _finding(f, summary, source)
     more = len(summary.unexpected) - MAX_FINDINGS
     if more > 0:
         yield ""
@@ -84,6 +78,20 @@ def _unexpected(summary: Summary, source: str) -> Iterator[str]:
     if summary.unexpected:
         yield ""
         yield _elsewhere(summary)
+
+
+def _finding(f: Finding, summary: Summary, source: str) -> Iterator[str]:
+    yield ""
+    found = f"{markdown_plain(f.oracle)}: {markdown(f.summary)} ({plural(f.states, 'state')})"
+    yield f"**{markdown_plain(str(f.case))}** {found}"
+    if f.known:
+        yield markdown_plain(named(f.known))
+    yield ""
+    if why := summary.why.get(f.id):
+        yield f"Why: {markdown(why)}"
+        yield ""
+    for command in commands(f, source, summary.packed):
+        yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
 
 
 def _elsewhere(summary: Summary) -> str:

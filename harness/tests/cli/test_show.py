@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cli import show
+from harness.cli import show, why
 from harness.errors import ExitCode, UsageError
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
@@ -34,10 +34,10 @@ def test_what_another_build_explains_is_said_and_not_kept(
         finding = store.findings()[0]
     kernel = Kernel("debian-6.12", tmp_path / "vmlinuz", None, "00")
     shown = SimpleNamespace(recorded_on=recorded_on, kernel=kernel)
-    monkeypatch.setattr(show, "repro_context", lambda *_: contextlib.nullcontext(shown))
-    monkeypatch.setattr(show, "Explainer", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(why, "repro_context", lambda *_: contextlib.nullcontext(shown))
+    monkeypatch.setattr(why, "Explainer", lambda *_: contextlib.nullcontext())
     point = str(finding.crash_point)
-    monkeypatch.setattr(show, "explain", lambda *_: Explanation(finding.id, "lost", "", {}, (), point))
+    monkeypatch.setattr(why, "explain", lambda *_: Explanation(finding.id, "lost", "", {}, (), point))
     done = powercut("show", finding.id, "--from", store.path)
     assert done.exit_code == ExitCode.CONSISTENT, done.output
     said = f"recorded on {recorded_on}, explained on debian-6.12: not kept"

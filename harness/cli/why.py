@@ -1,0 +1,106 @@
+"""Why a finding failed: for `powercut show`, and at the end of a run for the first of each symptom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from harness.cli.console import console
+from harness.errors import PowercutError, UsageError
+from harness.explain.explain import Explainer, explain
+from harness.findings.repro import kernel_words, repro_context
+from harness.host.text import one_line
+from harness.report import write_reports
+from harness.report.explanation import Explanation, read_explanation, write_explanation
+from harness.report.lines import source_of
+from harness.store import RunStore
+from harness.store.records import Finding
+from harness.symptoms import Symptom
+from harness.trust import Named, plan_here
+
+LIMIT_S = 60.0
+"""For all explanations at the end of a run together."""
+
+
+class _TimeUp(Exception):
+    """The time for explanations is up."""
+
+
+def find_out(
+    store: RunStore, finding: Finding, named: Named, accel: str, on_visit: Callable[[int], None]
+) -> tuple[Explanation, str]:
+    """Visit states of a finding's case in a guest until it can be said why it failed. `on_visit` is told how
+    many were visited. Behind the explanation stands why it is not the run's: it was explained on another
+    kernel; else it is empty. Raises UsageError where no write of the workload was lost.
+    """
+    if finding.state.fault:
+        raise UsageError(
+            f"{finding.crash_point}: the disk was faulty, and no write was lost",
+            "powercut repro shows it",
+        )
+    if finding.state.again:
+        raise UsageError(
+            f"{finding.crash_point}: the writes lost there are those of a recovery, not of the workload",
+            "powercut repro shows it",
+        )
+    with (
+        repro_context(store, finding.crash_point, named, accel) as shown,
+        Explainer(shown, store.plan().unit_sectors, on_visit) as explainer,
+    ):
+        found = explain(explainer, finding, source_of(plan_here(store, named), str(store.path)))
+        other = f"recorded on {shown.recorded_on}, explained on {kernel_words(shown.kernel)}: not kept"
+        return found, other if shown.recorded_on else ""
+
+
+def explain_first(store: RunStore, named: Named, accel: str) -> None:
+    """Explain the first finding of each symptom, as far as LIMIT_S allows; print each in a line, and write
+    the reports of the run again. What cannot be explained is left to `powercut show`. Ctrl-C ends it, and
+    nothing else of the run.
+    """
+    chosen = list(first_of_each(store))
+    if not chosen:
+        return
+    console.say(
+        f"why, for the first finding of each symptom (at most {LIMIT_S:.0f} s; --no-why leaves it out):"
+    )
+    until = time.monotonic() + LIMIT_S
+
+    def need_time(_: int) -> None:
+        if time.monotonic() >= until:
+            raise _TimeUp
+
+    told = 0
+    try:
+        for finding in chosen:
+            need_time(0)
+            if found := _kept_or_found(store, finding, named, accel, need_time):
+                told += 1
+                console.say(one_line(f"{finding.id}: {found.mechanism or found.headline}"))
+    except (_TimeUp, KeyboardInterrupt):
+        console.say(f"{told} of {len(chosen)} explained; the others: powercut show --all")
+    if told:
+        write_reports(store)
+
+
+def _kept_or_found(
+    store: RunStore, finding: Finding, named: Named, accel: str, on_visit: Callable[[int], None]
+) -> Explanation | None:
+    if (known := read_explanation(store.layout, finding.id)) is not None:  # of a run that was resumed
+        return known
+    try:
+        found, other = find_out(store, finding, named, accel, on_visit)
+    except PowercutError:
+        return None
+    if not other:
+        write_explanation(store.layout, found)
+    return found
+
+
+def first_of_each(store: RunStore) -> Iterator[Finding]:
+    """The first unexpected finding of each symptom that the loss of writes of the workload shows."""
+    seen: set[Symptom] = set()
+    for finding in store.findings():
+        shown = finding.expectation is None and not finding.state.fault and not finding.state.again
+        if shown and finding.symptom not in seen:
+            seen.add(finding.symptom)
+            yield finding

@@ -1,0 +1,89 @@
+"""The end of a run: why the first finding of each symptom failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.cli import why
+from harness.errors import UsageError
+from harness.report.explanation import Explanation, read_explanation
+from harness.store import RunStore
+from harness.store.records import Finding
+from harness.tests.report.demo import demo_run
+from harness.trust import Named
+
+MECHANISM = "No flush at all. No flush was sent."
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunStore:
+    return demo_run(tmp_path)
+
+
+def explained(finding: Finding) -> Explanation:
+    return Explanation(finding.id, finding.summary, MECHANISM, {}, (), str(finding.crash_point))
+
+
+def test_one_finding_of_each_symptom_is_chosen_and_none_that_was_expected(run: RunStore) -> None:
+    chosen = list(why.first_of_each(run))
+    assert chosen
+    assert len({f.symptom for f in chosen}) == len(chosen)
+    assert all(f.expectation is None for f in chosen)
+    unexpected = [f for f in run.findings() if f.expectation is None]
+    assert {f.symptom for f in chosen} == {f.symptom for f in unexpected}
+
+
+def test_the_reports_have_the_cause(
+    run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only who typed `powercut show` learnt why: the page, summary.md and JUnit had none of it."""
+    first, *others = why.first_of_each(run)
+
+    def find(_: RunStore, finding: Finding, *__: object) -> tuple[Explanation, str]:
+        if finding in others:
+            raise UsageError("no write was lost")
+        return explained(finding), ""
+
+    monkeypatch.setattr(why, "find_out", find)
+    why.explain_first(run, Named(), "auto")
+    assert f"{first.id}: {MECHANISM}" in capsys.readouterr().out
+    assert read_explanation(run.layout, first.id) == explained(first)
+    for report in ("summary.md", "junit.xml", "report.html"):
+        assert "No flush was sent" in (run.path / report).read_text(), report
+
+
+def test_it_ends_within_its_time_and_says_what_is_left(
+    run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(why.time, "monotonic", lambda: clock[0])
+
+    def find(
+        _: RunStore, finding: Finding, __: object, ___: object, visited: Callable[[int], None]
+    ) -> object:
+        clock[0] += why.LIMIT_S
+        visited(1)
+        return explained(finding), ""
+
+    monkeypatch.setattr(why, "find_out", find)
+    why.explain_first(run, Named(), "auto")
+    count = len(list(why.first_of_each(run)))
+    assert f"0 of {count} explained; the others: powercut show --all" in capsys.readouterr().out
+    assert not (run.path / "summary.md").exists()
+
+
+def test_ctrl_c_ends_the_explanations_alone(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(why, "find_out", find)
+    why.explain_first(run, Named(), "auto")
+
+
+def test_an_explanation_on_another_kernel_is_not_kept(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(why, "find_out", lambda _, finding, *__: (explained(finding), "on another kernel"))
+    why.explain_first(run, Named(), "auto")
+    assert not any(read_explanation(run.layout, f.id) for f in run.findings())
