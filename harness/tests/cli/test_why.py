@@ -59,7 +59,7 @@ def test_it_ends_within_its_time_and_says_what_is_left(
     run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(why.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("harness.cli.why.time.monotonic", lambda: clock[0])
 
     def find(
         _: RunStore, finding: Finding, __: object, ___: object, visited: Callable[[int], None]
