@@ -398,10 +398,8 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
-    expected, known = asked_expectations(given["expect"]), asked_known(given)
-    with new_run(plan, given["out"], given["name"], expected, known) as store:
-    known = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
-    with new_run(plan, given["out"], given["name"], known) as store:
+    expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
+    with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
         return _execute(plan, store, given["events"], _explaining(given))
 
 

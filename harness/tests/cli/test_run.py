@@ -109,7 +109,7 @@ def begun_with(monkeypatch: pytest.MonkeyPatch, *options: object) -> Begun:
     """The plan and the known failures with which a run would begin, and what was said."""
     seen: list[tuple[Plan, tuple[Expectation, ...]]] = []
 
-    def keep(plan: Plan, _: object, __: object, known: tuple[Expectation, ...]) -> None:
+    def keep(plan: Plan, _: object, __: object, known: tuple[Expectation, ...], *___: object) -> None:
         seen.append((plan, known))
         raise UsageError("seen")
 
