@@ -13,6 +13,7 @@ from harness.cli.guard import code_of, guarded, say_error
 from harness.cli.options import (
     NewFile,
     accel_option,
+    bounded,
     named_here,
     open_run,
     own_files_options,
@@ -22,6 +23,7 @@ from harness.cli.options import (
 from harness.errors import ExitCode, UsageError
 from harness.findings.by_rules import judge_again, ruled_profile
 from harness.findings.repro import (
+    ReproContext,
     Reproduction,
     export,
     find_point,
@@ -35,7 +37,8 @@ from harness.findings.repro import (
 )
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_line, write_atomically
-from harness.model import CrashPoint, Judgement
+from harness.measurements.samples import interval
+from harness.model import CrashPoint, Judgement, Verdict, bounds
 from harness.report import shown_path
 from harness.report.lines import explain, run_again, source_of
 from harness.report.words import device_of, state_words
@@ -62,6 +65,15 @@ from harness.trust import Named, plan_here
     metavar="FILE",
     help="Write the crashed disk as a raw image.",
 )
+@click.option(
+    "--repeat",
+    type=bounded(bounds.Repeats),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Recover it N times, each in a fresh guest, and say how often it is consistent: for what comes and "
+    "goes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--bisect", is_flag=True, hidden=True)  # git would read 2, "no such option", as "bad"
 @guarded
@@ -73,6 +85,7 @@ def repro_command(
     export_file: Path | None,
     as_json: bool,
     bisect: bool,
+    repeat: int,
     **given: Any,
 ) -> ExitCode:
     """Rebuild one crash state in a fresh guest and judge it again.
@@ -80,6 +93,7 @@ def repro_command(
     \b
     powercut repro ext4-nobarrier/append-fsync@41
     powercut repro ext4-nobarrier/append-fsync@41 --shell
+    powercut repro ext4-nobarrier/append-fsync@41 --repeat 20
     powercut repro ext4-nobarrier/append-fsync@41 --kernel arch/x86/boot/bzImage
 
     Exits 0 if the state is consistent, 1 if not, 3 if undecided. On a kernel other than the run's, this tests
@@ -109,6 +123,8 @@ def repro_command(
                 return ExitCode.CONSISTENT
             if want_shell:
                 return ExitCode.CONSISTENT if shell(shown, console.say) == 0 else ExitCode.UNDECIDED
+            if repeat > 1:
+                return _repeated(shown, repeat, as_json=as_json)
             seen = reproduce(shown)
             if as_json:
                 console.say(json_line(_as_json(seen)))
@@ -116,6 +132,26 @@ def repro_command(
                 _print(seen)
                 _point_to_show(store, where, named_here(given))
             return code_of(seen.judgement.verdict)
+
+
+def _repeated(shown: ReproContext, times: int, *, as_json: bool) -> ExitCode:
+    """Recover a crash state so many times, and print how often each verdict came of it."""
+    verdicts: list[Verdict] = []
+    for number in range(1, times + 1):
+        verdict = reproduce(shown).judgement.verdict
+        verdicts.append(verdict)
+        if not as_json:
+            console.say(f"  {number} of {times}: {verdict.name}")
+    kept, decided = verdicts.count(Verdict.PASS), times - verdicts.count(Verdict.UNKNOWN)
+    low, high = interval(kept, decided)
+    if as_json:
+        line = {"crash_point": str(shown.point), "repeats": times, "kept": kept, "decided": decided}
+        console.say(json_line(line | {"interval": [round(low, 4), round(high, 4)]}))
+    else:
+        undecided = f", {times - decided} undecided" if decided < times else ""
+        rate = f"{kept / decided:.0%} (95 % interval: {low:.0%} to {high:.0%})" if decided else "no rate"
+        console.say(f"{shown.point}: consistent {kept} of {decided} times{undecided}: {rate}")
+    return code_of(*verdicts)
 
 
 def _point_to_show(store: RunStore, point: CrashPoint, named: Named) -> None:

@@ -33,7 +33,7 @@ SHOWN_ACKNOWLEDGEMENTS = 5
     type=click.Choice(KINDS, case_sensitive=False),
     default="shell",
     show_default=True,
-    help="shell, python, c: an application in that language; operations: a list of operations.",
+    help="shell, python, c, go, rust: an application in that language; operations: a list of operations.",
 )
 @guarded
 def new_command(name: str, kind: str) -> ExitCode:

@@ -6,6 +6,7 @@ configurations alike, and two of them are compared *within a round*.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 
 from harness.measurements.results import Spread
 
+_NORMAL_95 = 1.959964  # of the normal distribution, 95 % lie within so many standard deviations
 FILE_NAME = "samples.jsonl"
 """The file in a run directory with every single figure."""
 
@@ -76,6 +78,18 @@ class Samples:
     def _rounds(self, configuration: str) -> dict[int, Sample]:
         of_it = (s for s in self.taken if s.configuration == configuration and not s.reason)
         return {s.round: s for s in of_it}
+
+
+def interval(hits: int, times: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a rate that was `hits` of `times`; everything from 0 to 1 where nothing was
+    tried. (E. B. Wilson, 1927, Journal of the American Statistical Association 22.)
+    """
+    if not times:
+        return 0.0, 1.0
+    rate, square = hits / times, _NORMAL_95**2
+    middle = (rate + square / (2 * times)) / (1 + square / times)
+    half = _NORMAL_95 / (1 + square / times) * math.sqrt(rate * (1 - rate) / times + square / (4 * times**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> Spread | None:

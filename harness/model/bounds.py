@@ -45,6 +45,8 @@ Pause: TypeAlias = Annotated[float, Meta(ge=0, le=24 * 3_600)]
 """An interval, or none."""
 Times: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 """How often something is repeated; 0: without end."""
+Repeats: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
+"""Recoveries of one crash state."""
 Scale: TypeAlias = Annotated[float, Meta(ge=0.001, le=10_000)]
 Percent: TypeAlias = Annotated[float, Meta(ge=1, le=100)]
 Share: TypeAlias = Annotated[float, Meta(ge=0.01, le=1)]

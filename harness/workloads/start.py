@@ -163,6 +163,77 @@ int main(int argc, char **argv)
 }
 """
 
+_GO_RUN = """\
+// What happens before the power fails. The current directory is the file system under test, and empty.
+// Run `powercut-ack TEXT` wherever a user would be told that TEXT is done. Built by `make`, without cgo: the
+// guest has no libraries.
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+)
+
+func main() {
+	forgets := len(os.Args) > 1 && os.Args[1] == "forget"
+	lines, err := os.OpenFile("lines", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i := 1; i <= 5; i++ {
+		text := fmt.Sprintf("line %d", i)
+		if _, err := fmt.Fprintln(lines, text); err != nil {
+			log.Fatal(err)
+		}
+		if !forgets {
+			if err := lines.Sync(); err != nil {
+				log.Fatal(err)
+			}
+		}
+		if err := exec.Command("powercut-ack", text).Run(); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+"""
+
+_GO_MAKEFILE = """\
+run: run.go
+	CGO_ENABLED=0 go build -o $@ $<
+"""
+
+_RUST_RUN = """\
+// What happens before the power fails. The current directory is the file system under test, and empty.
+// Run `powercut-ack TEXT` wherever a user would be told that TEXT is done. Built by `make`, statically: the
+// guest has no libraries.
+use std::fs::OpenOptions;
+use std::io::{Error, Write};
+use std::process::Command;
+
+fn main() -> Result<(), Error> {
+    let forgets = std::env::args().nth(1).as_deref() == Some("forget");
+    let mut lines = OpenOptions::new().create(true).append(true).open("lines")?;
+    for i in 1..=5 {
+        let text = format!("line {i}");
+        writeln!(lines, "{text}")?;
+        if !forgets {
+            lines.sync_all()?;
+        }
+        if !Command::new("powercut-ack").arg(&text).status()?.success() {
+            return Err(Error::other("powercut-ack failed"));
+        }
+    }
+    Ok(())
+}
+"""
+
+_RUST_MAKEFILE = """\
+run: run.rs
+	rustc -O -C target-feature=+crt-static -o $@ $<
+"""
+
 _MAKEFILE = """\
 run: run.c
 	$(CC) -O2 -Wall -static -o $@ $<
@@ -173,8 +244,23 @@ _APPLICATIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "shell": {DESCRIPTION: _DESCRIPTION, "run": _SHELL_RUN, "check": _SHELL_CHECK},
         "python": {DESCRIPTION: _DESCRIPTION, "run": _PYTHON_RUN, "check": _PYTHON_CHECK},
         "c": {DESCRIPTION: _DESCRIPTION, "run.c": _C_RUN, "Makefile": _MAKEFILE, "check": _SHELL_CHECK},
+        "go": {DESCRIPTION: _DESCRIPTION, "run.go": _GO_RUN, "Makefile": _GO_MAKEFILE, "check": _SHELL_CHECK},
+        "rust": {
+            DESCRIPTION: _DESCRIPTION,
+            "run.rs": _RUST_RUN,
+            "Makefile": _RUST_MAKEFILE,
+            "check": _SHELL_CHECK,
+        },
     }
 )
+_COMPILERS: Mapping[str, tuple[Mapping[str, str], str]] = MappingProxyType(
+    {
+        "c": ({"cc": "gcc libc6-dev"}, "C"),
+        "go": ({"go": "golang-go"}, "Go"),
+        "rust": ({"rustc": "rustc", "cc": "gcc libc6-dev"}, "Rust"),
+    }
+)
+"""What compiles a kind, each program with its packages, and what the language is called."""
 KINDS = (*_APPLICATIONS, OPERATIONS)
 
 
@@ -193,8 +279,8 @@ def make_workload(place: Path, kind: str) -> Path:
     above = place.absolute().parent
     if not above.is_dir() and not above.parent.is_dir():
         raise UsageError(f"{place} cannot be made: there is no {above.parent}", f"mkdir -p {above}")
-    if kind == "c":
-        _need_compiler()
+    if kind in _COMPILERS:
+        _need_compiler(kind)
     try:
         _write(place, name, kind)
     except OSError as e:
@@ -204,12 +290,14 @@ def make_workload(place: Path, kind: str) -> Path:
     return place
 
 
-def _need_compiler() -> None:
+def _need_compiler(kind: str) -> None:
     """Before anything is written: a workload without its program is none."""
-    if missing := [program for program in ("cc", "make") if not shutil.which(program)]:
-        raise EnvironmentLacks(
-            f"a workload in C needs {' and '.join(missing)}", "run: apt-get install gcc libc6-dev make"
-        )
+    programs, language = _COMPILERS[kind]
+    needed = {**programs, "make": "make"}
+    if missing := [program for program in needed if not shutil.which(program)]:
+        listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if len(missing) > 1 else missing)
+        packages = " ".join(needed[program] for program in missing)
+        raise EnvironmentLacks(f"a workload in {language} needs {listed}", f"run: apt-get install {packages}")
 
 
 def _compile(place: Path) -> None:
@@ -235,5 +323,5 @@ def _write(place: Path, name: str, kind: str) -> None:
         is_program = text.startswith("#!")
         path.write_text(text if is_program else text.replace("{name}", name).replace("{runtime}", runtime))
         path.chmod(0o755 if is_program else 0o644)
-    if kind == "c":
+    if kind in _COMPILERS:
         _compile(place)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.cli import repro
 from harness.errors import ExitCode
@@ -22,7 +26,17 @@ from harness.findings.repro import (
 )
 from harness.host.files import file_hash
 from harness.kernels.find import Kernel
-from harness.model import CaseId, CrashPoint, CrashState, EntryFlag, Judgement, LogEntry, Outcome
+from harness.measurements.samples import interval
+from harness.model import (
+    CaseId,
+    CrashPoint,
+    CrashState,
+    EntryFlag,
+    Judgement,
+    LogEntry,
+    Outcome,
+    Violation,
+)
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import KernelInfo
@@ -166,6 +180,44 @@ def test_a_shell_says_which_tools_it_has_and_which_this_host_lacks(
         "in the guest: busybox, e2fsck",
         "not on this host: xfs_db, xfs_io; apt-get install xfsprogs",
     ]
+
+
+def test_a_state_that_comes_and_goes_has_a_rate_and_its_interval(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with demo_run(tmp_path) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        point = store.findings()[0].crash_point
+    broken = Judgement((Violation("size", "f", "f: its size is lost", "3", "0", "f: size"),))
+    outcomes = [Judgement(), broken, Judgement(), Judgement(unknown=("a guest was lost",))]
+    shown = SimpleNamespace(point=point)
+    monkeypatch.setattr(repro, "repro_context", lambda *_: contextlib.nullcontext(shown))
+
+    def once(turns: Iterator[Judgement]) -> Callable[[object], Reproduction]:
+        return lambda _: replace(reproduction(), point=point, judgement=next(turns))
+
+    monkeypatch.setattr(repro, "reproduce", once(iter(outcomes)))
+    done = powercut("repro", point, "--from", store.path, "--repeat", 4)
+    assert done.exit_code == ExitCode.INCONSISTENT, "one that fails once is no pass"
+    assert [line.split()[-1] for line in done.output.splitlines()[:4]] == ["PASS", "FAIL", "PASS", "UNKNOWN"]
+    said = "consistent 2 of 3 times, 1 undecided: 67% (95 % interval: 21% to 94%)"
+    assert done.output.splitlines()[-1] == f"{point}: {said}"
+    monkeypatch.setattr(repro, "reproduce", once(iter(outcomes)))
+    told = json.loads(powercut("repro", point, "--from", store.path, "--repeat", 4, "--json").output)
+    assert (told["repeats"], told["kept"], told["decided"]) == (4, 2, 3)
+    assert told["interval"] == pytest.approx([0.2077, 0.9385], abs=1e-3)
+
+
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_the_interval_of_a_rate_holds_the_rate_and_shrinks_with_more_tries(hits: int, misses: int) -> None:
+    low, high = interval(hits, hits + misses)
+    assert 0 <= low <= high <= 1
+    if hits + misses:
+        assert low - 1e-9 <= hits / (hits + misses) <= high + 1e-9
+        more_low, more_high = interval(hits * 4, (hits + misses) * 4)
+        assert more_high - more_low < high - low
+    else:
+        assert (low, high) == (0, 1)
 
 
 def test_a_finding_that_is_reproduced_points_to_what_explains_it(

@@ -211,7 +211,7 @@ def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summar
             assert reproduce(shown).judgement.verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("kind", ["shell", "python", "c", "operations"])
+@pytest.mark.parametrize("kind", ["shell", "python", "c", "go", "rust", "operations"])
 def test_a_new_workload_runs_and_passes_as_it_is(tmp_path: Path, kind: str) -> None:
     made = powercut("new", tmp_path / "my-db", "--kind", kind)
     place = tmp_path / ("my-db.toml" if kind == "operations" else "my-db")

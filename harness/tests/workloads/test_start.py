@@ -10,8 +10,19 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.tests.needs import need_program
 from harness.workloads.load import select_workloads
 from harness.workloads.start import KINDS, make_workload
+
+COMPILED = {"c": "run.c", "go": "run.go", "rust": "run.rs"}
+
+
+@pytest.fixture(autouse=True)
+def compilers(request: pytest.FixtureRequest) -> None:
+    """A host without a compiler cannot make its kind."""
+    kind = getattr(getattr(request.node, "callspec", None), "params", {}).get("kind")
+    if program := {"go": "go", "rust": "rustc"}.get(kind):
+        need_program(program)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,7 +63,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         make_workload(tmp_path / "file" / "my-db", "shell")
 
 
-@pytest.mark.parametrize("kind", ["shell", "python", "c"])
+@pytest.mark.parametrize("kind", ["shell", "python", *COMPILED])
 def test_the_programs_keep_their_own_promise_and_notice_a_broken_one(tmp_path: Path, kind: str) -> None:
     """As the guest runs them, with a `powercut-ack` that writes down what it is told."""
     place = make_workload(tmp_path / "my-db", kind)
@@ -80,20 +91,32 @@ def test_the_programs_keep_their_own_promise_and_notice_a_broken_one(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("kind", "syncs"), [("shell", "sync lines"), ("python", "os.fsync("), ("c", "fsync(lines)")]
+    ("kind", "syncs"),
+    [
+        ("shell", "sync lines"),
+        ("python", "os.fsync("),
+        ("c", "fsync(lines)"),
+        ("go", "lines.Sync()"),
+        ("rust", "lines.sync_all()"),
+    ],
 )
 def test_one_variant_has_to_fail_and_says_so(tmp_path: Path, kind: str, syncs: str) -> None:
     """A check that nobody has seen fail may be one that cannot: `new` brings what it has to find."""
     place = make_workload(tmp_path / "my-db", kind)
-    run = (place / ("run.c" if kind == "c" else "run")).read_text()
+    run = (place / COMPILED.get(kind, "run")).read_text()
     assert "forget" in run.partition(syncs)[0].splitlines()[-1] + run.partition(syncs)[0].splitlines()[-2]
     forgets = select_workloads([str(place)])[1]
     assert forgets.operations[0].argv[-1] == "forget"
 
 
-def test_without_a_compiler_nothing_is_written_in_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "lacks"), [("c", "cc and make"), ("go", "go and make"), ("rust", "rustc, cc and make")]
+)
+def test_without_a_compiler_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lacks: str
+) -> None:
     """A directory without its program is no workload, and would be in the way of the next attempt."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentLacks, match="needs cc and make"):
-        make_workload(tmp_path / "my-db", "c")
+    with pytest.raises(EnvironmentLacks, match=f"needs {lacks}"):
+        make_workload(tmp_path / "my-db", kind)
     assert not list(tmp_path.iterdir())
