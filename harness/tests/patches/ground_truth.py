@@ -1,47 +1,86 @@
-"""Does `powercut patch` find a bug among harmless commits, and name the right one? `make patches TREE=DIR`.
+"""Does `powercut patch` find bugs among harmless commits, and name the right one? `make patches TREE=DIR`.
 
-Each planted fault of `kernels/faults` becomes one commit of five, at a place that its name draws; the other
-four add a comment to a file beside it. `powercut patch` is asked about the five as anybody would ask.
+Three kinds of patch, of which all are named before any is run:
 
-TREE is a git tree of the kernel that the faults fit. It gets objects, and no branch or file changes.
+- *planted*: a fault of `kernels/faults` as one commit of five, at a place that its name draws; the other four
+  add a comment to a file beside it.
+- *upstream*: a bug of `kernels/regressions` whose mend is in the tree, undone by one commit (`changes.toml`).
+- *harmless*: a commit that breaks no promise (`changes.toml`), which `powercut patch` should pass.
+
+A seed draws the order, in which each kind has its turn, so that a part of it is a fair part. `powercut patch`
+is asked as anybody would ask.
+
+TREE is a git tree of the kernel that the changes fit. It gets objects, and no branch or file changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import enum
 import json
 import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
 
-from harness.errors import UsageError
-from harness.faults.catalogue import Fault, faults
-from harness.kernels.edits import apply_edit
+from harness.errors import ExitCode, UsageError
+from harness.faults.catalogue import faults
+from harness.host.files import write_atomically
+from harness.kernels.edits import Edit, apply_edit
+from harness.report.page import Cell, Line, Page, PageTable, Section
+from harness.report.words import plural
 
 COMMITS = 5
+CHANGES = Path(__file__).with_name("changes.toml")
 _WHO = {f"GIT_{who}_{what}": "powercut" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+class Kind(enum.StrEnum):
+    """Why a patch is asked about."""
+
+    UPSTREAM = "upstream"
+    PLANTED = "planted"
+    HARMLESS = "harmless"
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of `changes.toml`, or a planted fault. `name`: of an upstream bug, that of its file."""
+
+    kind: Kind
+    name: str
+    edits: tuple[Edit, ...]
 
 
 class Row(msgspec.Struct, frozen=True):
     """What came of one. `first_s`: seconds from the command to the first line that tells of a finding that is
     new, with the kernels that had to be built; None: there was none. `commit`: `right`, `wrong` (or not one
-    alone), or empty.
+    alone), or empty. `by`: the case of the first finding. `code`: of the process.
     """
 
+    kind: Kind
     name: str
     found: bool
     first_s: float | None
     seconds: float
     commit: str
+    by: str
     headline: str
     code: int
+
+    @property
+    def as_it_should(self) -> bool:
+        """A bug is found; a harmless change is passed, as far as the time allowed."""
+        if self.kind is Kind.HARMLESS:
+            return self.code in (ExitCode.CONSISTENT, ExitCode.TIME_UP)
+        return self.found
 
 
 class Repository:
@@ -78,20 +117,36 @@ class Repository:
         return [name for name in listed if name.endswith(".c") and name != file]
 
 
-def series(repository: Repository, base: str, fault: Fault) -> tuple[str, str]:
-    """The last of the commits, and the one with the fault. Raises UsageError if the fault does not fit the
-    tree.
-    """
-    draw = random.Random(fault.name)  # noqa: S311 - a place among commits
-    at, head, bad = draw.randrange(COMMITS), base, ""
-    others = repository.beside(base, fault.edits[0].file)
-    for number in range(COMMITS):
+def changes() -> list[Change]:
+    """All of `changes.toml`."""
+    listed = msgspec.toml.decode(CHANGES.read_bytes(), type=dict[str, list[Change]])
+    return listed["change"]
+
+
+def in_order(seed: int) -> list[Change]:
+    """Every change once, in an order that the seed draws: a kind after another, as long as each has some."""
+    every = [Change(Kind.PLANTED, fault.name, tuple(fault.edits)) for fault in faults().values()] + changes()
+    draw = random.Random(seed)  # noqa: S311 - an order
+    by_kind = []
+    for kind in Kind:
+        of_kind = sorted((c for c in every if c.kind is kind), key=lambda c: c.name)
+        by_kind.append(draw.sample(of_kind, len(of_kind)))
+    return [c for c in chain.from_iterable(zip_longest(*by_kind)) if c is not None]
+
+
+def series(repository: Repository, base: str, change: Change) -> tuple[str, str]:
+    """The last of the commits, and the one with the change. Raises UsageError if it does not fit the tree."""
+    draw = random.Random(change.name)  # noqa: S311 - a place among commits
+    count = COMMITS if change.kind is Kind.PLANTED else 1
+    at, head, bad = draw.randrange(count), base, ""
+    others = repository.beside(base, change.edits[0].file)
+    for number in range(count):
         if number == at:
             texts: dict[str, str] = {}
-            for edit in fault.edits:
+            for edit in change.edits:
                 before = texts.get(edit.file) or repository.text(head, edit.file)
                 texts[edit.file] = apply_edit(before, edit)
-            head = bad = repository.commit(head, texts, f"change {fault.edits[0].function}")
+            head = bad = repository.commit(head, texts, f"change {change.edits[0].function}")
         else:
             file = draw.choice(others)
             text = f"{repository.text(head, file)}\n/* Note {number}. */\n"
@@ -116,71 +171,132 @@ def asked(
     return process.returncode, first, took, max((out / "runs").glob("*-patch"))
 
 
-def tried(repository: Repository, base: str, fault: Fault, out: Path, minutes: float) -> Row:
-    head, bad = series(repository, base, fault)
-    code, first, took, path = asked(repository.path, base, head, out / fault.name, minutes)
+def tried(repository: Repository, base: str, change: Change, out: Path, minutes: float) -> Row:
+    head, bad = series(repository, base, change)
+    code, first, took, path = asked(repository.path, base, head, out / change.name, minutes)
+    if not (path / "patch.json").exists():
+        return Row(change.kind, change.name, False, first, took, "", "", "the kernel does not build", code)
     page = json.loads((path / "patch.json").read_text())
     new = [r for r in page["regressions"] if r["standing"] == "new"]
     named = {r["commit"] for r in new}
     commit = "" if not new else "right" if named == {bad} else "wrong"
-    return Row(fault.name, bool(new), first, took, commit, page["headline"], code)
+    by = new[0]["seen"][0]["case"] if new else ""
+    return Row(change.kind, change.name, bool(new), first, took, commit, by, page["headline"], code)
 
 
-def rows(asked_for: argparse.Namespace, chosen: Sequence[Fault]) -> Iterator[Row]:
+def known_rows(kept: Path) -> list[Row]:
+    lines = kept.read_bytes().splitlines() if kept.exists() else []
+    return [msgspec.json.decode(line, type=Row) for line in lines]
+
+
+def rows(asked_for: argparse.Namespace, chosen: Sequence[Change]) -> Iterator[Row]:
+    """Those that are not known yet, `more` at most, each kept as it comes."""
     out = Path(asked_for.out).resolve()
-    out.mkdir(parents=True, exist_ok=True)
     repository = Repository(Path(asked_for.tree).resolve(), out)
     base = repository.git("rev-parse", f"{asked_for.base}^{{commit}}").strip()
     kept = out / "rows.jsonl"
-    lines = kept.read_bytes().splitlines() if kept.exists() else []
-    known = [msgspec.json.decode(line, type=Row) for line in lines]
-    done = {row.name for row in known}
-    yield from known
-    for fault in chosen:
-        if fault.name in done:
-            continue
+    done = {(row.kind, row.name) for row in known_rows(kept)}
+    for change in [c for c in chosen if (c.kind, c.name) not in done][: asked_for.more]:
         try:
-            row = tried(repository, base, fault, out, asked_for.minutes)
+            row = tried(repository, base, change, out, asked_for.minutes)
         except UsageError as e:
-            print(f"{fault.name}: does not fit this tree: {e.what}", flush=True)
+            print(f"{change.name}: does not fit this tree: {e.what}", flush=True)
             continue
         with kept.open("ab") as file:
             file.write(msgspec.json.encode(row) + b"\n")
         yield row
 
 
-def table(found: Sequence[Row]) -> str:
-    lines = [f"{'fault':36} {'found':6} {'commit':7} {'first':>7} {'all':>7}"]
-    for row in found:
-        first = f"{row.first_s:.0f} s" if row.first_s is not None else ""
-        found_it = "found" if row.found else "missed"
-        lines.append(f"{row.name:36} {found_it:6} {row.commit:7} {first:>7} {row.seconds:>5.0f} s")
-    times = [row.first_s for row in found if row.first_s is not None]
-    right = sum(row.commit == "right" for row in found)
-    lines.append(f"{sum(r.found for r in found)} of {len(found)} found, the right commit named for {right}")
+# --- what it came to --------------------------------------------------------------------------
+
+
+def headline(found: Sequence[Row]) -> str:
+    parts = []
+    for kind in Kind:
+        of_kind = [r for r in found if r.kind is kind]
+        right = sum(r.as_it_should for r in of_kind)
+        what = "passed" if kind is Kind.HARMLESS else "found"
+        parts.append(f"{right} of {len(of_kind)} {kind} {what}")
+    return ", ".join(parts)
+
+
+def figures(found: Sequence[Row], chosen: Sequence[Change]) -> list[str]:
+    planted = [r for r in found if r.kind is Kind.PLANTED and r.found]
+    right = sum(r.commit == "right" for r in planted)
+    lines = [f"the right commit of five named for {right} of {plural(len(planted), 'planted fault')}"]
+    times = [r.first_s for r in found if r.first_s is not None and r.as_it_should]
     if times:
-        lines.append(f"first finding after {statistics.median(times):.0f} s (median)")
-    return "\n".join(lines)
+        lines.append(f"first new finding after {statistics.median(times):.0f} s (median), builds included")
+    counts = (f"{sum(c.kind is k for c in chosen)} {k}" for k in Kind)
+    lines.append(f"{len(found)} of {len(chosen)} were run ({', '.join(counts)}), in an order drawn before")
+    return lines
+
+
+def page(found: Sequence[Row], chosen: Sequence[Change], command: str) -> Page:
+    """The table, with what was not run."""
+    done = {(r.kind, r.name) for r in found}
+    left = {k: [c.name for c in chosen if c.kind is k and (c.kind, c.name) not in done] for k in Kind}
+    cells = [
+        (
+            r.name,
+            r.kind,
+            Cell("found" if r.found else "nothing new", "pass" if r.as_it_should else "fail", r.headline),
+            r.by,
+            r.commit if r.kind is Kind.PLANTED else "",
+            f"{r.first_s:.0f} s" if r.first_s is not None else "",
+            f"{r.seconds:.0f} s",
+        )
+        for r in sorted(found, key=lambda r: (list(Kind).index(r.kind), not r.found, r.name))
+    ]
+    columns = ("patch", "kind", "", "by", "commit", "first", "all")
+    return Page(
+        what="patches of known effect",
+        subject="powercut patch",
+        headline=headline(found),
+        kind="pass" if all(r.as_it_should for r in found) else "unknown",
+        figures=tuple(figures(found, chosen)),
+        sections=(
+            Section("What was run", tables=(PageTable(columns, tuple(cells), figures=5),)),
+            Section("What was not run", lines=tuple(Line(", ".join(n), k) for k, n in left.items() if n)),
+        ),
+        command=command,
+        data={"rows": msgspec.to_builtins(found), "left": left},
+    )
+
+
+def write(page: Page, out: Path) -> None:
+    """`report.html`, `summary.txt` and `patches.json`."""
+    write_atomically(out / "report.html", page.html())
+    write_atomically(out / "summary.txt", page.text())
+    write_atomically(out / "patches.json", page.json())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="ground_truth", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("tree", help="a git tree of Linux that the faults fit")
+    parser.add_argument("tree", help="a git tree of Linux that the changes fit")
     parser.add_argument("--base", default="HEAD", help="the commit that the series begin at (HEAD)")
-    parser.add_argument("--sample", type=int, default=0, help="so many faults, drawn at random; 0: all")
-    parser.add_argument("--seed", type=int, default=1, help="of the draw (1)")
-    parser.add_argument("--minutes", type=float, default=3.0, help="for each (3)")
+    parser.add_argument(
+        "--more", type=int, default=None, help="run so many of those that are left; default: all"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the order (1)")
+    parser.add_argument("--minutes", type=float, default=2.0, help="for each (2)")
     parser.add_argument("--out", default="reports/patches", help="where the runs go, and what is known stays")
     asked_for = parser.parse_args()
-    catalogue = sorted(faults().values(), key=lambda fault: fault.name)
-    if asked_for.sample:
-        catalogue = random.Random(asked_for.seed).sample(catalogue, asked_for.sample)  # noqa: S311 - a sample
-    print("chosen: " + " ".join(fault.name for fault in catalogue), flush=True)
-    found = []
-    for row in rows(asked_for, catalogue):
-        found.append(row)
-        print(table([row]).splitlines()[1], flush=True)
-    print(table(found))
+    out = Path(asked_for.out)
+    out.mkdir(parents=True, exist_ok=True)
+    chosen = in_order(asked_for.seed)
+    write_atomically(out / "order.txt", "".join(f"{c.kind} {c.name}\n" for c in chosen))
+    for row in rows(asked_for, chosen):
+        told = "found" if row.found else "nothing new"
+        first = f"{row.first_s:.0f} s" if row.first_s is not None else "-"
+        print(
+            f"{row.kind:9} {row.name:40} {told:12} {row.commit:6} {first:>6} {row.seconds:5.0f} s", flush=True
+        )
+    module = ["python", "-m", "harness.tests.patches.ground_truth", "TREE"]
+    words = [*module, "--seed", str(asked_for.seed), "--minutes", f"{asked_for.minutes:g}"]
+    whole = page(known_rows(out / "rows.jsonl"), chosen, shlex.join(words))
+    write(whole, out)
+    print(whole.headline)
     return 0
 
 

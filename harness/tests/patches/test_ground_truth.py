@@ -1,0 +1,75 @@
+"""The list of changes that `ground_truth.py` asks about, and what its table says. No kernel is built here."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.errors import ExitCode
+from harness.faults.catalogue import faults
+from harness.regressions.catalogue import bugs
+from harness.tests.patches.ground_truth import Change, Kind, Row, changes, in_order, page
+
+
+def named(kind: Kind) -> list[str]:
+    return [c.name for c in changes() if c.kind is kind]
+
+
+def row(kind: Kind, name: str, *, found: bool, code: int, commit: str = "") -> Row:
+    return Row(kind, name, found, 10.0 if found else None, 60.0, commit, "", "headline", code)
+
+
+def test_upstream_bugs_are_those_of_the_catalogue_and_can_be_shown() -> None:
+    upstream = named(Kind.UPSTREAM)
+    assert len(upstream) >= 12
+    assert all(bugs()[name].modes for name in upstream)
+
+
+def test_there_are_twenty_harmless_changes_and_each_has_a_name_of_its_own() -> None:
+    assert len(named(Kind.HARMLESS)) >= 20
+    names = [c.name for c in in_order(1)]
+    assert len(names) == len(set(names)) == len(changes()) + len(faults())
+
+
+def test_each_kind_has_its_turn_in_an_order_that_the_seed_fixes() -> None:
+    order = in_order(1)
+    assert order == in_order(1)
+    assert order != in_order(2)
+    assert sorted(c.kind for c in order[:9]) == sorted(list(Kind) * 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "code", "right"),
+    [
+        (Kind.PLANTED, True, ExitCode.INCONSISTENT, True),
+        (Kind.UPSTREAM, False, ExitCode.TIME_UP, False),
+        (Kind.HARMLESS, True, ExitCode.INCONSISTENT, False),
+        (Kind.HARMLESS, False, ExitCode.TIME_UP, True),
+        (Kind.HARMLESS, False, ExitCode.UNDECIDED, False),
+        (Kind.HARMLESS, False, ExitCode.BISECT_SKIP, False),
+    ],
+)
+def test_a_bug_has_to_be_found_and_a_harmless_change_to_be_passed(
+    kind: Kind, found: bool, code: int, right: bool
+) -> None:
+    """A harmless change whose kernel did not build counted as one that was passed."""
+    assert row(kind, "x", found=found, code=code).as_it_should is right
+
+
+def test_the_table_says_how_many_were_run_of_how_many() -> None:
+    chosen = [
+        *(Change(Kind.PLANTED, name, ()) for name in ("one", "two", "three")),
+        Change(Kind.HARMLESS, "four", ()),
+    ]
+    rows = [
+        row(Kind.PLANTED, "one", found=True, code=1, commit="right"),
+        row(Kind.PLANTED, "two", found=True, code=1, commit="wrong"),
+        row(Kind.HARMLESS, "four", found=False, code=5),
+    ]
+    told = page(rows, chosen, "make patches")
+    assert told.headline == "0 of 0 upstream found, 2 of 2 planted found, 1 of 1 harmless passed"
+    text = told.text()
+    assert "named for 1 of 2 planted faults" in text
+    assert "3 of 4 were run (0 upstream, 3 planted, 1 harmless)" in text
+    assert "planted: three" in text[text.index("What was not run") :]
+    assert msgspec.json.decode(told.json())["left"]["planted"] == ["three"]
