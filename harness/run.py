@@ -53,6 +53,7 @@ from harness.host.files import file_hash, write_atomically
 from harness.host.folders import sweep
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
+from harness.kernels.instrumented import points_of
 from harness.kernels.module_files import need_replaced
 from harness.known.base import KnownBugs
 from harness.model import CaseId, Workload
@@ -99,7 +100,7 @@ def execute(
         #    once what writes the same at every mount, and make stacks.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
         specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
-        specs = specs.noting(store.layout.hits) if plan.coverage else specs
+        specs = _noting(specs, store.layout) if plan.coverage else specs
         refused, lost = _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
         asked = replace(asked, lacking={**asked.lacking, **refused})
         able = asked.able
@@ -124,6 +125,15 @@ def execute(
         if end.gone is not None:
             raise end.gone
         return summary
+
+
+def _noting(specs: GuestSpecs, layout: RunLayout) -> GuestSpecs:
+    """Guests note what they run in files of the run directory, which are there from now on."""
+    files = layout.hits, layout.recording_hits
+    for file in files:
+        with file.open("ab") as f:
+            os.ftruncate(f.fileno(), points_of(specs.judge.kernel_image).hits_bytes)
+    return specs.noting(*files)
 
 
 def _telling(on_done: Callable[[CaseId], None], ran: RecoveryLines | None) -> Callable[[CaseId], None]:

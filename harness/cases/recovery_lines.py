@@ -7,7 +7,6 @@ block that was read, so its recovery would have run the same lines.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,8 +36,6 @@ class RecoveryLines:
         self._waiting = {p.at: CodeLine(p.file, p.function, p.line) for p in points}
         before = read_recovery_code(layout)
         self._lines = [*self._waiting.values(), *(before.lines if before else ())]
-        with layout.hits.open("ab") as f:
-            os.ftruncate(f.fileno(), known.hits_bytes)
 
     def look(self, case: CaseId) -> None:
         """A case has come to its end: what has run since the last one did is its."""

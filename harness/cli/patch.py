@@ -26,7 +26,7 @@ from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
 from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
-from harness.patches.work import PatchSeries, Phase, create, load_plan, mistakes_in, need_head
+from harness.patches.work import PatchSeries, Phase, create, lines_in, load_plan, mistakes_in, need_head
 from harness.report.explanation import mail_text, write_explanation
 from harness.report.lines import resume_patch, source_of
 from harness.report.words import plural, shown_path
@@ -35,8 +35,10 @@ from harness.store import RunStore
 from harness.trust import Named, need_named_workloads, plan_here
 
 MINUTES = 10.0
-ASKING_SHARE = 0.6
-"""Of the time: until mistakes are planted in a patch that has passed so far."""
+ASKING_SHARE, LOOKING_SHARE = 0.6, 0.75
+"""Of the time: until it is asked which lines of a patch that has passed so far run, and until mistakes are
+planted in it.
+"""
 
 
 @click.command("patch")
@@ -60,6 +62,8 @@ ASKING_SHARE = 0.6
 @click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
               show_default=True, help="Stop asking after so long. What was found by then is compared with "
               "the base all the same.")  # fmt: skip
+@click.option("--lines/--no-lines", "looking", default=True, show_default=True,
+              help="Tell which changed lines were run, of a patch that passes.")  # fmt: skip
 @click.option("--mistakes/--no-mistakes", "planting", default=True, show_default=True,
               help="Plant mistakes in a patch that passes, to see which would be noticed.")  # fmt: skip
 @click.option("--why/--no-why", default=True, show_default=True, help="Explain each new finding as it comes.")
@@ -89,9 +93,10 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     every legal crash state. If it breaks a promise, the base kernel runs the same cases. A finding that the
     base does not show is new: it is explained and, in a series, the first commit that shows it is named.
 
-    Powercut then plants mistakes in a patch that passes, one at a time: it removes a statement, negates a
-    condition or removes a flush. If the cases notice a planted mistake, they would have noticed the same
-    mistake in your patch.
+    A patch that passes is looked at twice more. A kernel that marks the changed lines tells which of them the
+    cases run; a mistake in another line cannot have shown. Then Powercut plants mistakes in the patch, one at
+    a time: it removes a statement, negates a condition or removes a flush. If the cases notice a planted
+    mistake, they would have noticed the same mistake in your patch.
 
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided or a harness error, 5 nothing was new
     when the time was up, 125 the last commit does not build, 130 interrupted.
@@ -123,6 +128,7 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         commits=tuple((c.id, c.subject) for c in series.commits),
         changed=series.changed,
         stages=tuple(stages(asked, given["workloads"])),
+        lines=lines_in(kernels, series, asked.nobodys) if given["looking"] else (),
         mistakes=mistakes_in(kernels, series, asked.nobodys) if given["planting"] else (),
         nobodys=asked.nobodys,
         recovery=asked.recovery,
@@ -189,11 +195,15 @@ def _phases(series: PatchSeries, limit_s: float | None) -> Iterator[tuple[Phase,
     """What to work at, in turn, and until when. A patch that passes has its mistakes planted before all of
     the time is over; a finding is followed to its end, whatever the time.
     """
-    first_s = limit_s and limit_s * (ASKING_SHARE if series.plan.mistakes else 1)
+    plan = series.plan
+    first_s = limit_s and limit_s * (ASKING_SHARE if plan.mistakes or plan.lines else 1)
     yield Phase.ASKING, "the last commit, and what its base says of findings", first_s
     if series.follows_left:
         yield Phase.FOLLOWING, "what was found, against the base", None
-    if series.plan.mistakes and not series.answer.new:
+    if plan.lines and not series.answer.new:
+        until_s = limit_s and limit_s * (LOOKING_SHARE if plan.mistakes else 1)
+        yield Phase.LOOKING, "which changed lines run", until_s
+    if plan.mistakes and not series.answer.new:
         yield Phase.PLANTING, "mistakes in the patch: are they noticed?", limit_s
     if first_s != limit_s and series.answer.left:
         yield Phase.ASKING, "the stages that are left", limit_s

@@ -40,9 +40,11 @@ class GuestSpecs:
     description: str
     accel_reason: str = ""
 
-    def noting(self, hits: Path) -> GuestSpecs:
-        """The same, where guests that judge note in this file what they run."""
-        judge = replace(self.judge, hits=hits)
+    def noting(self, hits: Path, recording_hits: Path) -> GuestSpecs:
+        """The same, where guests that judge note in one file what they run, and those of the same kernel that
+        record in another.
+        """
+        judge = replace(self.judge, hits=hits, recording_hits=recording_hits)
         return replace(self, judge=judge, recorder=judge if self.recorder is self.judge else self.recorder)
 
 

@@ -133,13 +133,15 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class GuestSpec:
     """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up. `hits`: the
-    file in which those that judge note what they run, for a kernel that can.
+    file in which those that judge note what they run, for a kernel that can; `recording_hits`: the one of
+    those that record.
     """
 
     machine: Machine
     kernel_image: Path
     initramfs: Path
     hits: Path | None = None
+    recording_hits: Path | None = None
     boots: Boots = field(default_factory=Boots, compare=False)
 
     def __post_init__(self) -> None:
@@ -340,7 +342,7 @@ class Session:
                 log=self.log_device,
                 directory=self.directory,
                 disk_memory=None if self._recording else self.disk.memory,
-                hits=None if self._recording else self._spec.hits,
+                hits=self._spec.recording_hits if self._recording else self._spec.hits,
             )
             self._guest = self._boot(boot)
         return self._guest
@@ -366,7 +368,7 @@ class Session:
 
     def _renew(self, *, recording: bool = False) -> None:
         """Throw away a guest that still holds something of the state before: its disk was still needed; and
-        one that has its disk by another way than it must, or notes what it runs where it must not; and before
+        one that has its disk by another way than it must, or notes what it runs in another file; and before
         a recording, one that has complained.
         Completions are held only over vhost-user, so a guest that records has it by that.
         """

@@ -11,6 +11,7 @@ kernels/commits/<machine>-<repository>-<configuration>/
     source/ out/    its work tree, at the commit that was built last, and the build
     configured      written once `out` has a configuration
 kernels/variants/<key>/image
+kernels/instrumented/<key>/         a commit's kernel with marks on changed lines
 ```
 
 A commit is built with the edits and files that make judging faster (`Flavour`): they are a commit of ours on
@@ -29,16 +30,28 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.locks import exclusive
-from harness.kernels.build import Addition, Flavour, added_files, configure, key_for, make_again, need_tools
+from harness.kernels.build import (
+    Addition,
+    Built,
+    Flavour,
+    added_files,
+    configure,
+    key_for,
+    make_again,
+    need_tools,
+)
 from harness.kernels.edits import Edit, apply_edit
+from harness.kernels.instrumented import Points, hits_of, keep_noting
 from harness.kernels.variants import WAIT_S, keep_image
 
 UNCOMMITTED = "changes that are not committed"
 """The subject of the commit of ours that holds them."""
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _WHO = {f"GIT_{who}_{what}": "powercut" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 _WHEN = {f"GIT_{who}_DATE": "2000-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
 """So that equal contents are equal commits."""
@@ -204,9 +217,34 @@ class CommitTree:
             keep_image(self.path / "out" / self.flavour.image, final)
         return hold(final / "image")
 
-    def _build(self, commit: Revision, log: Path) -> None:
+    def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
+        """The image of a commit's kernel in which files have these texts, with `marks` marks in them: calls
+        of `powercut_ran` that set the byte of their number in the file of hits. Built unless it is cached.
+        Raises KernelError if it does not build, UsageError for a machine whose kernels note nothing.
+        """
+        hits = hits_of(self.flavour)
+        digest = hashlib.sha256(
+            f"{self.key(commit.id)} {hits.line} {sorted(texts.items())}".encode(errors="replace")
+        )
+        for file in added_files(hits):
+            digest.update(file.name.encode() + file.read_bytes())
+        final = cache_dir("kernels", "instrumented") / digest.hexdigest()[:24]
+        if not (final / "built.json").exists():
+            log = self.path / "make.log"
+            log.unlink(missing_ok=True)
+            self._say(f"building the kernel of {commit} with marks on changed lines")
+            self._build(commit, log, texts, hits)
+            built = Built(self.flavour.arch, str(commit), "", "", digest.hexdigest())
+            out = self.path / "out"
+            keep_noting(out / self.flavour.image, out / ".config", built, Points(max(marks, 1), ()), final)
+        return hold(final / "image")
+
+    def _build(
+        self, commit: Revision, log: Path, texts: Mapping[str, str] = NO_TEXTS, more: Addition | None = None
+    ) -> None:
+        """`texts`: of files that have another one than in the commit; `more`: a further addition."""
         source = self._work_tree()
-        self._switch(self._with_ours(commit.id))
+        self._switch(self._with_ours(commit.id, texts, more))
         try:
             if not (self.path / "configured").exists():
                 shutil.rmtree(self.path / "out", ignore_errors=True)
@@ -219,14 +257,16 @@ class CommitTree:
             what = first[0].strip() if first else e.what
             raise KernelError(f"{commit} does not build: {what}", f"the whole log is {log}") from e
 
-    def _with_ours(self, commit: str) -> str:
-        """A commit of ours on top, with the flavour's edits and files: those that fit."""
+    def _with_ours(self, commit: str, given: Mapping[str, str], more: Addition | None) -> str:
+        """A commit of ours on top, with the flavour's edits and files, those that fit, and what is given."""
+        additions = [a for a in (self.flavour.addition, more) if a and self.has(commit, a.named_in)]
         blobs = {
             name: self._git("hash-object", "-w", "--stdin", given=text).strip()
-            for name, text in self._edited(commit).items()
+            for name, text in self._edited(commit, given, additions).items()
         }
-        for file, to in self._added(self.flavour.addition, commit):
-            blobs[to] = self._git("hash-object", "-w", "--", str(file)).strip()
+        for addition in additions:
+            for file in added_files(addition):
+                blobs[f"{addition.to}/{file.name}"] = self._git("hash-object", "-w", "--", str(file)).strip()
         return self._committed(self._tree_with(commit, blobs), commit, "for judging")
 
     def _tree_with(self, commit: str, blobs: Mapping[str, str]) -> str:
@@ -237,23 +277,21 @@ class CommitTree:
                 self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=index)
             return self._git("write-tree", env=index).strip()
 
-    def _edited(self, commit: str) -> Mapping[str, str]:
-        """The text of each file that changes for speed."""
-        texts: dict[str, str] = {}
+    def _edited(
+        self, commit: str, given: Mapping[str, str], additions: Sequence[Addition]
+    ) -> Mapping[str, str]:
+        """The text of each file that changes: what is given, edits for speed, names of what is added."""
+        texts = dict(given)
         edits: Sequence[Edit] = self.flavour.edits
         for edit in edits:
             try:
                 texts[edit.file] = apply_edit(texts.get(edit.file) or self.text(commit, edit.file), edit)
             except (KernelError, UsageError) as e:
                 self._say(f"built without an edit that makes judging faster: {e.args[0]}")
-        addition = self.flavour.addition
-        if addition and self.has(commit, addition.named_in):
-            texts[addition.named_in] = f"{self.text(commit, addition.named_in)}{addition.line}\n"
+        for addition in additions:
+            before = texts.get(addition.named_in) or self.text(commit, addition.named_in)
+            texts[addition.named_in] = f"{before}{addition.line}\n"
         return texts
-
-    def _added(self, addition: Addition | None, commit: str) -> Iterator[tuple[Path, str]]:
-        if addition and self.has(commit, addition.named_in):
-            yield from ((file, f"{addition.to}/{file.name}") for file in added_files(addition))
 
     # --- git ----------------------------------------------------------------------------------
 

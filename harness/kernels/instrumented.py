@@ -2,7 +2,8 @@
 that judges, with a call where each basic block of those files begins (GCC's `-fsanitize-coverage=trace-pc`).
 The call sets a byte in a file of the host (`Flavour.hits`).
 
-They are variants of a kept tree, so one costs the compilation of these files and a link. In the cache:
+They are variants of a kept tree, so one costs the compilation of these files and a link. The kernel of a
+commit notes marks in its source instead, and has no points: see `CommitTree.noting_kernel`. In the cache:
 
 ```
 kernels/instrumented/<key>/
@@ -104,15 +105,17 @@ def instrument(tree: KeptTree, files: Sequence[str]) -> Path:
 
 
 def _key(of_kernel: str, flavour: Flavour, files: Sequence[str]) -> str:
-    hits = _hits(flavour)
+    hits = hits_of(flavour)
     digest = hashlib.sha256(f"{of_kernel} {FLAGS} {hits.line} {' '.join(sorted(files))}".encode())
     for path in _added(hits):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _hits(flavour: Flavour) -> Addition:
-    """Raises UsageError for a flavour whose kernels cannot note what they run."""
+def hits_of(flavour: Flavour) -> Addition:
+    """What a kernel that notes what it runs has in addition. Raises UsageError for a flavour whose kernels
+    cannot note what they run.
+    """
     if flavour.hits is None:
         raise UsageError(f"kernels of ARCH={flavour.arch} do not note what they run", "name another machine")
     return flavour.hits
@@ -124,7 +127,7 @@ def _added(hits: Addition) -> list[Path]:
 
 def _changes(tree: KeptTree, files: Sequence[str]) -> dict[str, str]:
     """The text of each file of the tree that changes: makefiles, and what is added."""
-    hits = _hits(tree.flavour)
+    hits = hits_of(tree.flavour)
     changed = {f"{hits.to}/{path.name}": path.read_text() for path in _added(hits)}
     lines = {hits.named_in: [hits.line]}
     for name in files:
@@ -137,15 +140,20 @@ def _changes(tree: KeptTree, files: Sequence[str]) -> dict[str, str]:
 
 
 def _keep(tree: KeptTree, image: Path, files: Sequence[str], final: Path, key: str) -> None:
-    """Move the build and its points into the cache, atomically."""
-    points = find_points(image, files)
+    """Move the build and its points into the cache."""
+    built = msgspec.structs.replace(tree.built, key=key)
+    keep_noting(image, tree.path / "out" / ".config", built, find_points(image, files), final)
+
+
+def keep_noting(image: Path, config: Path, built: Built, points: Points, final: Path) -> None:
+    """Move a kernel that notes what it runs into the cache, atomically."""
     with tempfile.TemporaryDirectory(dir=final.parent, prefix="keeping-") as scratch:
         part = Path(scratch) / "kept"
         part.mkdir()
         strip_image(image, part / "image")
-        shutil.copy2(tree.path / "out" / ".config", part / "config")
+        shutil.copy2(config, part / "config")
         (part / "points.json").write_bytes(msgspec.json.encode(points))
-        (part / "built.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(tree.built, key=key)))
+        (part / "built.json").write_bytes(msgspec.json.encode(built))
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
 

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping
 from harness.faults.results import Trial
 from harness.host.text import one_line
 from harness.patches.questions import BUDGET, Stage
-from harness.patches.results import Answer, Fate, Found, Planted, Regression, Standing, unexpected
+from harness.patches.ran import Piece, not_run
+from harness.patches.results import (
+    Answer,
+    Fate,
+    Found,
+    LinesSeen,
+    Planted,
+    Regression,
+    Standing,
+    unexpected,
+)
 from harness.report.junit import TestCase, cases_xml
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import number, plural, seconds, shown_path
@@ -29,6 +39,10 @@ _PLANTED = (
     "Each row is the last commit with one more change, as a mistake of its author would be. A mistake is "
     "noticed if a case of the first stage then breaks a promise. A mistake that is not noticed marks a blind "
     "spot: the same mistake in the patch would not be reported."
+)
+_UNRUN = (
+    "No workload and no recovery of these stages ran these lines, so a mistake in them cannot have shown. A "
+    "line counts if it holds a statement or part of one: comments, data, macros and headers do not."
 )
 _FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate.UNDECIDED: "unknown"}
 
@@ -64,6 +78,7 @@ def page_of(answer: Answer) -> Page:
             f"{plural(len(series.commits), 'commit')}, {plural(len(series.changed), 'file')} changed; "
             f"asked in {', '.join(plan.stages[0].modes)}",
             *_noticed(answer),
+            *([lines_in_words(answer.lines)] if answer.lines.lines else []),
             *time_up,
         ),
         notice="Interrupted: the stages that are left are listed as such." * answer.interrupted,
@@ -78,6 +93,9 @@ def page_of(answer: Answer) -> Page:
                 lines=tuple(_line(r) for r in by[Standing.UNDECIDED]),
             ),
             Section("Not decided", lines=tuple(Line(why, case) for case, why in answer.undecided.items())),
+            Section(
+                "Changed lines that nothing ran", _UNRUN, lines=tuple(Line(str(p)) for p in _unrun(answer))
+            ),
             Section("Mistakes planted in the patch", _PLANTED, tables=(_planted(answer),)),
             Section("What was asked", _ASKED, tables=(_asked(answer),)),
             Section("What was not asked", lines=tuple(_not_asked(answer))),
@@ -90,6 +108,7 @@ def page_of(answer: Answer) -> Page:
             "stages": dict(answer.head),
             "regressions": [_data(answer, r) for r in answer.regressions],
             "undecided": answer.undecided,
+            "lines": _lines_data(answer),
             "mistakes": [_planted_data(p) for p in answer.planted],
             "stages_left": [s.name for s in left],
             "interrupted": answer.interrupted,
@@ -198,6 +217,31 @@ def _noticed(answer: Answer) -> Iterator[str]:
         yield f"{noticed} of {plural(tried, 'mistake')} that were planted in the patch were noticed"
 
 
+def lines_in_words(seen: LinesSeen) -> str:
+    """`12 of 14 changed lines were run, 3 of them in recoveries (quick)`"""
+    stages = ", ".join(seen.stages) or "what was looked at when the time was up"
+    ran = f"{number(seen.ran)} of {plural(len(seen.lines), 'changed line')} were run"
+    return f"{ran}, {number(seen.recovering)} of them in recoveries ({stages})"
+
+
+def _unrun(answer: Answer) -> Iterator[Piece]:
+    """Nothing as long as no stage was looked at to its end: a line may run in the rest."""
+    if answer.lines.stages:
+        yield from not_run(answer.lines.lines, answer.plan.lines)
+
+
+def _lines_data(answer: Answer) -> dict[str, object]:
+    seen = answer.lines
+    return {
+        "of": len(seen.lines),
+        "ran": seen.ran,
+        "in_recoveries": seen.recovering,
+        "stages": seen.stages,
+        "not_run": list(_unrun(answer)),
+        "why": seen.why,
+    }
+
+
 def _planted(answer: Answer) -> PageTable:
     rows = [
         (
@@ -234,9 +278,19 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
         yield Line("not to its end" if begun else "not begun", f"{stage.name}{_extra(stage)}")
     for file in answer.plan.nobodys:
         yield Line("no mode of Powercut runs it", file)
+    if answer.plan.lines and not answer.lines.stages:
+        yield Line("which changed lines run" + (f" ({answer.lines.why})" if answer.lines.why else ""))
+    for file in answer.lines.stages and sorted(_headers(answer)):
+        yield Line("whether its changed lines run", file)
     if more := len(answer.plan.mistakes) - len(answer.planted):
         yield Line(f"{plural(more, 'more mistake')} that could be planted in the patch")
     yield Line("schedules other than the recorded one of each case")
+
+
+def _headers(answer: Answer) -> set[str]:
+    """Changed files with code of which no line can take a mark."""
+    looked = {line.file for line in answer.lines.lines}
+    return {f for f in answer.plan.changed if f.endswith((".c", ".h"))} - looked - set(answer.plan.nobodys)
 
 
 def _data(answer: Answer, told: Regression) -> dict[str, object]:

@@ -129,9 +129,5 @@ def _recoveries(asked: AffectedModes, workloads: tuple[str, ...]) -> list[Stage]
     on_disks = tuple(m for m in asked.first if "@" not in m)
     return [
         Stage("recovery-cut-again", asked.first, workloads, again=1),
-        *(
-            [Stage("recovery-on-an-faulty_disk-disk", on_disks, workloads, disk=("errors",))]
-            if on_disks
-            else []
-        ),
+        *([Stage("recovery-on-a-faulty-disk", on_disks, workloads, disk=("errors",))] if on_disks else []),
     ]

@@ -14,6 +14,7 @@ from harness.kernels.commits import CommitRange, Revision
 from harness.model import bounds
 from harness.patches.mistakes import Mistake
 from harness.patches.questions import Stage
+from harness.patches.ran import ChangedLines, RunLine
 
 Found = tuple[str, str]
 """What one defect is told by: the oracle, and the symptom."""
@@ -21,7 +22,8 @@ Found = tuple[str, str]
 
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `tree`: for people; `series`: see `CommitRange`. `mistakes`: those to plant once the
-    last commit has passed, in order. `minutes`: None: until all stages are done.
+    last commit has passed, in order. `lines`: the changed lines of which it is asked whether they run.
+    `minutes`: None: until all stages are done.
     """
 
     tree: str
@@ -30,6 +32,7 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     changed: tuple[str, ...]
     stages: tuple[Stage, ...]
     mistakes: tuple[Mistake, ...] = ()
+    lines: tuple[ChangedLines, ...] = ()
     nobodys: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
@@ -129,9 +132,30 @@ def planted_of(mistake: Mistake, trial: Trial, head: Iterable[Trial]) -> Planted
 
 
 @dataclass(frozen=True, slots=True)
+class LinesSeen:
+    """Which changed lines ran. `stages`: whose cases were looked at to their end; without one, only what ran
+    is known, not what did not. `why`: nobody could look.
+    """
+
+    lines: tuple[RunLine, ...] = ()
+    stages: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def ran(self) -> int:
+        return sum(line.ran for line in self.lines)
+
+    @property
+    def recovering(self) -> int:
+        """How many ran in recoveries."""
+        return sum(line.recovering for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a patch has come to so far. `head`: the stages that were begun, by name. `explained`: why the
-    first finding of a regression failed, in lines. `planted`: the mistakes that were tried.
+    first finding of a regression failed, in lines. `planted`: the mistakes that were tried. `lines`: which
+    changed lines ran.
     """
 
     plan: PatchPlan
@@ -142,6 +166,7 @@ class Answer:
     finished: bool = False
     interrupted: bool = False
     planted: tuple[Planted, ...] = ()
+    lines: LinesSeen = LinesSeen()
 
     @property
     def built(self) -> tuple[Planted, ...]:

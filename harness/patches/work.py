@@ -1,11 +1,13 @@
 """A patch as a series: the kernel of its last commit, stage by stage; where that shows something, the kernel
 of its base in the same cases; and, of several commits, those in between until the first that shows it is
-known. A patch that passes is then given mistakes, one at a time, to see whether its cases notice them.
+known. Of a patch that passes, a kernel with marks on the changed lines tells which of them run; then it is
+given mistakes, one at a time, to see whether its cases notice them.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,11 +24,21 @@ from harness.host.files import write_atomically
 from harness.kernels.commits import CommitRange, CommitTree, Revision
 from harness.model import CaseId
 from harness.patches.mistakes import Mistake, hunks, in_turn, mistakes
-from harness.patches.page import junit_of, page_of
+from harness.patches.page import junit_of, lines_in_words, page_of
 from harness.patches.questions import BUDGET, Stage
+from harness.patches.ran import (
+    ChangedLines,
+    Mark,
+    keep_lines,
+    kept_lines,
+    run_lines,
+    united,
+    with_marks,
+)
 from harness.patches.results import (
     Answer,
     Found,
+    LinesSeen,
     PatchPlan,
     Planted,
     Regression,
@@ -46,7 +58,7 @@ from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.summary import Summary
 
-HEAD, BASE, MISTAKE = "head", "base", "mistake"
+HEAD, BASE, MISTAKE, LINES = "head", "base", "mistake", "lines"
 MOST_MISTAKES = 200
 _FULL_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 Explain = Callable[[Path, Detection, Path], Sequence[str]]
@@ -68,6 +80,10 @@ class Kernels(Protocol):
         """A file of a commit."""
         ...
 
+    def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
+        """The image of a commit's kernel with marks, in these texts of its files. Raises KernelError."""
+        ...
+
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
         """A commit on top of one, in which a file has another text."""
         ...
@@ -78,6 +94,7 @@ class Phase(enum.Enum):
 
     ASKING = enum.auto()  # the stages of the head, and what follows from what they show
     FOLLOWING = enum.auto()  # the time for the head is up: only what it has shown is followed further
+    LOOKING = enum.auto()  # which changed lines run, of a patch that passes
     PLANTING = enum.auto()  # mistakes in a patch that passes
 
 
@@ -121,6 +138,9 @@ class PatchSeries(Series[Trial]):
     def items(self, work: Work[Trial]) -> Iterator[Item]:
         if self.phase is Phase.PLANTING:
             yield from (self._planted(m, n) for n, m in enumerate(self.plan.mistakes, 1))
+            return
+        if self.phase is Phase.LOOKING:
+            yield from self._looked()
             return
         for stage in self.plan.stages:
             if self.phase is Phase.ASKING:
@@ -187,6 +207,39 @@ class PatchSeries(Series[Trial]):
         key = asked_key(self._kernels.key(commit.id), stage.modes, stage.workloads, states)
         return Item(name, self._planned(name, commit, stage, cases), key)
 
+    def _looked(self) -> Iterator[Item]:
+        """The stages that the head has done, once more on a kernel with marks on the changed lines."""
+        for stage in self.plan.stages:
+            head = self._trial(HEAD, stage)
+            if head is None or head.interrupted or head.failed:
+                continue
+            item = self._item(f"{LINES}-{stage.name}", self._series.head, stage)
+            yield replace(item, plan=self._noting(item.name, stage), key=f"{item.key} {LINES}")
+            if (done := self._trial(LINES, stage)) is not None and done.failed:
+                return
+
+    def _noting(self, name: str, stage: Stage) -> Callable[[], Plan]:
+        """The plan of a run, with a kernel that notes which changed lines it runs."""
+
+        def plan() -> Plan:
+            begun, head = time.monotonic(), self._series.head
+            texts, marks = self._marked
+            if not marks:
+                raise UsageError("no changed line has a statement that can take a mark")
+            image = self._kernels.noting_kernel(head, texts, 1 + max(m.number for m in marks))
+            self._build_s[name] = round(time.monotonic() - begun, 1)
+            return self._plan_of(stage, image, (), coverage=True)
+
+        return plan
+
+    @functools.cached_property
+    def _marked(self) -> tuple[dict[str, str], list[Mark]]:
+        """The changed files with marks, and the marks."""
+        head = self._series.head.id
+        return with_marks(
+            {c.file: self._kernels.text(head, c.file) for c in self.plan.lines}, self.plan.lines
+        )
+
     def _planted(self, mistake: Mistake, number: int) -> Item:
         """The cases of the first stage, on a kernel with the mistake, until one shows what the head does
         not.
@@ -209,23 +262,30 @@ class PatchSeries(Series[Trial]):
             begun = time.monotonic()
             image = self._kernels.kernel(commit)
             self._build_s[name] = round(time.monotonic() - begun, 1)
-            return Plan(
-                configurations=list(stage.modes),
-                workloads=list(stage.workloads),
-                kernel=str(image),
-                machine=self.plan.machine,
-                fault_models=("exhaustive",),
-                budget=Budget(BUDGET),
-                disk=stage.disk,
-                again=stage.again,
-                only=tuple(cases),
-                jobs=self.plan.jobs,
-                argv=self.plan.argv,
-            )
+            return self._plan_of(stage, image, cases)
 
         return plan
 
+    def _plan_of(self, stage: Stage, image: Path, cases: Sequence[str], *, coverage: bool = False) -> Plan:
+        return Plan(
+            configurations=list(stage.modes),
+            workloads=list(stage.workloads),
+            kernel=str(image),
+            machine=self.plan.machine,
+            coverage=coverage,
+            fault_models=("exhaustive",),
+            budget=Budget(BUDGET),
+            disk=stage.disk,
+            again=stage.again,
+            only=tuple(cases),
+            jobs=self.plan.jobs,
+            argv=self.plan.argv,
+        )
+
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
+        if item.name.startswith(f"{LINES}-"):
+            noted = (store.layout.recording_hits.read_bytes(), store.layout.hits.read_bytes())
+            keep_lines(store.path, run_lines(self._marked[1], *noted))
         return msgspec.structs.replace(trial_of(item.name, summary), build_seconds=self._build_s[item.name])
 
     def words(self, done: Trial) -> str:
@@ -234,6 +294,8 @@ class PatchSeries(Series[Trial]):
             return str(planted_of(self.plan.mistakes[int(number) - 1], done, self._heads.values()))
         if done.failed:
             return f"not decided: {done.failed}"
+        if kind == LINES:
+            return f"{lines_in_words(self._seen)}, {done.seconds:.0f} s"
         shown = sum(not d.known for d in done.detections)
         left = f", {plural(len(done.undecided), 'case')} undecided" if done.undecided else ""
         found = plural(shown, "unexpected finding")
@@ -280,12 +342,21 @@ class PatchSeries(Series[Trial]):
         head = self._heads
         return Answer(
             self.plan, self.path, head, tuple(self._regressions(head)), self._explained,
-            bool(self.known.finished), self.known.interrupted, tuple(self._tried(head)),
+            bool(self.known.finished), self.known.interrupted, tuple(self._tried(head)), self._seen,
         )  # fmt: skip
 
     @property
     def _heads(self) -> dict[str, Trial]:
         return {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
+
+    @property
+    def _seen(self) -> LinesSeen:
+        """Which changed lines ran, as far as somebody looked."""
+        done = {s.name: t for s in self.plan.stages if (t := self._trial(LINES, s)) is not None}
+        runs = [kept_lines(self.path / t.run) for t in done.values() if t.run]
+        whole = tuple(name for name, t in done.items() if t.run and not t.interrupted and not t.failed)
+        why = next((t.failed for t in done.values() if t.failed), "")
+        return LinesSeen(united(runs), whole, why)
 
     def _tried(self, head: Mapping[str, Trial]) -> Iterator[Planted]:
         for number, mistake in enumerate(self.plan.mistakes, 1):
@@ -325,6 +396,16 @@ class PatchSeries(Series[Trial]):
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:
     """Build the kernel of the last commit. Raises KernelError, for git bisect's 125, if it does not build."""
     kernels.kernel(plan.series.head)
+
+
+def lines_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[ChangedLines, ...]:
+    """The lines of C files that a patch adds or changes, `nobodys` left out."""
+    base, head = series.base.id, series.head.id
+    files = [f for f in series.changed if f.endswith(".c") and f not in nobodys and kernels.has(head, f)]
+    by_file = {
+        f: tuple((h.first, h.count) for h in hunks(kernels.diff(base, head, f)) if h.count) for f in files
+    }
+    return tuple(ChangedLines(file, pieces) for file, pieces in by_file.items() if pieces)
 
 
 def mistakes_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[Mistake, ...]:

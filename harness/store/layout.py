@@ -17,6 +17,7 @@ reports/runs/<date>-<name>/
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
     recovery-code.json      which lines of recovery ran (`powercut run --coverage`); coverage.html: its page
     recovery-code.hits      the same as the guests note it: `harness.kernels.instrumented`
+    recording-code.hits     the same of guests that record
     packed                  of a package with the recording of one case alone: which
     scratch/                uncompressed images, during the run
 ```
@@ -159,6 +160,11 @@ class RunLayout:
     def hits(self) -> Path:
         """The file in which guests note what they run; sparse."""
         return self.path / "recovery-code.hits"
+
+    @property
+    def recording_hits(self) -> Path:
+        """The same of guests that record."""
+        return self.path / "recording-code.hits"
 
     def module(self, name: str) -> Path:
         """The copy of a module file that replaced the kernel's own."""

@@ -42,7 +42,9 @@ def image(tmp_path: Path) -> Path:
 @pytest.fixture
 def layout(tmp_path: Path) -> RunLayout:
     (tmp_path / "run").mkdir()
-    return RunLayout(tmp_path / "run")
+    layout = RunLayout(tmp_path / "run")
+    layout.hits.write_bytes(bytes(64))
+    return layout
 
 
 def mode() -> Profile:

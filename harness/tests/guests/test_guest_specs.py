@@ -192,9 +192,9 @@ def test_a_kernel_that_notes_nothing_does_not_judge_where_coverage_was_asked(
 def test_only_the_judge_notes_what_it_runs_unless_it_records_too(tmp_path: Path) -> None:
     one = GuestSpec(machine_of("qemu", "tcg"), tmp_path / "vmlinuz", tmp_path / "initramfs")
     other = dataclasses.replace(one, kernel_image=tmp_path / "image")
-    hits = tmp_path / "hits"
-    apart = guest_specs.GuestSpecs(one, other, "").noting(hits)
-    assert (apart.recorder.hits, apart.judge.hits) == (None, hits)
-    both = guest_specs.GuestSpecs(one, one, "").noting(hits)
+    hits, recording = tmp_path / "hits", tmp_path / "recording"
+    apart = guest_specs.GuestSpecs(one, other, "").noting(hits, recording)
+    assert (apart.recorder.hits, apart.recorder.recording_hits, apart.judge.hits) == (None, None, hits)
+    both = guest_specs.GuestSpecs(one, one, "").noting(hits, recording)
     assert both.recorder is both.judge
-    assert both.judge.hits == hits
+    assert (both.judge.hits, both.judge.recording_hits) == (hits, recording)

@@ -140,7 +140,11 @@ class Played:
         base.write_bytes(bytes(512))
         self.target = Target("ext4", "", base, None)
         spec = GuestSpec(
-            cast(Machine, cast(Any, self)), tmp_path / "kernel", tmp_path / "initramfs", self.hits
+            cast(Machine, cast(Any, self)),
+            tmp_path / "kernel",
+            tmp_path / "initramfs",
+            self.hits,
+            self.recording_hits,
         )
         self.session = Session(spec, tmp_path / "session", log_bytes=512)
 
@@ -150,6 +154,7 @@ class Played:
 
     shares = False
     hits: Path | None = None
+    recording_hits: Path | None = None
 
     def shares_disk(self, _: Path) -> bool:
         return self.shares

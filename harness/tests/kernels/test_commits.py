@@ -13,9 +13,11 @@ import pytest
 from harness.errors import KernelError, UsageError
 from harness.kernels import commits as commits_module
 from harness.kernels import variants
-from harness.kernels.build import Flavour
+from harness.kernels.build import Addition, Flavour
 from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
 from harness.kernels.edits import Edit
+from harness.kernels.instrumented import Points, points_of
+from harness.patches.marks import marked
 
 MAIN = "int other(void);\nint main(void)\n{\n\treturn other();\n}\n"
 OTHER = "int other(void)\n{\n\treturn 7;\n}\n"
@@ -29,7 +31,12 @@ $(O)/%.o: fs/%.c
 $(O)/linux: $(O)/main.o $(O)/other.o
 \t$(CC) -o $@ $^
 """
-FLAVOUR = Flavour("toy", "linux", "linux", (), edits=(Edit("fs/main.c", "main", "other()", "other() + 100"),))
+NOTES = '#include <stdio.h>\nvoid powercut_ran(unsigned int n) { printf("%u", n); }'
+"""In place of what UML kernels have: a mark says its number."""
+FLAVOUR = Flavour(
+    "toy", "linux", "linux", (), edits=(Edit("fs/main.c", "main", "other()", "other() + 100"),),
+    hits=Addition("umlcoverage", "notes", "fs/main.c", NOTES),
+)  # fmt: skip
 
 
 def git(tree: Path, *words: str) -> str:
@@ -232,3 +239,22 @@ def test_another_configuration_is_another_kernel(tree: Path, kernels: CommitTree
     with commit_tree(tree, "toy", flavour, 1, lambda text: None) as other:
         assert other.key(head) != kernels.key(head)
         assert other.path != kernels.path
+
+
+def test_a_kernel_with_marks_notes_what_it_runs_and_the_next_kernel_has_none(
+    tree: Path, kernels: CommitTree
+) -> None:
+    change(tree, "3", "three")
+    head = kernels.series("main~1..main").head
+    texts = {"fs/other.c": marked(kernels.text(head.id, "fs/other.c"), [3], 4).text}
+    noting = kernels.noting_kernel(head, texts, 5)
+    said = subprocess.run([noting], capture_output=True, text=True, check=False)
+    assert (said.stdout, said.returncode) == ("4", 103), "the edit for speed is in it, too"
+    assert points_of(noting) == Points(5, ())
+    compiled(kernels)
+    assert kernels.noting_kernel(head, texts, 5) == noting
+    assert compiled(kernels) == []
+    plain = subprocess.run([kernels.kernel(head)], capture_output=True, text=True, check=False)
+    assert (plain.stdout, plain.returncode) == ("", 103)
+    other = {"fs/other.c": marked(kernels.text(head.id, "fs/other.c"), [3], 6).text}
+    assert kernels.noting_kernel(head, other, 7) != noting

@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,7 @@ from harness.kernels.commits import Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.mistakes import Mistake
 from harness.patches.questions import Stage
+from harness.patches.ran import ChangedLines
 from harness.patches.results import Fate, PatchPlan, Standing
 from harness.patches.work import Explain, PatchSeries, Phase, create, load_plan
 from harness.plan import Plan
@@ -50,6 +51,8 @@ IMAGES = Path(tempfile.mkdtemp(prefix="powercut-test-images-"))
 atexit.register(shutil.rmtree, IMAGES, ignore_errors=True)
 
 
+MARKED = "marked"
+"""What the image of a kernel with marks is called."""
 SOURCE = "int sync(void)\n{\n\tflush();\n\treturn 0;\n}\n"
 
 
@@ -63,6 +66,15 @@ class Kernels:
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
         return Revision(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), subject)
+
+    def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
+        if MARKED in self.broken:
+            raise KernelError(f"{commit} does not build: error: no such name", "the log")
+        self.marked = texts, marks
+        image = IMAGES / MARKED
+        if not image.exists():
+            shutil.copy("/bin/true", image)
+        return image
 
     def __init__(self, *broken: str) -> None:
         self.broken, self.built = broken, []  # type: tuple[str, ...], list[str]
@@ -322,3 +334,75 @@ def test_mistakes_that_were_not_tried_are_counted(tmp_path: Path) -> None:
     path = create(msgspec.structs.replace(plan(QUICK), mistakes=(LEFT_OUT, OTHER)), tmp_path)
     series = PatchSeries(load_plan(path), path, Kernels())
     assert "2 more mistakes that could be planted" in series.page().text()
+
+
+# --- changed lines ----------------------------------------------------------------------------
+
+LINES = (ChangedLines("fs/ext4/fsync.c", ((3, 2),)),)
+
+
+def looked(
+    tmp_path: Path,
+    noted: tuple[bytes, bytes],
+    kernels: Kernels | None = None,
+    *,
+    until_s: float | None = None,
+) -> PatchSeries:
+    """A patch that passes, whose kernel with marks noted these bytes in recordings and in recoveries."""
+    path = create(msgspec.structs.replace(plan(QUICK, MORE), lines=LINES), tmp_path)
+    series = PatchSeries(load_plan(path), path, kernels or Kernels())
+
+    def execute(p: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        if p.coverage:
+            assert p.kernel == str(IMAGES / MARKED)
+            store.layout.recording_hits.write_bytes(noted[0])
+            store.layout.hits.write_bytes(noted[1])
+        return ran(lambda commit: PASSES, [])(p, store, progress, on_done)
+
+    carry_out(series, Said(), run=execute)
+    series.phase = Phase.LOOKING
+    carry_out(series, Said(), run=execute, until_s=until_s)
+    return series
+
+
+def test_a_changed_line_that_nothing_ran_is_named(tmp_path: Path) -> None:
+    """A green page said nothing of what of the patch had been run."""
+    series = looked(tmp_path, (b"\1\0", b"\0\0"))
+    text = series.page().text()
+    assert "1 of 2 changed lines were run, 0 of them in recoveries (quick, more)" in text
+    unrun = text[text.index("Changed lines that nothing ran") :]
+    assert "fs/ext4/fsync.c:4 in sync()" in unrun
+    told = json.loads(series.page().json())["lines"]
+    assert (told["of"], told["ran"], told["in_recoveries"], told["stages"]) == (2, 1, 0, ["quick", "more"])
+    assert told["not_run"] == [{"file": "fs/ext4/fsync.c", "first": 4, "last": 4, "function": "sync"}]
+    assert exit_code(series.answer) is ExitCode.CONSISTENT
+
+
+def test_a_line_that_only_a_recovery_runs_was_run(tmp_path: Path) -> None:
+    series = looked(tmp_path, (b"\1\0", b"\0\1"))
+    text = series.page().text()
+    assert "2 of 2 changed lines were run, 1 of them in recoveries" in text
+    assert "nothing ran" not in text
+
+
+def test_lines_that_nobody_looked_at_are_not_called_unrun(tmp_path: Path) -> None:
+    """The time is up, or the kernel with marks does not build: then it is not known."""
+    series = looked(tmp_path / "late", (b"\0\0", b"\0\0"), until_s=0.000_001)
+    text = series.page().text()
+    assert "nothing ran" not in text
+    assert "which changed lines run" in text[text.index("What was not asked") :]
+    series = looked(tmp_path / "broken", (b"", b""), Kernels(MARKED))
+    text = series.page().text()
+    assert "nothing ran" not in text
+    assert "which changed lines run (" in text[text.index("What was not asked") :]
+    assert "no such name" in text
+
+
+def test_a_look_that_was_stopped_tells_what_ran_and_not_what_did_not(tmp_path: Path) -> None:
+    series = looked(tmp_path, (b"\1\0", b"\0\0"))
+    for stage in ("quick", "more"):
+        done = series.known.done[f"lines-{stage}"]
+        series.known.done[f"lines-{stage}"] = msgspec.structs.replace(done, interrupted=True)
+    text = series.page().text()
+    assert "1 of 2 changed lines were run" in text
+    assert "nothing ran" not in text

@@ -5,6 +5,7 @@ tested over a toy kernel (`harness/tests/kernels/test_commits.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,9 @@ class Commits:
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
         pytest.fail(f"the plan holds no mistake, and {file} was asked for")
+
+    def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
+        pytest.fail("the plan asks of no line")
 
     def kernel(self, commit: Revision) -> Path:
         return self._tree.variant(FAULT.edits) if commit.id in (BAD, LAST) else self._tree.image

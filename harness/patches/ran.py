@@ -1,0 +1,137 @@
+"""Which changed lines of a patch ran, in recordings and in recoveries: what marks in its kernel noted.
+
+A line counts if a statement, a condition or an operand begins on it or goes on in it, so that it can take a
+mark (`harness.patches.marks`). It ran if the guests got there: while a workload was recorded, or while a
+crash state was recovered and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.host.files import write_atomically
+from harness.patches.marks import marked
+
+NAME = "changed-lines.json"
+"""In the directory of a run whose kernel has marks."""
+
+
+class ChangedLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lines that a patch adds to a file or changes there, as pieces: the first one, and how many."""
+
+    file: str
+    pieces: tuple[tuple[int, int], ...]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [n for first, count in self.pieces for n in range(first, first + count)]
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """A changed line with the number of its mark."""
+
+    file: str
+    function: str
+    line: int
+    number: int
+
+
+class RunLine(msgspec.Struct, frozen=True, array_like=True):
+    """A changed line that can run, and when it did."""
+
+    file: str
+    function: str
+    line: int
+    recording: bool
+    recovering: bool
+
+    @property
+    def ran(self) -> bool:
+        return self.recording or self.recovering
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Lines of one function of which none ran, `last` included."""
+
+    file: str
+    first: int
+    last: int
+    function: str
+
+    def __str__(self) -> str:
+        """`fs/ext4/inode.c:1234-1240 in ext4_foo()`"""
+        lines = f"{self.first}-{self.last}" if self.last > self.first else f"{self.first}"
+        return f"{self.file}:{lines} in {self.function}()"
+
+
+def with_marks(
+    sources: Mapping[str, str], changed: Iterable[ChangedLines]
+) -> tuple[dict[str, str], list[Mark]]:
+    """The text of each file that takes a mark, and all marks. `sources`: the files of the last commit."""
+    texts: dict[str, str] = {}
+    marks: list[Mark] = []
+    for lines in changed:
+        first = 1 + max((m.number for m in marks), default=-1)
+        found = marked(sources[lines.file], lines.numbers, first)
+        if found.marks:
+            texts[lines.file] = found.text
+        marks += [Mark(lines.file, name, line, n) for line, (n, name) in sorted(found.marks.items())]
+    return texts, marks
+
+
+def run_lines(marks: Iterable[Mark], recording: bytes, recovering: bytes) -> list[RunLine]:
+    """What guests noted: a byte for each mark in either file."""
+    return [
+        RunLine(m.file, m.function, m.line, bool(recording[m.number]), bool(recovering[m.number]))
+        for m in marks
+    ]
+
+
+def united(runs: Iterable[Iterable[RunLine]]) -> tuple[RunLine, ...]:
+    """Each line once, by its place; it ran if it did in any of these."""
+    found: dict[tuple[str, int], RunLine] = {}
+    for line in (line for run in runs for line in run):
+        known = found.get((line.file, line.line), line)
+        found[line.file, line.line] = msgspec.structs.replace(
+            line,
+            recording=line.recording or known.recording,
+            recovering=line.recovering or known.recovering,
+        )
+    return tuple(found[place] for place in sorted(found))
+
+
+def not_run(lines: Sequence[RunLine], changed: Iterable[ChangedLines]) -> Iterator[Piece]:
+    """What did not run. Neighbours are one piece, also across changed lines that cannot run."""
+    known = {(line.file, line.line): line for line in lines}
+    for of_file in changed:
+        piece: Piece | None = None
+        before = 0
+        for number in sorted(of_file.numbers):
+            line = known.get((of_file.file, number))
+            apart = number != before + 1
+            if piece and (apart or (line and (line.ran or line.function != piece.function))):
+                yield piece
+                piece = None
+            if line and not line.ran:
+                first = piece.first if piece else number
+                piece = Piece(of_file.file, first, number, line.function)
+            before = number
+        if piece:
+            yield piece
+
+
+def keep_lines(run: Path, lines: Sequence[RunLine]) -> None:
+    """In a run directory."""
+    write_atomically(run / NAME, msgspec.json.encode(lines))
+
+
+def kept_lines(run: Path) -> tuple[RunLine, ...]:
+    """Raises StoreError if they cannot be read."""
+    try:
+        return msgspec.json.decode((run / NAME).read_bytes(), type=tuple[RunLine, ...])
+    except (OSError, msgspec.MsgspecError) as e:
+        raise StoreError(f"{run / NAME} cannot be read: {e}", "start a new series") from e
