@@ -95,7 +95,7 @@ caches: setup  ## planted faults of a second device: found with a cache for each
 	done
 
 TREE ?= linux
-patches: setup  ## does `powercut patch` find planted faults among harmless commits? make patches TREE=DIR, a git tree
+patches: setup  ## does `powercut patch` find bugs, and pass harmless changes? make patches TREE=DIR, a git tree
 	@.venv/bin/python -m harness.tests.patches.ground_truth $(TREE)
 
 rootfs: setup  ## build the root image of the guest with tools, for powercut trace and measure (minutes, once)

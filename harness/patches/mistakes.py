@@ -39,7 +39,8 @@ _ORDERS = re.compile(r"\w*(?:flush|sync|wait|barrier|submit)\w*\s*\(|REQ_")
 
 class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Lines `first` to `last` of `file` (from 1, both included; `last` = `first` - 1: none) become `text`,
-    which ends with a newline or is empty. `what`: it, in words.
+    which ends with a newline or is empty. `what`: it, in words. `reverts`: they become what they were before
+    the patch; else one statement of theirs changes.
     """
 
     file: str
@@ -47,6 +48,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last: int
     text: str
     what: str
+    reverts: bool = False
 
     @property
     def place(self) -> str:
@@ -132,7 +134,8 @@ def _of_hunk(file: str, source: Sequence[str], code: Sequence[str], hunk: Hunk) 
             )
     last = hunk.first + hunk.count - 1
     where = f"lines {hunk.first} to {last}" if hunk.count > 1 else f"line {hunk.first}"
-    yield Mistake(file, hunk.first, last, "".join(hunk.before), f"{where} as before the patch")
+    before = "".join(hunk.before)
+    yield Mistake(file, hunk.first, last, before, f"{where} as before the patch", reverts=True)
 
 
 def _turned_round(file: str, number: int, text: str, code: str) -> Iterator[Mistake]:

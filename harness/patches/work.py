@@ -29,6 +29,7 @@ from harness.patches.questions import BUDGET, Stage
 from harness.patches.ran import (
     ChangedLines,
     Mark,
+    RunLine,
     keep_lines,
     kept_lines,
     run_lines,
@@ -37,6 +38,7 @@ from harness.patches.ran import (
 )
 from harness.patches.results import (
     Answer,
+    Fate,
     Found,
     LinesSeen,
     PatchPlan,
@@ -60,6 +62,7 @@ from harness.summary import Summary
 
 HEAD, BASE, MISTAKE, LINES = "head", "base", "mistake", "lines"
 MOST_MISTAKES = 200
+NEVER_RUNS = "no case of the first stage runs it"
 _FULL_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 Explain = Callable[[Path, Detection, Path], Sequence[str]]
 """Why a finding of a run directory failed, in lines; by the kernel that the run was made with."""
@@ -130,6 +133,7 @@ class PatchSeries(Series[Trial]):
         self._series = plan.series
         self._build_s: dict[str, float] = {}
         self._explained: dict[Found, tuple[str, ...]] = {}
+        self._noted: dict[str, tuple[RunLine, ...]] = {}
         self.phase = Phase.ASKING
         super().__init__(path, plan.argv, known_failures())
 
@@ -137,7 +141,9 @@ class PatchSeries(Series[Trial]):
 
     def items(self, work: Work[Trial]) -> Iterator[Item]:
         if self.phase is Phase.PLANTING:
-            yield from (self._planted(m, n) for n, m in enumerate(self.plan.mistakes, 1))
+            for number, mistake in enumerate(self.plan.mistakes, 1):
+                if not self._never_runs(mistake):
+                    yield self._planted(mistake, number)
             return
         if self.phase is Phase.LOOKING:
             yield from self._looked()
@@ -250,6 +256,17 @@ class PatchSeries(Series[Trial]):
         item = self._item(f"{MISTAKE}-{number}", commit, stage)
         return replace(item, enough=self._noticed)
 
+    def _never_runs(self, mistake: Mistake) -> bool:
+        """Whether it is known that no case of the first stage, which a mistake is given, gets to the
+        statement that it changes. What stood there before the patch may run all the same.
+        """
+        first = self._trial(LINES, self.plan.stages[0])
+        if mistake.reverts or first is None or not first.run or first.interrupted or first.failed:
+            return False
+        lines = range(mistake.first, mistake.last + 1)
+        there = [x for x in self._lines_of(first) if x.file == mistake.file and x.line in lines]
+        return bool(there) and not any(line.ran for line in there)
+
     def _noticed(self, store: RunStore, case: CaseId) -> str:
         """Why no further case is needed after this one; empty if it shows nothing but what the head does."""
         shown = {(d.case, d.oracle, d.symptom) for t in self._heads.values() for d in t.detections}
@@ -349,11 +366,17 @@ class PatchSeries(Series[Trial]):
     def _heads(self) -> dict[str, Trial]:
         return {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
 
+    def _lines_of(self, trial: Trial) -> tuple[RunLine, ...]:
+        """What a run noted; read once, since every page asks for it."""
+        if trial.run not in self._noted or trial.interrupted:
+            self._noted[trial.run] = kept_lines(self.path / trial.run)
+        return self._noted[trial.run]
+
     @property
     def _seen(self) -> LinesSeen:
         """Which changed lines ran, as far as somebody looked."""
         done = {s.name: t for s in self.plan.stages if (t := self._trial(LINES, s)) is not None}
-        runs = [kept_lines(self.path / t.run) for t in done.values() if t.run]
+        runs = [self._lines_of(t) for t in done.values() if t.run]
         whole = tuple(name for name, t in done.items() if t.run and not t.interrupted and not t.failed)
         why = next((t.failed for t in done.values() if t.failed), "")
         return LinesSeen(united(runs), whole, why)
@@ -361,7 +384,9 @@ class PatchSeries(Series[Trial]):
     def _tried(self, head: Mapping[str, Trial]) -> Iterator[Planted]:
         for number, mistake in enumerate(self.plan.mistakes, 1):
             trial = self._known(f"{MISTAKE}-{number}")
-            if trial is not None and not trial.interrupted:
+            if trial is None and self._never_runs(mistake):
+                yield Planted(mistake, Fate.UNNOTICED, 0, why=NEVER_RUNS)
+            elif trial is not None and not trial.interrupted:
                 yield planted_of(mistake, trial, head.values())
 
     def _regressions(self, head: Mapping[str, Trial]) -> Iterator[Regression]:

@@ -351,18 +351,23 @@ def looked(
     """A patch that passes, whose kernel with marks noted these bytes in recordings and in recoveries."""
     path = create(msgspec.structs.replace(plan(QUICK, MORE), lines=LINES), tmp_path)
     series = PatchSeries(load_plan(path), path, kernels or Kernels())
+    carry_out(series, Said(), run=noting(noted, []))
+    series.phase = Phase.LOOKING
+    carry_out(series, Said(), run=noting(noted, []), until_s=until_s)
+    return series
+
+
+def noting(noted: tuple[bytes, bytes], asked: list[tuple[str, Plan]]) -> Execute:
+    """A run that finds nothing and, on the kernel with marks, notes these bytes."""
 
     def execute(p: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        assert p.coverage is (Path(p.kernel).name == MARKED)
         if p.coverage:
-            assert p.kernel == str(IMAGES / MARKED)
             store.layout.recording_hits.write_bytes(noted[0])
             store.layout.hits.write_bytes(noted[1])
-        return ran(lambda commit: PASSES, [])(p, store, progress, on_done)
+        return ran(lambda commit: PASSES, asked)(p, store, progress, on_done)
 
-    carry_out(series, Said(), run=execute)
-    series.phase = Phase.LOOKING
-    carry_out(series, Said(), run=execute, until_s=until_s)
-    return series
+    return execute
 
 
 def test_a_changed_line_that_nothing_ran_is_named(tmp_path: Path) -> None:
@@ -396,6 +401,23 @@ def test_lines_that_nobody_looked_at_are_not_called_unrun(tmp_path: Path) -> Non
     assert "nothing ran" not in text
     assert "which changed lines run (" in text[text.index("What was not asked") :]
     assert "no such name" in text
+
+
+def test_a_mistake_that_nothing_runs_is_not_built(tmp_path: Path) -> None:
+    """Each cost a kernel and the cases of the first stage, although none of them could notice it."""
+    reverted = Mistake("fs/ext4/fsync.c", 4, 4, "", "line 4 as before the patch", reverts=True)
+    asked: list[tuple[str, Plan]] = []
+    path = create(
+        msgspec.structs.replace(plan(QUICK), lines=LINES, mistakes=(LEFT_OUT, OTHER, reverted)), tmp_path
+    )
+    series = PatchSeries(load_plan(path), path, Kernels())
+    carry_out(series, Said(), run=noting((b"\1\0", b"\0\0"), asked))
+    for series.phase in (Phase.LOOKING, Phase.PLANTING):
+        carry_out(series, Said(), run=noting((b"\1\0", b"\0\0"), asked))
+    assert [c for c, _ in asked] == [HEAD, MARKED, commit_with(LEFT_OUT), commit_with(reverted)]
+    assert [(p.fate, p.why) for p in series.answer.planted] == [
+        (Fate.UNNOTICED, ""), (Fate.UNNOTICED, "no case of the first stage runs it"), (Fate.UNNOTICED, ""),
+    ]  # fmt: skip
 
 
 def test_a_look_that_was_stopped_tells_what_ran_and_not_what_did_not(tmp_path: Path) -> None:
