@@ -53,7 +53,9 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The first finding of a symptom in a case. `states`: of the case, that show it."""
+    """The first finding of a symptom in a case. `states`: of the case, that show it. `known`: the name of the
+    known bug that it agrees with.
+    """
 
     id: str
     configuration: str
@@ -62,6 +64,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     symptom: Symptom
     summary: str
     states: int
+    known: str = ""
 
 
 class Undecided(msgspec.Struct, frozen=True):

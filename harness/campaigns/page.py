@@ -26,6 +26,7 @@ from harness.findings.causes import Cause, Member
 from harness.findings.triage import workload_of
 from harness.host.files import write_atomically
 from harness.host.text import one_line
+from harness.known.words import NEW
 from harness.measurements.results import Curve
 from harness.report.lines import run_again, source_of
 from harness.report.page import Finding, Line, Page, PageTable, Section
@@ -58,7 +59,7 @@ _ABOUT_NEW = (
 class ShownCause:
     """A cause with the commands that show it. `similar`: points of findings that only look like it.
     `first_s`: seconds of work after which the first finding of it came. `file`: its workload; None: it was
-    not shrunk.
+    not shrunk. `known`: the known bugs that its findings agree with; none: it is new.
     """
 
     cause: Cause
@@ -67,6 +68,7 @@ class ShownCause:
     file: str
     reproduce: str
     run_it: str
+    known: tuple[str, ...] = ()
 
     @property
     def smallest(self) -> Member:
@@ -118,6 +120,8 @@ class Shown:
         waiting = len(self.ledger.waiting)
         causes = f"{plural(len(self.causes), 'cause')} behind " if self.causes else ""
         rest = f" ({number(waiting)} still to be shrunk)" if waiting else ""
+        known = sum(bool(f.known) for _, f in self.ledger.found)
+        rest += f", {number(known)} of them known bugs" if known else ""
         return f"promises were broken: {causes}{plural(found, 'finding')}{rest}, in {amount}"
 
     @property
@@ -238,19 +242,27 @@ def shown(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Shown:
         if found.id in ledger.similar:
             similar.setdefault(ledger.similar[found.id].like, []).append(found)
     when = {found.id: done.at for done, found in ledger.found}
-    causes = tuple(_shown_cause(path, plan, c, similar, when) for c in ledger.causes)
+    causes = tuple(_shown_cause(path, plan, ledger, c, similar, when) for c in ledger.causes)
     resume = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
     return Shown(path, plan, ledger, causes, resume)
 
 
 def _shown_cause(
-    path: Path, plan: CampaignPlan, cause: Cause, similar: dict[str, list[Found]], when: dict[str, float]
+    path: Path,
+    plan: CampaignPlan,
+    ledger: KnownBatches,
+    cause: Cause,
+    similar: dict[str, list[Found]],
+    when: dict[str, float],
 ) -> ShownCause:
     folder = path / "causes"
     folder.mkdir(exist_ok=True)
     file = folder / f"{cause.name}.toml"
     write_atomically(file, workload_of(cause))
-    like = tuple(f.point for m in cause.members for f in similar.get(m.finding, ()))
+    found = [f for m in cause.members for f in similar.get(m.finding, ())]
+    like = tuple(f.point for f in found)
+    own = {m.finding for m in cause.members}
+    names = [f.known for _, f in ledger.found if f.known and (f.id in own or f in found)]
     member = cause.smallest
     point = shlex.quote(one_line(member.point))
     return ShownCause(
@@ -260,6 +272,7 @@ def _shown_cause(
         shown_path(file),
         f"powercut repro {point} --from {source_of(plan.run, shown_path(path / member.run))}",
         run_again(plan.run, member.configuration, shown_path(file)),
+        tuple(dict.fromkeys(names)),
     )
 
 
@@ -306,7 +319,8 @@ def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
 def _cause(place: int, c: ShownCause) -> Finding:
     more = f" and {number(len(c.similar) - _NAMED)} more" if len(c.similar) > _NAMED else ""
     unlike = "" if c.smallest.confirmed else "; only the machine that judges shows this"
-    lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}")]
+    known = f"known: {', '.join(c.known)}" if c.known else NEW
+    lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}"), Line(known)]
     for symptom, text in c.smallest.shows:
         what, point = _shows(symptom.oracle, text)
         lines.append(Line(what, oracle=symptom.oracle, aside=f"at {point} of this workload" if point else ""))
@@ -398,6 +412,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
                 "configuration": c.smallest.configuration,
                 "symptoms": [str(s) for s in c.cause.symptoms],
                 "points": [m.point for m in c.cause.members],
+                "known": c.known,
                 "similar": c.similar,
                 "first_after": round(c.first_s, 1),
                 "workload": c.file,

@@ -259,6 +259,7 @@ def _found(suspect: Suspect) -> Found:
         symptom=suspect.symptom,
         summary=finding.summary,
         states=finding.states,
+        known=finding.known.bug.name if finding.known else "",
     )
 
 
