@@ -93,7 +93,13 @@ fi
 
 # The agent is PID 1 of a guest without libraries, so it is linked statically. Naming the gnu target keeps
 # the flag away from build scripts and procedural macros.
-[ -e target/release/powercut-disk ] || say "building the Rust parts: minutes, once"
-cargo build -q --locked --release -p powercut-disk -p powercut-readtrace -p powercut-umlshim
+quiet=-q
+[ -e target/release/powercut-disk ] || {
+	say "building the Rust parts: minutes, once"
+	quiet= # cargo names each crate: the first build takes minutes
+}
+# shellcheck disable=SC2086  # a word, or none
+cargo build $quiet --locked --release -p powercut-disk -p powercut-readtrace -p powercut-umlshim
+# shellcheck disable=SC2086  # a word, or none
 RUSTFLAGS='-C target-feature=+crt-static' \
-	cargo build -q --locked --release -p powercut-agent --target x86_64-unknown-linux-gnu
+	cargo build $quiet --locked --release -p powercut-agent --target x86_64-unknown-linux-gnu

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from pathlib import Path
 
 import click
@@ -73,6 +74,15 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
         return
     image, built = build(wanted, machine, flavour, jobs, path, say)
     console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
+    console.print(f"next: {_next(wanted, machine, image)}", highlight=False)
+
+
+def _next(source: str, machine: str, image: Path) -> str:
+    """What to do with a kernel that was built."""
+    if "/" in source:
+        return f"powercut run --machine {machine} --kernel {shlex.quote(str(image))} -c ext4/ordered -w quick"
+    series = source.removeprefix("linux-source-")
+    return f"powercut run --kernel debian-{series} -c ext4/ordered -w quick  (this kernel judges it)"
 
 
 @kernel_group.command("update")

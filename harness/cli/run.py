@@ -80,6 +80,8 @@ from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
+MANY_RANDOM = 1_000
+"""Generating so many takes seconds, in which nothing else is said."""
 DISK_WORDS = {
     "errors": "a read, write or flush fails with EIO, once or for good",
     "bit-rot": "a bit of what is read has changed",
@@ -425,6 +427,8 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     configurations = _with_sectors(given)
     wanted = _wanted(given["workloads"], given["random_count"] or 0, given["seed"])
     given = {**given, **_usual_of_applications(given, wanted)}
+    if (count := given["random_count"] or 0) >= MANY_RANDOM:
+        errors.say(f"generating {plural(count, 'random workload')}: that takes a while")
     return Plan(
         configurations=configurations,
         workloads=with_schedules(wanted, given["schedules"]),

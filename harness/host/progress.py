@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -36,6 +38,32 @@ class Progress(Protocol):
     def advance(self, what: str, count: int) -> None:
         """Report `count` units of the work named `what` as done."""
         ...
+
+
+def silent(_: str) -> None:
+    """Tells nobody."""
+
+
+@contextlib.contextmanager
+def telling(what: Callable[[], str], say: Callable[[str], None]) -> Iterator[None]:
+    """While the block is at work, and says nothing by itself: every few seconds what `what` returns, and for
+    how long it has been at work.
+    """
+    begun, done = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not done.wait(PLAIN_INTERVAL_S):
+            say(f"{time.monotonic() - begun:5.0f} s  {what()}")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    if say is not silent:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if say is not silent:
+            thread.join()
 
 
 class Quiet:

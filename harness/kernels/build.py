@@ -21,6 +21,7 @@ from harness.host.cache import cache_dir, hold, scratch_folder
 from harness.host.files import file_hash, write_atomically
 from harness.host.locks import exclusive
 from harness.host.processes import run_group
+from harness.host.progress import silent, telling
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
 from harness.kernels.pins import Pin, pins
@@ -145,7 +146,7 @@ def build(
         log.unlink(missing_ok=True)
         out = Path(scratch) / "out"
         out.mkdir()
-        make_kernel(tree, out, flavour, jobs, log)
+        make_kernel(tree, out, flavour, jobs, log, say)
         release = (out / "include/config/kernel.release").read_text().strip()
         built = Built(machine, source, version, release, key)
         return _keep(out / flavour.image, out / ".config", Path(scratch), built), built
@@ -209,12 +210,21 @@ def _digest_of(image: Path) -> Path:
     return image.with_name(f"{image.name}.sha256")
 
 
-def make_kernel(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
-    """Configure and build a source tree in the empty folder `out`. Raises KernelError with the end of the log
-    if it does not build.
+def make_kernel(
+    tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path, say: Callable[[str], None] = silent
+) -> None:
+    """Configure and build a source tree in the empty folder `out`. Every few seconds `say` is told how many
+    files are compiled. Raises KernelError with the end of the log if it does not build.
     """
     configure(tree, out, flavour, log)
-    make_again(tree, out, flavour, jobs, log)
+    with telling(lambda: _compiled(out), say):
+        make_again(tree, out, flavour, jobs, log)
+
+
+def _compiled(out: Path) -> str:
+    """How many files make has compiled; how many there will be, only make knows."""
+    count = sum(name.endswith(".o") for _, _, names in os.walk(out) for name in names)
+    return f"{count:,} files compiled"
 
 
 def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.cli import main
+from harness.cli.kernel import _next
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.findings.named import finding_by_id
+from harness.host.progress import silent, telling
 from harness.host.text import near_or
+from harness.kernels.build import _compiled
 from harness.kernels.packages import _not_offered
 from harness.kernels.pins import pins
 from harness.model import CaseId, CrashPoint, CrashState, Judgement
@@ -195,6 +199,35 @@ def test_a_version_that_several_archives_have_is_offered_once(monkeypatch: pytes
     found = str(_not_offered(pins()["debian-6.12"], "6.12.999"))
     assert found.count("6.12.117") == 1
     assert "6.12.105" in found
+
+
+def test_a_build_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`kernel build` was silent for its four minutes."""
+    monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
+    (tmp_path / "fs").mkdir()
+    for name in ("fs/a.o", "b.o", "b.c"):
+        (tmp_path / name).touch()
+    said: list[str] = []
+    heard = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        heard.set()
+
+    with telling(lambda: _compiled(tmp_path), say):
+        assert heard.wait(60)
+    count = len(said)
+    assert said[0].endswith("s  2 files compiled")
+    with telling(lambda: "nothing", silent):
+        pass
+    assert len(said) == count
+
+
+def test_a_kernel_that_was_built_is_named_in_the_next_command() -> None:
+    image = Path("/cache/a b/vmlinux")
+    assert _next("linux-source-6.12", "uml", image).startswith("powercut run --kernel debian-6.12 ")
+    own = _next("/home/me/linux", "uml", image)
+    assert own.startswith("powercut run --machine uml --kernel '/cache/a b/vmlinux' ")
 
 
 def test_what_a_run_would_do_ends_without_a_guests_command_line_unless_asked_for() -> None:

@@ -21,7 +21,7 @@ COMPILED = {"c": "run.c", "go": "run.go", "rust": "run.rs"}
 def compilers(request: pytest.FixtureRequest) -> None:
     """A host without a compiler cannot make its kind."""
     kind = getattr(getattr(request.node, "callspec", None), "params", {}).get("kind")
-    if program := {"go": "go", "rust": "rustc"}.get(kind):
+    if program := {"go": "go", "rust": "rustc"}.get(str(kind)):
         need_program(program)
 
 
