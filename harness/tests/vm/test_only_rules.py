@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from harness.filesystems.profiles import select_profiles
+from harness.guests.guest_specs import make_specs
+from harness.guests.made_trees import MadeTrees
+from harness.guests.session import Session, Target
+from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashPoint, Verdict
-from harness.plan import Plan
+from harness.plan import LOG_BYTES, GuestChoice, Plan
 from harness.report.explanation import read_explanation
+from harness.ruled.judging import check_of, followed
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
 from harness.tests.vm.conftest import run_plan
+from harness.workloads.load import select_workloads
 
 # busybox: `sync FILE` is fsync, `sync .` of the directory.
 RUN = """#!/bin/sh
@@ -34,6 +43,32 @@ def write_program(folder: Path, name: str, sync: str, check: str = CHECK) -> str
     (place / "run").write_text(RUN.format(sync=sync))
     (place / "check").write_text(check)
     return str(place)
+
+
+APPLICATIONS = ("git", "journal-magic", "parallel-overwrite", "unlinked-open", "untorn")
+"""Those whose programs every host has that builds Powercut."""
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_the_calls_of_an_application_done_again_give_what_it_left(
+    name: str, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """A way to change a file that the tracer does not know would be taken for something that was lost."""
+    (profile,) = select_profiles(["any/posix"])
+    loaded = select_workloads([name])[0]
+    assert profile.rules is not None
+    check = check_of(loaded.checks)
+    assert check is not None
+    base = tmp_path / "base.img"
+    base.write_bytes(bytes(profile.size_bytes))
+    kernel = find_kernel(str(uml_kernel))
+    specs = make_specs(GuestChoice("uml", "auto", LOG_BYTES), kernel, [profile], [loaded], base, tmp_path)
+    with Session(specs.judge, tmp_path / "ruled", LOG_BYTES) as session:
+        trees = MadeTrees(session, Target(profile.fstype, "", base, None))
+        notes = trees.note(loaded.operations[check.operation].argv)
+    assert notes.exit_code == 0, notes.output
+    assert notes.acks
+    followed(notes, profile.rules)
 
 
 def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, uml_kernel: Path) -> None:
