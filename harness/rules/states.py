@@ -72,6 +72,10 @@ class Stretch:
         """What may or may not have persisted."""
         return self.asked & ~self.durable
 
+    def allows(self, state: Partial) -> bool:
+        """Whether a state may be left in it, as far as syncs tell."""
+        return not self.durable & ~state.whole and not state.persisted & ~self.asked
+
 
 @dataclass(slots=True)
 class Legal:
@@ -94,11 +98,11 @@ class Legal:
 
     def stretch_of(self, state: Partial) -> Stretch | None:
         """The last stretch in which a state may be left; None if it may in none."""
-        lost, there = ~state.whole, state.persisted
-        for stretch in reversed(self.stretches):
-            if not stretch.durable & lost and not there & ~stretch.asked:
-                return stretch
-        return None
+        return next((s for s in reversed(self.stretches) if s.allows(state)), None)
+
+    def stretches_of(self, state: Partial) -> Iterator[Stretch]:
+        """Those in which a state may be left, in order."""
+        return (s for s in self.stretches if s.allows(state))
 
     def has(self, state: Partial) -> bool:
         """Whether the rules leave a state possible."""

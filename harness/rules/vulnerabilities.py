@@ -58,15 +58,14 @@ class Reducer:
         return sorted(states, key=self._losses)
 
     def _losses(self, state: Partial) -> tuple[bool, float, int, int]:
-        stretch = self.legal.stretch_of(state)
+        stretch = next(self.legal.stretches_of(state), None)
         lost = stretch.asked & ~state.whole if stretch else 0
         end = stretch.end if stretch else 0.0
         return state.torn is not None, end, lost.bit_count(), state.persisted
 
     def reduced(self, state: Partial, acks: int) -> Vulnerability:
-        """Why a state fails."""
-        stretch = self.legal.stretch_of(state)
-        assert stretch is not None  # noqa: S101 - only legal states are visited
+        """Why a state fails that does with so many acknowledgements."""
+        stretch, acks = self._first_that_fails(state, acks)
         if state.torn is not None:
             needed = self._fewest_acks(state, acks)
             return Vulnerability(state, needed, 0, 1 << state.last, stretch.durable)
@@ -80,6 +79,17 @@ class Reducer:
         state = self._with_less(state, stretch, missing, acks)
         missing = self._with_rest_of_calls(missing, stretch.open & ~state.persisted)
         return Vulnerability(state, needed, missing, state.persisted & ~stretch.durable, stretch.durable)
+
+    def _first_that_fails(self, state: Partial, acks: int) -> tuple[Stretch, int]:
+        """The first stretch in which a state fails, and its acknowledgements. Behind a later sync, what had
+        to come later is durable, and would not be told.
+        """
+        stretches = list(self.legal.stretches_of(state))
+        for stretch in stretches[:-1]:
+            fewer = self.effect.acks(stretch.end)
+            if not self.passes(state, fewer):
+                return stretch, fewer
+        return stretches[-1], acks
 
     def _first_of(self, lost: int) -> int:
         """What of it is lost by itself, not because something that it needs is."""

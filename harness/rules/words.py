@@ -32,7 +32,8 @@ class Words:
             return f"`{text_of(calls[self.effect.micros[found.state.last].call])}` must not be torn"
         lost = self.words(found.missing)
         if not found.present:
-            if found.acks == 0:
+            first = min((m.call for m in self.effect.of(found.missing)), default=0)
+            if found.acks <= self.effect.acks(first):
                 return f"without {lost}, what is durable already is refused"
             return f"{lost} must persist before `{self.ack(found.acks)}` is acknowledged"
         if not found.missing:

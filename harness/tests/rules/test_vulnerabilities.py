@@ -163,3 +163,18 @@ def test_one_sync_is_enough_for_writes_that_are_acknowledged_together() -> None:
     looked = search(notes, whole)
     assert len(looked.smallest()) == 1
     assert looked.failing_with(looked.smallest())[0] == 0
+
+
+def test_what_had_to_come_later_is_told_although_a_sync_made_it_durable() -> None:
+    """A checkpoint that cut its log before it synced the pages was told as a tear of these pages."""
+    calls = Calls().create("db").write("db", b"0").create("log").write("log", b"1").sync().ack("begun")
+    notes = calls.write("db", b"1").size("log", 0).fsync("log").fsync("db").ack("done").notes()
+
+    def newest(held: Held, acks: int) -> bool:
+        return not acks or b"1" in (held["log"], held["db"])
+
+    looked = search(notes, newest)
+    assert headlines(looked) == [
+        "the data of `write(db, 1 at 0)` must persist before the size of log after `ftruncate(log, 0)`"
+    ]
+    assert looked.words.remedies(looked.remedies) == "fsync of `db` after call 5, `write(db, 1 at 0)`"
