@@ -21,6 +21,8 @@ _DATA = (
     *("write", "pwrite", "writev", "pwritev", "pwritev2", "sendfile", "splice"),
     *("copy_file_range", "ficlone", "ficlonerange"),
 )
+_COPIES = ("sendfile", "splice", "copy_file_range")
+"""They return 0 at the end of what they copy from: then they wrote nothing."""
 _SIZE = ("ftruncate", "truncate", "fallocate")
 _RENAMES = ("rename", "renameat", "renameat2")
 _PAIRS = (*_RENAMES, "link", "linkat")
@@ -174,6 +176,16 @@ class Effects:
         own = (c for c in self.changes if c.inode == taking.inode and c.sort is not Sort.TAKEN)
         return any(c.began < taking.call.began and self.covered(c, taking.call.began) for c in own)
 
+    def change_of(self, taking: Taking) -> Change:
+        """What a sync has to cover for what was taken away to be gone for good."""
+        sort = Sort.TAKEN if taking.left is None else Sort.DATA
+        own = (c for c in self.changes if c.call == taking.call and c.inode == taking.inode)
+        return next((c for c in own if c.sort is sort), Change(taking.call, sort, taking.inode, taking.path))
+
+    def sizes(self, inode: int, since: int, until: int) -> list[tuple[int, int]]:
+        """What writes made of a file between two events: when each began, and the size after it."""
+        return [(began, size) for began, of, size in self._grown if of == inode and since < began < until]
+
     # --- a call after the other -------------------------------------------------------------------
 
     def _follow(self, call: ProgramCall) -> None:
@@ -198,6 +210,8 @@ class Effects:
     def _write(self, call: ProgramCall, word: str, path: str, rest: str) -> None:
         inode, size = self._inode(path), self._sizes.get(self._inode(path), 0)
         place = _PLACE.search(rest.rpartition(", ")[2] if word == "fallocate" else rest)
+        if word in _COPIES and call.result == 0:
+            return
         durable = word in _DATA and (inode in self._synchronous or "dsync" in rest)
         self.changes.append(Change(call, Sort.DATA, inode, path, durable=durable))
         if durable:

@@ -473,6 +473,7 @@ def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
 
 _GUESSES = {
     Mechanism.PROGRAM_HALF: "a checksum in the record, so that half of one counts as none (a guess)",
+    Mechanism.PROGRAM_GAP: "the new under another name until it is durable, then a rename (a guess)",
     Mechanism.PROGRAM_NAMED: "another name until the contents are durable, then a rename (a guess)",
     Mechanism.PROGRAM_REPLACED: "another file until the contents are durable, then a rename (a guess)",
 }
@@ -487,7 +488,9 @@ def _remedies(program: Program) -> dict[Mechanism, str]:
     orders = {Mechanism.PROGRAM_REPLACED: program.taken, Mechanism.PROGRAM_ORDER: program.order}
     for mechanism, order in orders.items():
         if order is not None and not order.is_in_place:
-            found[mechanism] = f"{_wanted(order.missing, order.ahead.began)}, {order.ahead.text}"
+            last = f", and better before event {order.ahead.began}" if order.until is not None else ""
+            by = order.until or order.ahead
+            found[mechanism] = f"{_wanted(order.missing, by.began)}, {by.text}{last}"
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from harness.blocks.fields import Kind
 from harness.explain.effects import Change, Sort, distinct
 from harness.explain.facts import Facts, Flush
-from harness.explain.program import Order, Program, wanted_sync
+from harness.explain.program import Gap, Order, Program, wanted_sync
 from harness.host.text import first_few
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
@@ -29,6 +29,7 @@ class Mechanism(enum.StrEnum):
     PROGRAM_EARLY = "the program acknowledged before fsync had returned"
     PROGRAM_NEVER = "the program acknowledged without fsync"
     PROGRAM_REPLACED = "the program removed the old before the new was durable"
+    PROGRAM_GAP = "the program removed the old before it made the new"
     PROGRAM_HALF = "half of one write is there"
     PROGRAM_ORDER = "the program's later call took effect without an earlier one"
     PROGRAM_NAMED = "the file had its name before its contents were durable"
@@ -87,6 +88,8 @@ def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
     told = (_taken(facts, program), _acknowledged_early(facts, program), _half(facts, program))
     if (found := next(filter(None, told), None)) is not None:
         return found
+    if (gap := program.gap) is not None and not facts.lost:
+        return Diagnosis(Mechanism.PROGRAM_GAP, _between(program, gap))
     if (order := program.order) is not None:
         return Diagnosis(Mechanism.PROGRAM_ORDER, _out_of_order(program, order))
     named = program.early
@@ -127,9 +130,19 @@ def _out_of_order(program: Program, order: Order) -> str:
             f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes} before what "
             f"replaces it was durable: {_calls(order.missing)}."
         )
+    said, end = f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes}", ""
+    if (last := order.until) is not None:
+        said += f", and later calls up to {last.text} at event {last.began},"
+        end = " No state tells which of these calls relies on that."
+    return f"{said} without having called {wanted_sync(order.missing)}, for {_calls(order.missing)}.{end}"
+
+
+def _between(program: Program, gap: Gap) -> str:
+    same = f" (`{'`, `'.join(gap.also)}` names the same file)" if gap.also else ""
     return (
-        f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes} without having called "
-        f"{wanted_sync(order.missing)}, for {_calls(order.missing)}."
+        f"{program.name} called {gap.ahead.text} at event {gap.ahead.began}{same}, and made that durable by "
+        f"{gap.sync.text}, called at event {gap.sync.began}, before it called {gap.made.call.text} at event "
+        f"{gap.made.began}: a power cut in between leaves neither the old nor the new, and no fsync helps."
     )
 
 

@@ -9,7 +9,7 @@ requests of io_submit and io_uring_enter, stores into mappings, calls that were 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.explain.effects import SHOWN, UNREAD, Change, Effects, Sort, Taking, directory_of, syncs, word_of
 from harness.model import FileKind, Tree, TreeEntry
@@ -41,10 +41,23 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """`ahead` took away what had been durable, and `sync` made that durable, before the call of `made`, which
+    replaces it, had begun: what is in between is the program's own. `also`: other names of the same file.
+    """
+
+    ahead: ProgramCall
+    sync: ProgramCall
+    made: Change
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
     """The effect of `ahead` came back without that of `missing`, which no sync had covered when `ahead` was
     called; or `missing` is what was to replace it. `taken`: what it took away had been durable. `paths`: the
     names of what is missing; empty if only names were changed. `elsewhere`: each fsync of another file.
+    `until`: the last of several calls of which the same is true, where no state tells them apart.
     """
 
     ahead: ProgramCall
@@ -52,6 +65,7 @@ class Order:
     taken: bool = False
     paths: frozenset[str] = frozenset()
     elsewhere: tuple[ProgramCall, ...] = ()
+    until: ProgramCall | None = None
 
     @property
     def is_in_place(self) -> bool:
@@ -66,10 +80,11 @@ class Program:
     covered when it acknowledged. `pending`: the first sync that covers one of them and had not returned.
     `synced`: the last sync that had returned by then. `latest`: of `unsynced`, what was changed since the
     acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
-    what came back in a wrong order. `early`: the call that gave a name to a file which has not all of its
-    contents. `whole`: a call that wrote contents of which nothing had been made durable. `known`: whether its
-    calls tell all that it asked for. `shown`: whether trees of accepted states were compared. `idle`: whether
-    a sync that had something to make durable sent nothing.
+    what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
+    gave a name to a file which has not all of its contents. `whole`: a call that wrote contents of which
+    nothing had been made durable. `known`: whether its calls tell all that it asked for. `shown`: whether
+    trees of accepted states were compared. `idle`: whether a sync that had something to make durable sent
+    nothing.
     """
 
     name: str
@@ -82,6 +97,7 @@ class Program:
     kept: tuple[Change, ...] = ()
     taken: Order | None = None
     order: Order | None = None
+    gap: Gap | None = None
     early: Change | None = None
     whole: Change | None = None
     known: bool = False
@@ -133,6 +149,7 @@ def program_of(
         kept=tuple(c for c in since if c not in open_),
         taken=asked.taken(),
         order=asked.order(),
+        gap=asked.gap(),
         early=asked.early(),
         whole=asked.whole(),
         known=True,
@@ -215,8 +232,58 @@ class _Inquiry:
             if any(self._is_of(change, path) for path in ahead):
                 found = self._order(change.call, change.inode, -1, taken=False)
                 if found is not None:
-                    return found
+                    return replace(found, until=self._until(found))
         return None
+
+    def _until(self, order: Order) -> ProgramCall | None:
+        """The last name that came back as well, of another file than what is missing and what is ahead."""
+        assert self.evidence is not None  # noqa: S101 - there is no order without
+        missing = {c.inode for c in order.missing}
+        names = (c for c in self.before(self.cut) if c.sort is Sort.GIVEN and c.path in self.evidence.ahead)
+        later = (c for c in names if c.began > order.ahead.began and c.inode not in missing)
+        open_ = [c for c in later if not any(self.effects.covered(m, c.began) for m in order.missing)]
+        return open_[-1].call if open_ else None
+
+    def gap(self) -> Gap | None:
+        """Where an accepted state still has what the program had taken away for good, without a successor."""
+        if self.evidence is None or self.evidence.less is None:
+            return None
+        for taking in self.effects.takings:
+            if taking.call.began >= self.cut or taking.path not in self.evidence.ahead:
+                continue
+            if not self.effects.was_kept(taking) or (made := self._made(taking)) is None:
+                continue
+            names = self.effects.names_of(taking.inode, taking.call.began) - {taking.path}
+            return Gap(taking.call, made[0], made[1], tuple(sorted(names)))
+        return None
+
+    def _made(self, taking: Taking) -> tuple[ProgramCall, Change] | None:
+        """The first call that replaces it and is not durable, if one sync before that call covers the taking;
+        and that sync.
+        """
+        taken = self.effects.change_of(taking)
+        for change in self.effects.changes:
+            if change.began <= taking.call.began or not _replaces(change, taking):
+                continue
+            if self.effects.covered(change, self.cut):
+                continue
+            for sync in self.effects.syncs:
+                done = sync.call.returned is not None and sync.call.returned <= change.began
+                if done and self.effects.covers(sync, taken) and self._is_left(taking, change):
+                    return sync.call, change
+        return None
+
+    def _is_left(self, taking: Taking, made: Change) -> bool:
+        """Whether what came back is what the calls before `made` leave: all else is the kernel's."""
+        assert self.evidence is not None  # noqa: S101 - it is asked where there is some
+        found = self.evidence.found.get(taking.path)
+        if taking.left is None or found is None:
+            return found is None and taking.left is None
+        sizes = self.effects.sizes(taking.inode, taking.call.began, made.began)
+        own = [c for c in self.effects.changes if c.inode == taking.inode and c.sort is Sort.DATA]
+        durable = {c.began for c in own if self.effects.covered(c, self.cut)}
+        least = max((size for began, size in sizes if began in durable), default=taking.left)
+        return least <= found.size <= max((size for _, size in sizes), default=taking.left)
 
     def _order(self, ahead: ProgramCall, inode: int, since: int, *, taken: bool) -> Order | None:
         """What was changed before `ahead`, after `since`, in other files, and is what is missing."""
@@ -300,6 +367,13 @@ class _Inquiry:
         return any(path in self.effects.names_of(change.inode, at) for at in (self.at, self.cut))
 
 
+def _replaces(change: Change, taking: Taking) -> bool:
+    """Whether a change gives the name again that was taken, or writes the file that was emptied."""
+    if taking.left is None:
+        return change.sort is Sort.GIVEN and change.path == taking.path
+    return change.sort is Sort.DATA and change.inode == taking.inode
+
+
 def _differing(one: Tree, other: Tree | None) -> set[str]:
     """The paths that only one tree has, or whose kind, contents, target or attributes differ."""
     if other is None:
@@ -337,6 +411,9 @@ def shown_calls(
         if found is not None:
             matter = {*(c.call for c in found.missing[-3:]), found.ahead}
             break
+    else:
+        if (gap := program.gap) is not None:
+            matter |= {gap.ahead, gap.sync, gap.made.call}
     late = next((c.began for c in calls if syncs(c) and c.began >= cut), cut)
     for call in calls:
         if call.began <= late and (syncs(call) or word_of(call) in SHOWN):

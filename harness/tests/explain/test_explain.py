@@ -486,7 +486,7 @@ class Application:
             self.records.append(self.made.write(len(self.records), fua=True))
         returned = self.made.events if returns else None
         self.made.events += 1
-        wrote = re.match(r"p?writev?2?\(.*, (\d+)", text)
+        wrote = re.match(r"(?:p?writev?2?|copy_file_range|sendfile)\(.*, (\d+)", text)
         self.calls.append(ProgramCall(7, text, began, returned, int(wrote[1]) if wrote else 0))
 
     def found(self) -> Diagnosis | None:
@@ -835,6 +835,16 @@ def cause(
     return "" if found_ is None else str(found_)
 
 
+def cause_of_all_there(calls: Sequence[str], found: Tree, *, less: Tree, more: Tree | None = None) -> str:
+    """What is said of calls where all that was sent is on the platter."""
+    app = Application()
+    app.evidence = Evidence(found, more, less)
+    for text in calls:
+        app.made.mark("app 1") if text == "ack" else app.call(text)
+    found_ = mechanism_of(with_all_there(app), made_up=False)
+    return "" if found_ is None else str(found_)
+
+
 def test_an_fsync_of_a_directory_that_had_nothing_left_to_do_hides_no_cause() -> None:
     """No cause was given as soon as any fsync sent nothing: the commonest shape there is."""
     calls = ["openat(f, create)", "write(f, 4)", "fsync(f)", "fsync(.)", "ack", "write(f, 4)", "ack"]
@@ -961,6 +971,58 @@ def test_a_page_that_is_ahead_of_its_log_is_told_by_both() -> None:
     assert said.startswith("The program's later call took effect without an earlier one.")
     assert "called pwrite(db, 9 at 0) at event" in said
     assert "fsync of `wal`, or the like, for write(wal, 9)" in said
+
+
+EMPTIED = ["openat(f, create)", "write(f, 9)", "fsync(f)", "ack", "openat(f, truncate)"]
+CALLS_OF_A_SWAP = ["symlink(current)", "fsync(.)", "ack", "unlink(current)", "fsync(.)"]
+
+
+def test_what_a_program_takes_away_for_good_before_it_has_the_new_is_told_by_the_gap() -> None:
+    """No cause was given where nothing had been lost: a link was removed, that was synced, then made anew."""
+    app = files(app="r2")
+    calls = [*CALLS_OF_A_SWAP, "symlink(current)"]
+    said = cause_of_all_there(calls, app, less=files(app="r2", current="r1"))
+    assert said.startswith("The program removed the old before it made the new. my-db called unlink(current)")
+    assert "made that durable by fsync(.)" in said
+    assert "before it called symlink(current)" in said
+    calls = ["openat(doc, create)", "write(doc, 20)", "fsync(doc)", "link(doc, bak)", "fsync(.)", "ack"]
+    calls += ["openat(doc, truncate)", "write(doc, 8)", "fsync(doc)", "write(doc, 8)"]
+    old = "twenty bytes of text"
+    half, whole = files(doc="12345678", bak="12345678"), files(doc=old, bak=old)
+    said = cause_of_all_there(calls, half, less=whole)
+    assert "called openat(doc, truncate) at event" in said
+    assert "(`bak` names the same file)" in said
+
+
+@pytest.mark.parametrize(
+    ("calls", "found", "less"),
+    [
+        ([*CALLS_OF_A_SWAP, "symlink(current)", "fsync(.)", "fsync(g)"], files(), files(current="r1")),
+        (["symlink(t)", *CALLS_OF_A_SWAP[:3], "rename(t, current)"], files(), files(current="r1")),
+        (
+            [*EMPTIED, "write(f, 9)", "fsync(f)", "write(f, 1)", "fsync(g)"],
+            files(f=""),
+            files(f="nine byte"),
+        ),
+    ],
+    ids=["the new is durable", "renamed over", "what was synced is gone"],
+)
+def test_a_gap_that_the_calls_do_not_leave_is_the_kernels(calls: list[str], found: Tree, less: Tree) -> None:
+    assert "removed the old before it made the new" not in cause_of_all_there(calls, found, less=less)
+
+
+def test_of_several_names_that_came_too_early_the_last_is_told_too() -> None:
+    """A marker was made after four files, none of them synced: the second file was said to rely on the first.
+    And a copy that ended with a call which copied nothing was told as two.
+    """
+    calls = ["mkdir(p)", "openat(p/a, create)", "sendfile(p/a, 6)", "sendfile(p/a, 0)"]
+    calls += ["openat(p/b, create)", "sendfile(p/b, 6)", "openat(p/done, create)", "fsync(p/done)"]
+    whole = files(p__a="123456", p__b="123456", p__done="")
+    said = cause_of_all_there(calls, files(p__a="", p__b="", p__done=""), less=files(), more=whole)
+    assert "called openat(p/b, create) at event" in said
+    assert "and later calls up to openat(p/done, create) at event" in said
+    assert "fsync of `p/a`, or the like, for sendfile(p/a, 6) (event 4)." in said
+    assert said.endswith("No state tells which of these calls relies on that.")
 
 
 def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
