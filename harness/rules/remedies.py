@@ -39,7 +39,8 @@ def tried(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:
 
 def _single(effect: Effect, found: Vulnerability) -> Iterator[Remedy]:
     for m in effect.of(found.missing):
-        of = [m.inode] if m.sort is not Sort.NAME else effect.directories_of(m)
+        # Of a rename, the directory with the new name first: that is the one to sync.
+        of = [m.inode] if m.sort is not Sort.NAME else effect.directories_of(m)[::-1]
         last = max(n.call for n in effect.of(found.missing))
         for inode in of:
             yield Remedy(last, inode)

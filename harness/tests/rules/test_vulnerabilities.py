@@ -91,6 +91,16 @@ def test_a_directory_that_is_not_synced_is_told_by_what_was_acknowledged() -> No
     assert looked.failing_with(looked.remedies)[0] == 0
 
 
+def test_a_rename_into_another_directory_wants_that_directory_synced() -> None:
+    """The directory that the file had left was named. By the rules, either helps."""
+    calls = (
+        Calls().mkdir("tmp").mkdir("new").fsync(".").create("tmp/1").write("tmp/1", b"mail").fsync("tmp/1")
+    )
+    notes = calls.rename("tmp/1", "new/1").fsync(".").ack("1").notes()
+    looked = search(notes, lambda held, acks: not acks or held.get("new/1") == b"mail")
+    assert {(r.after, r.inode) for r in looked.remedies} == {(6, calls.inodes["new"])}
+
+
 def test_the_rules_of_linux_make_a_synced_file_keep_its_name() -> None:
     """A new log whose file alone is synced is right on a journaling file system, not by the standard."""
     notes = Calls().create("log").write("log", b"one").fsync("log").ack("one").notes()
