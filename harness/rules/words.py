@@ -32,8 +32,8 @@ class Words:
             return f"`{text_of(calls[self.effect.micros[found.state.last].call])}` must not be torn"
         lost = self.words(found.missing)
         if not found.present:
-            first = min((m.call for m in self.effect.of(found.missing)), default=0)
-            if found.acks <= self.effect.acks(first):
+            earliest = min((m.call for m in self.effect.of(found.missing)), default=0)
+            if found.acks <= self.effect.acks(earliest):
                 return f"without {lost}, what is durable already is refused"
             return f"{lost} must persist before `{self.ack(found.acks)}` is acknowledged"
         if not found.missing:
