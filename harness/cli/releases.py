@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
@@ -100,6 +100,9 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> SweepPlan:
         raise UsageError(f"{case} has no finding, so it has no history", "powercut matrix compares kernels")
     named = named_here(given)
     begun = plan_here(store, named)
+    if modules := store.info.kernel.replaced:
+        shown = ", ".join(Path(m).name for m in modules)
+        errors.say(f"the run tested {shown}; a history asks each kernel with its own modules")
     return SweepPlan(
         title=f"{finding.case}: {finding.oracle}",
         oracle=finding.oracle,

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness.errors import EnvironmentLacks
 from harness.host.cache import cache_dir, hold
+from harness.host.console import SafeConsole
 from harness.host.files import replacement
 
 _LIST_TIMEOUT_S = 60
@@ -59,6 +60,9 @@ class Source:
         keys = f"\n {self.keyring}" if "\n" in self.keyring else f" {self.keyring}"
         signed = f"Signed-By:{keys}\n" if self.keyring else ""
         return f"Types: deb\nURIs: {self.uri}\nSuites: {suite}\nComponents: main\nTargets: Packages\n{signed}"
+
+
+_console = SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,7 @@ class Archive:
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             (folder / "archive.sources").write_text(source.stanza(self.suite))
+            _console.say(f"downloading the package lists of {self}")
             done = self._apt("apt-get", "update", "-q", "--error-on=any", timeout_s=_DOWNLOAD_TIMEOUT_S)
         if done.returncode:
             raise _no_lists(self.suite, source, done)

@@ -28,6 +28,13 @@ _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
+_BY_LINES = "/workload/.lines"
+_ACKNOWLEDGE_LINES = b"""\
+#!/bin/sh
+# Acknowledge each line that the program prints. It goes on meanwhile: a line counts from when it was read.
+set -o pipefail
+"$@" | while IFS= read -r line; do powercut-ack "$line"; done
+"""
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
 
@@ -42,7 +49,8 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     another name: `redis-cli:redis-tools`. `files`: files, folders and glob patterns of the host, with the
     package where that is known. `runtime`: one of _RUNTIMES. `user`: runs both programs, in a mount point
     that is the user's own. `image_mib`: the least size of the file system. `reads`: glob patterns of the
-    files that `check` reads. `variants`: each is a workload; its key is appended to the directory's name.
+    files that `check` reads. `acknowledges`: `lines`, if each line that `run` prints is acknowledged; else it
+    calls powercut-ack. `variants`: each is a workload; its key is appended to the directory's name.
     """
 
     summary: str
@@ -52,6 +60,7 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str = ""
     image_mib: int = 0
     reads: tuple[str, ...] = ("*",)
+    acknowledges: str = ""
     variants: dict[str, _Variant] = {}
 
 
@@ -100,6 +109,8 @@ def _workload(
     if not is_name(name):
         raise UsageError(f"{directory}: a workload cannot be named {name!r}", "letters, digits and _ . + -")
     run = (f"{place}/run", *variant.arguments)
+    if described.acknowledges:
+        run, files = (_BY_LINES, *run), {**files, _BY_LINES: _ACKNOWLEDGE_LINES}
     if described.user:
         run = ("powercut-as", described.user, *run)
     check = (f"{place}/check", *variant.arguments)
@@ -124,6 +135,8 @@ def _wrong(described: _Description) -> Iterator[str]:
     if described.runtime not in ("", *_RUNTIMES):
         near = difflib.get_close_matches(described.runtime, _RUNTIMES, n=1) or list(_RUNTIMES)
         yield f"runtime = {described.runtime!r} is not known; there is {', '.join(near)}"
+    if described.acknowledges not in ("", "lines"):
+        yield f'acknowledges = {described.acknowledges!r} is not known; there is "lines", or leave it out'
     if described.user and not _USER.fullmatch(described.user):
         yield f"user = {described.user!r} is no user's name: lower-case letters, digits, _ and -"
     if not 0 <= described.image_mib <= IMAGE_MIB_MAX:

@@ -36,6 +36,7 @@ summary = "{name}: each line is synced before it counts"{runtime}
 # files = ["/usr/share/{name}", "/usr/lib/{name}/*.so"]
 # user = "nobody"                                    # for programs that refuse to run as root
 # image_mib = 256                                    # the least size of the file system
+# acknowledges = "lines"                             # each line that `run` prints; no powercut-ack then
 # reads = ["lines"]                                  # what `check` reads; everything, unless given
 
 # Each of these is a workload, {name}-KEY: `run` gets the arguments, `check` gets them after $1.
