@@ -266,8 +266,9 @@ def counted_findings(summary: Summary) -> str:
 
 def known_or_new(findings: Sequence[Finding]) -> str:
     """Which of these findings are known bugs, in a sentence; empty for none. A finding is a known bug so far
-    as was compared (`harness.known.match`).
+    as was compared (`harness.known.match`). What a program's own check says is no bug of a kernel.
     """
+    findings = [f for f in findings if f.known or f.oracle != "program"]
     if not findings:
         return ""
     names = list(dict.fromkeys(f.known.bug.name for f in findings if f.known))

@@ -127,6 +127,7 @@ def test_the_sentence_counts(store: RunStore) -> None:
     mixed = [replace(found[0], known=None), *found[1:]]
     assert known_or_new(mixed).endswith("; 1 is new.")
     assert known_or_new([]) == ""
+    assert known_or_new([replace(found[0], known=None, oracle="program")]) == "", "no bug of a kernel"
     assert known_or_new([replace(found[0], known=None)]) == "This finding is no known bug."
     assert known_or_new(found[:1]) == "This finding is a known bug: demo-bug."
     assert json.dumps(results(summarise(store), "RUN"))
