@@ -15,9 +15,10 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import Unobserved
-from harness.cases.casework import Casework, EnoughDone, _Work
+from harness.cases.casework import Casework, EnoughDone, _Work, breadth_first
 from harness.cases.examine import Observation
 from harness.cases.faulty_disk import FaultyDisk
+from harness.cases.ledger import PlannedCase
 from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce
@@ -861,3 +862,15 @@ def test_so_are_those_before_a_disk_that_erred() -> None:
     assert after_confirming([], faulty_disk) is generation
     generation.reopens = False
     assert after_confirming([], faulty_disk) is None
+
+
+def test_a_run_that_may_end_early_looks_at_every_mode_first() -> None:
+    """In the order of the modes, the last of ten was not looked at when the time was up."""
+    profiles = select_profiles(["ext4/ordered", "ext4/journal"])
+    asked = [
+        PlannedCase(p, Workload(name, "", ()), CaseId(p.filesystem, p.mode, name))
+        for p in profiles
+        for name in ("a", "b")
+    ]
+    order = [str(c.id) for c in breadth_first(asked)]
+    assert order == ["ext4-ordered/a", "ext4-journal/a", "ext4-ordered/b", "ext4-journal/b"]

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from harness.errors import EnvironmentLacks, KernelError, RunChanged, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.host.progress import Lines, Progress
+from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
 from harness.model import CaseId
+from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.releases.page import page_of
 from harness.releases.results import Sweep, SweepPlan
-from harness.releases.sweep import SweepSeries, create, every_kernel, load_plan
+from harness.releases.sweep import SweepSeries, VerdictSeries, create, every_kernel, load_plan
 from harness.report.page import Page
 from harness.series import work
+from harness.series.journal import End
 from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
 from harness.store.records import SCHEMA as RUN_SCHEMA
@@ -57,7 +62,7 @@ def finished(kernels: list[str]) -> Execute:
             raise KernelError("the archive does not have it", "name another")
         for name in BROKEN, KEPT:
             add_case(store, CaseId.parse(name), "")
-        named = dataclasses.replace(store.info.kernel, name=plan.kernel)
+        named = dataclasses.replace(store.info.kernel, name=plan.kernel, release="6.12.117")
         store.update_info(dataclasses.replace(store.info, kernel=named))
         store.finish(interrupted=False)
         return summarise(store)
@@ -309,3 +314,39 @@ def test_answers_that_cannot_be_read_are_refused_in_one_line(
     with pytest.raises(StoreError, match=r"releases\.json"):
         carried(path)
     assert ran == []
+
+
+def test_each_kernel_has_an_equal_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first kernel took all of it, and the table said nothing of the second."""
+    given: list[float | None] = []
+
+    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        given.append(plan.minutes)
+        add_case(store, CaseId.parse(KEPT), "")
+        store.finish(interrupted=True, stopped="the time given is up")
+        return summarise(store)
+
+    monkeypatch.setattr(work, "execute", stopped)
+    path = create(PLAN, tmp_path, "matrix")
+    series = SweepSeries(load_plan(path), path)
+    assert carry_out(series, QUIET, until_s=3600) is End.TIME_UP
+    assert [round(minutes or 0) for minutes in given] == [20, 30, 60], "of what is left: a third, half, all"
+    assert [k.interrupted for k in series.sweep.kernels] == [True, True, True]
+
+
+def test_a_verdict_leaves_a_table_and_takes_known_bugs_along(ran: list[str], tmp_path: Path) -> None:
+    symptoms = ("*-fsync*", "eN*", "stale*")
+    shows = (Sighting(modes=("ext4/*",), oracles=(*ORACLES, "no-stale-data"), symptoms=symptoms),)
+    record = Record(severity=Severity.COSMETIC, mechanism="m", first="5.0", shows=shows)
+    known = KnownBugs(bug=(KnownBug(name="ours", title="t", record=record),))
+    plan = msgspec.structs.replace(PLAN, depth="quick", known=known, kernels=["debian-6.1", "debian-6.12"])
+    path = create(plan, tmp_path, "verdict")
+    series = VerdictSeries(load_plan(path), path)
+    carry_out(series, QUIET)
+    rows = list(csv.DictReader(io.StringIO((path / "verdict.csv").read_text())))
+    found = {(r["configuration"], r["kernel"]): (r["verdict"], r["known_bugs"]) for r in rows}
+    assert found[CaseId.parse(BROKEN).configuration, "debian-6.1"] == ("broken: known", "ours")
+    assert found["ext4/journal", "debian-6.1"][0] == "safe as far as looked"
+    assert found["ext4/journal", "debian-6.12"][0] == "not looked at"
+    for name in ("report.html", "summary.txt", "summary.md", "verdict.json"):
+        assert "ours" in (path / name).read_text(), name
