@@ -299,6 +299,21 @@ def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) 
     assert (path / "campaign.json").is_file() and (path / "summary.txt").is_file()
 
 
+def test_a_cause_is_a_known_bug_or_new(tmp_path: Path) -> None:
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns())
+    assert "new: it agrees with no known bug" in page_of(path, plan, ledger).text()
+    for name, done in ledger.done.items():
+        found = tuple(msgspec.structs.replace(f, known="ext4-forgets") for f in done.found)
+        ledger.done[name] = msgspec.structs.replace(done, found=found)
+    made = page_of(path, plan, ledger)
+    assert "known: ext4-forgets" in made.text()
+    assert f"{len(ledger.found)} of them known bugs" in made.headline
+    (cause,) = json.loads(made.json())["causes"]
+    assert cause["known"] == ["ext4-forgets"]
+
+
 class RunsThatNote(ToyRuns):
     """The second case of the first batch runs a line of recovery, as the third does again."""
 
