@@ -24,9 +24,10 @@ def brief(bug: KnownBug) -> str:
 def kernels(record: Record) -> str:
     """The kernels that have a bug, so far as known."""
     last = f", last seen in {record.last}" if record.last and record.last != record.first else ""
+    first = f"{'' if record.since else 'seen '}from {record.first} on"
     if not record.mended:
-        return f"from {record.first} on{last}, not mended"
-    return f"from {record.first} on, mended in {' and '.join(record.mended)}"
+        return f"{first}{last}, not mended"
+    return f"{first}, mended in {' and '.join(record.mended)}"
 
 
 def details(match: Match) -> Iterator[str]:

@@ -123,7 +123,7 @@ def advice(rows: Rows) -> Iterator[Line]:
     """What to do, for readers who know no file system: what can be used, what not and why, what is open."""
     if safe := [name for name, of in rows if of and all(s.kind is Kind.SAFE for s in of)]:
         yield Line(
-            "Nothing was found that speaks against these. A longer look is --depth deep.", _listed(safe)
+            "Nothing was found that speaks against these. A longer look is --depth deep.", enumerated(safe)
         )
     for bug in _bugs(rows):
         todo = f" Workaround: {bug.record.workaround}." if bug.record.workaround else ""
@@ -138,14 +138,18 @@ def advice(rows: Rows) -> Iterator[Line]:
                 "it before somebody has looked: the commands below repeat what was seen.",
                 name,
             )
+    yield from _unknown(rows)
+
+
+def _unknown(rows: Rows) -> Iterator[Line]:
+    """Of which configurations nothing is known on which kernel, and why."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for name, of in rows:
         for s in of:
             if s.kind in (Kind.OPEN, Kind.NOT_LOOKED):
-                why = f": {s.why}" if s.why else ""
-                yield Line(f"On {s.kernel.title} nothing is known{why}.", name)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return enumerated(list(names))
+                together.setdefault((s.kernel.title, s.why), []).append(name)
+    for (kernel, why), names in together.items():
+        yield Line(f"On {kernel} nothing is known{f': {why}' if why else ''}.", enumerated(names))
 
 
 def _where(rows: Rows, bug: KnownBug) -> str:

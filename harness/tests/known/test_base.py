@@ -86,7 +86,9 @@ def test_versions() -> None:
 
 def test_words() -> None:
     bug = installed()["xfs-attr-replace-fsync"]
-    assert brief(bug) == "xfs-attr-replace-fsync (loses data that was synced; from 6.12 on, mended in 6.18)"
+    assert (
+        brief(bug) == "xfs-attr-replace-fsync (loses data that was synced; seen from 6.12 on, mended in 6.18)"
+    )
     assert named(None) == NEW
     assert named(Match(bug, ())).startswith("known: xfs-attr-replace-fsync (")
     lines = list(details(Match(bug, ("symptom", "mode"))))

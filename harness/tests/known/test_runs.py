@@ -64,7 +64,7 @@ def test_a_known_bug_is_named_wherever_the_finding_is(store: RunStore) -> None:
     assert all(f.known for f in summary.unexpected)
     text = summary_text(summary, "RUN")
     assert "Each of these findings is a known bug: demo-bug." in text
-    assert "known: demo-bug (loses data that was synced; from 5.0 on, not mended)" in text
+    assert "known: demo-bug (loses data that was synced; seen from 5.0 on, not mended)" in text
     assert "compared: symptom, mode, kernel version; the cause was not" in text
     assert "workaround: be careful" in text
     assert ", a known bug: demo-bug" in headline(summary)
