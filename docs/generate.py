@@ -23,7 +23,7 @@ from harness.cli import main
 from harness.cli.sections import command_sections, option_sections
 from harness.errors import ExitCode
 from harness.explain import explain
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.filesystems import disks, profiles, second, stacks, tracepoints
 from harness.findings.bug_report import BugReport, StatedRun
 from harness.guests import machine
@@ -89,8 +89,7 @@ def _commands() -> Lines:
     found = list(_below(main, ("powercut",)))
     for heading, commands in command_sections(main, click.Context(main, info_name="powercut")):
         yield from ("", f"**{heading}**", "")
-        names = {c.name for c in commands}
-        rows = [(words, command) for words, command in found if words[1] in names]
+        rows = [row for c in commands for row in found if row[0][1] == c.name]
         yield from _table(
             ("command", "does"),
             [(f"[`{' '.join(words)}`](#{'-'.join(words)})", _sentence(command)) for words, command in rows],
@@ -183,7 +182,11 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
         (machine.MachineProfile, machine.Accelerator, machine.Tools, Flavour, Addition, Edit),
     ),
     ("Kernels: `kernels/NAME.toml`", "A series of distribution kernels.", (Pin,)),
-    ("Planted faults: `kernels/faults/NAME.toml`", "A kernel that is broken on purpose.", (Fault, Edit)),
+    (
+        "Planted faults: `kernels/faults/NAME.toml`",
+        "A kernel that is broken on purpose.",
+        (PlantedFault, Edit),
+    ),
     ("Upstream bugs: `kernels/regressions/NAME.toml`", "A bug that was mended upstream.", (Bug,)),
     ("Operation lists: `workloads/NAME.toml`", "A workload.", (load._OperationList, load._Repeat)),
     (

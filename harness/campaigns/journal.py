@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from harness.expectations import Expectation
-from harness.findings.causes import Cause, Member, by_cause
+from harness.findings.causes import Cause, CauseMember, by_cause
 from harness.model.bounds import BatchSize, Hours, Length, Seed
 from harness.plan import Plan
 from harness.series import journal
@@ -37,7 +37,7 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     schema: int = SCHEMA
 
 
-class Begun(journal.Begun, frozen=True, kw_only=True, tag="begun"):
+class BatchBegun(journal.Begun, frozen=True, kw_only=True, tag="begun"):
     """A batch was chosen."""
 
     generator: str
@@ -67,7 +67,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     known: str = ""
 
 
-class Undecided(msgspec.Struct, frozen=True):
+class UndecidedCases(msgspec.Struct, frozen=True):
     """Cases of a batch that were not decided, for one reason; `example` is the first of them."""
 
     reason: str
@@ -84,14 +84,14 @@ class Batch(journal.Done, frozen=True, kw_only=True, tag="done"):
     reached: tuple[Reached, ...] = ()
     found: tuple[Found, ...] = ()
     expected: int = 0
-    undecided: tuple[Undecided, ...] = ()
+    undecided: tuple[UndecidedCases, ...] = ()
     not_run: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
 
 
-class Shrunk(journal.Line, frozen=True, kw_only=True, tag="shrunk"):
+class ShrunkFinding(journal.Line, frozen=True, kw_only=True, tag="shrunk"):
     """A finding was shrunk, in so many seconds; or could not be: see `Member.reason`."""
 
-    member: Member
+    member: CauseMember
     seconds: float
 
 
@@ -108,9 +108,9 @@ class KnownBatches(journal.Known[Batch]):
     """What the lines of a campaign's journal come to. A batch that was interrupted is not done."""
 
     def __init__(self) -> None:
-        super().__init__(Batch, Begun, Shrunk, Similar)
-        self.chosen: dict[str, Begun] = {}
-        self.shrunk: dict[str, Shrunk] = {}
+        super().__init__(Batch, BatchBegun, ShrunkFinding, Similar)
+        self.chosen: dict[str, BatchBegun] = {}
+        self.shrunk: dict[str, ShrunkFinding] = {}
         self.similar: dict[str, Similar] = {}
         self.features: set[str] = set()
 
@@ -121,11 +121,11 @@ class KnownBatches(journal.Known[Batch]):
             return
         super().add(line)
         match line:
-            case Begun():
+            case BatchBegun():
                 self.chosen[line.item] = line
             case Batch():
                 self.features.update(t for r in line.reached for t in r.features)
-            case Shrunk():
+            case ShrunkFinding():
                 self.shrunk[line.member.finding] = line
             case Similar():
                 self.similar[line.finding] = line
@@ -137,18 +137,18 @@ class KnownBatches(journal.Known[Batch]):
     def need_ours(self, line: journal.Line) -> None:
         """Raises ValueError, also for workloads that are files of this host."""
         super().need_ours(line)
-        if isinstance(line, Begun) and not all(map(is_generated, line.workloads)):
+        if isinstance(line, BatchBegun) and not all(map(is_generated, line.workloads)):
             raise ValueError("it names workloads that are not generated")
-        if isinstance(line, Begun | Batch) and not line.item.isdecimal():
+        if isinstance(line, BatchBegun | Batch) and not line.item.isdecimal():
             raise ValueError("a batch is a number")
 
     @property
-    def unfinished(self) -> Begun | None:
+    def unfinished(self) -> BatchBegun | None:
         """The first batch that was begun and has not come to its end."""
         return next((b for number, b in self.chosen.items() if number not in self.done), None)
 
     @property
-    def failed(self) -> list[Begun]:
+    def failed(self) -> list[BatchBegun]:
         """The batches of which nothing came."""
         return [b for number, b in self.chosen.items() if number in self.done and self.done[number].failed]
 
@@ -168,12 +168,12 @@ class KnownBatches(journal.Known[Batch]):
         return sum(s.seconds for s in self.shrunk.values())
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[CauseMember]:
         """The findings that showed again when they were shrunk."""
         return [s.member for s in self.shrunk.values() if s.member.minimal]
 
     @property
-    def not_again(self) -> list[Member]:
+    def not_again(self) -> list[CauseMember]:
         """Those that did not."""
         return [s.member for s in self.shrunk.values() if not s.member.minimal]
 

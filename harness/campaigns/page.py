@@ -19,10 +19,10 @@ from harness.campaigns.journal import (
     Found,
     KnownBatches,
     Reached,
-    Undecided,
+    UndecidedCases,
     totals,
 )
-from harness.findings.causes import Cause, Member
+from harness.findings.causes import Cause, CauseMember
 from harness.findings.triage import workload_of
 from harness.host.files import write_atomically
 from harness.host.text import one_line
@@ -71,7 +71,7 @@ class ShownCause:
     known: tuple[str, ...] = ()
 
     @property
-    def smallest(self) -> Member:
+    def smallest(self) -> CauseMember:
         """The member with the shortest workload."""
         return self.cause.smallest
 
@@ -184,7 +184,7 @@ class Shown:
         )
 
     @property
-    def undecided(self) -> list[Undecided]:
+    def undecided(self) -> list[UndecidedCases]:
         """What could not be decided, over all batches."""
         count: Counter[str] = Counter()
         example: dict[str, str] = {}
@@ -192,7 +192,7 @@ class Shown:
             for u in done.undecided:
                 count[u.reason] += u.cases
                 example.setdefault(u.reason, u.example)
-        return [Undecided(reason, cases, example[reason]) for reason, cases in count.most_common()]
+        return [UndecidedCases(reason, cases, example[reason]) for reason, cases in count.most_common()]
 
     @property
     def failed(self) -> list[tuple[str, str]]:

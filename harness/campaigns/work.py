@@ -16,19 +16,19 @@ from harness.campaigns.features import features_of, numberless
 from harness.campaigns.generators import GENERATORS, next_batch
 from harness.campaigns.journal import (
     Batch,
-    Begun,
+    BatchBegun,
     CampaignPlan,
     Found,
     KnownBatches,
     Reached,
-    Shrunk,
+    ShrunkFinding,
     Similar,
-    Undecided,
+    UndecidedCases,
 )
 from harness.campaigns.page import page_of
 from harness.errors import EnvironmentLacks, GuestLost, StoreError
 from harness.filesystems.profiles import select_profiles
-from harness.findings.causes import Member, contains
+from harness.findings.causes import CauseMember, contains
 from harness.findings.simplify import Operations
 from harness.findings.triage import Experiment, Laboratory, Suspect, Tester, examined, suspects_of
 from harness.host.progress import Quiet
@@ -102,12 +102,12 @@ class CampaignSeries(Series[Batch]):
                 plan = msgspec.structs.replace(self.plan.run, workloads=list(begun.workloads))
                 yield Item(begun.item, plan)
 
-    def _next(self, work: Work[Batch]) -> Begun | None:
+    def _next(self, work: Work[Batch]) -> BatchBegun | None:
         chosen = next_batch(self.plan, self.ledger)
         if chosen is None:
             return None
         number = max(map(int, self.ledger.chosen), default=0) + 1
-        begun = Begun(item=str(number), at=work.at, generator=chosen[0], workloads=chosen[1])
+        begun = BatchBegun(item=str(number), at=work.at, generator=chosen[0], workloads=chosen[1])
         work.put(begun)
         return begun
 
@@ -168,7 +168,7 @@ class CampaignSeries(Series[Batch]):
             self._shrink(work, done, found)
             work.tell()
 
-    def _like(self, found: Found) -> Member | None:
+    def _like(self, found: Found) -> CauseMember | None:
         """A finding that was shrunk and that this one seems to repeat."""
         operations = tuple(map(str, generate(found.workload).operations))
         return next(
@@ -190,11 +190,11 @@ class CampaignSeries(Series[Batch]):
         except StoreError as e:  # of this finding's run directory: the campaign goes on without it
             member = _not_shrunk(done, found, e.line)
         took = time.monotonic() - began
-        work.put(Shrunk(member=member, at=work.at, seconds=took))
+        work.put(ShrunkFinding(member=member, at=work.at, seconds=took))
         left = f"{member.operations} to {len(member.minimal)} operations"
         work.progress.say(f"{found.point} {found.symptom}: {left if member.minimal else member.reason}")
 
-    def _shrunk(self, work: Work[Batch], done: Batch, found: Found) -> Member:
+    def _shrunk(self, work: Work[Batch], done: Batch, found: Found) -> CauseMember:
         """Raises StoreError if the batch's run directory, or the finding in it, is gone or damaged."""
         with RunStore.open(self.path / done.run) as store:
             suspects, _ = suspects_of(store, Named(), expected=False)
@@ -263,9 +263,9 @@ def _found(suspect: Suspect) -> Found:
     )
 
 
-def _not_shrunk(done: Batch, found: Found, reason: str) -> Member:
+def _not_shrunk(done: Batch, found: Found, reason: str) -> CauseMember:
     """A finding of which nothing is left but what the journal says."""
-    return Member(
+    return CauseMember(
         run=done.run,
         kernel="",
         configuration=found.configuration,
@@ -279,13 +279,13 @@ def _not_shrunk(done: Batch, found: Found, reason: str) -> Member:
     )
 
 
-def _undecided(cases: Sequence[CaseSummary]) -> Iterator[Undecided]:
+def _undecided(cases: Sequence[CaseSummary]) -> Iterator[UndecidedCases]:
     by_reason: dict[str, list[CaseSummary]] = {}
     for case in cases:
         if case.undecided:
             by_reason.setdefault(numberless(case.undecided), []).append(case)
     for reason, similar in list(by_reason.items())[:_REASONS]:
-        yield Undecided(reason, len(similar), str(similar[0].case))
+        yield UndecidedCases(reason, len(similar), str(similar[0].case))
 
 
 def _size(path: Path) -> int:

@@ -18,7 +18,7 @@ Observe = Callable[[CrashState, Ask], Outcome | Unobserved]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CheckQuestion:
     """What the checks are asked about one content.
 
     `machine`: the kind of guest; an answer from one kind confirms nothing about another. `acked`: how many
@@ -104,19 +104,19 @@ class Checks:
 
     # --- answers ------------------------------------------------------------------------------
 
-    def question(self, machine: str, states: Sequence[CrashState]) -> Question:
+    def question(self, machine: str, states: Sequence[CrashState]) -> CheckQuestion:
         """The question for these states, which have one content."""
         positions = [self._recording.position(s) for s in states]
         app_acks = sorted({p.app_acks for p in positions}, reverse=True)
-        return Question(machine, max(p.acked for p in positions), tuple(app_acks))
+        return CheckQuestion(machine, max(p.acked for p in positions), tuple(app_acks))
 
-    def ask(self, question: Question) -> Ask:
+    def ask(self, question: CheckQuestion) -> Ask:
         """Returns a function that answers the question for a mounted tree, and runs in the guest only the
         checks whose result is not known.
         """
         return lambda tree, run: tuple(self._all(question, tree, run))
 
-    def known(self, question: Question, outcome: Outcome) -> Outcome | None:
+    def known(self, question: CheckQuestion, outcome: Outcome) -> Outcome | None:
         """A recalled outcome with the results of its checks; None if one of them has to run in a guest."""
         if not self._checks or outcome.mount_errno or outcome.lost:
             return outcome
@@ -126,7 +126,7 @@ class Checks:
             return None
         return dataclasses.replace(outcome, checks=answers)
 
-    def _all(self, question: Question, tree: Tree, run: RunCheck) -> Iterator[CheckResult]:
+    def _all(self, question: CheckQuestion, tree: Tree, run: RunCheck) -> Iterator[CheckResult]:
         for check in self._checks:
             if check.application:
                 yield from self._application(check, question, tree, run)
@@ -134,7 +134,7 @@ class Checks:
                 yield self._one(check, question.machine, (), tree, run)
 
     def _application(
-        self, check: Check, question: Question, tree: Tree, run: RunCheck
+        self, check: Check, question: CheckQuestion, tree: Tree, run: RunCheck
     ) -> Iterator[CheckResult]:
         for count in question.app_acks:
             acks = self._history.app_acks(check.operation, count)

@@ -22,6 +22,7 @@ from harness.filesystems.profiles import profiles, ruled_modes
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.kernels.pins import pins
 from harness.measure.registry import COMPARISONS
+from harness.model import DISK_FAULTS
 from harness.oracles import ORACLES
 from harness.plan import LEGAL
 from harness.states import FAULT_MODELS
@@ -61,6 +62,7 @@ VALUES: Mapping[str, Values] = {
     "FS/MODE": _modes,
     "WORKLOAD": _workloads,
     "STATES": lambda _: [*LEGAL, *FAULT_MODELS],
+    "DISK_FAULT": lambda _: DISK_FAULTS,
     "ORACLE": lambda _: ORACLES,
     "K": lambda _: pins(),
     "RUN": _runs,
@@ -77,6 +79,7 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("configurations", "configuration", "modes", "mode"), "FS/MODE"),
     "workloads": "WORKLOAD",
     "fault_models": "STATES",
+    "disk": "DISK_FAULT",
     **dict.fromkeys(("oracles", "oracle"), "ORACLE"),
     **dict.fromkeys(("kernel", "kernels", "kernel_name"), "K"),
     **dict.fromkeys(("point", "case"), "ID"),

@@ -35,7 +35,7 @@ from harness.faults.campaign import (
     other_campaign,
     test_set_of,
 )
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests.machine import buildable, profile_of
 from harness.kernels.variants import SourceTree, kept_tree
@@ -192,7 +192,7 @@ def exit_code(campaign: Campaign) -> ExitCode:
     return ExitCode.UNDECIDED if undecided else ExitCode.CONSISTENT
 
 
-def _list(chosen: list[Fault]) -> ExitCode:
+def _list(chosen: list[PlantedFault]) -> ExitCode:
     for fault in chosen:
         known = " (equivalent)" if fault.equivalent else " (missed)" if fault.gap else ""
         console.say(f"{fault.name}{known}: {fault.summary}")

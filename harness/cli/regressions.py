@@ -28,7 +28,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.model.schedules import with_schedules
 from harness.regressions.catalogue import Bug, select_bugs
 from harness.regressions.recall import RecallSeries, create, load_plan
-from harness.regressions.results import DEFAULT_SETS, Outcome, Recall, RegressionsPlan
+from harness.regressions.results import DEFAULT_SETS, BugOutcome, Recall, RegressionsPlan
 from harness.report.lines import resume_regressions
 from harness.report.words import plural, shown_path
 
@@ -100,10 +100,10 @@ def exit_code(recall: Recall) -> ExitCode:
     """Of what a series has come to."""
     if recall.interrupted:
         return ExitCode.INTERRUPTED
-    rows = [r for r in recall.rows if r.outcome is not Outcome.NO_MODE]
-    if any(r.outcome in (Outcome.MISSED, Outcome.OWN) or r.silent is False for r in rows):
+    rows = [r for r in recall.rows if r.outcome is not BugOutcome.NO_MODE]
+    if any(r.outcome in (BugOutcome.MISSED, BugOutcome.OWN) or r.silent is False for r in rows):
         return ExitCode.INCONSISTENT
-    decided = all(r.outcome is Outcome.FOUND and r.silent for r in rows)
+    decided = all(r.outcome is BugOutcome.FOUND and r.silent for r in rows)
     return ExitCode.CONSISTENT if rows and decided else ExitCode.UNDECIDED
 
 

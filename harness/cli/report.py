@@ -40,7 +40,15 @@ from harness.host.files import json_line, write_atomically
 from harness.kernels.pins import pins
 from harness.model import bounds
 from harness.report import print_summary, shown_path, source_words, write_reports
-from harness.report.changes import Change, Changes, Side, changes, changes_html, changes_json, changes_text
+from harness.report.changes import (
+    Changes,
+    FindingChange,
+    Side,
+    changes,
+    changes_html,
+    changes_json,
+    changes_text,
+)
 from harness.report.words import number, plural
 from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import runs
@@ -149,7 +157,7 @@ def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitC
     else:
         for line in changes_text(found):
             console.say(line)
-    if found.of(Change.NEW):
+    if found.of(FindingChange.NEW):
         return ExitCode.INCONSISTENT
     if not found.cases:
         return ExitCode.NOTHING_RUN

@@ -22,7 +22,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode
-from harness.findings.causes import Cause, Member
+from harness.findings.causes import Cause, CauseMember
 from harness.findings.triage import Triage, plan_of, triage, workload_of
 from harness.host.files import write_atomically
 from harness.host.progress import progress_for
@@ -136,7 +136,7 @@ def _cause_lines(number: int, cause: Cause, stores: Sequence[RunStore], files: d
     return lines + _commands(smallest, stores, files.get(cause.name))
 
 
-def _commands(member: Member, stores: Sequence[RunStore], file: Path | None) -> list[str]:
+def _commands(member: CauseMember, stores: Sequence[RunStore], file: Path | None) -> list[str]:
     store = next(s for s in stores if shown_path(s.path) == member.run)
     source = source_words(store, shown_path(store.path))
     lines = [f"reproduce: powercut repro {one_line(member.point)} --from {source}"]

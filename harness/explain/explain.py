@@ -34,7 +34,7 @@ from harness.model import (
 from harness.oracles import Judge
 from harness.oracles.surface import WHILE_RECORDED
 from harness.oracles.timeline import ModelTimeline
-from harness.report.explanation import Difference, Explanation, Fate, Rung, Trees
+from harness.report.explanation import BlockDifference, Explanation, Fate, Rung, Trees
 from harness.report.lines import reproduce
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
@@ -658,7 +658,7 @@ def _calls(facts: Facts, calls: Sequence[ProgramCall]) -> Iterator[Rung]:
         yield Rung("call", f"{call.text} {end}", event=call.began, accent=matters)
 
 
-def _differences(explainer: Explainer, facts: Facts) -> Iterator[Difference]:
+def _differences(explainer: Explainer, facts: Facts) -> Iterator[BlockDifference]:
     """Of the lost writes, where the platter first holds something else."""
     for entry in facts.lost[:_DIFFERENCES]:
         logged = explainer.recording.write_log.entries[entry]
@@ -670,7 +670,7 @@ def _differences(explainer: Explainer, facts: Facts) -> Iterator[Difference]:
         there = explainer.platter(facts.state, logged.sector, logged.sectors)
         if differing := hex_lines(there, lost):
             at = differing[0][0]
-            yield Difference(
+            yield BlockDifference(
                 f"sector {logged.sector + at // SECTOR_BYTES}, byte {at % SECTOR_BYTES} of it",
                 _holder(explainer, facts, logged.sector + at // SECTOR_BYTES),
                 "\n".join(here for _, here, _ in differing),

@@ -20,7 +20,7 @@ from harness.guests.disk import BlockReads
 from harness.guests.session import Session
 from harness.model import BLOCK_BYTES, CrashState, EntryFlag, Judgement, LogEntry, Outcome
 from harness.oracles.replay import replay
-from harness.report.live import Block, Look, Write
+from harness.report.live import Block, LiveLook, LiveWrite
 from harness.states.legal import LegalStates
 from harness.writelog import read_log
 from harness.writelog.log import changes
@@ -52,7 +52,7 @@ class CaseNames:
         return self._known[order]
 
 
-def look(shown: ReproContext, names: CaseNames) -> Look:
+def look(shown: ReproContext, names: CaseNames) -> LiveLook:
     """Recover the state in a guest of its own, and judge it. Raises DiskError, and as a boot does.
 
     What was read and written is not known where the guest was lost: its disk went with it. Raises UsageError
@@ -76,10 +76,10 @@ def look(shown: ReproContext, names: CaseNames) -> Look:
 
 def _judged(
     shown: ReproContext, outcome: Outcome | Unobserved, judgement: Judgement, names: NamedLog
-) -> Look:
+) -> LiveLook:
     """What was said of the state, with what is known of it without its disk."""
     recording, state = shown.recording, shown.point.state
-    found = Look(
+    found = LiveLook(
         str(shown.point),
         judgement.verdict.value,
         judgement.violations,
@@ -101,7 +101,7 @@ def _judged(
     )
 
 
-def _on_disk(recording: Recording, state: CrashState, names: Names) -> Iterator[Write]:
+def _on_disk(recording: Recording, state: CrashState, names: Names) -> Iterator[LiveWrite]:
     """The last writes of the log that were sent before the cut, with what had become of each."""
     entries = recording.write_log.entries
     if recording.legal is not None:
@@ -112,7 +112,7 @@ def _on_disk(recording: Recording, state: CrashState, names: Names) -> Iterator[
     yield from _last(fates, entries, names)
 
 
-def _cut_again(recording: Recording, state: CrashState) -> Iterator[tuple[Write, ...]]:
+def _cut_again(recording: Recording, state: CrashState) -> Iterator[tuple[LiveWrite, ...]]:
     """Of each recovery that was cut, first the last one: what it had written before, with what had become of
     that.
     """
@@ -141,11 +141,11 @@ def _fates(legal: LegalStates, state: CrashState) -> dict[int, str]:
     return {e: "lost" if e not in there else "part lost" if e in gone else "on the platter" for e in sent}
 
 
-def _last(fates: Mapping[int, str], entries: Sequence[LogEntry], names: Names) -> Iterator[Write]:
+def _last(fates: Mapping[int, str], entries: Sequence[LogEntry], names: Names) -> Iterator[LiveWrite]:
     for entry, fate in list(fates.items())[-_WRITES:]:
         logged = entries[entry]
         text = describe(names.get(entry, ()), 3) or _flags(logged.flags)
-        yield Write(entry, logged.sector, logged.sectors, text, fate)
+        yield LiveWrite(entry, logged.sector, logged.sectors, text, fate)
 
 
 def _blocks(names: NamedLog, reads: BlockReads, before: bytes) -> Iterator[Block]:
@@ -157,7 +157,7 @@ def _blocks(names: NamedLog, reads: BlockReads, before: bytes) -> Iterator[Block
         yield Block(block, text or "?", block in data)
 
 
-def _recovery(session: Session, shown: ReproContext) -> tuple[Write, ...] | None:
+def _recovery(session: Session, shown: ReproContext) -> tuple[LiveWrite, ...] | None:
     """What recovery wrote, in order; None if that is more than a disk keeps."""
     file = shown.directory / "wrote.log"
     told = session.disk.log_writes(file)
@@ -165,7 +165,7 @@ def _recovery(session: Session, shown: ReproContext) -> tuple[Write, ...] | None
         return None
     entries, names = _own_writes(shown.recording, file, told.state)
     return tuple(
-        Write(e.index, e.sector, e.sectors, describe(names.get(e.index, ()), 3) or how, how)
+        LiveWrite(e.index, e.sector, e.sectors, describe(names.get(e.index, ()), 3) or how, how)
         for e in entries
         if (how := _flags(e.flags)) and (changes(e) or EntryFlag.FLUSH in e.flags)
     )

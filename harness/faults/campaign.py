@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import StoreError, UsageError
 from harness.expectations import Expectation, read_expectations
-from harness.faults.catalogue import Fault, faults, select_faults
+from harness.faults.catalogue import PlantedFault, faults, select_faults
 from harness.faults.page import page_of
 from harness.faults.results import (
     BASELINE,
@@ -87,7 +87,7 @@ class Kernels(Editable, Protocol):
         ...
 
 
-def chosen_faults(plan: FaultsPlan) -> list[Fault]:
+def chosen_faults(plan: FaultsPlan) -> list[PlantedFault]:
     """The faults of a plan, each with the workloads that it is to run. Raises UsageError for a name that does
     not exist.
     """
@@ -142,7 +142,7 @@ class _Results(msgspec.Struct, frozen=True):
     rows: list[Row]
 
 
-def need_places(chosen: Sequence[Fault], source: Editable) -> None:
+def need_places(chosen: Sequence[PlantedFault], source: Editable) -> None:
     """Raises UsageError if an edit does not find its place."""
     for fault in chosen:
         try:
@@ -153,7 +153,7 @@ def need_places(chosen: Sequence[Fault], source: Editable) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TestSet:
-    """What a kernel is asked. `disk`, `again`: see `Fault`."""
+    """What a kernel is asked. `disk`, `again`: see `PlantedFault`."""
 
     modes: tuple[str, ...]
     workloads: tuple[str, ...]
@@ -167,12 +167,12 @@ class TestSet:
         return faulty_disk + (f", recoveries cut {self.again} deep" if self.again else "")
 
 
-def test_set_of(fault: Fault) -> TestSet:
+def test_set_of(fault: PlantedFault) -> TestSet:
     """What the kernel with a fault is asked."""
     return TestSet(fault.modes, fault.asked_workloads, fault.disk, fault.again)
 
 
-def baseline_runs(chosen: Sequence[Fault]) -> list[TestSet]:
+def baseline_runs(chosen: Sequence[PlantedFault]) -> list[TestSet]:
     """What the unmodified kernel is asked, run by run: every case of a fault, and few others."""
     by_mode: dict[tuple[str, tuple[str, ...], int], dict[str, None]] = {}
     for fault in chosen:
@@ -205,7 +205,7 @@ class FaultSeries(Series[Trial]):
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._baseline, *self._trials.values()]
 
-    def _trial_of(self, fault: Fault) -> Item:
+    def _trial_of(self, fault: PlantedFault) -> Item:
         item = self._item(fault.name, fault.edits, test_set_of(fault))
         return replace(item, enough=self._found_by) if self.plan.first else item
 
@@ -262,7 +262,7 @@ class FaultSeries(Series[Trial]):
     def page(self) -> Page:
         return page_of(self.campaign)
 
-    def _row(self, fault: Fault) -> Row:
+    def _row(self, fault: PlantedFault) -> Row:
         return row_of(fault, self._trial(self._trials[fault.name]), self._joined_baseline)
 
     @property

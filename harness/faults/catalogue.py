@@ -15,7 +15,7 @@ from harness.series.catalogue import Listed, load_all, named
 ALL_WORKLOADS = "all"
 
 
-class Fault(Listed, frozen=True, kw_only=True):
+class PlantedFault(Listed, frozen=True, kw_only=True):
     """`kernels/faults/NAME.toml`. `summary`: what the changed kernel does wrong. `modes`: those in which it
     matters. `workloads`: those that are expected to show it; none: all. `oracles`: those that should speak.
     `disk`: how the disk is faulty in recovery (`powercut run --disk`), `again`: how often recovery is cut
@@ -45,12 +45,12 @@ class Fault(Listed, frozen=True, kw_only=True):
         return ", ".join(dict.fromkeys(f"{e.file} {e.function}" for e in self.edits))
 
 
-def faults() -> dict[str, Fault]:
+def faults() -> dict[str, PlantedFault]:
     """Every fault by name. Raises UsageError for a file that does not parse or names what does not exist."""
-    return load_all(resource("kernels", "faults"), Fault, _need_edits)
+    return load_all(resource("kernels", "faults"), PlantedFault, _need_edits)
 
 
-def _need_edits(fault: Fault) -> None:
+def _need_edits(fault: PlantedFault) -> None:
     if not fault.edits or not fault.modes:
         raise UsageError("a fault has edits and modes")
     if fault.again < 0:
@@ -61,7 +61,9 @@ def _need_edits(fault: Fault) -> None:
         )
 
 
-def select_faults(names: Sequence[str], modes: Sequence[str], known: Iterable[Fault]) -> list[Fault]:
+def select_faults(
+    names: Sequence[str], modes: Sequence[str], known: Iterable[PlantedFault]
+) -> list[PlantedFault]:
     """The faults of these names; all if none is named. With `modes`, only those of them; faults that have
     none of these modes are left out, but a fault that is named runs in each of them.
 
@@ -79,6 +81,6 @@ def select_faults(names: Sequence[str], modes: Sequence[str], known: Iterable[Fa
     return left
 
 
-def _in_modes(fault: Fault, modes: Sequence[str], *, named: bool) -> Fault:
+def _in_modes(fault: PlantedFault, modes: Sequence[str], *, named: bool) -> PlantedFault:
     common = tuple(m for m in modes if m in fault.modes)
     return msgspec.structs.replace(fault, modes=tuple(modes) if named else common)

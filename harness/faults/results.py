@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.model.bounds import Jobs
 from harness.plan import Budget
 from harness.series.journal import Done, Known
@@ -89,7 +89,7 @@ class Row(msgspec.Struct, frozen=True):
     for a fault that was not found. `note`: where it went against what its file says.
     """
 
-    fault: Fault
+    fault: PlantedFault
     status: Status
     detections: tuple[Detection, ...] = ()
     why: str = ""
@@ -175,7 +175,7 @@ class Campaign:
     interrupted: bool = False
 
 
-def row_of(fault: Fault, trial: Trial | None, baseline: Trial) -> Row:
+def row_of(fault: PlantedFault, trial: Trial | None, baseline: Trial) -> Row:
     """What became of a fault. `trial`: None if it has not been tried.
 
     A finding counts if the baseline decided the same case and does not show it. Where the same symptom showed
@@ -229,7 +229,7 @@ def is_not_of(other: Trial, seen: Detection) -> bool:
     )
 
 
-def _not_found(fault: Fault, trial: Trial, baseline: Trial) -> tuple[Status, str]:
+def _not_found(fault: PlantedFault, trial: Trial, baseline: Trial) -> tuple[Status, str]:
     if trial.failed:
         return Status.UNDECIDED, trial.failed
     undecided = dict(trial.undecided)
@@ -249,7 +249,7 @@ def _not_found(fault: Fault, trial: Trial, baseline: Trial) -> tuple[Status, str
     return Status.MISSED, fault.gap
 
 
-def _note(fault: Fault, status: Status) -> str:
+def _note(fault: PlantedFault, status: Status) -> str:
     if status is Status.FOUND and fault.equivalent:
         return "its file says that it is equivalent to the unmodified kernel"
     if status is Status.FOUND and fault.gap:

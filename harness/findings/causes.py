@@ -34,7 +34,7 @@ _PLAINER = {"sync": ("fsync", "fdatasync"), "fsync": ("fdatasync",)}
 """Operations that stand for others in a plain workload."""
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     """A finding: the first of its symptom in a case. `run`: the run directory, as shown; `point`: the
     smallest crash state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and
     then `reason` says why. `shows`: every symptom of that workload, with an example. `confirmed`: whether the
@@ -73,12 +73,12 @@ class Cause(msgspec.Struct, frozen=True):
     """
 
     name: str
-    members: tuple[Member, ...]
+    members: tuple[CauseMember, ...]
     rules: tuple[str, ...]
     contains: tuple[str, ...] = ()
 
     @property
-    def smallest(self) -> Member:
+    def smallest(self) -> CauseMember:
         """The member with the shortest workload."""
         return self.members[0]
 
@@ -88,10 +88,10 @@ class Cause(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(m.symptom for m in self.members))
 
 
-def by_cause(members: Sequence[Member]) -> list[Cause]:
+def by_cause(members: Sequence[CauseMember]) -> list[Cause]:
     """The members by cause; largest causes first."""
     ordered = sorted(members, key=lambda m: (len(m.minimal) or m.operations, m.operations, m.minimal))
-    found: list[list[tuple[Member, str]]] = []
+    found: list[list[tuple[CauseMember, str]]] = []
     for member in ordered:
         for known in found:
             rule = next((r for other, _ in known if (r := rule_for(member, other))), "")
@@ -109,7 +109,7 @@ def by_cause(members: Sequence[Member]) -> list[Cause]:
     return [msgspec.structs.replace(g, contains=_inside(g, causes)) for g in causes]
 
 
-def rule_for(a: Member, b: Member) -> str:
+def rule_for(a: CauseMember, b: CauseMember) -> str:
     """Why two findings have one cause; empty if nothing says so."""
     if not a.minimal or not b.minimal or a.filesystem != b.filesystem:
         return ""
@@ -123,11 +123,11 @@ def rule_for(a: Member, b: Member) -> str:
     return next((rule for rule, holds in rules.items() if holds), "")
 
 
-def _numberless(member: Member) -> list[str]:
+def _numberless(member: CauseMember) -> list[str]:
     return [_NUMBER.sub("N", operation) for operation in member.minimal]
 
 
-def _is_consequence(a: Member, b: Member) -> bool:
+def _is_consequence(a: CauseMember, b: CauseMember) -> bool:
     """Whether the workload of `a` contains that of `b` and shows all that `b`'s shows."""
     shown = {symptom for symptom, _ in a.shows}
     return bool(b.shows) and shown.issuperset(s for s, _ in b.shows) and contains(a.minimal, b.minimal)
@@ -174,7 +174,7 @@ def _inside(cause: Cause, causes: Sequence[Cause]) -> tuple[str, ...]:
     )
 
 
-def _named(members: Sequence[Member]) -> list[str]:
+def _named(members: Sequence[CauseMember]) -> list[str]:
     """A name for each cause: its kinds of operations, runs of one kind told once; unique."""
     names: list[str] = []
     for member in members:

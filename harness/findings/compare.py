@@ -15,7 +15,7 @@ Judged = tuple[Verdict, frozenset[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Disagreement:
     """A crash point on which two runs disagree. None: that run has no verdict on it."""
 
     point: CrashPoint
@@ -47,7 +47,7 @@ class Comparison:
     """
 
     states: int
-    differences: tuple[Difference, ...]
+    differences: tuple[Disagreement, ...]
     cases: tuple[CaseDifference, ...] = ()
     undecided: tuple[str, ...] = ()
 
@@ -108,7 +108,7 @@ def _compare_case(case: CaseId, first: RunStore, second: RunStore) -> Comparison
     pairs = [(CrashPoint(case, s), mine.get(str(s)), theirs.get(str(s))) for s in order]
     return Comparison(
         len(mine.keys() & theirs.keys()),
-        tuple(Difference(point, one, two) for point, one, two in pairs if one != two),
+        tuple(Disagreement(point, one, two) for point, one, two in pairs if one != two),
         undecided=tuple(
             f"{point}: UNKNOWN in both" for point, one, two in pairs if one == two and _is_unknown(one)
         ),

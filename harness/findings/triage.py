@@ -22,7 +22,7 @@ from harness.cases.pins import source_hash
 from harness.errors import PowercutError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings import experiment
-from harness.findings.causes import Cause, Member, by_cause
+from harness.findings.causes import Cause, CauseMember, by_cause
 from harness.findings.experiment import Equipment, Violated, open_equipment, violations
 from harness.findings.shrink import Shrunk, workload_file
 from harness.findings.simplify import Operations, minimal
@@ -54,7 +54,7 @@ class Triage(msgspec.Struct, frozen=True):
     """
 
     causes: tuple[Cause, ...]
-    not_again: tuple[Member, ...]
+    not_again: tuple[CauseMember, ...]
     left_out: int = 0
     waiting: int = 0
     schema: int = SCHEMA
@@ -241,13 +241,13 @@ def _judging(plan: Plan, kernel: Kernel) -> list[Path]:
 
 def examined(
     suspect: Suspect, run: str, kernel: str, tries: Tester, say: Callable[[str], None] = lambda text: None
-) -> Member:
+) -> CauseMember:
     """The finding with the least that shows its symptom. Without `minimal`: it could not be shrunk. `say` is
     told whenever the workload got shorter.
     """
     finding, operations = suspect.finding, suspect.workload.operations
     before = tries.made
-    member = Member(
+    member = CauseMember(
         run=run,
         kernel=kernel,
         configuration=finding.case.configuration,
@@ -341,7 +341,7 @@ def triage(
 
     chosen = [(store, *suspects_of(store, named, expected=expected)) for store in stores]
     work = [(store, suspect) for store, suspects, _ in chosen for suspect in suspects]
-    members: list[Member] = []
+    members: list[CauseMember] = []
     begun = time.monotonic()
     progress.begin("findings", len(work))
     try:
@@ -369,7 +369,7 @@ def triage(
     return Triage(tuple(by_cause(again)), tuple(lost), left_out, len(work) - len(members))
 
 
-def _shown_again(member: Member) -> bool:
+def _shown_again(member: CauseMember) -> bool:
     return bool(member.minimal) or member.reason.startswith("it runs")
 
 
@@ -380,7 +380,7 @@ def _by_mode(work: Sequence[tuple[RunStore, Suspect]]) -> dict[tuple[RunStore, s
     return found
 
 
-def _words(member: Member) -> str:
+def _words(member: CauseMember) -> str:
     what = f"{member.case} {member.symptom}"
     if not member.minimal:
         return f"{what}: {member.reason}"
@@ -397,6 +397,6 @@ def workload_of(cause: Cause) -> str:
     return workload_file(shrunk, CaseId.parse(member.case), member.finding)
 
 
-def plan_of(stores: Sequence[RunStore], member: Member) -> Plan:
+def plan_of(stores: Sequence[RunStore], member: CauseMember) -> Plan:
     """The plan of a member's run."""
     return next(store.plan() for store in stores if shown_path(store.path) == member.run)

@@ -55,7 +55,7 @@ class Shape(NamedTuple):
     owner: Owner = _ROOT_USER
 
 
-class State(NamedTuple):
+class InodeState(NamedTuple):
     """An inode between two changes. `links`: the number of its names. `xattrs`: how many changes of its
     extended attributes have been made. `fingerprint`: of shape and names, 0 without a name.
     """
@@ -94,7 +94,7 @@ def inode_fingerprint(shape: Shape, links: int, paths: int) -> int:
     return _hash(shape.kind.encode(), numbers.encode(), shape.target)
 
 
-class Kept(Generic[V]):
+class Versioned(Generic[V]):
     """A value over time: what it became, and at which versions."""
 
     __slots__ = ("values", "versions")
@@ -132,11 +132,11 @@ class Kept(Generic[V]):
 
 
 class InodeHistory:
-    """One inode over time. `states`: what it was; the last `State` for all later versions."""
+    """One inode over time. `states`: what it was; the last `InodeState` for all later versions."""
 
     def __init__(self, kind: str, target: bytes) -> None:
         self.kind, self.target = kind, target
-        self.states: Kept[State] = Kept()
+        self.states: Versioned[InodeState] = Versioned()
         self.xattrs: list[tuple[str, bytes | None]] = []
         self._versions: dict[int, list[tuple[int, int]]] | None = None
 
@@ -202,8 +202,8 @@ class Namespace:
 
     def __init__(self) -> None:
         self.inodes: dict[int, InodeHistory] = {}
-        self._paths: dict[str, Kept[int]] = {}
-        self._count: Kept[int] = Kept()  # of paths
+        self._paths: dict[str, Versioned[int]] = {}
+        self._count: Versioned[int] = Versioned()  # of paths
         self._changed: dict[int, list[int]] = {}  # version to the inodes that were changed at it
         self._fingerprints: list[int] = [0]  # by version
         self._versions: dict[int, list[int]] = {0: [0]}
@@ -249,7 +249,7 @@ class Namespace:
             del self._now[path]
         else:
             self._now[path] = inode
-        self._paths.setdefault(path, Kept()).put(self.version, inode)
+        self._paths.setdefault(path, Versioned()).put(self.version, inode)
         self.changes += 1
 
     def close(self) -> None:
@@ -269,12 +269,12 @@ class Namespace:
         self._fingerprints.append(total & _BITS)
         self._versions.setdefault(total & _BITS, []).append(version)
 
-    def _state(self, inode: int, known: InodeHistory, mode: int, owner: Owner) -> State:
+    def _state(self, inode: int, known: InodeHistory, mode: int, owner: Owner) -> InodeState:
         shape = Shape(known.kind, mode, known.target, self._xattrs[inode], owner)
         count = self._counts[inode]
         links = 0 if known.kind == "directory" else count
         number = inode_fingerprint(shape, links, self._sums[inode]) if count else 0
-        return State(shape, count, len(known.xattrs), number)
+        return InodeState(shape, count, len(known.xattrs), number)
 
     # --- read by the judges ---
 
@@ -405,4 +405,4 @@ class Namespace:
         ]
 
 
-_NO_STATE = State(Shape("", 0, b"", 0), 0, 0, 0)
+_NO_STATE = InodeState(Shape("", 0, b"", 0), 0, 0, 0)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import BLOCK_BYTES, Operation, OperationKind
-from harness.oracles.namespace import ABSENT, Kept, Namespace
+from harness.oracles.namespace import ABSENT, Namespace, Versioned
 
 ZERO = -1  # the origin of a byte that nobody wrote
 ENDLESS = 1 << 63  # beyond every offset; a multiple of the block size
@@ -179,15 +179,15 @@ class Entries:
     def __init__(self) -> None:
         self.paths: dict[Entry, str] = {}
         self.below: dict[int, list[Entry]] = {}
-        self._inodes: dict[Entry, Kept[int]] = {}
+        self._inodes: dict[Entry, Versioned[int]] = {}
         self._of: dict[int, dict[Entry, None]] = {}  # all that ever referred to an inode
-        self._counts: dict[int, Kept[int]] = {}  # of the entries that refer to an inode
+        self._counts: dict[int, Versioned[int]] = {}  # of the entries that refer to an inode
 
     def note(self, version: int, entry: Entry, inode: int, path: str) -> None:
         """From this version on, which is no earlier than the last, the entry refers to that inode (ABSENT: to
         none). `path`: what leads to it.
         """
-        kept = self._inodes.setdefault(entry, Kept())
+        kept = self._inodes.setdefault(entry, Versioned())
         before = kept.values[-1] if kept.values else ABSENT
         if before == inode:
             return
@@ -197,7 +197,7 @@ class Entries:
         kept.put(version, inode)
         for whose, by in ((before, -1), (inode, 1)):
             if whose != ABSENT:
-                counts = self._counts.setdefault(whose, Kept())
+                counts = self._counts.setdefault(whose, Versioned())
                 counts.put(version, (counts.values[-1] if counts.values else 0) + by)
                 self._of.setdefault(whose, {})[entry] = None
 

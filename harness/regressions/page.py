@@ -7,18 +7,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.regressions.catalogue import Bug
-from harness.regressions.results import Outcome, Recall, Row
+from harness.regressions.results import BugOutcome, Recall, Row
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import asked_states, number, plural, shown_path
 
-_ORDER = (Outcome.FOUND, Outcome.OWN, Outcome.MISSED, Outcome.UNKNOWN, Outcome.NOT_RUN, Outcome.NO_MODE)
+_ORDER = (
+    BugOutcome.FOUND,
+    BugOutcome.OWN,
+    BugOutcome.MISSED,
+    BugOutcome.UNKNOWN,
+    BugOutcome.NOT_RUN,
+    BugOutcome.NO_MODE,
+)
 _CLASSES = {
-    Outcome.FOUND: "pass",
-    Outcome.OWN: "xfail",
-    Outcome.MISSED: "fail",
-    Outcome.UNKNOWN: "unknown",
-    Outcome.NOT_RUN: "not-run",
-    Outcome.NO_MODE: "not-run",
+    BugOutcome.FOUND: "pass",
+    BugOutcome.OWN: "xfail",
+    BugOutcome.MISSED: "fail",
+    BugOutcome.UNKNOWN: "unknown",
+    BugOutcome.NOT_RUN: "not-run",
+    BugOutcome.NO_MODE: "not-run",
 }
 _ABOUT = (
     "Each was mended upstream. A bug is found by an unexpected finding on the last stock kernel that has it, "
@@ -29,13 +36,13 @@ _ABOUT = (
 
 def headline(recall: Recall) -> str:
     """`Found 5 of 12 upstream bugs that were run: 6 missed, 1 UNKNOWN; 4 not run, 6 need what ...`"""
-    decided = recall.count(Outcome.FOUND, Outcome.OWN, Outcome.MISSED, Outcome.UNKNOWN)
-    found = f"Found {recall.count(Outcome.FOUND)} of {plural(decided, 'upstream bug')} that were run"
-    missed, unknown = recall.count(Outcome.MISSED), recall.count(Outcome.UNKNOWN)
-    own = recall.count(Outcome.OWN)
+    decided = recall.count(BugOutcome.FOUND, BugOutcome.OWN, BugOutcome.MISSED, BugOutcome.UNKNOWN)
+    found = f"Found {recall.count(BugOutcome.FOUND)} of {plural(decided, 'upstream bug')} that were run"
+    missed, unknown = recall.count(BugOutcome.MISSED), recall.count(BugOutcome.UNKNOWN)
+    own = recall.count(BugOutcome.OWN)
     rest = [f"{own} only by a workload that was written for it"] * bool(own)
     rest += [f"{missed} missed"] * bool(missed) + [f"{unknown} UNKNOWN"] * bool(unknown)
-    left, no_mode = recall.count(Outcome.NOT_RUN), recall.count(Outcome.NO_MODE)
+    left, no_mode = recall.count(BugOutcome.NOT_RUN), recall.count(BugOutcome.NO_MODE)
     more = [f"{left} not run"] * bool(left) + [f"{no_mode} for which there is no mode"] * bool(no_mode)
     return f"{': '.join(filter(None, [found, ', '.join(rest)]))}{'; ' * bool(more)}{', '.join(more)}."
 
@@ -43,8 +50,8 @@ def headline(recall: Recall) -> str:
 def page_of(recall: Recall) -> Page:
     """All of it."""
     rows = sorted(recall.rows, key=lambda r: (_ORDER.index(r.outcome), r.bug.name))
-    run = [r for r in rows if r.outcome is not Outcome.NO_MODE]
-    done = run and all(r.outcome is Outcome.FOUND for r in run)
+    run = [r for r in rows if r.outcome is not BugOutcome.NO_MODE]
+    done = run and all(r.outcome is BugOutcome.FOUND for r in run)
     plan = recall.plan
     sets = ", ".join(plan.workloads) + (f", part {plan.shard}" if plan.shard else "")
     return Page(
@@ -80,7 +87,7 @@ def page_of(recall: Recall) -> Page:
         command=shlex.join(["powercut", *plan.argv]),
         data={
             "plan": plan,
-            "score": {str(outcome): recall.count(outcome) for outcome in Outcome},
+            "score": {str(outcome): recall.count(outcome) for outcome in BugOutcome},
             "rows": rows,
             "finished": recall.finished or None,
             "interrupted": recall.interrupted,

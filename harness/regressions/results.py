@@ -17,7 +17,7 @@ from harness.regressions.catalogue import Bug
 DEFAULT_SETS = ("all", "more", "oldtree", "beside", "ace1")
 
 
-class Outcome(enum.StrEnum):
+class BugOutcome(enum.StrEnum):
     """What became of a bug."""
 
     FOUND = "found"
@@ -51,7 +51,7 @@ class Row(msgspec.Struct, frozen=True):
     """
 
     bug: Bug
-    outcome: Outcome
+    outcome: BugOutcome
     credited: tuple[Detection, ...] = ()
     why: str = ""
     after: str = ""
@@ -72,7 +72,7 @@ class Recall:
     finished: str = ""
     interrupted: bool = False
 
-    def count(self, *outcomes: Outcome) -> int:
+    def count(self, *outcomes: BugOutcome) -> int:
         """How many bugs came to one of these."""
         return sum(r.outcome in outcomes for r in self.rows)
 
@@ -88,7 +88,7 @@ def row_of(bug: Bug, before: Sequence[Trial | None], after: Sequence[Trial | Non
     before decided every case, and nothing there is left to be compared with the kernel after.
     """
     if bug.needs:
-        return Row(bug, Outcome.NO_MODE, why=f"needs {bug.needs}")
+        return Row(bug, BugOutcome.NO_MODE, why=f"needs {bug.needs}")
     ran = [t for t in before if t]
     outcome, credited, why = _outcome(bug, before, after)
     said, silent = _after(after)
@@ -107,39 +107,43 @@ def row_of(bug: Bug, before: Sequence[Trial | None], after: Sequence[Trial | Non
 
 def _outcome(
     bug: Bug, before: Sequence[Trial | None], after: Sequence[Trial | None]
-) -> tuple[Outcome, tuple[Detection, ...], str]:
+) -> tuple[BugOutcome, tuple[Detection, ...], str]:
     asked = list(zip(before, after, strict=True))
     could = [(d, then) for now, then in asked if now for d in now.detections if _may_show(bug, d)]
     credited = [d for d, then in could if then and is_not_of(then, d)]
     if credited:
         general = [d for d in credited if d.workload not in bug.own]
-        outcome = Outcome.FOUND if general else Outcome.OWN
+        outcome = BugOutcome.FOUND if general else BugOutcome.OWN
         return outcome, tuple(sorted(general or credited, key=lambda d: (d.of, d.case, -d.states))), ""
     if failed := next((t.failed for t in before if t and t.failed), ""):
-        return Outcome.UNKNOWN, (), f"{bug.before}: {failed}"
+        return BugOutcome.UNKNOWN, (), f"{bug.before}: {failed}"
     if None in before:
-        return Outcome.NOT_RUN, (), ""
+        return BugOutcome.NOT_RUN, (), ""
     if undecided := {case: why for t in before if t for case, why in t.undecided.items()}:
-        return Outcome.UNKNOWN, (), _first(undecided)
+        return BugOutcome.UNKNOWN, (), _first(undecided)
     if not any(t.cases for t in before if t):
-        return Outcome.UNKNOWN, (), f"{bug.before}: no case was decided"
+        return BugOutcome.UNKNOWN, (), f"{bug.before}: no case was decided"
     return _compared(bug, could)
 
 
 def _compared(
     bug: Bug, could: Sequence[tuple[Detection, Trial | None]]
-) -> tuple[Outcome, tuple[Detection, ...], str]:
+) -> tuple[BugOutcome, tuple[Detection, ...], str]:
     """What follows where the kernel before decided everything, and nothing is credited yet."""
     for seen, then in could:
         if then is None:
-            return Outcome.NOT_RUN, (), f"{bug.before} shows {seen.example}, and {bug.after} has not been run"
+            return (
+                BugOutcome.NOT_RUN,
+                (),
+                f"{bug.before} shows {seen.example}, and {bug.after} has not been run",
+            )
         if then.failed:
-            return Outcome.UNKNOWN, (), f"{bug.after}: {then.failed}"
+            return BugOutcome.UNKNOWN, (), f"{bug.after}: {then.failed}"
         if seen.case not in then.cases:
             reason = then.undecided.get(seen.case, "it was not run")
-            return Outcome.UNKNOWN, (), f"{bug.after}: {seen.case}: {reason}"
+            return BugOutcome.UNKNOWN, (), f"{bug.after}: {seen.case}: {reason}"
     both = f"{bug.after} shows what {bug.before} does: {could[0][0].example}" if could else ""
-    return Outcome.MISSED, (), both
+    return BugOutcome.MISSED, (), both
 
 
 def _may_show(bug: Bug, seen: Detection) -> bool:

@@ -29,7 +29,7 @@ from harness.store.records import Coverage, Finding
 from harness.summary import CaseSummary, Summary, summarise
 
 
-class Change(enum.StrEnum):
+class FindingChange(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
     look at all that the first may have looked at.
     """
@@ -46,7 +46,7 @@ class Changed:
     reproduces it.
     """
 
-    change: Change
+    change: FindingChange
     finding: Finding
     run: str
     reproduce: str
@@ -64,13 +64,15 @@ class Changes:
     found: tuple[Changed, ...]
     undecided: tuple[str, ...]
 
-    def of(self, change: Change) -> list[Changed]:
+    def of(self, change: FindingChange) -> list[Changed]:
         return [c for c in self.found if c.change is change]
 
     @property
     def headline(self) -> str:
         """`2 new, 1 still there, 3 fixed; 14 cases were decided in both runs`."""
-        counts = ", ".join(f"{len(self.of(c))} {c}" for c in Change if c is not Change.GONE or self.of(c))
+        counts = ", ".join(
+            f"{len(self.of(c))} {c}" for c in FindingChange if c is not FindingChange.GONE or self.of(c)
+        )
         were = "was" if self.cases == 1 else "were"
         return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs"
 
@@ -111,20 +113,23 @@ def changes(first: Side, second: Side) -> Changes:
         raise UsageError(f"{one.run} and {two.run} share no case", "compare runs of the same workloads")
     as_far = {case for case in mine if case in others and _as_far(case, _NO_FURTHER, first, second)}
     before, after = _findings(one.cases), _findings(two.cases)
-    found = [_changed(Change.STILL if key in before else Change.NEW, f, second) for key, f in after.items()]
+    found = [
+        _changed(FindingChange.STILL if key in before else FindingChange.NEW, f, second)
+        for key, f in after.items()
+    ]
     for key, f in before.items():
         if key not in after:
             covered_too = f.case in others and _as_far(f.case, f.state, first, second)
             covered_too = covered_too and f.oracle in _judging(others[f.case])
-            found.append(_changed(Change.FIXED if covered_too else Change.GONE, f, first))
-    order = list(Change)
+            found.append(_changed(FindingChange.FIXED if covered_too else FindingChange.GONE, f, first))
+    order = list(FindingChange)
     found.sort(key=lambda c: order.index(c.change))
     both = [case for case in mine if _decided(mine[case]) and _decided(others.get(case))]
     undecided = _undecided(first, second, as_far)
     return Changes(one.run, two.run, len(both), tuple(found), tuple(undecided))
 
 
-def _changed(change: Change, finding: Finding, run: Side) -> Changed:
+def _changed(change: FindingChange, finding: Finding, run: Side) -> Changed:
     return Changed(change, finding, run.summary.run, reproduce(finding.case, finding.state, run.source))
 
 
@@ -214,7 +219,7 @@ def changes_text(found: Changes) -> Iterator[str]:
         expected += f" ({named(c.finding.known)})" if c.finding.known else ""
         what = f"{c.finding.case} {c.finding.oracle}: {c.finding.summary}"
         yield f"{c.change}: {what}{expected}, {plural(c.finding.states, 'state')}, {c.run}{c.finding.state}"
-        if c.change is Change.NEW:
+        if c.change is FindingChange.NEW:
             yield f"reproduce: {c.reproduce}"
     yield from found.undecided
     yield found.headline
@@ -258,14 +263,14 @@ _ABOUT = {
 
 def changes_html(found: Changes) -> str:
     """As one page that needs no network."""
-    new = any(c.change is Change.NEW for c in found.found)
+    new = any(c.change is FindingChange.NEW for c in found.found)
     sections = [
         page.Section(
             f"{change.value.capitalize()} ({number(len(entries))})",
             _ABOUT[change.value],
             findings=tuple(_finding(c) for c in entries),
         )
-        for change in Change
+        for change in FindingChange
         if (entries := found.of(change))
     ]
     open_title = f"What could not be compared ({number(len(found.undecided))})"
@@ -292,6 +297,6 @@ def _finding(c: Changed) -> page.Finding:
     f = c.finding
     expected = f"; expected: {f.expectation.reason}" if f.expectation else ""
     expected += f"; {named(f.known)}" if f.known else ""
-    kind = {Change.FIXED: "pass", Change.GONE: "unknown"}.get(c.change, "fail")
+    kind = {FindingChange.FIXED: "pass", FindingChange.GONE: "unknown"}.get(c.change, "fail")
     line = page.Line(f.summary, oracle=f.oracle, aside=f"{plural(f.states, 'state')} of {c.run}{expected}")
     return page.Finding(str(f.case), (line,), commands=(f"reproduce: {c.reproduce}",), kind=kind)

@@ -54,7 +54,7 @@ class Rung(msgspec.Struct, frozen=True):
     accent: bool = False
 
 
-class Difference(msgspec.Struct, frozen=True):
+class BlockDifference(msgspec.Struct, frozen=True):
     """Where a place on the platter differs from the write that was lost there, from `place` on.
     `platter_hex`, `lost_hex`: lines of 16 bytes that differ; `offsets`: where each begins, in bytes from the
     first.
@@ -124,7 +124,7 @@ class Explanation(msgspec.Struct, frozen=True):
     control: str = ""
     minimal: bool = True
     visits: int = 0
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[BlockDifference, ...] = ()
     trees: Trees | None = None
 
     @property

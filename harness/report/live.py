@@ -21,7 +21,7 @@ STATES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class LiveWrite:
     """A write of the log, or of recovery. `how`: what became of it, or its flags."""
 
     number: int
@@ -41,7 +41,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LiveLook:
     """A crash state as it was recovered and judged just now. `on_disk`: the last writes of the log before the
     cut; `cut_again`: of each recovery that was cut, from the last one on. `reads`: of recovery and of the
     walk, in order. `wrote`: by recovery; None: too much to be kept. `lost`: its guest was, and with it what
@@ -52,10 +52,10 @@ class Look:
     verdict: str
     violations: tuple[Violation, ...] = ()
     undecided: tuple[str, ...] = ()
-    on_disk: tuple[Write, ...] = ()
-    cut_again: tuple[tuple[Write, ...], ...] = ()
+    on_disk: tuple[LiveWrite, ...] = ()
+    cut_again: tuple[tuple[LiveWrite, ...], ...] = ()
     reads: tuple[Block, ...] = ()
-    wrote: tuple[Write, ...] | None = ()
+    wrote: tuple[LiveWrite, ...] | None = ()
     lost: bool = False
     kernel_log: tuple[str, ...] = ()
     use_log: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Look:
 
 
 def look_html(
-    found: Look, store: RunStore, about: str, near: Sequence[tuple[str, str]], again: str, root: str = ""
+    found: LiveLook, store: RunStore, about: str, near: Sequence[tuple[str, str]], again: str, root: str = ""
 ) -> str:
     """The page of a state. `about`: the state in words; `near`: links to others, as (words, point). `again`:
     the command that shows it in a terminal. `root`: what the paths in links begin with.

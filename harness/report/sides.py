@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.host.text import one_line
-from harness.report.explanation import Difference, Explanation, Mark, Trees, TreeSide
+from harness.report.explanation import BlockDifference, Explanation, Mark, Trees, TreeSide
 
 MARK_WORDS = {Mark.SAME: "", Mark.BROKEN: "broken", Mark.OTHER: "differs"}
 _LABEL = 10
@@ -51,7 +51,7 @@ def _whole(side: TreeSide) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class ByteRow:
     """16 bytes of both sides: each byte in hex with whether the other side's is another, and as letters.
     `at`: `+64`, in bytes from the first line.
     """
@@ -63,14 +63,14 @@ class Bytes:
     lost_text: str
 
 
-def byte_rows(difference: Difference) -> Iterator[Bytes]:
+def byte_rows(difference: BlockDifference) -> Iterator[ByteRow]:
     """The lines of a difference. What is no hex, in somebody else's file, has no letters."""
     pairs = zip(difference.platter_hex.splitlines(), difference.lost_hex.splitlines(), strict=False)
     offsets = difference.offsets
     for n, (here, there) in enumerate(pairs):
         one, other = here.split(), there.split()
         differ = [a != b for a, b in zip(one, other, strict=False)]
-        yield Bytes(
+        yield ByteRow(
             f"+{offsets[n] if n < len(offsets) else n * 16}",
             [*zip(one, differ, strict=False)],
             _letters(one),
@@ -86,7 +86,7 @@ def _letters(digits: Sequence[str]) -> str:
         return ""
 
 
-def _bytes_lines(difference: Difference) -> Iterator[str]:
+def _bytes_lines(difference: BlockDifference) -> Iterator[str]:
     yield f"Bytes that differ, from {difference.place}"
     yield f"  on the platter: {difference.on_platter}"
     yield f"  lost: {difference.lost}"

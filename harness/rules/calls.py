@@ -24,7 +24,7 @@ class UnreadableNotes(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NotedCall:
     """A call. `word`: one of WORDS. `inode`: of the file that it changes, or makes. `offset`, `length`: in
     bytes; of a `size`, the length is the new one. `at`: where its bytes begin among those that were noted.
     `owner`: permission bits, user and group that the file has after it. `path`, `other`: below the mount
@@ -76,7 +76,7 @@ class Notes:
 
     root: int
     owner: tuple[int, int, int]
-    calls: tuple[Noted, ...]
+    calls: tuple[NotedCall, ...]
     acks: tuple[Acked, ...]
     left: tuple[Left, ...]
     data: bytes
@@ -107,7 +107,7 @@ def notes_of(raw: bytes) -> Notes:
         raise UnreadableNotes(f"the notes of a program's calls cannot be read: {e}") from e
 
 
-_Line = tuple[str, Noted, str]
+_Line = tuple[str, NotedCall, str]
 """The word, the fields, and the flags of a line."""
 
 
@@ -116,7 +116,7 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
     if start is None:
         raise UnreadableNotes("they have no begin")
     found = Notes(start.inode, start.owner, (), (), (), data)
-    calls: list[Noted] = []
+    calls: list[NotedCall] = []
     acks: list[Acked] = []
     left: list[Left] = []
     unseen: list[str] = []
@@ -148,7 +148,7 @@ def _lines(text: str) -> Iterator[_Line]:
         word, thread, inode, offset, length, at, mode, uid, gid, flags, path, other, told = fields
         yield (
             word,
-            Noted(
+            NotedCall(
                 word,
                 int(thread),
                 int(inode),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.rules.calls import Noted, Notes
+from harness.rules.calls import NotedCall, Notes
 from harness.rules.rules import Rules
 
 ZEROS = -1
@@ -38,8 +38,8 @@ Named = tuple[int, str, int | None]
 @dataclass(frozen=True, slots=True)
 class Micro:
     """`number`: its bit. `call`: the number of its call. `inode`: the file. `names`: what a NAME sets, at
-    once. `offset`, `length`, `at`: of DATA, see `Noted`; ZEROS for zeros. `size`: the new one; `exact`: of a
-    truncation, not of a write that may have been outdone. `owner`: as in `Noted`.
+    once. `offset`, `length`, `at`: of DATA, see `NotedCall`; ZEROS for zeros. `size`: the new one; `exact`:
+    of a truncation, not of a write that may have been outdone. `owner`: as in `NotedCall`.
     """
 
     number: int
@@ -147,7 +147,7 @@ class Effect:
 
     def sync(self, time: float, inode: int) -> Sync:
         """What an fsync(2) of a file or directory at a time makes durable."""
-        return Sync(time, self.with_needs(_covered(self, Noted("fsync", inode=inode), time)))
+        return Sync(time, self.with_needs(_covered(self, NotedCall("fsync", inode=inode), time)))
 
     def directories_of(self, micro: Micro) -> list[int]:
         """The inodes of the directories in which it sets names."""
@@ -187,7 +187,7 @@ class _Maker:
     names: dict[tuple[int, str], int]
     sizes: dict[int, int]
 
-    def follow(self, number: int, call: Noted) -> None:
+    def follow(self, number: int, call: NotedCall) -> None:
         word = call.word
         if word in ("create", "mkdir", "symlink", "tmpfile"):
             kind = {"mkdir": "directory", "symlink": "symlink"}.get(word, "file")
@@ -213,7 +213,7 @@ class _Maker:
         elif word == "attributes" and call.inode:
             self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner)
 
-    def _rename(self, number: int, call: Noted) -> None:
+    def _rename(self, number: int, call: NotedCall) -> None:
         old, new = self._place(number, call.path), self._place(number, call.other)
         moved, there = self._at(number, old), self.names.get(new)
         if moved == there:
@@ -222,7 +222,7 @@ class _Maker:
         self._name(number, moved, ((*old, back), (*new, moved)))
         self.effect.paths[moved] = call.other
 
-    def _write(self, number: int, call: Noted, at: int) -> None:
+    def _write(self, number: int, call: NotedCall, at: int) -> None:
         end = call.offset + call.length
         if end > self.sizes.get(call.inode, 0):
             self._add(number, Sort.SIZE, call.inode, size=end)
@@ -231,7 +231,7 @@ class _Maker:
             origin = at if at == ZEROS else at + start - call.offset
             self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=origin)
 
-    def _zero(self, number: int, call: Noted) -> None:
+    def _zero(self, number: int, call: NotedCall) -> None:
         end = min(call.offset + call.length, self.sizes.get(call.inode, 0))
         for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
             self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=ZEROS)
@@ -283,7 +283,7 @@ def _needs(effect: Effect) -> Iterator[int]:
         yield needed
 
 
-def _covered(effect: Effect, sync: Noted, time: float) -> int:
+def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
     """What a sync at a time covers, of what was asked for before."""
     before = [m for m in effect.micros if m.call < time]
     if sync.word == "sync":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.rules.calls import Noted
+from harness.rules.calls import NotedCall
 from harness.rules.micro import Effect, Micro, Sort
 from harness.rules.remedies import Remedy
 from harness.rules.vulnerabilities import Vulnerability
@@ -97,5 +97,5 @@ class Words:
         return f"fsync of {what}`{self.effect.paths.get(remedy.inode, '?')}`"
 
 
-def text_of(call: Noted) -> str:
+def text_of(call: NotedCall) -> str:
     return call.text or f"{call.word}({call.path or call.inode})"

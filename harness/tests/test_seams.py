@@ -25,7 +25,7 @@ from harness.litmus.results import LitmusPlan
 from harness.model import CrashPoint, CrashState
 from harness.plan import Budget, Plan
 from harness.regressions.results import RegressionsPlan
-from harness.report.changes import Change, Side, changes
+from harness.report.changes import FindingChange, Side, changes
 from harness.report.junit import junit_xml
 from harness.report.lines import commands, run_again
 from harness.report.results import results
@@ -132,8 +132,8 @@ def compared(look: Look, bench: Bench, folder: Path) -> None:
         look.run(plain, looking=False)
         sides = [_side(look, bench), _side(look, plain, looking=False)]
         (only, *_) = [c for c in changes(*sides).found if c.finding.oracle == look.oracle]
-        assert only.change is Change.GONE
-        assert changes(sides[0], sides[0]).found[0].change is Change.STILL
+        assert only.change is FindingChange.GONE
+        assert changes(sides[0], sides[0]).found[0].change is FindingChange.STILL
 
 
 def _side(look: Look, bench: Bench, *, looking: bool = True) -> Side:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.campaigns.generators import GROWN, MAX_GROWN, grown, next_batch, size_of
-from harness.campaigns.journal import Batch, Begun, CampaignPlan, KnownBatches, Reached
+from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches, Reached
 from harness.plan import Plan
 from harness.workloads.generate import generate
 
@@ -12,14 +12,14 @@ def plan_of(*names: str) -> CampaignPlan:
     return CampaignPlan(run=Plan(configurations=["ext4/ordered"], workloads=[]), generators=names, batch=6)
 
 
-def batches(plan: CampaignPlan, count: int, took: dict[str, float] | None = None) -> list[Begun]:
+def batches(plan: CampaignPlan, count: int, took: dict[str, float] | None = None) -> list[BatchBegun]:
     """The first batches of a campaign in which every workload reaches something new."""
     ledger, found = KnownBatches(), []
     for number in range(1, count + 1):
         chosen = next_batch(plan, ledger)
         assert chosen is not None
         generator, names = chosen
-        begun = Begun(item=str(number), at=0, generator=generator, workloads=names)
+        begun = BatchBegun(item=str(number), at=0, generator=generator, workloads=names)
         reached = tuple(Reached("ext4/ordered", name, (name,)) for name in names)
         ledger.add(begun)
         ledger.add(Batch(item=str(number), at=0, seconds=(took or {}).get(generator, 1.0), reached=reached))
@@ -67,7 +67,7 @@ def test_growth_ends() -> None:
 
 def test_a_small_grown_batch_waits_for_more() -> None:
     plan, ledger = plan_of("random", GROWN), KnownBatches()
-    ledger.add(Begun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
+    ledger.add(BatchBegun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
     ledger.add(Batch(item="1", at=0, seconds=9, reached=(Reached("m", "random1-1-20", ("t",)),)))
     assert size_of(GROWN, plan) > 2
     chosen = next_batch(plan, ledger)

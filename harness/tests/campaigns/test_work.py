@@ -13,7 +13,7 @@ import pytest
 
 from harness.campaigns import generators
 from harness.campaigns import work as work_module
-from harness.campaigns.journal import Batch, Begun, CampaignPlan, KnownBatches
+from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches
 from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
@@ -346,7 +346,7 @@ def test_what_was_begun_and_not_finished_is_told(tmp_path: Path) -> None:
     plan = plan_of("random", batch=16)
     path = begun(tmp_path, plan)
     ledger = KnownBatches()
-    ledger.add(Begun(item="1", at=2.0, generator="ace2", workloads=("ace-creat.A_foo+sync",)))
+    ledger.add(BatchBegun(item="1", at=2.0, generator="ace2", workloads=("ace-creat.A_foo+sync",)))
     made = page_of(path, plan, ledger)
     for shown_there in (made.text(), made.html()):
         assert "batch 1 (ace2, 1 workload) was begun and is not counted" in shown_there
@@ -401,12 +401,12 @@ def test_a_kill_is_no_interruption(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        Begun(item="1", at=0, generator="random", workloads=("random1-1-20", "/theirs/app")),
+        BatchBegun(item="1", at=0, generator="random", workloads=("random1-1-20", "/theirs/app")),
         Batch(item="1", at=0, run="/home/me/runs/private"),
         Batch(item="1", at=0, run="batches/1/runs/../../../../../private"),
     ],
 )
-def test_a_journal_names_no_files_of_the_host(line: Begun | Batch, tmp_path: Path) -> None:
+def test_a_journal_names_no_files_of_the_host(line: BatchBegun | Batch, tmp_path: Path) -> None:
     """The journal of somebody else's campaign named applications for its next batch: they came along."""
     path = begun(tmp_path, plan_of("random"))
     Journal(path, KnownBatches()).put(line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaigns.journal import Batch, Begun, CampaignPlan, KnownBatches
+from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches
 from harness.campaigns.work import create, load_plan
 from harness.cli import campaign as module
 from harness.errors import ExitCode
@@ -27,7 +27,7 @@ def campaign(tmp_path: Path, *, hours: float | None = None, worked_s: float = 0)
     )
     path = create(plan, tmp_path, "campaign")
     journal = Journal(path, KnownBatches())
-    journal.put(Begun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
+    journal.put(BatchBegun(item="1", at=0, generator="random", workloads=("random1-1-20",)))
     journal.put(Batch(item="1", at=worked_s, seconds=worked_s, cases=1, states=7))
     return path
 

@@ -39,6 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
         (["run", "-w", "ace"], "ace1"),
         (["run", "--states", "ex"], "exhaustive"),
         (["run", "--oracle", "fsck,dura"], "fsck,durability"),
+        (["run", "--disk", "errors,bit"], "errors,bit-rot"),
         (["run", "--kernel", "debian-7"], "debian-7.3"),
         (["fetch", "debian-7"], "debian-7.3"),
         (["measure", "double"], "double-write"),

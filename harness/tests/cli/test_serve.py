@@ -19,7 +19,7 @@ from harness.cli.serve import HOST, Server, Site
 from harness.errors import GuestLost, UsageError
 from harness.explain.look import CaseNames
 from harness.model import CrashPoint, Verdict, Violation
-from harness.report.live import Block, Look, Write
+from harness.report.live import Block, LiveLook, LiveWrite
 from harness.store import RunStore
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
@@ -40,12 +40,12 @@ def site(run: RunStore) -> Site:
     return Site(run, NOTHING, "tcg")
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, found: Look) -> list[str]:
+def looked(monkeypatch: pytest.MonkeyPatch, found: LiveLook) -> list[str]:
     """Every look finds this; returns the points that were looked at."""
     return opened(monkeypatch, found)[1]
 
 
-def opened(monkeypatch: pytest.MonkeyPatch, found: Look) -> tuple[list[str], list[str]]:
+def opened(monkeypatch: pytest.MonkeyPatch, found: LiveLook) -> tuple[list[str], list[str]]:
     """As `looked`; returns what became of cases, and the points that were looked at."""
     cases: list[str] = []
     asked: list[str] = []
@@ -64,7 +64,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, found: Look) -> tuple[list[str], lis
         def __exit__(self, *_: object) -> None:
             cases.append(f"removed {self.case}")
 
-    def look(shown: CrashPoint, _: CaseNames) -> Look:
+    def look(shown: CrashPoint, _: CaseNames) -> LiveLook:
         asked.append(str(shown))
         return found
 
@@ -73,15 +73,15 @@ def opened(monkeypatch: pytest.MonkeyPatch, found: Look) -> tuple[list[str], lis
     return cases, asked
 
 
-FOUND = Look(
+FOUND = LiveLook(
     "ext4-nobarrier/append-fsync@33-31",
     "fail",
     (Violation("contents", "a", "a: <b>lost</b> after `sync`", "32 bytes", "nothing", "lost"),),
     (),
-    (Write(31, 8, 16, "data of a", "lost"),),
-    ((Write(0, 24, 8, "bitmap", "lost"),),),
+    (LiveWrite(31, 8, 16, "data of a", "lost"),),
+    ((LiveWrite(0, 24, 8, "bitmap", "lost"),),),
     (Block(7, "superblock", False), Block(9, "data of a", True)),
-    (Write(0, 64, 8, "journal superblock", "write"),),
+    (LiveWrite(0, 64, 8, "journal superblock", "write"),),
     kernel_log=("EXT4-fs: recovery complete",),
     use_log=("EXT4-fs: no room",),
 )

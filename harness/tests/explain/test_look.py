@@ -24,7 +24,7 @@ from harness.model import (
     Workload,
 )
 from harness.plan import Plan
-from harness.report.live import Look
+from harness.report.live import LiveLook
 from harness.store import RunStore
 from harness.summary import summarise
 from harness.tests.cases.toy_kernel import VERDICTS, Bench, Kernel, Kind, Put, toy_spec
@@ -63,7 +63,7 @@ def context(bench: Bench, kernel: Kernel, state: CrashState) -> ReproContext:
     return made.at(point)
 
 
-def alike(found: Look, again: ReproContext) -> bool:
+def alike(found: LiveLook, again: ReproContext) -> bool:
     """Whether the page says what the command says."""
     seen = reproduce(again)
     return (found.verdict, found.violations, found.undecided) == (

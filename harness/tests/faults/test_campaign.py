@@ -16,7 +16,7 @@ from harness.cli.faults import exit_code
 from harness.errors import ExitCode, KernelError, StoreError, UsageError
 from harness.faults import campaign as campaign_module
 from harness.faults.campaign import FaultSeries, create, load_plan
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.faults.page import headline, page_of
 from harness.faults.results import Campaign, FaultsPlan, Status
 from harness.guests import disk as disk_module
@@ -85,9 +85,9 @@ class ToyKernels:
         return path
 
 
-def fault(name: str, *, pattern: str = "1", gap: str = "", equivalent: str = "") -> Fault:
+def fault(name: str, *, pattern: str = "1", gap: str = "", equivalent: str = "") -> PlantedFault:
     """A fault whose kernel has the defect `name` of toy.py."""
-    return Fault(
+    return PlantedFault(
         name=name,
         summary=name,
         modes=("ext4/ordered",),
@@ -138,7 +138,7 @@ def test_a_fault_says_what_is_done_to_recoveries(
     assert len({item.key for item in (*series._baseline, *series._trials.values())}) == 6
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, *planted: Fault) -> None:
+def plant(monkeypatch: pytest.MonkeyPatch, *planted: PlantedFault) -> None:
     monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
 
 

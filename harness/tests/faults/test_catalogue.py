@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.faults import catalogue
 from harness.faults.campaign import baseline_runs, chosen_faults
-from harness.faults.catalogue import Fault, faults, select_faults
+from harness.faults.catalogue import PlantedFault, faults, select_faults
 from harness.faults.results import FaultsPlan
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.workloads.load import select_workloads
@@ -28,7 +28,7 @@ replacement = "2"
 """
 
 
-def names(chosen: list[Fault]) -> list[str]:
+def names(chosen: list[PlantedFault]) -> list[str]:
     return [f.name for f in chosen]
 
 
@@ -37,7 +37,7 @@ def test_there_are_more_than_forty() -> None:
 
 
 @pytest.mark.parametrize("fault", ALL.values(), ids=list(ALL))
-def test_a_fault_is_whole(fault: Fault) -> None:
+def test_a_fault_is_whole(fault: PlantedFault) -> None:
     assert select_workloads(fault.asked_workloads)
     assert fault.oracles
     for edit in fault.edits:

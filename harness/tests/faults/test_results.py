@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.faults.campaign import other_campaign
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.faults.page import page_of
 from harness.faults.results import (
     Campaign,
@@ -25,7 +25,7 @@ from harness.faults.results import (
 )
 from harness.kernels.edits import Edit
 
-FAULT = Fault(
+FAULT = PlantedFault(
     name="no-flush",
     summary="no flush",
     modes=("ext4/ordered",),

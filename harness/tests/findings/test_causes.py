@@ -11,7 +11,7 @@ from harness.findings.causes import (
     OTHER_MODE,
     OTHER_NUMBERS,
     SAME_WORKLOAD,
-    Member,
+    CauseMember,
     by_cause,
     contains,
 )
@@ -24,8 +24,8 @@ NAMELESS = ("tmpfile foo 0", "fsync foo")
 RENAMED = ("create foo", "rename foo bar", "fsync bar")
 
 
-def member(minimal: tuple[str, ...], symptom: Symptom = MISSING, mode: str = "ext4/ordered") -> Member:
-    return Member(
+def member(minimal: tuple[str, ...], symptom: Symptom = MISSING, mode: str = "ext4/ordered") -> CauseMember:
+    return CauseMember(
         run="run",
         kernel="debian-6.12",
         configuration=mode,
@@ -72,7 +72,7 @@ def test_two_causes_that_look_alike_stay_apart() -> None:
         (member(NAMELESS, mode="xfs/default"), ""),
     ],
 )
-def test_findings_come_together_by_a_rule(other: Member, rule: str) -> None:
+def test_findings_come_together_by_a_rule(other: CauseMember, rule: str) -> None:
     causes = by_cause([member(NAMELESS), other])
     if rule:
         assert [g.rules for g in causes] == [("", rule)]
@@ -89,7 +89,7 @@ def test_what_was_not_shrunk_is_joined_with_nothing() -> None:
 LONGER = ("create foo", "tmpfile bar 77", "fsync bar", "append bar 4096", "fsync bar")
 
 
-def showing(found: Member, *symptoms: Symptom) -> Member:
+def showing(found: CauseMember, *symptoms: Symptom) -> CauseMember:
     return msgspec.structs.replace(found, shows=tuple((s, str(s)) for s in symptoms))
 
 

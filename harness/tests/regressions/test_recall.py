@@ -19,7 +19,7 @@ from harness.regressions import catalogue
 from harness.regressions.catalogue import Bug
 from harness.regressions.page import headline, page_of
 from harness.regressions.recall import RecallSeries, create, load_plan
-from harness.regressions.results import Outcome, Recall, RegressionsPlan
+from harness.regressions.results import BugOutcome, Recall, RegressionsPlan
 from harness.series import work
 from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
@@ -90,7 +90,7 @@ def carried(path: Path, progress: Progress | None = None) -> Recall:
     return series.recall
 
 
-def outcomes(recall: Recall) -> dict[str, Outcome]:
+def outcomes(recall: Recall) -> dict[str, BugOutcome]:
     return {r.bug.name: r.outcome for r in recall.rows}
 
 
@@ -98,10 +98,10 @@ def test_each_bug_is_found_missed_or_unknown_with_its_reason(ran: list[str], tmp
     path = create(PLAN, tmp_path)
     done = carried(path)
     assert outcomes(done) == {
-        "found": Outcome.FOUND,
-        "missed": Outcome.MISSED,
-        "unknown": Outcome.UNKNOWN,
-        "without": Outcome.NO_MODE,
+        "found": BugOutcome.FOUND,
+        "missed": BugOutcome.MISSED,
+        "unknown": BugOutcome.UNKNOWN,
+        "without": BugOutcome.NO_MODE,
     }
     assert "debian-6.1.0-54: the archive does not have it" in done.rows[2].why
     assert done.rows[0].silent
@@ -151,7 +151,7 @@ def test_known_failures_are_expected_and_find_nothing(
     ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "execute", finished(ran, expected="a race"))
-    assert outcomes(carried(create(PLAN, tmp_path)))["found"] is Outcome.MISSED
+    assert outcomes(carried(create(PLAN, tmp_path)))["found"] is BugOutcome.MISSED
 
 
 def test_a_stopped_series_goes_on_and_calls_nothing_missed_that_was_not_run(
@@ -170,15 +170,15 @@ def test_a_stopped_series_goes_on_and_calls_nothing_missed_that_was_not_run(
     monkeypatch.setattr(work, "execute", stopped)
     first = carried(path)
     assert first.interrupted
-    assert outcomes(first)["found"] is Outcome.NOT_RUN, "the kernel after is not known"
-    assert outcomes(first)["missed"] is Outcome.NOT_RUN
+    assert outcomes(first)["found"] is BugOutcome.NOT_RUN, "the kernel after is not known"
+    assert outcomes(first)["missed"] is BugOutcome.NOT_RUN
     assert "0 upstream bugs that were run; 3 not run" in headline(first)
     assert exit_code(first) is ExitCode.INTERRUPTED
     monkeypatch.setattr(work, "execute", complete)
     ran.clear()
     again = carried(path)
     assert "debian-6.12.113" not in ran, "what was decided is not run again"
-    assert outcomes(again)["found"] is Outcome.FOUND
+    assert outcomes(again)["found"] is BugOutcome.FOUND
 
 
 def test_a_kernel_that_could_not_be_had_is_tried_again(ran: list[str], tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_kernel_after_that_is_not_silent_is_told_once(
     )
     monkeypatch.setattr(catalogue, "bugs", lambda: {b.name: b for b in both})
     done = carried(create(PLAN, tmp_path))
-    assert [(r.outcome, r.silent) for r in done.rows] == [(Outcome.MISSED, False)] * 2
+    assert [(r.outcome, r.silent) for r in done.rows] == [(BugOutcome.MISSED, False)] * 2
     text = page_of(done).text()
     assert text.count("debian-6.12.113: 1 unexpected, such as ext4-journal_checksum/append-fsync@0") == 1
 

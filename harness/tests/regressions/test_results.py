@@ -7,7 +7,7 @@ import pytest
 
 from harness.faults.results import Detection, Trial
 from harness.regressions.catalogue import Bug
-from harness.regressions.results import Outcome, row_of, with_shared
+from harness.regressions.results import BugOutcome, row_of, with_shared
 
 BUG = Bug(
     name="lost",
@@ -48,16 +48,16 @@ def test_another_bug_of_the_same_oracle_does_not_hide_one() -> None:
     states show that, the lost names counted for nothing.
     """
     gone, old = seen(symptom="NAME: missing"), seen(what="g is old", states=9, symptom="NAME: old contents")
-    assert row_of(BUG, [trial(gone, old)], [trial(old)]).outcome is Outcome.FOUND
+    assert row_of(BUG, [trial(gone, old)], [trial(old)]).outcome is BugOutcome.FOUND
     race = seen(what="g is gone", states=9, symptom="NAME: missing")
-    assert row_of(BUG, [trial(gone)], [trial(race)]).outcome is Outcome.MISSED
+    assert row_of(BUG, [trial(gone)], [trial(race)]).outcome is BugOutcome.MISSED
     unknown = seen(what="g is gone", states=9)
-    assert row_of(BUG, [trial(gone)], [trial(unknown)]).outcome is Outcome.MISSED
+    assert row_of(BUG, [trial(gone)], [trial(unknown)]).outcome is BugOutcome.MISSED
 
 
 def test_a_finding_that_is_gone_afterwards_finds_the_bug() -> None:
     row = row_of(BUG, [trial(seen())], [trial()])
-    assert (row.outcome, row.after, row.silent) == (Outcome.FOUND, "silent", True)
+    assert (row.outcome, row.after, row.silent) == (BugOutcome.FOUND, "silent", True)
     assert [d.case for d in row.credited] == [CASE]
 
 
@@ -73,14 +73,14 @@ def test_a_finding_that_is_gone_afterwards_finds_the_bug() -> None:
     ids=["both show it", "the same oracle shows more", "another oracle", "a known failure", "nothing"],
 )
 def test_what_is_not_this_bugs_does_not_count(before: Trial, after: Trial) -> None:
-    assert row_of(BUG, [before], [after]).outcome is Outcome.MISSED
+    assert row_of(BUG, [before], [after]).outcome is BugOutcome.MISSED
 
 
 def test_a_known_failure_that_is_this_bug_counts() -> None:
     bug = msgspec.structs.replace(BUG, known="(the_function)")
     found = row_of(bug, [trial(seen(known="the disk is not told (the_function)"))], [trial()])
-    assert found.outcome is Outcome.FOUND
-    assert row_of(bug, [trial(seen(known="something else"))], [trial()]).outcome is Outcome.MISSED
+    assert found.outcome is BugOutcome.FOUND
+    assert row_of(bug, [trial(seen(known="something else"))], [trial()]).outcome is BugOutcome.MISSED
 
 
 def test_what_only_its_own_workload_finds_is_counted_apart() -> None:
@@ -89,24 +89,24 @@ def test_what_only_its_own_workload_finds_is_counted_apart() -> None:
     """
     bug = msgspec.structs.replace(BUG, own=("append-fsync",))
     row = row_of(bug, [trial(seen())], [trial()])
-    assert (row.outcome, [d.case for d in row.credited]) == (Outcome.OWN, [CASE])
+    assert (row.outcome, [d.case for d in row.credited]) == (BugOutcome.OWN, [CASE])
     both = row_of(bug, [trial(seen(), seen(OTHER))], [trial()])
-    assert (both.outcome, [d.case for d in both.credited]) == (Outcome.FOUND, [OTHER])
+    assert (both.outcome, [d.case for d in both.credited]) == (BugOutcome.FOUND, [OTHER])
 
 
 def test_what_was_not_run_is_never_missed() -> None:
     """Half of a bug's modes were run, and nothing was found there: that was called missed."""
     two = msgspec.structs.replace(BUG, modes=("ext4/ordered", "ext4/journal"))
-    assert row_of(BUG, [None], [None]).outcome is Outcome.NOT_RUN
-    assert row_of(two, [trial(), None], [None, None]).outcome is Outcome.NOT_RUN
+    assert row_of(BUG, [None], [None]).outcome is BugOutcome.NOT_RUN
+    assert row_of(two, [trial(), None], [None, None]).outcome is BugOutcome.NOT_RUN
     row = row_of(BUG, [trial(seen())], [None])
-    assert (row.outcome, row.silent) == (Outcome.NOT_RUN, None)
+    assert (row.outcome, row.silent) == (BugOutcome.NOT_RUN, None)
     assert "has not been run" in row.why
 
 
 def test_a_miss_needs_only_the_kernel_before() -> None:
     row = row_of(BUG, [trial()], [None])
-    assert (row.outcome, row.after, row.silent) == (Outcome.MISSED, "not run", None)
+    assert (row.outcome, row.after, row.silent) == (BugOutcome.MISSED, "not run", None)
 
 
 @pytest.mark.parametrize(
@@ -121,24 +121,24 @@ def test_a_miss_needs_only_the_kernel_before() -> None:
 )
 def test_a_kernel_that_cannot_answer_leaves_it_unknown(before: Trial, after: Trial, why: str) -> None:
     row = row_of(BUG, [before], [after])
-    assert row.outcome is Outcome.UNKNOWN
+    assert row.outcome is BugOutcome.UNKNOWN
     assert why in row.why
 
 
 def test_a_case_that_the_kernel_after_left_out_decides_nothing() -> None:
     """It was neither decided nor undecided there, and the bug passed for missed."""
     after = Trial(item="t", cases=(OTHER,))
-    assert row_of(BUG, [trial(seen())], [after]).outcome is Outcome.UNKNOWN
+    assert row_of(BUG, [trial(seen())], [after]).outcome is BugOutcome.UNKNOWN
 
 
 def test_a_finding_beside_an_undecided_case_still_counts() -> None:
     before = trial(seen(OTHER), undecided="the guest was lost")
-    assert row_of(BUG, [before], [trial()]).outcome is Outcome.FOUND
+    assert row_of(BUG, [before], [trial()]).outcome is BugOutcome.FOUND
 
 
 def test_a_kernel_after_that_is_not_silent_is_told() -> None:
     row = row_of(BUG, [trial(seen())], [trial(seen(OTHER, "fsck", "bitmap"))])
-    assert (row.outcome, row.silent) == (Outcome.FOUND, False)
+    assert (row.outcome, row.silent) == (BugOutcome.FOUND, False)
     assert OTHER in row.after
     assert row_of(BUG, [trial()], [trial(seen(known="a race"))]).silent, "known failures are no news"
     assert row_of(BUG, [trial()], [trial(undecided="lost")]).silent is None
@@ -146,7 +146,7 @@ def test_a_kernel_after_that_is_not_silent_is_told() -> None:
 
 def test_a_bug_without_a_mode_is_counted_apart() -> None:
     row = row_of(msgspec.structs.replace(BUG, modes=(), needs="a second disk"), [], [])
-    assert (row.outcome, row.why) == (Outcome.NO_MODE, "needs a second disk")
+    assert (row.outcome, row.why) == (BugOutcome.NO_MODE, "needs a second disk")
 
 
 def test_bugs_that_share_a_finding_are_told_of_each_other() -> None:

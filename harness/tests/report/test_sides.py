@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from harness.report.explanation import (
-    Difference,
+    BlockDifference,
     Explanation,
     Mark,
     TreeRow,
@@ -22,7 +22,7 @@ from harness.tests.explain.test_explain import explanation
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.test_html import Page
 
-LOST = Difference(
+LOST = BlockDifference(
     "sector 8, byte 0 of it",
     "entry 3, data of f",
     "41 42\n00 01",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.rules.calls import Acked, Left, Noted, Notes
+from harness.rules.calls import Acked, Left, NotedCall, Notes
 from harness.rules.rules import Rule, Rules
 
 ROOT = 1
@@ -21,13 +21,13 @@ def rules(*, names: bool = False, order: bool = False) -> Rules:
 class Calls:
     """Makes notes, a call after the other. Inodes count from 2."""
 
-    made: list[Noted] = field(default_factory=list)
+    made: list[NotedCall] = field(default_factory=list)
     acks: list[Acked] = field(default_factory=list)
     data: bytearray = field(default_factory=bytearray)
     inodes: dict[str, int] = field(default_factory=lambda: {".": ROOT})
 
     def _call(self, word: str, text: str, **fields: object) -> Calls:
-        self.made.append(replace(Noted(word, 7, owner=OWNER, text=text), **fields))  # type: ignore[arg-type]  # its fields
+        self.made.append(replace(NotedCall(word, 7, owner=OWNER, text=text), **fields))  # type: ignore[arg-type]  # its fields
         return self
 
     def create(self, path: str) -> Calls:

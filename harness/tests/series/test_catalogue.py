@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.regressions.catalogue import Bug
 from harness.series.catalogue import Listed, load_all, named
 
@@ -74,5 +74,5 @@ def test_names_are_looked_up_in_the_order_in_which_they_were_given(tmp_path: Pat
 
 def test_both_catalogues_are_loaded_so() -> None:
     """Two copies of the loader refused alike only as long as nobody changed one of them."""
-    assert issubclass(Fault, Listed)
+    assert issubclass(PlantedFault, Listed)
     assert issubclass(Bug, Listed)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.faults import campaign as campaign_module
 from harness.faults.campaign import FaultSeries, create, load_plan
-from harness.faults.catalogue import Fault
+from harness.faults.catalogue import PlantedFault
 from harness.faults.results import FaultsPlan, Status
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
@@ -36,9 +36,9 @@ class OneKernel:
         return self.image
 
 
-def fault(mode: str) -> Fault:
+def fault(mode: str) -> PlantedFault:
     edit = Edit("fs/x.c", "f", "1", mode)
-    return Fault(
+    return PlantedFault(
         name=mode.split("/")[1], summary="none", modes=(mode,), oracles=("durability",), edits=(edit,)
     )
 

@@ -28,7 +28,7 @@ WITHOUT = {
     "linux-source-6.12/": "a tree that the reader unpacked; my-patch.md has one",
     "linux-source-7.3": "a package that only another suite of the distribution has",
     "IMAGE": "a kernel that the reader built",
-    "my-db": "the program that docs/tutorials/my-program.md makes, whose session runs it",
+    "workloads/my-db": "the program that docs/tutorials/my-program.md makes, whose session runs it",
     "~/linux": "the tree of docs/tutorials/my-patch.md, whose session asks the same",
     "BASE..HEAD": "commits in a tree of the reader's own, as above",
     "NAME": "a file that the reader has just written",
