@@ -99,7 +99,7 @@ def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
             Section(
                 "Differences",
                 f"Between {enumerated(list(litmus.columns))}.",
-                tables=(_differences(litmus, programs),) if litmus.plan.compare else (),
+                tables=tuple(_differences(litmus, programs)) if litmus.plan.compare else (),
             ),
             Section("The table", LEGEND, tables=tuple(_tables(litmus, programs))),
             Section(
@@ -174,14 +174,16 @@ def _yes(promises: bool) -> str:
     return "yes" if promises else "nothing"
 
 
-def _differences(litmus: Litmus, programs: Sequence[Program]) -> PageTable:
+def _differences(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTable]:
+    """The programs on which the two columns differ; nothing before both have answers."""
+    if litmus.shown.keys() != litmus.columns.keys():
+        return
     rows = []
     for program in programs:
-        row = _row(litmus, program)
         one, two = (m.cell(program.name).standing for m in litmus.columns.values())
         if one is not two:
-            rows.append(row)
-    return PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
+            rows.append(_row(litmus, program))
+    yield PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
 
 
 def _broken(litmus: Litmus) -> Iterator[Finding]:

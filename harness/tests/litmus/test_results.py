@@ -148,6 +148,17 @@ def test_a_comparison_shows_what_differs_and_nothing_else() -> None:
     assert [len(t.rows) for t in differs.tables] == [1]
 
 
+def test_a_comparison_waits_for_its_second_column() -> None:
+    """The page of one column was written with a heading for two: `litmus --compare` ended in a traceback."""
+    litmus = table(KEPT, NO, compare=True)
+    late = OnMode(item="xfs/default", mode="xfs/default", kernel="debian-6.12.1", failed=NOT_YET)
+    page = page_of(
+        replace(litmus, columns={**litmus.columns, "xfs/default": late}, interrupted=True), programs([NAME])
+    )
+    assert not [s for s in page.sections if s.title == "Differences" and s.holds]
+    assert page.text()
+
+
 def test_a_promise_that_no_oracle_misses_is_told_as_a_contradiction() -> None:
     """A planted answer that is too narrow would make a promise of what a contract leaves open."""
     alone = msgspec.structs.replace(BROKEN, others=())
