@@ -11,6 +11,7 @@ import msgspec
 
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    MACHINE,
     RunDirectory,
     asked_expectations,
     asked_known,
@@ -50,6 +51,8 @@ from harness.trust import need_named_files
 @click.option("--minutes", type=bounded(bounds.Minutes), metavar="N",
               help="Stop in good order after N minutes; each kernel gets an equal share, and in it every "
               "configuration its turn. Beside --resume: N more. Default: no end.")  # fmt: skip
+@click.option("--machine", type=MACHINE, default="auto", show_default=True,
+              help="As for powercut run. uml: no emulation; a UML kernel has to be there.")  # fmt: skip
 @expect_option("Losses that are expected, as for powercut run. Default: those of this installation.")
 @with_options(known_options)
 @jobs_option
@@ -83,7 +86,8 @@ def verdict_command(**given: Any) -> ExitCode:
         if plan.depth not in DEPTHS:
             raise UsageError(f"{path} holds no verdict", "powercut verdict begins one")
         need_named_files("--kernels", plan.kernels, given["kernels"])
-        run = _run(plan.plan.configurations, DEPTHS[plan.depth], given["jobs"])  # names no file of DIR
+        given["machine"] = plan.plan.machine
+        run = _run(plan.plan.configurations, DEPTHS[plan.depth], given)  # names no file of DIR
         return _carry_out(msgspec.structs.replace(plan, plan=run), path, given)
     plan = _plan(given)
     return _carry_out(plan, create(plan, given["out"], "verdict"), given)
@@ -94,7 +98,7 @@ def _plan(given: dict[str, Any]) -> SweepPlan:
     return SweepPlan(
         title="Verdict",
         kernels=list(dict.fromkeys(given["kernels"])) or ["debian-6.12"],
-        plan=_run(given["modes"] or ["all"], depth, given["jobs"]),
+        plan=_run(given["modes"] or ["all"], depth, given),
         depth=given["depth"],
         expectations=asked_expectations(given["expect"]) or _usual(depth),
         known=msgspec.structs.replace(asked_known(given), new_only=False),
@@ -102,7 +106,7 @@ def _plan(given: dict[str, Any]) -> SweepPlan:
     )
 
 
-def _run(modes: list[str], depth: Depth, jobs: int) -> Plan:
+def _run(modes: list[str], depth: Depth, given: dict[str, Any]) -> Plan:
     """The run on each kernel. Raises UsageError for an unknown mode."""
     return Plan(
         configurations=[p.name for p in select_profiles(modes)],
@@ -110,7 +114,8 @@ def _run(modes: list[str], depth: Depth, jobs: int) -> Plan:
         fault_models=depth.fault_models,
         again=depth.again,
         budget=depth.budget,
-        jobs=jobs,
+        machine=given["machine"],
+        jobs=given["jobs"],
         argv=sys.argv[1:],
     )
 

@@ -109,7 +109,7 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
         tuple(bugs),
         tuple(dict.fromkeys(f.expected for f in findings if f.expected and f.known not in base)),
         tuple(f for f in findings if not f.expected and f.known not in base),
-        kernel.failed or _why(answers),
+        (kernel.failed or _why(answers)).partition("\n")[0],
     )
 
 
