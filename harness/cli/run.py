@@ -63,13 +63,14 @@ from harness.filesystems.disks import USUAL, disks, with_sectors
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
+from harness.host.text import one_line
 from harness.model import DISK_FAULTS, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
-from harness.report.words import plural
+from harness.report.words import headline, plural
 from harness.run import execute, look_up, new_run
 from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
@@ -402,7 +403,7 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
         need_run(given["recordings"])
     expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
-        return _execute(plan, store, given["events"], _explaining(given))
+        return _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
 
 
 def _explaining(given: Mapping[str, Any]) -> Named | None:
@@ -510,9 +511,16 @@ def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]
 
 
 def _execute(
-    plan: Plan, store: RunStore, events: TextIO | None = None, named: Named | None = None
+    plan: Plan,
+    store: RunStore,
+    events: TextIO | None = None,
+    named: Named | None = None,
+    *,
+    brief: bool = False,
 ) -> Summary:
-    """Carry out a run, and report it. `named`: what findings may be explained with; None: none is."""
+    """Carry out a run, and report it. `named`: what findings may be explained with; None: none is.
+    `brief`: in a few lines, as at each commit of a bisection.
+    """
     stream = EventStream(store, events)
     stream.began(plan)
     with progress_for(errors if stream.is_output else console) as progress:
@@ -523,6 +531,10 @@ def _execute(
             raise ClusterGone(e.what, f"{e.next_step}, {then}" if e.next_step else then) from e
     stream.ended(summary)
     if stream.is_output:  # for a program: no words between the lines
+        return summary
+    if brief:
+        console.say(one_line(headline(summary)))
+        console.say(f"report: {shown_path(store.path / 'report.html')}")
         return summary
     print_summary(summary, source_words(store, shown_path(store.path)), console)
     if summary.info.interrupted:

@@ -20,6 +20,9 @@ ETA_AFTER_S = 20.0
 """Before that, booting guests would be taken for the pace of the work."""
 ETA_AFTER_UNITS = 4
 """So many units, or half of them where there are few: the first one waits for a guest."""
+SOON = "less than a minute left"
+SOON_S = 60.0
+"""Work of which SOON has been said for so long is not done soon: then nothing is said of its end."""
 WITHIN_A_UNIT = frozenset({"operations"})
 """Shown, but part of a unit of other work: a case that takes long to record."""
 
@@ -137,6 +140,7 @@ class Lines:
         self._done: dict[str, int] = {}
         self._begun = time.monotonic()
         self._last = self._begun
+        self._soon_since: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -174,7 +178,12 @@ class Lines:
         work = [(self._done.get(w, 0), n) for w, n in self._totals.items() if n and w not in WITHIN_A_UNIT]
         share = math.prod(done / total for done, total in work)
         too_early = any(done < min(ETA_AFTER_UNITS, total / 2) for done, total in work)
-        return "" if seconds < ETA_AFTER_S or too_early else time_left(seconds, share)
+        left = "" if seconds < ETA_AFTER_S or too_early else time_left(seconds, share)
+        if left != SOON:
+            self._soon_since = None
+        elif self._soon_since is None:
+            self._soon_since = seconds
+        return "" if self._soon_since is not None and seconds - self._soon_since > SOON_S else left
 
 
 def time_left(seconds: float, share: float) -> str:
@@ -184,7 +193,7 @@ def time_left(seconds: float, share: float) -> str:
     if not 0 < share < 1:
         return ""
     minutes = seconds * (1 - share) / share / 60
-    return "less than a minute left" if minutes < 1 else f"about {minutes:.0f} min left"
+    return SOON if minutes < 1 else f"about {minutes:.0f} min left"
 
 
 def _indented(text: str) -> str:

@@ -79,7 +79,7 @@ def test_what_a_run_says_of_a_commit(
         for case, (status, counts) in zip((CASE, OTHER), cases, strict=False)
     )
     summary = Summary("run", replace(DONE, interrupted=interrupted, require_all=True), seen, ())
-    monkeypatch.setattr(run, "_execute", lambda *_: summary)
+    monkeypatch.setattr(run, "_execute", lambda *_, **__: summary)
     assert bisect(tmp_path).exit_code == code
 
 

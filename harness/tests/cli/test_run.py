@@ -19,6 +19,7 @@ from harness.plan import Budget, Completions, Plan
 from harness.run import Planned, select_cases
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
+from harness.summary import summarise
 from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
@@ -136,6 +137,22 @@ def test_an_application_meets_torn_and_reordered_writes(
     for words in (*asked, ("-w", "append-fsync"), ("-w", "sqlite-wal-full"), ()):
         plan, _, said = begun_with(monkeypatch, *words, *out)
         assert (plan.fault_models, plan.budget, said) == (("prefix",), Budget(), "powercut: seen"), words
+
+
+def test_a_bisection_tells_of_each_commit_in_a_few_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each commit printed the whole run, and git's own lines were lost among them."""
+    with demo_run(tmp_path) as store:
+        summary = summarise(store)
+        monkeypatch.setattr(run, "execute", lambda *_: summary)
+        told = {}
+        for brief in (True, False):
+            run._execute(Plan(configurations=[], workloads=[]), store, brief=brief)
+            told[brief] = capsys.readouterr().out
+    assert len(told[True].splitlines()) == 2
+    assert told[True].splitlines()[0] in told[False]
+    assert "reproduce:" in told[False]
 
 
 def test_a_baseline_makes_its_findings_known_and_no_others(

@@ -62,6 +62,19 @@ def test_the_time_left_follows_from_whole_units(
     assert line.endswith(said) if said else "left" not in line
 
 
+def test_soon_is_not_said_for_longer_than_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "less than a minute left" stood there for two minutes."""
+    out, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Lines(Console(file=out, width=200)) as progress:
+        progress.begin("recorded", 1000)
+        progress.advance("recorded", 900)
+        for now[0] in (100.0, 140.0, 180.0, 220.0):
+            progress.advance("recorded", 1)
+        told = ["left" in line for line in out.getvalue().splitlines()[-4:]]
+    assert told == [True, True, False, False]
+
+
 def test_a_line_comes_before_the_first_unit_is_done() -> None:
     """The first recording waits for an emulated guest: half a minute passed without a word."""
     out = io.StringIO()
