@@ -39,7 +39,7 @@ from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_line, write_atomically
 from harness.kernels.pins import pins
 from harness.model import bounds
-from harness.report import print_summary, shown_path, source_words, write_reports
+from harness.report import annotation_lines, explained, print_summary, shown_path, source_words, write_reports
 from harness.report.changes import (
     Changes,
     FindingChange,
@@ -52,7 +52,7 @@ from harness.report.changes import (
 from harness.report.words import number, plural
 from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import runs
-from harness.summary import shell_code, summarise
+from harness.summary import shell_code
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import folder_sets, select_workloads
@@ -66,12 +66,20 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 @with_options(known_options)
 @with_options(own_files_options)
 @accel_option
+@click.option("--annotations", "annotate", is_flag=True,
+              help="Print findings as annotations of a job on GitHub, and nothing else.")  # fmt: skip
 @click.option("--serve", is_flag=True, help="Serve the report on loopback, and open any crash state live.")
 @click.option("--port", type=bounded(bounds.Port), metavar="PORT",
               help="With --serve. Default: one that is free.")  # fmt: skip
 @guarded
 def report_command(
-    run: Path, expect: tuple[Path, ...], accel: str, serve: bool, port: int | None, **given: Any
+    run: Path,
+    expect: tuple[Path, ...],
+    accel: str,
+    annotate: bool,
+    serve: bool,
+    port: int | None,
+    **given: Any,
 ) -> ExitCode:
     """Rewrite the reports of RUN (default: reports/latest) and print its summary.
 
@@ -92,7 +100,11 @@ def report_command(
         if is_typed("known_files") or is_typed("new_only"):
             store.set_known(asked_known(given))
         write_reports(store)
-        summary = summarise(store)
+        summary = explained(store)
+        if annotate:
+            for line in annotation_lines(summary, source_words(store, shown_path(store.path))):
+                console.say(line)
+            return shell_code(summary)
         print_summary(summary, source_words(store, shown_path(store.path)), console)
         console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         if serve:

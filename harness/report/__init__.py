@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.host.files import write_atomically
+from harness.report.annotations import annotation_lines
 from harness.report.explanation import read_explanation
 from harness.report.findings import write_findings
 from harness.report.html import report_html
@@ -16,9 +17,16 @@ from harness.report.results import results_json
 from harness.report.text import print_summary, summary_text
 from harness.report.words import shown_path
 from harness.store import RunStore
-from harness.summary import summarise
+from harness.summary import Summary, summarise
 
-__all__ = ["print_summary", "shown_path", "source_words", "write_reports"]
+__all__ = ["annotation_lines", "explained", "print_summary", "shown_path", "source_words", "write_reports"]
+
+
+def explained(store: RunStore) -> Summary:
+    """The run, with the causes of those findings that were explained."""
+    summary = summarise(store)
+    found = {f.id: read_explanation(store.layout, f.id) for f in summary.findings}
+    return replace(summary, why={n: e.mechanism for n, e in found.items() if e and e.mechanism})
 
 
 def write_reports(store: RunStore, source: Path | None = None) -> None:
@@ -28,10 +36,8 @@ def write_reports(store: RunStore, source: Path | None = None) -> None:
     `source`: the run's path for reproduce commands, such as `reports/latest`; default: the run directory. It
     is shown relative to the working directory if it lies below it.
     """
-    summary = summarise(store)
+    summary = explained(store)
     shown = source_words(store, shown_path(source or store.path))
-    explained = {f.id: read_explanation(store.layout, f.id) for f in summary.findings}
-    summary = replace(summary, why={n: e.mechanism for n, e in explained.items() if e and e.mechanism})
     write_findings(summary, store, shown)
     write_atomically(store.path / "results.json", results_json(summary, shown))
     write_atomically(store.path / "junit.xml", junit_xml(summary, shown))
