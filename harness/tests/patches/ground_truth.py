@@ -158,7 +158,7 @@ def asked(
     tree: Path, base: str, head: str, out: Path, minutes: float
 ) -> tuple[int, float | None, float, Path]:
     """The exit code, seconds to the first new finding and to the end, and the directory."""
-    limits = ["--minutes", str(minutes), "--no-mistakes", "--out", str(out)]
+    limits = ["--minutes", str(minutes), "--no-lines", "--no-mistakes", "--out", str(out)]
     command = ["patch", str(tree), f"{base}..{head}", *limits]
     begun, first = time.monotonic(), None
     powercut = [sys.executable, "-m", "harness", *command]

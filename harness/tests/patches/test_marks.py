@@ -185,6 +185,12 @@ def test_a_declaration_ran_if_what_follows_it_did() -> None:
     assert set(result.marks.values()) == {(0, "chosen")}
 
 
+def test_a_declaration_before_a_loop_does_not_run_with_the_body_of_the_loop() -> None:
+    """Of a loop that only a macro knows, which may run its body never."""
+    text = "void f(int n)\n{\n\tint i = n;\n\teach(i, n)\n\t\tg(i);\n}\n"
+    assert marked(text, [3, 4], 0).marks == {}
+
+
 @pytest.mark.parametrize(
     ("text", "marked_text"),
     [
