@@ -113,8 +113,8 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     first = asked.first
     return [
         Stage("quick", first, ("quick",)),
-        *_recoveries(asked, ("quick",)),
         *(Stage(name, first, (name,)) for name in ("all", "more")),
+        *_recoveries(asked, ("quick",)),
         *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
         *(Stage(name, first, (name,)) for name in ("oldtree", "beside", "ace1")),
         Stage("random", first, by_chance),
