@@ -206,9 +206,11 @@ ONE_CASE = (KERNEL, MODULES, MODULE, WORKLOAD)
 ATTACKS: dict[tuple[str, str], Attack] = {
     ("run", "resume"): Attack("run --resume DIR", refused=EVERY),
     ("run", "failed_from"): Attack("run --failed-from DIR", refused=ONE_CASE),
+    ("run", "baseline"): Attack("run -n -c ext4/ordered -w append-fsync --baseline DIR"),
     ("run", "recordings"): Attack("run -c ext4/ordered -w append-fsync --recordings DIR"),
     ("repro", "source"): Attack("repro CASE@0 --from DIR", refused=ONE_CASE),
     ("show", "source"): Attack("show CASE@0 --from DIR", refused=ONE_CASE),
+    ("ls", "source"): Attack("log ls CASE --from DIR"),
     ("shrink", "source"): Attack("shrink CASE --from DIR", refused=ONE_CASE),
     ("triage", "runs"): Attack("triage DIR", refused=ONE_CASE),
     ("history", "source"): Attack("history CASE --from DIR --kernels debian-6.12", refused=(WORKLOAD,)),
