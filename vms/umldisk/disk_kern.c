@@ -5,7 +5,7 @@
  *
  * The disk is called vda, and is in all that a file system asks of it what virtio_blk makes of the same process
  * (vms/disk/src/block.rs), so that what is seen by either is the same. Every request is done when it is asked for,
- * by the one that asks.
+ * by the one that asks; while a recording is made, its completion may come later (record_kern.c).
  */
 #include <linux/version.h>
 
@@ -17,12 +17,12 @@
 #include <linux/module.h>
 #include <linux/spinlock.h>
 #include "disk.h"
+#include "record.h"
 
 #define BLOCK_SECTORS 8U
 #define BLOCK_BYTES 4096U
 #define SEGMENTS_MAX 126
 #define ZERO_SECTORS_MAX (1U << 22)
-#define QUEUE_DEPTH 128
 #define MINORS 16
 
 /* The harness looks for these words in the file of a kernel (harness/guests/uml.py). */
@@ -253,8 +253,12 @@ static blk_status_t answer(struct request *rq)
 
 static blk_status_t queue_one(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *data)
 {
+	blk_status_t status;
+
 	blk_mq_start_request(data->rq);
-	blk_mq_end_request(data->rq, answer(data->rq));
+	status = answer(data->rq);
+	if (status != BLK_STS_OK || !powercut_hold(data->rq))
+		blk_mq_end_request(data->rq, status);
 	return BLK_STS_OK;
 }
 
@@ -328,6 +332,7 @@ static int __init powercut_disk_init(void)
 	if (!shared_path)
 		return 0;
 	spin_lock_init(&shared.lock);
+	shared.tags.queue_depth = powercut_hold_begin();
 	error = map_shared();
 	if (error)
 		return error;
@@ -337,7 +342,6 @@ static int __init powercut_disk_init(void)
 		return shared.major;
 	shared.tags.ops = &queue_operations;
 	shared.tags.nr_hw_queues = 1;
-	shared.tags.queue_depth = QUEUE_DEPTH;
 	shared.tags.numa_node = NUMA_NO_NODE;
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 14, 0)
 	shared.tags.flags = BLK_MQ_F_SHOULD_MERGE;
