@@ -41,6 +41,8 @@ pub struct Settings {
     pub stack: String,
     /// `powercut.recovered=DEVICE`: the same disk after recovery, for the shell; empty: there is none.
     pub recovered: String,
+    /// `powercut.script=DEVICE:BYTES`: requests to carry out, from the device's first byte on, instead of the host's.
+    pub script: Option<(String, u64)>,
     /// `powercut.root=DEVICE:FSTYPE`: an image with tools to switch to; empty: stay in the initramfs.
     pub root: String,
 }
@@ -73,6 +75,16 @@ impl Settings {
                 Some(("powercut.stack", value)) => value.clone_into(&mut settings.stack),
                 Some(("powercut.recovered", value)) => value.clone_into(&mut settings.recovered),
                 Some(("powercut.root", value)) => value.clone_into(&mut settings.root),
+                Some(("powercut.script", value)) => {
+                    let named = value.split_once(':');
+                    let script = named
+                        .and_then(|(device, bytes)| Some((device.to_owned(), bytes.parse().ok()?)));
+                    settings.script = Some(script.ok_or(Failure::Setting {
+                        name: "script",
+                        value: value.to_owned(),
+                        expected: "a device and a number of bytes",
+                    })?);
+                }
                 _ => {}
             }
         }
@@ -212,7 +224,7 @@ mod tests {
         let line = "console=ttyS0 powercut.port=org.powercut.agent powercut.shell=1 \
                     powercut.mount=ext4:data=journal,noatime powercut.root=/dev/vda:erofs \
                     powercut.parts=67108864,134217728 powercut.stack=/dev/md0 \
-                    powercut.recovered=/dev/vdb quiet";
+                    powercut.recovered=/dev/vdb powercut.script=/dev/log:4096 quiet";
         let expected = Settings {
             port: "org.powercut.agent".to_owned(),
             shell: true,
@@ -221,6 +233,7 @@ mod tests {
             parts: vec![64 << 20, 128 << 20],
             stack: "/dev/md0".to_owned(),
             recovered: "/dev/vdb".to_owned(),
+            script: Some(("/dev/log".to_owned(), 4096)),
             root: "/dev/vda:erofs".to_owned(),
         };
         assert_eq!(Settings::parse(line).unwrap(), expected);
@@ -233,6 +246,13 @@ mod tests {
             let failure = Settings::parse(&format!("powercut.parts={value}")).unwrap_err();
             let told = failure.to_string();
             assert!(told.contains(&format!("powercut.parts={value} ")), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_script_of_unknown_length_is_refused() {
+        for value in ["", "/dev/log", "/dev/log:", "/dev/log:-1"] {
+            assert!(Settings::parse(&format!("powercut.script={value}")).is_err());
         }
     }
 

@@ -43,6 +43,7 @@ mod processes;
 mod program;
 mod requests;
 mod root;
+mod script;
 mod shell;
 mod stack;
 mod trees;
@@ -86,7 +87,12 @@ fn live(settings: &Settings) -> Result<(), Failure> {
         boot::watch_for_hangs();
         boot::mount_debugfs();
         watch::begin();
-        serve(&settings.port, Agent::new(), module_errors)
+        match &settings.script {
+            Some((device, bytes)) => {
+                script::perform(&settings.port, device, *bytes, Agent::new()?, module_errors)
+            }
+            None => serve(&settings.port, Agent::new(), module_errors),
+        }
     } else {
         root::enter(&settings.root)?;
         serve(&settings.port, Agent::with_tools(), module_errors)

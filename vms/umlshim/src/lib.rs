@@ -11,11 +11,14 @@
 //! process goes on (`userspace`, `arch/um/os-Linux/skas/process.c`); the host allocates memory for each set
 //! (`xstateregs_set`). What a stopped process is known to have is not set again. The library also makes UML's processes die with UML (PTRACE_O_EXITKILL), and so do the
 //! helpers that it clones for its devices and the children that it forks while it starts (PR_SET_PDEATHSIG).
+//!
+//! Where POWERCUT_RANDOM_SEED is set, the host's random numbers follow from it: UML's kernel seeds its generator with
+//! them (`arch/um/include/asm/archrandom.h`), and a recording in virtual time has to be the same each time.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::mem::transmute;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libc::{
     dlsym, iovec, pid_t, PR_SET_PDEATHSIG, PTRACE_GETREGS, PTRACE_GETREGSET, PTRACE_O_EXITKILL,
@@ -187,6 +190,42 @@ fn die_with(parent: pid_t) {
     }
 }
 
+/// The state from which the next random numbers follow; None: the host's own are wanted.
+static CHANCE: OnceLock<Option<Mutex<u64>>> = OnceLock::new();
+
+/// Numbers that follow from a seed: SplitMix64 (Steele, Lea and Flood, 2014).
+fn next_chance(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn chance() -> Option<&'static Mutex<u64>> {
+    let seed = || std::env::var("POWERCUT_RANDOM_SEED").ok()?.parse().ok();
+    CHANCE.get_or_init(|| seed().map(Mutex::new)).as_ref()
+}
+
+/// getrandom(2).
+///
+/// # Safety
+/// As the C library's: `buffer` must have room for `length` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint) -> isize {
+    let Some(chance) = chance() else {
+        // SAFETY: passed on as given.
+        return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) } as isize;
+    };
+    let mut state = chance.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the caller says so.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+    for part in buffer.chunks_mut(8) {
+        part.copy_from_slice(&next_chance(&mut state).to_le_bytes()[..part.len()]);
+    }
+    length.cast_signed()
+}
+
 type Child = extern "C" fn(*mut c_void) -> c_int;
 type Clone = unsafe extern "C" fn(
     Child,
@@ -257,6 +296,23 @@ pub unsafe extern "C" fn clone(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_numbers_follow_from_the_seed_alone() {
+        let drawn = |mut seed| [next_chance(&mut seed), next_chance(&mut seed)];
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
+        assert_ne!(drawn(7)[0], drawn(7)[1]);
+    }
+
+    #[test]
+    fn without_a_seed_the_host_is_asked() {
+        let mut bytes = [0u8; 32];
+        // SAFETY: there is room.
+        let got = unsafe { getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        assert_eq!(got, 32);
+        assert_ne!(bytes, [0; 32]);
+    }
 
     fn held() -> Box<Held> {
         Box::new(Held {
