@@ -94,15 +94,26 @@ class Completions(enum.StrEnum):
         return "while recording, writes completed at once"
 
 
+class Clock(enum.StrEnum):
+    """How time passes while a recording is made: as on the host; or in virtual time, in which a guest that
+    has nothing to do is at once at its next timer, and each recording of a workload is the same.
+    """
+
+    REAL = "real"
+    VIRTUAL = "virtual"
+
+
 class GuestChoice(msgspec.Struct, frozen=True):
     """The guests to use: the machine (`auto`: the default one records, the fastest available one judges), its
     accelerator, and the size of the log device. `coverage`: judge on a kernel that notes the lines it runs.
+    `clock`: while recordings are made.
     """
 
     machine: str = "auto"
     accel: str = "auto"
     log_bytes: int = LOG_BYTES
     coverage: bool = False
+    clock: Clock = Clock.REAL
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,6 +137,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
     log_bytes: LogBytes = LOG_BYTES
     completions: Completions = Completions.HOLD
+    clock: Clock = Clock.REAL
     require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
     only: tuple[str, ...] = ()  # these cases, by name; empty: all
@@ -154,4 +166,4 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def guests(self) -> GuestChoice:
-        return GuestChoice(self.machine, self.accel, self.log_bytes, self.coverage)
+        return GuestChoice(self.machine, self.accel, self.log_bytes, self.coverage, self.clock)

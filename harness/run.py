@@ -57,7 +57,7 @@ from harness.kernels.instrumented import points_of
 from harness.kernels.module_files import need_replaced
 from harness.known.base import KnownBugs
 from harness.model import CaseId, Workload
-from harness.plan import Plan
+from harness.plan import Clock, Plan
 from harness.report import write_reports
 from harness.ruled.work import RuledWork
 from harness.store import RunStore
@@ -466,7 +466,8 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
             version=specs.judge.machine.version(),
             details={"how": specs.description}
             | ({"accelerator": specs.accel_reason} if specs.accel_reason else {})
-            | ({} if plan.recordings else {"completions": plan.completions.description}),
+            | ({} if plan.recordings else {"completions": plan.completions.description})
+            | ({"clock": "recorded in virtual time"} if plan.clock is Clock.VIRTUAL else {}),
         ),
         finished=None,
         interrupted=False,

@@ -15,7 +15,7 @@ from harness.guests import session as guest_sessions
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import GuestSpec, Session
 from harness.host.processes import keep_to, kill_children, processors_for
-from harness.plan import Completions, Plan
+from harness.plan import Clock, Plan
 
 GRACE_S = 1.0
 """How long a task may go on once its guests have been ended, before it is interrupted."""
@@ -138,9 +138,7 @@ def pool_of(
             specs,
             scratch,
             number,
-            plan.log_bytes,
-            plan.completions,
-            notes=bool(plan.again or plan.disk),
+            plan,
             processor=processors[number],
             idle_s=idle_s,
         )
@@ -155,24 +153,26 @@ def sessions_of(
     specs: GuestSpecs,
     scratch: Path,
     number: int,
-    log_bytes: int,
-    completions: Completions,
+    plan: Plan,
     *,
-    notes: bool,
     processor: int | None = None,
     idle_s: float = guest_sessions.IDLE_S,
 ) -> Sessions:
     """The sessions of a worker, made in its process, which keeps to `processor` with all that it starts."""
     keep_to(processor)
+    notes, is_virtual = bool(plan.again or plan.disk), plan.clock is Clock.VIRTUAL
 
-    def made(spec: GuestSpec, name: str) -> Session:
+    def made(spec: GuestSpec, name: str, *, notes: bool) -> Session:
         folder = scratch / f"{name}-{number}"
-        return Session(spec, folder, log_bytes, completions, notes=notes, idle_s=idle_s)
+        return Session(
+            spec, folder, plan.log_bytes, plan.completions, notes=notes, idle_s=idle_s, clock=plan.clock
+        )
 
-    judge = made(specs.judge, "judge")
-    if specs.recorder is specs.judge and not judge.boots_anew_to_record:
+    judge = made(specs.judge, "judge", notes=notes)
+    if specs.recorder is specs.judge and not judge.boots_anew_to_record and not is_virtual:
         return {"recorder": judge, "judge": judge}
-    return {"recorder": made(specs.recorder, "recorder"), "judge": judge}
+    recorder = made(specs.recorder, "recorder", notes=notes and not is_virtual)
+    return {"recorder": recorder, "judge": judge}
 
 
 class Interrupted(BaseException):

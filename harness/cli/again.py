@@ -39,6 +39,7 @@ INHERITED: Mapping[str, str] = MappingProxyType(
         "machine": "machine",
         "accel": "accel",
         "completions": "completions",
+        "clock": "clock",
         "memo": "memo",
         "sample_percent": "sample_rate",
         "log_mib": "log_bytes",
@@ -172,7 +173,7 @@ def _options(plan: Plan, typed: AbstractSet[str]) -> list[str]:
         ("shard", "--shard", plan.shard),
         *(
             (param, f"--{param.replace('_', '-')}", getattr(plan, param))
-            for param in ("machine", "accel", "completions")
+            for param in ("machine", "accel", "completions", "clock")
             if getattr(plan, param) != getattr(usual, param)
         ),
     ]

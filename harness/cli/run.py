@@ -66,7 +66,7 @@ from harness.host.progress import progress_for
 from harness.host.text import one_line
 from harness.model import DISK_FAULTS, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
-from harness.plan import SAMPLE_RATE, Completions, Plan
+from harness.plan import SAMPLE_RATE, Clock, Completions, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
@@ -103,7 +103,7 @@ class RunCommand(Sectioned, BisectCommand):
         ),
         "What is tested": (
             *("--modules", "--machine", "--accel", "--sector-size", "--random", "--seed", "--schedules"),
-            *("--shard", "-k", "--failed-from", "--log-size", "--completions"),
+            *("--shard", "-k", "--failed-from", "--log-size", "--completions", "--clock"),
         ),
         "Which crash states": ("--states", "--budget", "--again", "--disk"),
         "What is judged, and what fails the run": (
@@ -181,6 +181,15 @@ class RunCommand(Sectioned, BisectCommand):
     show_default=True,
     help="While recording, the disk reports writes as completed as late as the guest allows (hold), which "
     "catches a file system that does not wait, or at once (prompt).",
+)
+@click.option(
+    "--clock",
+    type=click.Choice([c.value for c in Clock], case_sensitive=False),
+    default=Clock.REAL,
+    show_default=True,
+    help="Record in virtual time: sleeps and the kernel's timers take no time of this host, and each "
+    "recording of a workload is the same, byte for byte. Needs --machine uml and a kernel that "
+    "`powercut kernel build` has built.",
 )
 @jobs_option
 @click.option(
@@ -450,6 +459,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         budget=asked_budget(given["budget"]),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
+        clock=Clock(given["clock"]),
         coverage=given["coverage"],
         cluster=_asked_cluster(given),
         all_logs=given["all_logs"],

@@ -62,12 +62,14 @@ def open_equipment(
         base = make_base(profile, kept, directory)
         specs = make_specs(plan.guests, kernel, [profile], [workload], base, directory)
         judge = guests.enter_context(
-            Session(specs.judge, directory / "judge", plan.log_bytes, plan.completions)
+            Session(specs.judge, directory / "judge", plan.log_bytes, plan.completions, clock=plan.clock)
         )
         recorder = judge
         if specs.recorder is not specs.judge:
             recorder = guests.enter_context(
-                Session(specs.recorder, directory / "recorder", plan.log_bytes, plan.completions)
+                Session(
+                    specs.recorder, directory / "recorder", plan.log_bytes, plan.completions, clock=plan.clock
+                )
             )
         if kept != theirs:
             finish_base(recorder, profile, base, kept)

@@ -74,6 +74,11 @@ class Guest:
             raise self._lost(f"{what}: cannot be sent ({e.what})") from e
         return self._receive(reply, timeout_s, what)
 
+    def hear(self, reply: type[Reply], timeout_s: float, what: str) -> Reply:
+        """Wait for the reply to a request that the guest had from the beginning. Raises as `request`."""
+        self._console.begin_request()
+        return self._receive(reply, timeout_s, what)
+
     def _receive(self, expected: type[Reply], timeout_s: float, what: str) -> Reply:
         try:
             reply = wire.receive(self._channel, wire.AgentReply, time.monotonic() + timeout_s)
@@ -127,16 +132,22 @@ class Guest:
 
 
 def launch(
-    line_for: Callable[[int], list[str]], directory: Path, environment: Mapping[str, str] | None = None
+    line_for: Callable[[int], list[str]],
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    where: Path | None = None,
 ) -> Guest:
     """Start a machine; `line_for` makes its command line from the descriptor of the agent's channel. Its
-    console, the output of the process, goes to CONSOLE_NAME in `directory`. Does not wait for the agent.
+    console, the output of the process, goes to CONSOLE_NAME in `directory`. `where`: its working directory;
+    the channel is then its standard input, so that the line is the same each time. Does not wait for the
+    agent.
     """
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            die_with_parent(line_for(theirs.fileno())),
-            stdin=subprocess.DEVNULL,
+            die_with_parent(line_for(0 if where else theirs.fileno())),
+            stdin=theirs.fileno() if where else subprocess.DEVNULL,
+            cwd=where,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,

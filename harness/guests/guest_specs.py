@@ -23,7 +23,7 @@ from harness.kernels.instrumented import instrumented_kernel, is_instrumented
 from harness.kernels.module_files import option_of, resolve_modules
 from harness.kernels.pins import pins
 from harness.model import Workload
-from harness.plan import GuestChoice
+from harness.plan import Clock, GuestChoice
 
 START_STACK = "start-stack"
 """A file in the guest's root: `vms/agent/src/boot.rs`."""
@@ -66,9 +66,11 @@ def make_specs(
     if profile_of(name).host_process:
         own = _instrumented(name, kernel) if asked.coverage else _own_kernel(name, kernel)
         spec = _own_spec(name, own, profiles, workloads, scratch)
+        _need_clock(asked.clock, spec)
         return GuestSpecs(spec, spec, _with_release(spec))
     recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
     machine = recorder.machine
+    _need_clock(asked.clock, recorder)
     description = f"{machine.profile.title} ({machine.accel})"
     if asked.coverage and asked.machine != "auto":
         raise UsageError(
@@ -91,6 +93,15 @@ def make_specs(
     hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
     description = "; ".join([description, *hints])
     return GuestSpecs(recorder, recorder, description, reason)
+
+
+def _need_clock(clock: Clock, recorder: GuestSpec) -> None:
+    """Raises UsageError if virtual time is asked for and cannot be had."""
+    if clock is Clock.VIRTUAL and not recorder.machine.has_virtual_time(recorder.kernel_image):
+        raise UsageError(
+            f"{recorder.machine.profile.title} cannot record in virtual time on {recorder.kernel_image.name}",
+            "name --machine uml, and build its kernel with: powercut kernel build",
+        )
 
 
 def how_to_speed_up(judge: str, kernel: Kernel) -> str:

@@ -23,6 +23,19 @@ from harness.kernels.build import Flavour
 
 
 @dataclass(frozen=True, slots=True)
+class VirtualTime:
+    """What a guest that records in virtual time is given. `script_bytes`: of its script, which begins the log
+    device (`harness.guests.script`); `order`: of completions that are held for `patience_ns`; empty: none is;
+    `seed`: of all that is left to chance.
+    """
+
+    script_bytes: int
+    order: str
+    patience_ns: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Boot:
     """What a guest is started with. `disk_socket`: the vhost-user socket of its disk; `disk_memory`: the same
     disk as memory, for a kernel that has the driver, instead of the socket; `log`: the file behind its log
@@ -30,7 +43,8 @@ class Boot:
     instead of serving requests, the agent opens a shell on the terminal and shows this as the mount to try.
     `shell_parts`: bytes of the disk at which its further devices begin; `shell_stack`: the device of the
     stack on them. `shell_recovered`: the log device is the same disk after recovery, and the shell says so.
-    `hits`: the file in which an instrumented kernel notes what it runs.
+    `hits`: the file in which an instrumented kernel notes what it runs. `virtual`: it records in virtual
+    time, with `disk_memory`.
     """
 
     kernel_image: Path
@@ -44,6 +58,7 @@ class Boot:
     shell_recovered: bool = False
     disk_memory: Path | None = None
     hits: Path | None = None
+    virtual: VirtualTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +185,10 @@ class Machine(Protocol):
 
     def shares_disk(self, image: Path) -> bool:
         """Whether this kernel can have its disk as memory: `Boot.disk_memory`."""
+        return False
+
+    def has_virtual_time(self, image: Path) -> bool:
+        """Whether this kernel can record in virtual time: `Boot.virtual`."""
         return False
 
     @abstractmethod

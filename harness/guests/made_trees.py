@@ -12,13 +12,8 @@ from dataclasses import dataclass, field
 
 from harness.errors import GuestError
 from harness.guests import wire
-from harness.guests.session import (
-    ACKNOWLEDGED,
-    PROGRAM_TIMEOUT_S,
-    RUN_TIMEOUT_S,
-    Session,
-    Target,
-)
+from harness.guests.script import RUN_TIMEOUT_S
+from harness.guests.session import ACKNOWLEDGED, PROGRAM_TIMEOUT_S, Session, Target
 from harness.model import ChangeKind, Check, CheckResult
 from harness.rules.answers import Tried
 from harness.rules.calls import Notes, UnreadableNotes, notes_of

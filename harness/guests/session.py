@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import errno
 import functools
-import itertools
 import os
 import re
 import threading
@@ -39,10 +38,11 @@ from harness.guests import wire
 from harness.guests.boots import Boots
 from harness.guests.disk import Disk, Order
 from harness.guests.guest import Guest
-from harness.guests.machine import Boot, Machine
-from harness.guests.operations import check_results, to_wire
+from harness.guests.machine import Boot, Machine, VirtualTime
+from harness.guests.operations import check_results
 from harness.guests.outcomes import KnownEntries, outcome_of, second_tree, usability_of
 from harness.guests.recorded_log import finished_log, need_host_space
+from harness.guests.script import RECOVER_TIMEOUT_S, USUAL_TIMERS, Step, batches, encoded, steps_of, timers
 from harness.host.cache import hold
 from harness.host.fork_server import ForkServers
 from harness.host.resources import built_part
@@ -53,28 +53,23 @@ from harness.model import (
     DiskFault,
     FsckResult,
     Operation,
-    OperationKind,
     Outcome,
     Said,
     Schedule,
     Tree,
     Usability,
 )
+from harness.model.schedules import with_long_pauses
 from harness.oracles.endings import any_of, complaints, suppressed
-from harness.plan import LOG_BYTES, Completions
+from harness.plan import LOG_BYTES, Clock, Completions
 
 CLOCK_S = 1_700_100_000
 """The guest's time at every recovery: equal states must give equal recovered images."""
-RECOVER_TIMEOUT_S = 120.0
 BESIDE_DEADLINE_S = 300
 """For programs beside the disk: fsck on a stack, or the first resync of one."""
 USE_DEADLINE_S = 60
 """For writing to a recovered file system and removing all that it holds."""
-OPERATIONS_TIMEOUT_S = 600.0
-RUN_TIMEOUT_S = 600
 PROGRAM_TIMEOUT_S = 120
-BATCH = 16
-"""Operations per request: a bar moves that often."""
 IDLE_S = 0.005
 """Where the host does not tell whether the guest sleeps, one that asks its disk for nothing for so long
 counts as waiting for a write. An emulated one must be able to return from a system call that does not wait,
@@ -82,9 +77,9 @@ and to begin the next: 1 ms caught F2FS's fsync that does not wait in 5 of 10 re
 in 10 of 10.
 """
 PLAIN = Schedule()
-USUAL_TIMERS = (3000, 500)
-"""The kernel's own (mm/page-writeback.c)."""
 NOT_LOOKED = wire.Looks()
+VIRTUAL_LOG = "/dev/powercut_log"
+"""The log device in virtual time (vms/umldisk/record_kern.c)."""
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
 
 
@@ -185,7 +180,7 @@ class Session:
     said meanwhile; `log`: its log, which is on the log device, or beside it if it was merged from those of
     two devices. `notes`: what recovery writes
     may be asked for; then its guests reach the disk by requests, since shared memory keeps only the last
-    contents. `idle_s`: see IDLE_S.
+    contents. `idle_s`: see IDLE_S. `clock`: while it records, where its kernel and disk have a choice.
     """
 
     def __init__(
@@ -197,6 +192,7 @@ class Session:
         *,
         notes: bool = False,
         idle_s: float = IDLE_S,
+        clock: Clock = Clock.REAL,
     ) -> None:
         self._spec = spec
         self._idle_s = idle_s
@@ -209,6 +205,7 @@ class Session:
         self._size_bytes = 0
         self._kind = USUAL
         self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
+        self._clock = clock
         self._recording = False
         self._spent = False
         self._visits = 0
@@ -244,6 +241,12 @@ class Session:
             with contextlib.suppress(DiskError):
                 disk.close()
 
+    def _end_guest(self) -> None:
+        """End the guest alone."""
+        if guest := self._guest:
+            self._guest, self._spent, self._complaints = None, False, frozenset()
+            guest.kill()
+
     def kill(self) -> None:
         """From another thread: kill the guest, so that the owner's request fails with GuestLost."""
         if guest := self._guest:
@@ -275,6 +278,11 @@ class Session:
     def boots_anew_to_record(self) -> bool:
         """Whether one worker that both records and judges boots another guest each time."""
         return self._shares
+
+    @property
+    def in_virtual_time(self) -> bool:
+        """Whether it records in virtual time, for which its disk has to be memory."""
+        return self._clock is Clock.VIRTUAL and self._shares and self._kind.is_usual
 
     @property
     def machine_name(self) -> str:
@@ -325,8 +333,9 @@ class Session:
         self.show(target)
         self.guest()
 
-    def guest(self) -> Guest:
-        """The guest, booted if it is not running. Call `show` first.
+    def guest(self, virtual: VirtualTime | None = None) -> Guest:
+        """The guest, booted if it is not running. Call `show` first. `virtual`: what one in virtual time is
+        given.
 
         Raises GuestLost if it does not come up, NeverBoots if none does any more, VersionsDiffer for an agent
         of another version, KernelError for a kernel that refuses its modules.
@@ -341,8 +350,9 @@ class Session:
                 disk_socket=self.disk.socket,
                 log=self.log_device,
                 directory=self.directory,
-                disk_memory=None if self._recording else self.disk.memory,
+                disk_memory=self.disk.memory if virtual or not self._recording else None,
                 hits=self._spec.recording_hits if self._recording else self._spec.hits,
+                virtual=virtual,
             )
             self._guest = self._boot(boot)
         return self._guest
@@ -414,33 +424,18 @@ class Session:
         shows or does not fit its events, NotSupported if the file system does not support an operation,
         GuestError if one fails or part of the kernel's log was lost, GuestLost.
         """
-        lacks: NotSupported | None = None
-        events = ""
         self._renew(recording=True)
         with self._losing():
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
-            guest = self.guest()
-            self._visits += 1
-            self._hold(disk, guest, schedule)
-            if "log-writes" not in guest.hello.dm_targets:
-                raise KernelError(
-                    f"this kernel ({guest.hello.release}) has no dm-log-writes target",
-                    "enable CONFIG_DM_LOG_WRITES; if it is a module, name the directory of the modules",
-                )
             machine = self._spec.machine
             start = wire.RecordStart(
                 data=machine.data_device, log=machine.log_device, mount=target.mount_whole
             )
-            guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
-            _set_timers(guest, schedule.timers)
-            try:
-                self._run(guest, operations, on_progress, schedule, first)
-            except NotSupported as e:
-                lacks = e  # nothing is wrong with the guest
-            _set_timers(guest, schedule.timers and USUAL_TIMERS)
-            finished = self._finish(guest)
-            disk.hold_completions(None)
+            self._visits += 1
+            carry_out = self._perform if self.in_virtual_time else self._converse
+            finished, lacks = carry_out(disk, start, operations, on_progress, schedule, first)
+            events = ""
             if lacks is None:
                 through = target.disk.write_through
                 self.log, events = finished_log(
@@ -458,6 +453,73 @@ class Session:
         if lacks is not None:
             raise lacks
         return events
+
+    def _converse(
+        self,
+        disk: Disk,
+        start: wire.RecordStart,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None],
+        schedule: Schedule,
+        first: int,
+    ) -> tuple[wire.RecordFinished, NotSupported | None]:
+        """One request after the other; if an operation is not supported, which one, with the recording ended
+        all the same: nothing is wrong with the guest.
+        """
+        guest, lacks = self.guest(), None
+        self._hold(disk, guest, schedule)
+        _need_log_writes(guest)
+        guest.request(start, wire.RecordStarted, RECOVER_TIMEOUT_S)
+        for step in timers(schedule.timers):
+            guest.request(step.request, step.reply, step.timeout_s)
+        try:
+            self._run(guest, operations, on_progress, schedule, first)
+        except NotSupported as e:
+            lacks = e
+        for step in timers(schedule.timers and USUAL_TIMERS):
+            guest.request(step.request, step.reply, step.timeout_s)
+        finished = self._finish(guest)
+        disk.hold_completions(None)
+        return finished, lacks
+
+    def _perform(
+        self,
+        disk: Disk,
+        start: wire.RecordStart,
+        operations: Sequence[Operation],
+        on_progress: Callable[[int], None],
+        schedule: Schedule,
+        first: int,
+    ) -> tuple[wire.RecordFinished, None]:
+        """In virtual time: a guest that has all requests before it boots, and ends with the last reply. One
+        that lacks something ends there.
+        """
+        schedule = with_long_pauses(schedule, len(operations))
+        start = msgspec.structs.replace(start, log=VIRTUAL_LOG)
+        steps = steps_of(start, operations, schedule, first)
+        script = encoded(steps)
+        with self.log_device.open("wb") as f:
+            f.write(script)
+            f.truncate(self._log_bytes)
+        held = self._completions is Completions.HOLD
+        patience_ns = round(self._idle_s * 1e9) * schedule.patience if held else 0
+        virtual = VirtualTime(len(script), schedule.order if held else "", patience_ns, schedule.number)
+        self._end_guest()
+        guest = self.guest(virtual)
+        _need_log_writes(guest)
+        self.outputs.clear()
+        try:
+            for step in steps:
+                done = guest.hear(step.reply, step.timeout_s, type(step.request).__name__)
+                if isinstance(done, wire.OperationsDone):
+                    self._done(done, step)
+                    on_progress(len(step.operations))
+        except GuestError:
+            need_host_space(self.log_device)  # it sees an I/O error; the host knows why
+            raise
+        self._end_guest()
+        assert isinstance(done, wire.RecordFinished)  # noqa: S101  # the last reply; tells mypy
+        return done, None
 
     def _hold(self, disk: Disk, guest: Guest, schedule: Schedule) -> None:
         """Have completions held. A schedule with patience waits by the clock: a guest that sleeps is one that
@@ -484,23 +546,15 @@ class Session:
         number: int = 0,
     ) -> None:
         self.outputs.clear()
-        pauses = dict(schedule.pauses)
-        starts = sorted({*range(0, len(operations), BATCH), *pauses})
-        for first, end in itertools.pairwise([*starts, len(operations)]):
-            self._stopped.wait(pauses.get(first, 0))
+        for step in batches(operations, schedule, number):
+            self._stopped.wait(step.pause_s)
             self._go_on()
-            batch = operations[first:end]
-            request = wire.RunOperations(
-                first_index=number + first,
-                operations=[to_wire(op) for op in batch],
-                deadline_s=RUN_TIMEOUT_S,
-            )
-            programs = sum(op.kind is OperationKind.RUN for op in batch)
-            timeout_s = OPERATIONS_TIMEOUT_S + programs * RUN_TIMEOUT_S
-            done = guest.request(request, wire.OperationsDone, timeout_s)
-            check_results(done.results, number + first, batch)
-            self.outputs += [result.output.decode(errors="replace") for result in done.results]
-            on_progress(len(batch))
+            self._done(guest.request(step.request, wire.OperationsDone, step.timeout_s), step)
+            on_progress(len(step.operations))
+
+    def _done(self, done: wire.OperationsDone, step: Step) -> None:
+        check_results(done.results, step.number, step.operations)
+        self.outputs += [result.output.decode(errors="replace") for result in done.results]
 
     # --- recover ------------------------------------------------------------------------------
 
@@ -787,12 +841,12 @@ def _need_modules(hello: wire.Hello) -> None:
         )
 
 
-def _set_timers(guest: Guest, timers: tuple[int, int] | None) -> None:
-    """Those of writeback; see `Schedule`. `append`: these files are there, and cannot be made anew."""
-    for name, value in zip(("dirty_expire", "dirty_writeback"), timers or (), strict=False):
-        path = f"/proc/sys/vm/{name}_centisecs"
-        put = wire.PutFile(path=path, mode=0o644, data=b"%d\n" % value, append=True)
-        guest.request(put, wire.Done, RECOVER_TIMEOUT_S)
+def _need_log_writes(guest: Guest) -> None:
+    if "log-writes" not in guest.hello.dm_targets:
+        raise KernelError(
+            f"this kernel ({guest.hello.release}) has no dm-log-writes target",
+            "enable CONFIG_DM_LOG_WRITES; if it is a module, name the directory of the modules",
+        )
 
 
 def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> CheckResult:

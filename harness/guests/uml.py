@@ -27,6 +27,10 @@ _VIRTIO_ID_BLOCK = 2  # virtio 1.2, 5 Device Types
 _PREVIEWED_CHANNEL = 3
 DRIVER = b"powercut_disk driver 1\0"
 """In the file of a kernel that has the driver (vms/umldisk/disk_kern.c)."""
+RECORDS = b"powercut_disk records 1\0"
+"""In the file of a kernel that can record in virtual time (vms/umldisk/record_kern.c)."""
+BEGIN_S = 1_700_000_000
+"""The time at which virtual time begins."""
 SOUND_SINCE = (7, 2)
 """From this release on UML needs no help: see `needs_shim`. Releases between 6.12, which does, and this one
 have not been tried.
@@ -59,9 +63,16 @@ class Uml(Machine):
     def shares_disk(self, image: Path) -> bool:
         return has_driver(image)
 
+    def has_virtual_time(self, image: Path) -> bool:
+        return _says(image, RECORDS) and needs_shim(release(image))
+
     def launch(self, boot: Boot) -> Guest:
         # UML traces its processes, each a process of this host: they are killed as one group
         of_uml = environment(boot.directory, boot.kernel_image)
+        if boot.virtual:
+            where = _named_alike(boot)
+            of_uml["POWERCUT_RANDOM_SEED"] = str(boot.virtual.seed)
+            return guest.launch(lambda _: virtual_command(boot), boot.directory, of_uml, where)
         return guest.launch(lambda fd: command(boot, fd), boot.directory, of_uml)
 
     def preview(self, boot: Boot) -> str:
@@ -75,10 +86,9 @@ def machine(_: str) -> Machine:
 
 def command(boot: Boot, channel_fd: int) -> list[str]:
     """The UML command line."""
-    memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
     return [
         *_with_its_library(boot.kernel_image),
-        f"mem={memory}M",
+        f"mem={_memory_mib(boot)}M",
         f"initrd={boot.initramfs}",
         f"powercut_disk={boot.disk_memory}"
         if boot.disk_memory
@@ -92,11 +102,57 @@ def command(boot: Boot, channel_fd: int) -> list[str]:
     ]
 
 
+def virtual_command(boot: Boot) -> list[str]:
+    """The UML command line for a recording in virtual time. The kernel's random numbers follow from it, too:
+    so it names nothing that differs from one boot to the next. Nor may the host's addresses (ASLR).
+    """
+    assert boot.virtual  # noqa: S101  # tells mypy
+    virtual = boot.virtual
+    hold = f"powercut_hold={virtual.order}:{virtual.patience_ns}:{virtual.seed}"
+    return [
+        *("setarch", "--addr-no-randomize"),
+        *_with_its_library(boot.kernel_image),
+        f"mem={_memory_mib(boot)}M",
+        "initrd=initramfs",
+        "powercut_disk=disk",
+        "powercut_log=log",
+        "ssl0=null,fd:0",
+        *(["powercut_hits=hits"] if boot.hits else []),
+        "uml_dir=./",
+        *profile().command_line,
+        "time-travel=inf-cpu",
+        f"time-travel-start={BEGIN_S * 10**9}",
+        *([hold] if virtual.order else []),
+        f"powercut.port={profile().channel}",
+        f"powercut.script=/dev/powercut_log:{virtual.script_bytes}",
+    ]
+
+
+def _named_alike(boot: Boot) -> Path:
+    """A folder in which what a guest is given has the same names each time."""
+    where = boot.directory / "virtual"
+    where.mkdir(exist_ok=True)
+    assert boot.disk_memory  # noqa: S101  # see Boot; tells mypy
+    named = {"initramfs": boot.initramfs, "disk": boot.disk_memory, "log": boot.log}
+    for name, file in (named | ({"hits": boot.hits} if boot.hits else {})).items():
+        (where / name).unlink(missing_ok=True)
+        (where / name).symlink_to(file.absolute())
+    return where
+
+
+def _memory_mib(boot: Boot) -> int:
+    return profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
+
+
 @functools.cache
 def has_driver(image: Path) -> bool:
     """Whether a kernel has our driver, in the version that this disk speaks with."""
+    return _says(image, DRIVER)
+
+
+def _says(image: Path, words: bytes) -> bool:
     with image.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as contents:
-        return contents.find(DRIVER) >= 0
+        return contents.find(words) >= 0
 
 
 def _with_its_library(image: Path) -> list[str]:

@@ -7,6 +7,7 @@ a case's: `append-fsync.s2` is `append-fsync` under schedule 2, and says all of 
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import random
 import re
@@ -47,6 +48,12 @@ SHORT_PAUSE_S = 0.4
 LONG_PAUSE_S = 6.0
 """Longer than jbd2 lets a transaction grow (5 s)."""
 
+VIRTUAL_PAUSES_S = (6.0, 35.0)
+"""In virtual time, where pauses cost nothing: longer than jbd2 lets a transaction grow (5 s), and longer than
+the flusher lets data wait (30 s).
+"""
+VIRTUAL_PAUSES = 4
+
 _FIXED: Mapping[int, tuple[HoldOrder, int, bool, bool]] = {
     1: (HoldOrder.NEWEST, 1, False, False),
     2: (HoldOrder.RANDOM, 4, True, False),
@@ -73,6 +80,17 @@ def schedule_of(number: int, operations: int) -> Schedule:
         pauses[int(dice.random() * operations)] = LONG_PAUSE_S
     timers = SHORT_TIMERS if is_short else None
     return Schedule(number, order, patience, tuple(sorted(pauses.items())), timers)
+
+
+def with_long_pauses(schedule: Schedule, operations: int) -> Schedule:
+    """The schedule in virtual time: with long pauses as well. The default schedule has none."""
+    if not schedule.number or not operations:
+        return schedule
+    dice = random.Random(f"pauses {schedule.number}")  # noqa: S311  # see `schedule_of`
+    pauses = dict(schedule.pauses)
+    for _ in range(1 + int(dice.random() * VIRTUAL_PAUSES)):
+        pauses[int(dice.random() * operations)] = VIRTUAL_PAUSES_S[int(dice.random() * 2)]
+    return dataclasses.replace(schedule, pauses=tuple(sorted(pauses.items())))
 
 
 def without_schedule(workload: str) -> tuple[str, int]:

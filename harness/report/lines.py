@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
-from harness.plan import Budget, Completions, Plan
+from harness.plan import Budget, Clock, Completions, Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Finding
 from harness.trust import is_own, may_hold, with_kept_modules
@@ -141,6 +141,8 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += ["--budget", plan.budget.option]
     if plan.completions is not Completions.HOLD:
         words += ["--completions", plan.completions]
+    if plan.clock is not Clock.REAL:
+        words += ["--clock", plan.clock]
     return shlex.join(words)
 
 

@@ -86,6 +86,7 @@ NO_LOOKS = {
     "sample_rate": "the same states, more of them in a guest",
     "recordings": "the same states of kept recordings",
     "log_bytes": "how large a log may be",
+    "clock": "another recording of the same workload, as each new one is",
     "completions": "another recording of the same workload, as each new one is",
     "require_all": "what the exit code says of cases that were not run",
     "shard": "which cases, by name",

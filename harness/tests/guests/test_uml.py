@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.guests import uml
-from harness.guests.machine import Boot
+from harness.guests.machine import Boot, VirtualTime
 from harness.host.elf import interpreter, with_interpreter
 from harness.host.resources import resource
 
@@ -65,6 +65,31 @@ def test_a_disk_is_memory_only_for_a_kernel_with_the_driver_of_this_version(tmp_
     assert socket not in line
 
 
+def test_in_virtual_time_the_command_line_is_the_same_each_time(tmp_path: Path) -> None:
+    """The kernel stirs it into its random numbers: the names of two folders made two recordings differ."""
+    lines = []
+    for name in ("one", "another"):
+        (folder := tmp_path / name).mkdir()
+        (folder / "initramfs").touch()
+        boot = Boot(PROGRAM, folder / "initramfs", folder / "socket", folder / "log.img", folder)
+        virtual = VirtualTime(4096, "newest", 5_000_000, 3)
+        lines.append(
+            uml.virtual_command(dataclasses.replace(boot, virtual=virtual, disk_memory=folder / "memory"))
+        )
+    assert lines[0] == lines[1]
+    assert {"powercut_hold=newest:5000000:3", "powercut.script=/dev/powercut_log:4096"} < set(lines[0])
+    source = resource("vms", "umldisk", "record_kern.c").read_text()
+    for name in ("powercut_hold=", "powercut_log="):
+        assert f'__setup("{name}", ' in source
+
+
+def test_completions_at_once_are_asked_for_by_no_word(tmp_path: Path) -> None:
+    (tmp_path / "initramfs").touch()
+    boot = Boot(PROGRAM, tmp_path / "initramfs", tmp_path / "socket", tmp_path / "log", tmp_path)
+    line = uml.virtual_command(dataclasses.replace(boot, virtual=VirtualTime(1, "", 0, 0)))
+    assert not [word for word in line if word.startswith("powercut_hold")]
+
+
 def test_a_kernel_is_told_where_to_note_what_it_runs(tmp_path: Path) -> None:
     (tmp_path / "initramfs").touch()
     boot = Boot(PROGRAM, tmp_path / "initramfs", tmp_path / "socket", tmp_path / "log", tmp_path)
@@ -78,3 +103,5 @@ def test_a_kernel_is_told_where_to_note_what_it_runs(tmp_path: Path) -> None:
 def test_the_driver_says_the_words_that_are_looked_for() -> None:
     source = resource("vms", "umldisk", "disk_kern.c").read_text()
     assert f'"{uml.DRIVER[:-1].decode()}"' in source
+    records = resource("vms", "umldisk", "record_kern.c").read_text()
+    assert f'"{uml.RECORDS[:-1].decode()}"' in records

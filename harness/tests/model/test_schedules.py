@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import pytest
@@ -12,8 +13,10 @@ from harness.model import CaseId, CrashPoint, HoldOrder, Schedule
 from harness.model.schedules import (
     LONG_PAUSE_S,
     SHORT_PAUSE_S,
+    VIRTUAL_PAUSES_S,
     schedule_of,
     under_schedule,
+    with_long_pauses,
     with_schedules,
     without_schedule,
 )
@@ -82,3 +85,19 @@ def test_generated_workloads_stand_together_by_schedule() -> None:
 
 def test_every_schedule_of_a_workload_comes_after_the_workload() -> None:
     assert with_schedules(["quick", "x"], 2) == ["quick", "x", "quick.s1", "x.s1", "quick.s2", "x.s2"]
+
+
+@given(st.integers(1, 10**9 - 1), st.integers(1, 500))
+def test_in_virtual_time_a_schedule_waits_for_timers_of_5_and_30_seconds(
+    number: int, operations: int
+) -> None:
+    made = schedule_of(number, operations)
+    longer = with_long_pauses(made, operations)
+    assert longer == with_long_pauses(made, operations)
+    assert dataclasses.replace(longer, pauses=made.pauses) == made, "nothing but the pauses differs"
+    assert any(seconds in VIRTUAL_PAUSES_S for _, seconds in longer.pauses)
+    assert all(0 <= before < operations for before, _ in longer.pauses)
+
+
+def test_the_default_schedule_has_no_pauses_in_virtual_time() -> None:
+    assert with_long_pauses(Schedule(), 20) == Schedule()

@@ -9,7 +9,8 @@ from harness.cases.crash_and_continue import record
 from harness.cases.recording import make_base
 from harness.filesystems.profiles import profiles
 from harness.guests.guest_specs import spec_of
-from harness.guests.session import BATCH, Session
+from harness.guests.script import BATCH
+from harness.guests.session import Session
 from harness.guests.uml import Uml
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.guests import wire
-from harness.guests.session import CLOCK_S, RECOVER_TIMEOUT_S, Session
+from harness.guests.script import RECOVER_TIMEOUT_S
+from harness.guests.session import CLOCK_S, Session
 from harness.oracles.trees import changes
 from harness.tests.vm.test_shared_disk import recorded
 

@@ -1,0 +1,60 @@
+"""Recordings in virtual time: one seed, one recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cases.recording import Taken, make_base, recording_of, take
+from harness.filesystems.profiles import profiles
+from harness.guests.guest_specs import spec_of
+from harness.guests.session import Session
+from harness.guests.uml import Uml
+from harness.kernels.find import Kernel
+from harness.model import CaseId, Workload
+from harness.model.schedules import under_schedule
+from harness.plan import Clock
+from harness.workloads.load import find_workload
+
+LOG_BYTES = 256 << 20
+MODES = ["ext4/ordered", "xfs/default", "btrfs/default", "f2fs/posix"]
+
+
+class Recorder:
+    """Records on the UML kernel, in virtual time."""
+
+    def __init__(self, kernel: Path, mode: str, workload: Workload, folder: Path) -> None:
+        assert Uml().has_virtual_time(kernel), "built by an earlier version: powercut kernel build"
+        self.profile, self.workload, self.folder = profiles()[mode], workload, folder
+        self.spec = spec_of(
+            Uml(), Kernel("uml", kernel, None, ""), [self.profile], [workload], folder / "initramfs.cpio"
+        )
+        self.base = make_base(self.profile, folder / "base.zst", folder)
+
+    def take(self, name: str, schedule: int = 0) -> Taken:
+        case = CaseId(
+            self.profile.filesystem, self.profile.mode, under_schedule(self.workload.name, schedule)
+        )
+        with Session(self.spec, self.folder / name, LOG_BYTES, clock=Clock.VIRTUAL) as session:
+            assert session.guest_pid is None
+            taken = take(session, self.profile, self.workload, case, self.base, self.folder)
+            assert session.in_virtual_time
+        return taken
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_two_recordings_with_one_seed_are_equal_byte_for_byte(
+    uml_kernel: Path, mode: str, tmp_path: Path
+) -> None:
+    """Log, marks and times. Each in a guest and a folder of its own; under a schedule whose pauses and timers
+    let the kernel's own threads work, too.
+    """
+    recorder = Recorder(uml_kernel, mode, find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    for schedule in (0, 2):
+        seen = []
+        for name in ("one", "another"):
+            taken = recorder.take(f"{name}{schedule}", schedule)
+            seen.append((taken.log.read_bytes(), taken.events, taken.said))
+        assert seen[0] == seen[1]
+        assert recording_of(taken).times is not None
