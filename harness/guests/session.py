@@ -428,6 +428,8 @@ class Session:
         with self._losing():
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
+            if self._clock is Clock.VIRTUAL and not self.in_virtual_time:
+                raise NotSupported("a disk of this kind cannot be recorded in virtual time")
             machine = self._spec.machine
             start = wire.RecordStart(
                 data=machine.data_device, log=machine.log_device, mount=target.mount_whole

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.cases.recording import Taken, make_base, recording_of, take
-from harness.filesystems.profiles import profiles
+from harness.errors import NotSupported
+from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import Session
 from harness.guests.uml import Uml
@@ -26,7 +27,7 @@ class Recorder:
 
     def __init__(self, kernel: Path, mode: str, workload: Workload, folder: Path) -> None:
         assert Uml().has_virtual_time(kernel), "built by an earlier version: powercut kernel build"
-        self.profile, self.workload, self.folder = profiles()[mode], workload, folder
+        self.profile, self.workload, self.folder = select_profiles([mode])[0], workload, folder
         self.spec = spec_of(
             Uml(), Kernel("uml", kernel, None, ""), [self.profile], [workload], folder / "initramfs.cpio"
         )
@@ -58,3 +59,14 @@ def test_two_recordings_with_one_seed_are_equal_byte_for_byte(
             seen.append((taken.log.read_bytes(), taken.events, taken.said))
         assert seen[0] == seen[1]
         assert recording_of(taken).times is not None
+
+
+def test_a_disk_that_cannot_be_memory_is_not_recorded_in_real_time_instead(
+    uml_kernel: Path, tmp_path: Path
+) -> None:
+    """It was, and the report said that it was recorded in virtual time."""
+    recorder = Recorder(
+        uml_kernel, "ext4/ordered@4k", find_workload(["append-fsync"], "append-fsync"), tmp_path
+    )
+    with pytest.raises(NotSupported, match="virtual time"):
+        recorder.take("one")
