@@ -28,7 +28,7 @@ USUAL_TIMERS = (3000, 500)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Scripted:
     """A request, after a pause of so many seconds, and the reply to it. `number`: of the first of
     `operations`.
     """
@@ -43,26 +43,28 @@ class Step:
 
 def steps_of(
     start: wire.RecordStart, operations: Sequence[Operation], schedule: Schedule, number: int
-) -> list[Step]:
+) -> list[Scripted]:
     """All steps of a recording. `number`: of the first operation."""
     return [
-        Step(start, wire.RecordStarted),
+        Scripted(start, wire.RecordStarted),
         *timers(schedule.timers),
         *batches(operations, schedule, number),
         *timers(schedule.timers and USUAL_TIMERS),
-        Step(wire.RecordFinish(), wire.RecordFinished),
+        Scripted(wire.RecordFinish(), wire.RecordFinished),
     ]
 
 
-def timers(of: tuple[int, int] | None) -> list[Step]:
+def timers(of: tuple[int, int] | None) -> list[Scripted]:
     """Set those of writeback; see `Schedule`. `append`: these files are there, and cannot be made anew."""
     return [
-        Step(wire.PutFile(f"/proc/sys/vm/{name}_centisecs", 0o644, b"%d\n" % value, append=True), wire.Done)
+        Scripted(
+            wire.PutFile(f"/proc/sys/vm/{name}_centisecs", 0o644, b"%d\n" % value, append=True), wire.Done
+        )
         for name, value in zip(("dirty_expire", "dirty_writeback"), of or (), strict=False)
     ]
 
 
-def batches(operations: Sequence[Operation], schedule: Schedule, number: int = 0) -> list[Step]:
+def batches(operations: Sequence[Operation], schedule: Schedule, number: int = 0) -> list[Scripted]:
     """Carry out the operations, with the schedule's pauses."""
     pauses = dict(schedule.pauses)
     starts = sorted({*range(0, len(operations), BATCH), *pauses})
@@ -73,11 +75,11 @@ def batches(operations: Sequence[Operation], schedule: Schedule, number: int = 0
         programs = sum(op.kind is OperationKind.RUN for op in batch)
         timeout_s = OPERATIONS_TIMEOUT_S + programs * RUN_TIMEOUT_S
         pause_s = pauses.get(first, 0.0)
-        steps.append(Step(request, wire.OperationsDone, timeout_s, pause_s, number + first, batch))
+        steps.append(Scripted(request, wire.OperationsDone, timeout_s, pause_s, number + first, batch))
     return steps
 
 
-def encoded(steps: Sequence[Step]) -> bytes:
+def encoded(steps: Sequence[Scripted]) -> bytes:
     """The script of these steps. Raises WireError for a request that is too long."""
     parts = []
     for step in steps:

@@ -42,7 +42,15 @@ from harness.guests.machine import Boot, Machine, VirtualTime
 from harness.guests.operations import check_results
 from harness.guests.outcomes import KnownEntries, outcome_of, second_tree, usability_of
 from harness.guests.recorded_log import finished_log, need_host_space
-from harness.guests.script import RECOVER_TIMEOUT_S, USUAL_TIMERS, Step, batches, encoded, steps_of, timers
+from harness.guests.script import (
+    RECOVER_TIMEOUT_S,
+    USUAL_TIMERS,
+    Scripted,
+    batches,
+    encoded,
+    steps_of,
+    timers,
+)
 from harness.host.cache import hold
 from harness.host.fork_server import ForkServers
 from harness.host.resources import built_part
@@ -554,7 +562,7 @@ class Session:
             self._done(guest.request(step.request, wire.OperationsDone, step.timeout_s), step)
             on_progress(len(step.operations))
 
-    def _done(self, done: wire.OperationsDone, step: Step) -> None:
+    def _done(self, done: wire.OperationsDone, step: Scripted) -> None:
         check_results(done.results, step.number, step.operations)
         self.outputs += [result.output.decode(errors="replace") for result in done.results]
 

@@ -7,7 +7,7 @@ import struct
 import msgspec
 
 from harness.guests import wire
-from harness.guests.script import BATCH, Step, encoded, steps_of
+from harness.guests.script import BATCH, Scripted, encoded, steps_of
 from harness.model import Operation, OperationKind, Schedule
 
 START = wire.RecordStart(data="/dev/vda", log="/dev/log", mount=wire.MountSpec("ext4", ""))
@@ -16,7 +16,7 @@ START = wire.RecordStart(data="/dev/vda", log="/dev/log", mount=wire.MountSpec("
 PLAIN = Schedule()
 
 
-def steps(operations: int, schedule: Schedule = PLAIN) -> list[Step]:
+def steps(operations: int, schedule: Schedule = PLAIN) -> list[Scripted]:
     return steps_of(START, [Operation(OperationKind.SYNC)] * operations, schedule, 0)
 
 
