@@ -93,7 +93,7 @@ def test_it_is_there_beside_the_others(tmp_path: Path) -> None:
 
 
 def test_it_previews_the_line_that_would_be_run(tmp_path: Path) -> None:
-    code, output, _ = run(tmp_path, "kernel", "-n")
+    code, output, _ = run(tmp_path, "kernel", "-n", "-v")
     assert (code, "harness.tests.guests.toy" in output) == (0, True), output
 
 
