@@ -33,7 +33,7 @@ from harness.workloads.load import parse_operation
 class Idle:
     """A session that never boots."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass
 
     def __enter__(self) -> Idle:

@@ -45,7 +45,7 @@ def write_program(folder: Path, name: str, sync: str, check: str = CHECK) -> str
     return str(place)
 
 
-APPLICATIONS = ("git", "journal-magic", "parallel-overwrite", "unlinked-open", "untorn")
+APPLICATIONS = ("git", "journal-magic", "parallel-fsync", "parallel-overwrite", "unlinked-open")
 """Those whose programs every host has that builds Powercut."""
 
 
