@@ -138,6 +138,8 @@ def plain(line: str) -> str:
     """A line without what differs from run to run."""
     line = re.sub(r"(/[\w.-]+)*/?reports/runs/[\w.-]+", "RUN", line)
     line = re.sub(r"\b[0-9a-f]{12}\b", "ID", line)
+    # which state is the smallest that shows a finding hangs on when the writes of the recording were flushed
+    line = re.sub(r"@t?\d+([-=](\d+(\.\d+)?(,\d+(\.\d+)?)*)?)?", "@N", line)
     line = re.sub(r"\d[\d,.]*", "N", line)
     line = re.sub(r"─+", "-", line)
     return " ".join(line.split())

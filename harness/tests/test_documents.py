@@ -175,6 +175,8 @@ def test_modes_and_workloads_that_a_document_names_are_there(name: str, words: l
 def test_a_session_differs_in_numbers_alone() -> None:
     assert plain("  94 ok") == plain("1,094 ok")
     assert plain("--from /tmp/x/reports/runs/20261125-1-run") == plain("--from reports/runs/20271125-2-run")
+    assert plain("  at @t19=, the smallest of 3") == plain("  at @t21-17,18.1, the smallest of 4")
+    assert plain("at @t19=: why") == plain("at @t6: why")
     assert matches(["a 1", "...", "c"], ["a 2", "b", "b", "c"])
     assert matches(["...", "c"], ["c"])
     assert not matches(["a", "c"], ["a", "b", "c"])
