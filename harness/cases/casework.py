@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
 from harness.cases.answers import SharedMessages
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
@@ -122,6 +124,15 @@ class Limits:
             raise EnoughDone(f"{cases} failed, and no more were asked for")
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise EnoughDone(f"the time given, {plan.minutes:g} min, is up")
+
+    def of_case(self, budget: Budget) -> Budget:
+        """The budget of one case, which ends with the run's time."""
+        if self._deadline is None:
+            return budget
+        left = max(0.0, self._deadline - time.monotonic())
+        return msgspec.structs.replace(
+            budget, seconds=left if budget.seconds is None else min(left, budget.seconds)
+        )
 
 
 def breadth_first(cases: Iterable[PlannedCase]) -> deque[PlannedCase]:

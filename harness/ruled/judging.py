@@ -7,12 +7,15 @@ directory.
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import PowercutError
 from harness.host.text import one_line
 from harness.model import Check, CheckResult, Judgement, Violation
+from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes
 from harness.rules.micro import Effect, NotFollowed, effect_of, unsynced
@@ -26,6 +29,8 @@ RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
 """Runs the check on each tree, given so many of the program's acknowledgements."""
 BATCH = 32
 """Trees that are checked in one request, at most: what the check opened on one may spare others."""
+_VISITS = 64
+"""States between two looks at the budget."""
 ORACLE = "program"
 _UNSEEN_SHOWN = 3
 
@@ -37,7 +42,8 @@ class NotJudged(PowercutError):
 @dataclass(slots=True)
 class Judging:
     """A program under rules. `asked` counts the checks that were run: of trees in which the check sees the
-    same, one is checked. `fold`: whether what the check opened tells which these are.
+    same, one is checked. `fold`: whether what the check opened tells which these are. `budget`: for the
+    states; the search for causes may take the same time again.
     """
 
     notes: Notes
@@ -45,6 +51,8 @@ class Judging:
     run: RunCheck
     asked: int = 0
     fold: bool = True
+    budget: Budget = field(default_factory=Budget)
+    _begun: float = field(default_factory=time.monotonic)
     effect: Effect = field(init=False)
     legal: Legal = field(init=False)
     _maker: Maker = field(init=False)
@@ -122,11 +130,31 @@ class Judging:
         return self.result(state, acks).exit_code != 1
 
     def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
-        """Each state with what the check says of it, with the most acknowledgements that it may have."""
-        asked = [(state, self.legal.acks(state)) for state in listed.states]
-        self.ask(asked)
-        for state, acks in asked:
-            yield state, self.result(state, acks)
+        """Each state with what the check says of it, with the most acknowledgements that it may have. The
+        prefixes come first, and in any case; the budget may end what follows.
+        """
+        asked = iter([(state, self.legal.acks(state)) for state in listed.states])
+        done = 0
+        while some := list(itertools.islice(asked, _VISITS)):
+            if done >= listed.prefixes and self.budget.is_spent(self.asked, self._seconds):
+                return
+            self.ask(some)
+            done += len(some)
+            for state, acks in some:
+                yield state, self.result(state, acks)
+
+    def begin_search(self) -> None:
+        """The budget's time begins anew."""
+        self._begun = time.monotonic()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the search for causes has taken the budget's time."""
+        return self.budget.is_spent(-1, self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begun
 
 
 def followed(notes: Notes, rules: Rules) -> Effect:
@@ -154,7 +182,7 @@ def followed(notes: Notes, rules: Rules) -> Effect:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A vulnerability in words. `remedies`: of it alone. `states`: that fail for it."""
+    """A vulnerability in words. `remedy`: of it alone, or why there is none. `states`: that fail for it."""
 
     found: Vulnerability
     headline: str
@@ -165,20 +193,24 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All of a program. `together`: the smallest set of syncs that was found for all, in words; empty if
-    there is nothing to mend. `rest`: failing states that no vulnerability explains.
+    """All of a program. `together`: the smallest set of syncs that was found for all, in words, or why there
+    is none; empty if there is nothing to mend. `rest`: failing states that no vulnerability explains, and
+    why not.
     """
 
     told: tuple[Told, ...]
     together: str
     rest: tuple[Partial, ...]
+    why_not: str
 
 
 def answer(judging: Judging, failed: Iterable[Partial]) -> Answer:
     """What a program relies on, and what would give it that. Asks the check."""
+    judging.begin_search()
     search = Search(judging.legal, judging)
     kinds = search.look(list(failed))
-    return Answer(tuple(_told(search, k) for k in kinds), _together(search), tuple(search.rest))
+    why_not = "its cause was not looked for: the time was up" if judging.is_late else "something besides"
+    return Answer(tuple(_told(search, k) for k in kinds), _together(search), tuple(search.rest), why_not)
 
 
 def _told(search: Search, kind: Kind) -> Told:
@@ -187,17 +219,26 @@ def _told(search: Search, kind: Kind) -> Told:
         kind.found,
         kind.headline,
         words.named(kind.found),
-        words.remedies(kind.remedies),
+        words.remedies(kind.remedies) or _no_remedy(kind.is_tried),
         tuple(kind.states),
     )
 
 
+def _no_remedy(is_tried: bool) -> str:
+    if is_tried:
+        return "nothing that was tried helps: no fsync gives this order"
+    return "not every fsync was tried: the time for it was up (--budget gives more)"
+
+
 def _together(search: Search) -> str:
+    kinds = list(search.kinds.values())
     if not search.remedies:
-        return ""
+        return _no_remedy(all(k.is_tried for k in kinds)) if kinds else ""
     least = search.smallest()
     fails, of = search.failing_with(least)
     gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"
+    if search.check.is_late:
+        gone = f"{gone}, and there was no time for more" if of else "there was no time to look at a state"
     return f"{search.words.remedies(least)}. With {'it' if len(least) == 1 else 'these'}, {gone}"
 
 
@@ -206,8 +247,8 @@ def unsynced_lines(effect: Effect) -> list[str]:
     notes = effect.notes
     times = [(f"acknowledged `{ack.text}`", ack.calls - 0.25) for ack in notes.acks]
     lines = []
-    for when, time in [*times, ("at the end", float(len(notes.calls)))]:
-        parts = [f"{path}: {what}" for path, what in unsynced(effect, time)]
+    for when, until in [*times, ("at the end", float(len(notes.calls)))]:
+        parts = [f"{path}: {what}" for path, what in unsynced(effect, until)]
         lines.append(f"{when}: {'; '.join(parts) or 'nothing'}")
     return lines
 

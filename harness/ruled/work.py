@@ -7,7 +7,8 @@ no memo. What comes of it is stored as any case is: states, findings, an explana
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cases.casework import Limits
@@ -15,7 +16,7 @@ from harness.errors import PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
-from harness.host.progress import Progress
+from harness.host.progress import Progress, telling
 from harness.host.text import first_few, one_line
 from harness.model import CaseId, Check, CheckResult, Judgement, Workload
 from harness.plan import Plan
@@ -32,7 +33,6 @@ from harness.ruled.judging import (
     unsynced_lines,
 )
 from harness.rules.calls import Notes
-from harness.rules.rules import Rules
 from harness.rules.states import Listed, Partial
 from harness.store import RunStore
 from harness.store.records import (
@@ -77,6 +77,7 @@ class RuledWork:
         lacking: Mapping[str, str],
     ) -> None:
         """Decide all cases that no earlier part of the run decided. Raises EnoughDone, VersionsDiffer."""
+        self._progress.begin("recorded", len(cases))
         for profile, workload in cases:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             before = self._store.case(case)
@@ -87,6 +88,7 @@ class RuledWork:
                 else:
                     self._limits.need_more()
                     self._decide(case, profile, workload, bases[profile.name])
+            self._progress.advance("recorded", 1)
             self._limits.ended(self._store, case)
             self._on_done(case)
 
@@ -100,8 +102,17 @@ class RuledWork:
         try:
             with Session(self._spec, self._scratch / "ruled", self._plan.log_bytes) as session:
                 trees = MadeTrees(session, Target(profile.fstype, "", base, None))
-                notes = trees.note(workload.operations[check.operation].argv)
-                _Case(self._store, case, profile.rules, workload, check, trees, notes).decide()
+                with telling(lambda: f"{case}: the program runs", self._progress.say):
+                    notes = trees.note(workload.operations[check.operation].argv)
+                self._store.set_case_status(case, CaseStatus.RECORDED)
+                acks = [ack.text for ack in notes.acks]
+                judging = Judging(
+                    notes,
+                    profile.rules,
+                    lambda asked: trees.check(asked, check, acks),
+                    budget=self._limits.of_case(self._plan.budget),
+                )
+                _Case(self._store, case, workload, check, judging, self._progress).decide()
         except VersionsDiffer:  # it would cost every case
             raise
         except PowercutError as e:
@@ -112,65 +123,74 @@ class RuledWork:
         self._store.set_case_seconds(case, time.monotonic() - begun)
 
 
+@dataclass(frozen=True, slots=True)
 class _Case:
     """A program that was noted."""
 
-    def __init__(
-        self,
-        store: RunStore,
-        case: CaseId,
-        rules: Rules,
-        workload: Workload,
-        check: Check,
-        trees: MadeTrees,
-        notes: Notes,
-    ) -> None:
-        self._store, self._id, self._rules, self._workload = store, case, rules, workload
-        self._check, self._trees, self._notes = check, trees, notes
+    _store: RunStore
+    _id: CaseId
+    _workload: Workload
+    _check: Check
+    _judging: Judging
+    _progress: Progress
 
     def decide(self) -> None:
-        """Visit all states, and store what comes of them. Raises NotJudged, GuestLost."""
-        acks = [ack.text for ack in self._notes.acks]
-        judging = Judging(self._notes, self._rules, lambda asked: self._trees.check(asked, self._check, acks))
+        """Visit the states, and store what comes of them. Raises NotJudged, GuestLost."""
+        judging = self._judging
         listed = judging.legal.listed()
+        self._progress.begin("states", len(listed.states))
         failed: dict[Partial, CheckResult] = {}
         sound: list[JudgedState] = []
         for state, result in judging.visited(listed):
             if result.exit_code == 1:
                 failed[state] = result
             else:
-                sound.append(self._judged(judging, state, judgement_of(result, self._check, "")))
+                sound.append(self._judged(state, judgement_of(result, self._check, "")))
+            self._progress.advance("states", 1)
         self._store.put_judgements(self._id, sound)
-        found = answer(judging, failed)
-        self._put_findings(judging, found, failed)
-        self._put_case(judging, listed)
+        with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
+            found = answer(judging, failed)
+        self._put_findings(found, failed)
+        visited = len(failed) + len(sound)
+        judged = {*listed.states[:visited], *(told.found.state for told in found.told)}
+        self._put_case(listed, visited, judged)
 
-    def _judged(self, judging: Judging, state: Partial, judgement: Judgement) -> JudgedState:
+    def _judged(self, state: Partial, judgement: Judgement) -> JudgedState:
         return JudgedState(
-            state.named(self._rules.torn_bytes), judging.key(state).hex(), judgement, How.JUDGED
+            state.named(self._judging.rules.torn_bytes),
+            self._judging.key(state).hex(),
+            judgement,
+            How.JUDGED,
         )
 
-    def _put_case(self, judging: Judging, listed: Listed) -> None:
-        contents = len({judging.key(s) for s in listed.states})
+    def _put_case(self, listed: Listed, visited: int, judged: Collection[Partial]) -> None:
+        """`visited`: so many of the listed states, the first. `judged`: these, and what the search met."""
+        judging = self._judging
+        contents = len({judging.key(s) for s in judged})
         every = sum(min(_OPEN_MAX, 1 << s.open.bit_count()) for s in judging.legal.stretches)
-        left = 0 if listed.exhaustive else max(1, min(_OPEN_MAX, every) - len(listed.states))
-        why = "" if listed.exhaustive else "more sets of unsynced micro-operations than are visited"
-        crash_times = len(judging.legal.stretches)
-        coverage = Coverage(crash_times, None if listed.exhaustive else 1, left, judging.asked, why)
+        left, losses, why = 0, None, ""
+        if not listed.exhaustive:
+            left, losses = max(1, min(_OPEN_MAX, every) - visited), 1
+            why = "more sets of unsynced micro-operations than are visited"
+        if visited < len(listed.states):
+            left, losses = max(left, len(listed.states) - visited), -1
+            why = f"the budget: {judging.budget.text}"
+        coverage = Coverage(len(judging.legal.stretches), losses, left, judging.asked, why)
         info = CaseInfo(
             self._id,
             "",
             "",
             self._workload.summary,
             (ORACLE,),
-            len(listed.states),
+            len(judged),
             contents,
             judging.notes.digest(),
             coverage=coverage,
         )
         self._store.add_case(info)
 
-    def _put_findings(self, judging: Judging, found: Answer, failed: Mapping[Partial, CheckResult]) -> None:
+    def _put_findings(self, found: Answer, failed: Mapping[Partial, CheckResult]) -> None:
+        judging = self._judging
         for told in found.told:
             states = [s for s in told.states if s in failed]
             first = told.found.state
@@ -178,44 +198,43 @@ class _Case:
                 states.append(first)
             result = judging.result(first, judging.legal.acks(first))
             judgement = judgement_of(result, self._check, told.headline)
-            judged = [self._judged(judging, s, judgement) for s in states]
+            judged = [self._judged(s, judgement) for s in states]
             self._store.put_judgements(self._id, judged)
-            self._explain(judging, told, found.together)
+            self._explain(told, found.together)
         for state in found.rest:
-            judgement = judgement_of(failed[state], self._check, "something besides")
-            self._store.put_judgements(self._id, [self._judged(judging, state, judgement)])
+            judgement = judgement_of(failed[state], self._check, found.why_not)
+            self._store.put_judgements(self._id, [self._judged(state, judgement)])
 
-    def _explain(self, judging: Judging, told: Told, together: str) -> None:
+    def _explain(self, told: Told, together: str) -> None:
+        judging = self._judging
         key = finding_id(self._id, ORACLE, one_line(told.headline))
         finding = next((f for f in self._store.findings_of(self._id) if f.id == key), None)
         if finding is None:
             return
-        remedy = told.remedy or "nothing that was tried helps: no fsync gives this order"
         first = told.found.state
         files = [f"{p} ({e.kind}, {e.size} bytes)" for p, e in sorted(judging.files(first).items())]
         shown, more = first_few(files, _SHOWN)
         notes = {
             CALLS: "\n".join(_call_lines(judging.notes)),
             UNSYNCED: "\n".join(unsynced_lines(judging.effect)),
-            REMEDY: f"{remedy}\nfor all that was found: {together or 'nothing that was tried helps'}",
+            REMEDY: f"{told.remedy}\nfor all that was found: {together}",
             "files that came back": "\n".join([*shown, *([f"and {more} more"] if more else [])]) or "none",
         }
         self._store.put_evidence(finding, Evidence(finding.state, notes=notes))
-        write_explanation(self._store.layout, self._explanation(judging, finding, told, remedy, together))
+        write_explanation(self._store.layout, self._explanation(finding, told, together))
 
-    def _explanation(
-        self, judging: Judging, finding: Finding, told: Told, remedy: str, together: str
-    ) -> Explanation:
+    def _explanation(self, finding: Finding, told: Told, together: str) -> Explanation:
+        judging = self._judging
         state, effect = told.found.state, judging.effect
         lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
-        rules = self._rules
+        rules = judging.rules
         lines = {
             "promised": self._workload.summary,
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
             f"{lost.bit_count()} had not",
             "missing": finding.violations[0].found if finding.violations else "",
-            "control": f"tried: {remedy}{f'; for all that was found: {together}' if together else ''}",
+            "control": f"tried: {told.remedy}{f'; for all that was found: {together}' if together else ''}",
             "contract": f"{self._id.configuration}: fsync of a file "
             f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
             f"{'keep their order' if rules.names_in_order.holds else 'persist in any order'}",

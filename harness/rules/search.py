@@ -9,7 +9,7 @@ are left are gone through again, and what still fails is looked at in its turn.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,6 +25,8 @@ TRIED_MAX = 40
 """Sets of syncs that are tried for one of them."""
 ROUNDS_MAX = 4
 """How often what is left with all syncs is looked at."""
+ASKED = 64
+"""States that the check is asked about at once: what follows the first failing one may be spared."""
 _SINGLY_MAX = 12
 """Syncs of which each is left out in its turn."""
 
@@ -38,16 +40,22 @@ class Check(Protocol):
     def ask(self, states: Iterable[tuple[Partial, int]]) -> None:
         """Ask it about many at once: `passes` will be called with these."""
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it may be asked no more than what is needed to end."""
+
 
 @dataclass(slots=True)
 class Kind:
     """Vulnerabilities that differ in numbers alone. `remedies`: with which they are gone; empty if nothing
-    that was tried helps. `states`: that fail for them.
+    that was tried helps. `is_tried`: whether time was left to try all that may help. `states`: that fail for
+    them.
     """
 
     found: Vulnerability
     headline: str
     remedies: tuple[Remedy, ...] = ()
+    is_tried: bool = True
     states: list[Partial] = field(default_factory=list)
 
 
@@ -84,9 +92,11 @@ class Search:
         self.rest = self._explain(self.legal, failed)
         for _ in range(ROUNDS_MAX):
             before = self.remedies
+            if not before or self.check.is_late:
+                break
             legal = self._with(before)
             left = [s for s in self._failing(legal) if not self._known(legal, s)]
-            if not before or not left:
+            if not left:
                 break
             self._explain(legal, left)
             if self.remedies == before:
@@ -97,7 +107,7 @@ class Search:
         """Find what explains these states. Returns those of which nothing does."""
         reducer = Reducer(legal, self.check.passes)
         states = reducer.simplest_first(failed)
-        while states and len(self.kinds) < FOUND_MAX:
+        while states and len(self.kinds) < FOUND_MAX and not (self.kinds and self.check.is_late):
             first = states[0]
             kind = self._kind_of(legal, reducer.reduced(first, legal.acks(first)))
             mine = {first, *self._explained(legal, kind, states)}
@@ -108,26 +118,38 @@ class Search:
     def _kind_of(self, legal: Legal, found: Vulnerability) -> Kind:
         headline = self.words.headline(found)
         kind = self.kinds.setdefault(without_numbers(headline), Kind(found, headline))
-        remedies = self._helping(legal, found)
+        remedies = self._helping(legal, kind, found)
         kind.remedies = tuple(dict.fromkeys((*kind.remedies, *remedies)))
         return kind
 
-    def _helping(self, legal: Legal, found: Vulnerability) -> tuple[Remedy, ...]:
+    def _helping(self, legal: Legal, kind: Kind, found: Vulnerability) -> tuple[Remedy, ...]:
         """The smallest set of syncs, of those that are tried, with which it is gone, for all calls like its
         own; empty if none is.
         """
         for some in itertools.islice(tried(self.effect, found), TRIED_MAX):
             if self.is_gone(legal, found, some):
                 return everywhere(self.effect, found, some, self._shapes)
+        kind.is_tried = not self.check.is_late
         return ()
 
     def is_gone(self, legal: Legal, found: Vulnerability, remedies: Sequence[Remedy]) -> bool:
-        """Whether no state that is left with these syncs fails for its reason."""
+        """Whether no state that is left with these syncs fails for its reason; False if there was no time to
+        ask of all.
+        """
         left = self._with(remedies, legal)
         asked = [(s, left.acks(s)) for s in left.listed().states]
         asked = [(s, acks) for s, acks in asked if found.explains(s, acks)]
-        self.check.ask(asked)
-        return all(self.check.passes(s, acks) for s, acks in asked)
+        passed = list(itertools.takewhile(lambda answer: answer[1], self._answers(asked)))
+        return len(passed) == len(asked)
+
+    def _answers(self, asked: Sequence[tuple[Partial, int]]) -> Iterator[tuple[Partial, bool]]:
+        """Whether the check passes each, as far as there is time for it."""
+        for first in range(0, len(asked), ASKED):
+            if self.check.is_late:
+                return
+            some = asked[first : first + ASKED]
+            self.check.ask(some)
+            yield from ((s, self.check.passes(s, acks)) for s, acks in some)
 
     def _explained(self, legal: Legal, kind: Kind, states: Sequence[Partial]) -> Iterable[Partial]:
         yield from (s for s in states if kind.found.explains(s, legal.acks(s)))
@@ -173,25 +195,28 @@ class Search:
 
     def _failing(self, legal: Legal) -> list[Partial]:
         asked = [(s, legal.acks(s)) for s in legal.listed().states]
-        self.check.ask(asked)
-        return [s for s, acks in asked if not self.check.passes(s, acks)]
+        return [s for s, passed in self._answers(asked) if not passed]
 
     def failing_with(self, remedies: Iterable[Remedy]) -> tuple[int, int]:
-        """With these syncs: how many states fail, of how many."""
+        """With these syncs: how many states fail, of how many that there was time to look at."""
         legal = self._with(remedies)
-        return len(self._failing(legal)), len(legal.listed().states)
+        passes = [p for _, p in self._answers([(s, legal.acks(s)) for s in legal.listed().states])]
+        return passes.count(False), len(passes)
 
     def smallest(self) -> tuple[Remedy, ...]:
         """Of all that help, a set without which nothing can be left out: with it, no more states fail than
         with all of them.
         """
         kept = self.remedies
-        fewest = self.failing_with(kept)[0]
+        fewest, _ = self.failing_with(kept)
         parts = [kind.remedies for kind in self.kinds.values()]
         if len(kept) <= _SINGLY_MAX:
             parts += [(remedy,) for remedy in kept]
         for part in parts:
             fewer = tuple(r for r in kept if r not in part)
-            if fewer and fewer != kept and self.failing_with(fewer)[0] <= fewest:
+            if not fewer or fewer == kept:
+                continue
+            failing, _ = self.failing_with(fewer)
+            if failing <= fewest and not self.check.is_late:
                 kept = fewer
         return kept

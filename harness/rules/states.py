@@ -116,33 +116,43 @@ class Legal:
         return self.effect.acks(found.end) if found else 0
 
     def listed(self) -> Listed:
-        """The states to visit, simplest first."""
-        found: dict[Partial, None] = {}
+        """The states to visit, simplest first: the prefixes of all stretches, then what else each has."""
+        prefixes: dict[Partial, None] = {}
+        others: dict[Partial, None] = {}
         exhaustive = True
         for stretch in self.stretches:
-            states, every = _listed(self.effect, stretch)
-            found |= dict.fromkeys(states)
+            own = _prefixes(self.effect, stretch)
+            more, every = _besides(self.effect, stretch, own)
+            prefixes |= dict.fromkeys(map(Partial, own))
+            others |= dict.fromkeys(more)
             exhaustive &= every
-        return Listed(tuple(found), exhaustive)
+        return Listed(tuple(prefixes | others), exhaustive, len(prefixes))
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """States. `exhaustive`: these are all, but for torn blocks beside anything but prefixes."""
+    """States. `exhaustive`: these are all, but for torn blocks beside anything but prefixes. `prefixes`: so
+    many of them, the first, are prefixes.
+    """
 
     states: tuple[Partial, ...]
     exhaustive: bool
+    prefixes: int
 
 
-def _listed(effect: Effect, stretch: Stretch) -> tuple[list[Partial], bool]:
+def _prefixes(effect: Effect, stretch: Stretch) -> list[int]:
     open_ = [m.bit for m in effect.of(stretch.open)]
-    prefixes = list(itertools.accumulate(open_, int.__or__, initial=stretch.durable))
+    return list(itertools.accumulate(open_, int.__or__, initial=stretch.durable))
+
+
+def _besides(effect: Effect, stretch: Stretch, prefixes: Sequence[int]) -> tuple[list[Partial], bool]:
+    """The other states of a stretch, and whether these are all."""
+    open_ = [m.bit for m in effect.of(stretch.open)]
     torn = list(_torn(effect, prefixes[1:]))
     if len(open_) <= EVERY_MAX:
-        every = [*map(Partial, prefixes), *torn, *map(Partial, _every(effect, stretch, open_))]
-        return list(dict.fromkeys(every)), True
+        return [*torn, *map(Partial, _every(effect, stretch, open_))], True
     sets = itertools.islice(dict.fromkeys(_some(effect, stretch, open_, prefixes)), LISTED_MAX)
-    return list(dict.fromkeys([*map(Partial, prefixes), *torn, *map(Partial, sets)])), False
+    return [*torn, *map(Partial, sets)], False
 
 
 def _torn(effect: Effect, states: Sequence[int]) -> Iterator[Partial]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.model import Check, CheckResult, Verdict
+from harness.plan import Budget
 from harness.ruled.judging import Judging, NotJudged, RunCheck, answer, followed, judgement_of, unsynced_lines
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
@@ -83,6 +84,55 @@ def test_an_unsynced_file_is_told_with_the_smallest_set_of_syncs() -> None:
     assert "fsync of `f`" in found.together
     assert found.together.endswith("none of 5 states fails")
     assert unsynced_lines(made.effect)[0] == "acknowledged `done`: f: bytes 0 to 4, its size, its name f"
+
+
+def many_writes() -> Notes:
+    """Twenty writes that no sync covers: more states than one look at the budget."""
+    calls = Calls().create("f").sync()
+    for number in range(20):
+        calls.write("f", b"%d" % (number % 10) * 5000, number * 5000)
+    text = b"".join(b"%d" % (number % 10) * 5000 for number in range(20))
+    return replace(calls.ack("done").notes([Left("f", "file", OWNER, text)]), exit_code=0)
+
+
+def test_a_spent_budget_ends_the_visits_behind_the_prefixes() -> None:
+    """`--budget 400,2m` was printed, and a slow check went on for as long as it took."""
+    made = Judging(many_writes(), RULES, always_yes, budget=Budget(visits=1))
+    listed = made.legal.listed()
+    visited = [state for state, _ in made.visited(listed)]
+    assert listed.prefixes <= len(visited) < len(listed.states)
+    assert visited == list(listed.states[: len(visited)])
+    prefixes = {s.persisted for s in listed.states[: listed.prefixes]}
+    ends = [stretch.asked for stretch in made.legal.stretches]
+    assert {*ends, *(stretch.durable for stretch in made.legal.stretches)} <= prefixes
+    whole = Judging(many_writes(), RULES, always_yes)
+    assert len(list(whole.visited(listed))) == len(listed.states)
+
+
+def always_yes(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
+    return [Tried(CheckResult(0, 0, "", acks)) for _, acks in trees]
+
+
+def test_what_was_not_tried_is_not_said_to_help_nothing() -> None:
+    """ "Nothing that was tried helps: no fsync gives this order" is no answer where the time was up."""
+    calls = Calls().create("f").sync().write("f", b"a" * 8192).fsync("f").ack("done")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"a" * 8192)]), exit_code=0)
+
+    def whole(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
+        """All or nothing, which no sync can give."""
+        held = [sum(n for e in files.values() for *_, n in e.pieces) for files, _ in trees]
+        codes = (int(n not in (0, 8192)) for n in held)
+        return [Tried(CheckResult(0, c, "", acks)) for c, (_, acks) in zip(codes, trees, strict=True)]
+
+    made = Judging(notes, RULES, whole)
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    says = {}
+    for seconds in (None, 0):
+        made.budget = Budget(seconds=seconds)
+        found = answer(made, failed)
+        says[seconds] = [*(told.remedy for told in found.told), found.together, found.why_not]
+    assert "nothing that was tried helps" in says[None][0]
+    assert all("time" in said for said in says[0])
 
 
 def test_a_synced_file_has_nothing_to_tell() -> None:

@@ -23,6 +23,7 @@ class FunctionCheck:
     notes: Notes
     maker: Maker
     says: Says
+    is_late: bool = False
 
     def passes(self, state: Partial, acks: int) -> bool:
         files = self.maker.files(state)
