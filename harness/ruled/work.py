@@ -173,7 +173,7 @@ class _Case:
             left, losses = max(1, min(_OPEN_MAX, every) - visited), 1
             why = "more sets of unsynced micro-operations than are visited"
         if visited < len(listed.states):
-            left, losses = max(left, len(listed.states) - visited), -1
+            left, losses = max(left, len(listed.states) - visited), 0
             why = f"the budget: {judging.budget.text}"
         coverage = Coverage(len(judging.legal.stretches), losses, left, judging.asked, why)
         info = CaseInfo(
