@@ -18,6 +18,11 @@ from harness.guests.disk import Disk
 MESSAGES_MAX = 4000
 """Messages that workers send one another, a few KiB each; then they begin anew."""
 
+BYTES_MAX = 64 << 20
+"""Bytes of messages that are kept for those that come later; one of NILFS2's has some 100 KiB. Beyond them
+nothing more is shared.
+"""
+
 Key = tuple[str, str, int]
 """Of what answers may be recalled for: the mode, its base image, and how often it has begun anew."""
 
@@ -51,10 +56,13 @@ class Answers:
 
 
 class Messages:
-    """What processes noted for one another, each with who noted it. It only grows. Thread-safe."""
+    """What processes noted for one another, each with who noted it, up to `bytes_max`. It only grows.
+    Thread-safe.
+    """
 
-    def __init__(self, key: Key = ("", "", 0)) -> None:
+    def __init__(self, key: Key = ("", "", 0), bytes_max: int = BYTES_MAX) -> None:
         self.key = key
+        self._left = bytes_max
         self.mismatched = False
         """An answer was not the one that was known: what was noted here is told to no further case."""
         self._messages: list[tuple[object, bytes]] = []
@@ -63,8 +71,9 @@ class Messages:
         return len(self._messages)
 
     def add(self, who: object, message: bytes) -> None:
-        """Nothing is added if the note is empty."""
-        if message:
+        """Nothing is added if the note is empty, or too large for what is left."""
+        if message and len(message) <= self._left:
+            self._left -= len(message)
             self._messages.append((who, message))
 
     def since(self, received: int, who: object) -> tuple[tuple[bytes, ...], int]:

@@ -14,6 +14,11 @@ class _Answer(Protocol):
     def blocks(self) -> tuple[int, ...] | None: ...
 
 
+BLOCKS_MAX = 400_000
+"""Blocks of all answers that are kept, each with its hash: some 100 bytes. A recovery that looks for the end
+of a log, as NILFS2's, reads thousands.
+"""
+
 AnswerT = TypeVar("AnswerT", bound=_Answer)
 Message = tuple[tuple[int, ...], tuple[bytes, ...], AnswerT]
 """An answer, the blocks that were read for it, and the hashes of their contents."""
@@ -35,14 +40,16 @@ class Hashes:
 
 
 class BlockAnswers(Generic[AnswerT]):
-    """A cache of answers, by the contents of the blocks that were read for them. Thread-safe.
+    """A cache of answers, by the contents of the blocks that were read for them. Thread-safe. It begins anew
+    where it would hold more than `blocks_max` blocks.
 
     A program that reads the same blocks with the same contents does the same: a disk that agrees with an
     earlier one on every block that was read there has the same answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, blocks_max: int = BLOCKS_MAX) -> None:
         self._lock = threading.Lock()
+        self._blocks_max, self._held = blocks_max, 0
         self._answers: dict[tuple[int, ...], dict[tuple[bytes, ...], AnswerT]] = {}
         self._blocks: list[int] = []
         self._new: list[Message[AnswerT]] = []
@@ -85,5 +92,8 @@ class BlockAnswers(Generic[AnswerT]):
         """Keep answers that another process remembered."""
         with self._lock:
             for blocks, contents, answer in told:
+                self._held += len(blocks)
+                if self._held > self._blocks_max:
+                    self._answers, self._blocks, self._held = {}, [], len(blocks)
                 self._answers.setdefault(blocks, {})[contents] = answer
                 self._blocks = sorted({*self._blocks, *blocks})

@@ -22,6 +22,7 @@ ENTRIES_MAX = 100_000
 """Names and lines of kernel logs in all outcomes that are kept: some 100 MiB. The contents that were asked
 for least recently go first.
 """
+_BLOCKS_AN_ENTRY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,9 @@ class KnownContent:
 
     @property
     def entries(self) -> int:
-        """See ENTRIES_MAX."""
-        return 1 + len(self.outcome.tree) + len(self.outcome.kernel_log)
+        """See ENTRIES_MAX; so many blocks that were read take as much room as one entry."""
+        blocks = len(self.reads.blocks) + len(self.reads.data)
+        return 1 + len(self.outcome.tree) + len(self.outcome.kernel_log) + blocks // _BLOCKS_AN_ENTRY
 
 
 class KnownContents:

@@ -45,7 +45,7 @@ SILENT_S = 60.0
 """After so much silence it counts as lost: it was stopped."""
 END_S = 3.0
 """How long it may take to end its guests. One that was stopped takes as long, and is killed: so are they."""
-SHARED_BYTES = 32 << 20
+SHARED_BYTES = 8 << 20
 """Of messages whose parts the next ones may name: both ends keep them."""
 
 Sessions = Mapping[str, Session]
