@@ -112,6 +112,8 @@ class KnownContents:
         written over the same image.
         """
         key = _key(recording, content_hash)
+        if recording.profile.name in self._mismatched:
+            return None
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)

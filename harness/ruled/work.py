@@ -112,7 +112,8 @@ class RuledWork:
                     lambda asked: trees.check(asked, check, acks),
                     budget=self._limits.of_case(self._plan.budget),
                 )
-                _Case(self._store, case, workload, check, judging, self._progress).decide()
+                if not _Case(self._store, case, workload, check, judging, self._progress).decide():
+                    self._limits.need_more()  # a case that the run's time ended goes on when it is resumed
         except VersionsDiffer:  # it would cost every case
             raise
         except PowercutError as e:
@@ -134,8 +135,10 @@ class _Case:
     _judging: Judging
     _progress: Progress
 
-    def decide(self) -> None:
-        """Visit the states, and store what comes of them. Raises NotJudged, GuestLost."""
+    def decide(self) -> bool:
+        """Visit the states, and store what comes of them. Returns whether all were visited. Raises NotJudged,
+        GuestLost.
+        """
         judging = self._judging
         listed = judging.legal.listed()
         self._progress.begin("states", len(listed.states))
@@ -154,6 +157,7 @@ class _Case:
         visited = len(failed) + len(sound)
         judged = {*listed.states[:visited], *(told.found.state for told in found.told)}
         self._put_case(listed, visited, judged)
+        return visited == len(listed.states)
 
     def _judged(self, state: Partial, judgement: Judgement) -> JudgedState:
         return JudgedState(

@@ -151,6 +151,9 @@ class Search:
             self.check.ask(some)
             yield from ((s, self.check.passes(s, acks)) for s, acks in some)
 
+    def _answers_of(self, legal: Legal) -> Iterator[tuple[Partial, bool]]:
+        return self._answers([(s, legal.acks(s)) for s in legal.listed().states])
+
     def _explained(self, legal: Legal, kind: Kind, states: Sequence[Partial]) -> Iterable[Partial]:
         yield from (s for s in states if kind.found.explains(s, legal.acks(s)))
         if not kind.remedies:
@@ -160,8 +163,7 @@ class Search:
         yield from (s for s in states if not mended.has(s))
         asked = [(s, mended.acks(s)) for s in states if mended.has(s)]
         fewer = [(s, acks) for s, acks in asked if acks < legal.acks(s)]
-        self.check.ask(fewer)
-        yield from (s for s, acks in fewer if self.check.passes(s, acks))
+        yield from (s for s, passed in self._answers(fewer) if passed)
 
     def _fails_alike(self, legal: Legal, found: Vulnerability, state: Partial) -> bool:
         """Whether of a call like one of those that matter the same is lost, and the same is there."""
@@ -194,13 +196,11 @@ class Search:
         return Legal(self.effect, (*(legal or self.legal).more, *more))
 
     def _failing(self, legal: Legal) -> list[Partial]:
-        asked = [(s, legal.acks(s)) for s in legal.listed().states]
-        return [s for s, passed in self._answers(asked) if not passed]
+        return [s for s, passed in self._answers_of(legal) if not passed]
 
     def failing_with(self, remedies: Iterable[Remedy]) -> tuple[int, int]:
         """With these syncs: how many states fail, of how many that there was time to look at."""
-        legal = self._with(remedies)
-        passes = [p for _, p in self._answers([(s, legal.acks(s)) for s in legal.listed().states])]
+        passes = [passed for _, passed in self._answers_of(self._with(remedies))]
         return passes.count(False), len(passes)
 
     def smallest(self) -> tuple[Remedy, ...]:

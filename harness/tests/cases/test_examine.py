@@ -1550,6 +1550,8 @@ def test_contents_are_shared_no_more_once_one_was_not_repeated(recording: Record
     visited(recording, contents, GOOD)
     visited(recording, contents, OTHER, prefix=3, rate=1.0)
     assert visited(recording, contents, GOOD, prefix=5)[2] == [5]
+    _, examiner, _ = visited(recording, contents, OTHER, prefix=7, rate=1.0)
+    assert not examiner.memo.mismatch, "nothing was taken, so there is nothing to be held against"
     (journal,) = select_profiles(["ext4/journal"])
     another = dataclasses.replace(recording, profile=journal)
     visited(another, contents, GOOD)

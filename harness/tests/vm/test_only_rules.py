@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
@@ -12,7 +13,7 @@ from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target
 from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashPoint, Verdict
-from harness.plan import LOG_BYTES, GuestChoice, Plan
+from harness.plan import LOG_BYTES, Budget, GuestChoice, Plan
 from harness.report.explanation import read_explanation
 from harness.ruled.judging import check_of, followed
 from harness.store import RunStore
@@ -118,3 +119,22 @@ def test_a_check_that_changes_the_files_does_not_change_what_the_next_one_sees(
     counts = {c.case.workload: c.counts for c in summary.cases}
     assert failing["plain"] == failing["spoils"] != []
     assert counts["plain"] == counts["spoils"]
+
+
+def test_a_case_that_the_runs_time_ends_is_not_done(tmp_path: Path, uml_kernel: Path) -> None:
+    """`--minutes` ended the visits: the case was PASS and done, and a resumed run had nothing left to do."""
+    program = write_program(
+        tmp_path, "slow", "true", "#!/bin/sh\nsleep 0.05; cat f* >/dev/null 2>&1; exit 0\n"
+    )
+    many = "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9; do echo $i >f$i; done; powercut-ack 0\n"
+    (tmp_path / "slow" / "run").write_text(many)
+    plan = Plan(configurations=["any/posix"], workloads=[program], machine="uml", kernel=str(uml_kernel))
+    summary, _ = run_plan(replace(plan, minutes=0.05), tmp_path)
+    (case,) = summary.cases
+    assert summary.info.stopped
+    assert (case.verdict, case.counts.checked > 0) == (CaseVerdict.UNKNOWN, True), case.undecided
+    summary, _ = run_plan(replace(plan, budget=Budget(visits=1)), tmp_path)
+    (case,) = summary.cases
+    assert case.verdict is CaseVerdict.PASS, "what the case's own budget leaves out is told as coverage"
+    assert case.info.coverage
+    assert case.info.coverage.unexplored
