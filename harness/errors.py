@@ -79,6 +79,10 @@ class NotSupported(GuestError):
     """The file system under test answered EOPNOTSUPP: it does not have an operation of the workload."""
 
 
+class CannotRecord(PowercutError):
+    """The harness cannot record this workload here: that says nothing of the file system."""
+
+
 class GuestLost(PowercutError):
     """The guest stopped answering. `console` is what its kernel last printed; `harness.oracles.endings` reads
     there whether the kernel itself is at fault.

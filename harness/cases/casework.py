@@ -47,7 +47,7 @@ from harness.cases.recording import (
 from harness.cases.recoveries import keep
 from harness.cases.remote import AnySession
 from harness.cases.selection import in_turn
-from harness.errors import NotSupported, PowercutError, StoreError, VersionsDiffer
+from harness.errors import CannotRecord, NotSupported, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.session import Recorder
 from harness.host.progress import Progress
@@ -277,7 +277,13 @@ class Casework:
         return lambda: self._submit_aside(pool, keep)
 
     def _failed_to_record(self, pool: Pool, case: PlannedCase, error: Exception) -> Callback:
-        status = CaseStatus.NOT_SUPPORTED if isinstance(error, NotSupported) else CaseStatus.UNKNOWN
+        match error:
+            case NotSupported():
+                status = CaseStatus.NOT_SUPPORTED
+            case CannotRecord():
+                status = CaseStatus.NOT_RUN
+            case _:
+                status = CaseStatus.UNKNOWN
         reason = str(error) if isinstance(error, PowercutError) else reason_of(error)
         return lambda: self._not_recorded(pool, case, status, reason)
 
@@ -345,7 +351,7 @@ class Casework:
     def _own_base(self, recorder: Recorder, profile: Profile, workload: Workload, kept: CaseLayout) -> Path:
         """A base image for this case alone, whose workload needs a larger one than the mode's."""
         if profile.stacked:
-            raise NotSupported(f"{workload.name} needs a larger image; on a stack, only the mode's is made")
+            raise CannotRecord(f"{workload.name} needs a larger image; on a stack, only the mode's is made")
         base = make_base(profile, kept.base, self._scratch, workload.name)
         if profile.mounted_once:
             mount_once(recorder, profile, base, kept.base)

@@ -24,7 +24,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, Taken, by_times, image_name, keep_taken, recording_of, take
 from harness.cases.remote import AnySession
-from harness.errors import NotSupported, UsageError
+from harness.errors import CannotRecord, UsageError
 from harness.filesystems.profiles import Profile
 from harness.guests.disk import BLOCK_SECTORS, Disk
 from harness.host.packed import pack
@@ -83,14 +83,14 @@ def take_parts(
 ) -> Taken:
     """As `recording.take`; with a crash, from the base image that it leaves, kept as `kept.own_base`.
 
-    Raises NotSupported where no crash state that was tried comes to what whole operations had left,
-    UsageError for one that was named and does not, or cannot be.
+    Raises CannotRecord on a stack, and where no crash state that was tried comes to what whole operations
+    had left, UsageError for one that was named and does not, or cannot be.
     """
     crash = crash_of(workload.operations)
     if crash is None:
         return take(session, profile, workload, case, base, scratch, on_progress)
     if profile.stacked:
-        raise NotSupported(f"{workload.name}: on a stack, no workload with a crash is recorded")
+        raise CannotRecord(f"{workload.name}: on a stack, no workload with a crash is recorded")
     before = Workload(f"{workload.name}.before", workload.summary, workload.operations[:crash])
     taken = take(session, profile, before, case, base, scratch, on_progress)
     first, _ = by_times(recording_of(taken), BLOCK_SECTORS)
@@ -131,7 +131,7 @@ def _chosen(session: AnySession, first: Recording, workload: Workload) -> Before
             f"{workload.name}: recovery of {wanted} does not come to what whole operations had left{why}",
             "name another crash state, or a number, which chooses one",
         )
-    raise NotSupported(
+    raise CannotRecord(
         f"{workload.name}: none of {TRIES} crash states comes to what whole operations had left{why}"
     )
 

@@ -68,8 +68,9 @@ def verdict_command(**given: Any) -> ExitCode:
     powercut verdict -c ext4,xfs,btrfs --kernels 7.3.4 --depth normal
     powercut verdict --resume reports/runs/DATE-verdict --minutes 30
 
-    A configuration on a kernel is safe as far as looked; broken by known bugs, which are named with what to
-    do (powercut known lists them); broken in a new way, with the command that repeats it; or not looked at.
+    A configuration on a kernel is safe as far as looked; broken by known bugs, which are named with what
+    to do (powercut known lists them); broken in a new way, with the command that repeats it; not decided;
+    or not looked at.
 
     Leaves report.html, summary.txt, summary.md, verdict.csv, verdict.json, and the run directory of each
     kernel, which every other command takes.

@@ -21,6 +21,7 @@ from typing import Protocol
 import msgspec
 
 from harness.errors import (
+    CannotRecord,
     DiskError,
     EnvironmentLacks,
     GuestError,
@@ -430,14 +431,15 @@ class Session:
 
         Raises KernelError for a kernel without dm-log-writes, WriteLogError if the log is not what the disk
         shows or does not fit its events, NotSupported if the file system does not support an operation,
-        GuestError if one fails or part of the kernel's log was lost, GuestLost.
+        CannotRecord if this disk cannot be recorded in virtual time, GuestError if an operation fails or part
+        of the kernel's log was lost, GuestLost.
         """
         self._renew(recording=True)
         with self._losing():
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
             if self._clock is Clock.VIRTUAL and not self.in_virtual_time:
-                raise NotSupported("a disk of this kind cannot be recorded in virtual time")
+                raise CannotRecord("a disk of this kind cannot be recorded in virtual time")
             machine = self._spec.machine
             start = wire.RecordStart(
                 data=machine.data_device, log=machine.log_device, mount=target.mount_whole

@@ -33,7 +33,9 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One case on one kernel. `reason`: why it is undecided or was not run."""
+    """One case on one kernel. `reason`: why it is undecided or was not run; `lacks`: it was not run because
+    this host, kernel or harness lacks something, not because the file system does.
+    """
 
     configuration: str
     workload: str
@@ -42,6 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
     failed: int = 0
     findings: tuple[Seen, ...] = ()
     reason: str = ""
+    lacks: bool = False
 
     @property
     def case(self) -> CaseId:
@@ -142,6 +145,7 @@ def answer_of(case: CaseSummary) -> Answer:
         case.counts.failed,
         tuple(seen),
         case.reason if case.was_not_run else case.undecided,
+        case.lacks,
     )
 
 

@@ -55,9 +55,10 @@ class Kind(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
-    workloads that were decided, of those that were asked for. `bugs`: known bugs that it showed, `by_design`:
-    reasons for which it is expected to lose something; `new`: findings that are neither. `why`: for what is
-    not decided or was not looked at.
+    workloads that were decided, of those that were asked for and that the file system can run. `undecided`:
+    those that were looked at, or were to be, and are not decided. `bugs`: known bugs that it showed,
+    `by_design`: reasons for which it is expected to lose something; `new`: findings that are neither. `why`:
+    for the first workload that is not decided or was not looked at.
     """
 
     configuration: str
@@ -65,6 +66,7 @@ class Standing:
     states: int
     looked: int
     of: int
+    undecided: int = 0
     bugs: tuple[KnownBug, ...] = ()
     by_design: tuple[str, ...] = ()
     new: tuple[Seen, ...] = ()
@@ -78,7 +80,7 @@ class Standing:
             return Kind.KNOWN
         if not self.states:
             return Kind.NOT_LOOKED
-        return Kind.SAFE if self.looked else Kind.OPEN
+        return Kind.SAFE if self.looked and not self.undecided else Kind.OPEN
 
     @property
     def severity(self) -> Severity | None:
@@ -98,20 +100,25 @@ def standings(sweep: Sweep) -> Iterator[tuple[str, tuple[Standing, ...]]]:
 def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]) -> Standing:
     answers = [a for a in kernel.answers if a.configuration == configuration]
     findings = [f for a in answers for f in a.findings]
-    decided = [a for a in answers if a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)]
+    not_run = [a for a in answers if a.verdict is CaseVerdict.NOT_RUN]
+    undecided = [a for a in answers if a.verdict is CaseVerdict.UNKNOWN]
+    lacking = [a for a in not_run if a.lacks]
     bugs = [base[n] for n in dict.fromkeys(f.known for f in findings) if n in base]
     return Standing(
         configuration,
         kernel,
         sum(a.states for a in answers),
-        len(decided),
-        sum(a.verdict is not CaseVerdict.NOT_RUN for a in answers),
+        len(answers) - len(not_run) - len(undecided),
+        len(answers) - len(not_run) + len(lacking),
+        len(undecided),
         tuple(bugs),
         tuple(dict.fromkeys(f.expected for f in findings if f.expected and f.known not in base)),
         tuple(f for f in findings if not f.expected and f.known not in base),
-        (kernel.failed or _why(answers)).partition("\n")[0],
+        (kernel.failed or _why(answers, [*undecided, *lacking] or not_run)).partition("\n")[0],
     )
 
 
-def _why(answers: Sequence[Answer]) -> str:
-    return next((a.reason for a in answers if a.reason), "" if answers else "not reached")
+def _why(answers: Sequence[Answer], open_: Sequence[Answer]) -> str:
+    for_all = len({a.reason for a in answers}) == 1
+    told = (a.reason if for_all else f"{a.workload}: {a.reason}" for a in open_ if a.reason)
+    return next(told, "" if answers else "not reached")

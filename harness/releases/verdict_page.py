@@ -94,7 +94,10 @@ def cell_text(s: Standing) -> str:
             severity = f": {s.severity.words}" if s.severity else ""
             return f"{s.kind.value}, {_names(s)}{severity} ({extent})"
         case Kind.SAFE:
-            return f"{s.kind.value} ({extent})"
+            lacking = f"; not run: {s.why}" if s.why and s.looked < s.of else ""
+            return f"{s.kind.value} ({extent}{lacking})"
+        case Kind.OPEN if s.looked:
+            return f"{s.kind.value} ({extent} kept every promise): {s.why}"
         case _:
             return f"{s.kind.value}{f': {s.why}' if s.why else ''}"
 
@@ -142,14 +145,15 @@ def advice(rows: Rows) -> Iterator[Line]:
 
 
 def _unknown(rows: Rows) -> Iterator[Line]:
-    """Of which configurations nothing is known on which kernel, and why."""
-    together: dict[tuple[str, str], list[str]] = {}
+    """Of which configurations nothing, or not enough, is known on which kernel, and why."""
+    together: dict[tuple[str, str, str], list[str]] = {}
     for name, of in rows:
         for s in of:
             if s.kind in (Kind.OPEN, Kind.NOT_LOOKED):
-                together.setdefault((s.kernel.title, s.why), []).append(name)
-    for (kernel, why), names in together.items():
-        yield Line(f"On {kernel} nothing is known{f': {why}' if why else ''}.", enumerated(names))
+                known = "it is not known enough" if s.looked else "nothing is known"
+                together.setdefault((s.kernel.title, known, s.why), []).append(name)
+    for (kernel, known, why), names in together.items():
+        yield Line(f"On {kernel} {known}{f': {why}' if why else ''}.", enumerated(names))
 
 
 def _where(rows: Rows, bug: KnownBug) -> str:

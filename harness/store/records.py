@@ -93,8 +93,9 @@ class RunInfo:
 
 
 class CaseStatus(enum.StrEnum):
-    """Progress of a case. Only DONE counts as decided. NOT_RUN: this host or kernel lacks something it needs.
-    NOT_SUPPORTED: the file system lacks an operation of the workload, on any host.
+    """Progress of a case. Only DONE counts as decided. NOT_RUN: this host, this kernel or the
+    harness lacks something it needs. NOT_SUPPORTED: the file system lacks an operation of the workload, on
+    any host.
     """
 
     PLANNED = "planned"

@@ -22,7 +22,15 @@ from harness.cases.ledger import PlannedCase
 from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce
-from harness.errors import GuestError, KernelError, NeverBoots, NotSupported, PowercutError, VersionsDiffer
+from harness.errors import (
+    CannotRecord,
+    GuestError,
+    KernelError,
+    NeverBoots,
+    NotSupported,
+    PowercutError,
+    VersionsDiffer,
+)
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import Explored, KnownOutcome
@@ -666,6 +674,7 @@ def test_an_error_that_nobody_foresaw_in_recording_costs_its_case_only(
     ("error", "expected"),
     [
         (NotSupported("no O_TMPFILE here"), CaseStatus.NOT_SUPPORTED),
+        (CannotRecord("on a stack, no workload with a crash is recorded"), CaseStatus.NOT_RUN),
         (GuestError("the guest says no"), CaseStatus.UNKNOWN),
         (KernelError("no such kernel"), CaseStatus.UNKNOWN),
     ],

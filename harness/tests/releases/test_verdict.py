@@ -85,10 +85,23 @@ def test_a_finding_whose_bug_nobody_knows_any_more_is_new() -> None:
     assert kinds(sweep((answer("xfs/default", gone),))) == {"xfs/default": [Kind.NEW]}
 
 
-def test_how_far_was_looked_counts_what_was_decided() -> None:
+def test_a_configuration_with_an_undecided_workload_is_not_called_safe() -> None:
     answers = (answer("xfs/default"), answer("xfs/default", verdict=CaseVerdict.UNKNOWN, name="b"))
     ((_, (standing,)),) = standings(sweep(answers))
-    assert (standing.kind, standing.states, standing.looked, standing.of) == (Kind.SAFE, 20, 1, 2)
+    assert (standing.kind, standing.states, standing.looked, standing.of) == (Kind.OPEN, 20, 1, 2)
+    text = verdict_page(sweep(answers)).text()
+    assert "not decided (20 states, 1 of 2 workloads kept every promise): b: the archive has no mkfs" in text
+    assert "it is not known enough: b: the archive has no mkfs" in text
+
+
+@pytest.mark.parametrize(("lacks", "of"), [(True, 2), (False, 1)])
+def test_what_could_not_be_run_here_counts_among_what_was_asked(lacks: bool, of: int) -> None:
+    """A workload that the file system cannot run has no answer to give; one that was left out here has."""
+    left = msgspec.structs.replace(answer("xfs/default", verdict=CaseVerdict.NOT_RUN, name="b"), lacks=lacks)
+    ((_, (standing,)),) = standings(sweep((answer("xfs/default"), left)))
+    assert (standing.kind, standing.looked, standing.of) == (Kind.SAFE, 1, of)
+    said = "safe as far as looked (10 states, 1 of 2 workloads; not run: b: the archive has no mkfs)"
+    assert (said in verdict_page(sweep((answer("xfs/default"), left))).text()) is lacks
 
 
 def test_the_page_says_what_to_do_of_every_kind() -> None:
