@@ -246,7 +246,21 @@ def _not_found(fault: PlantedFault, trial: Trial, baseline: Trial) -> tuple[Stat
         return Status.UNDECIDED, "no case was decided"
     if fault.equivalent:
         return Status.EQUIVALENT, fault.equivalent
-    return Status.MISSED, fault.gap
+    return Status.MISSED, "; ".join(filter(None, (fault.gap, _uncredited(trial, baseline))))
+
+
+def _uncredited(trial: Trial, baseline: Trial) -> str:
+    """Of a fault without credit: a finding that is expected of its mode, and that the unmodified kernel did
+    not show in that case.
+    """
+    shown = next((d for d in trial.detections if d.known and is_not_of(baseline, d)), None)
+    if shown is None:
+        return ""
+    return (
+        f"{shown.case} shows `{shown.summary}` in {shown.states:,} of {shown.of:,} states, and the "
+        f"unmodified kernel does not; it is not credited, since unmodified kernels are expected to show it: "
+        f"{shown.known}"
+    )
 
 
 def _note(fault: PlantedFault, status: Status) -> str:

@@ -209,4 +209,12 @@ def test_another_symptom_of_an_oracle_with_a_known_failure_finds_the_fault() -> 
 def test_a_known_failure_that_the_baseline_happened_to_miss_finds_nothing() -> None:
     baseline = trial(of_symptom("NAME: data ends early", 19, known="no flush"))
     known = of_symptom("NAME: missing", 30, known="no flush either")
-    assert row_of(FAULT, trial(known), baseline).status is Status.MISSED
+    row = row_of(FAULT, trial(known), baseline)
+    assert row.status is Status.MISSED
+    assert row.why == (
+        "ext4-ordered/append-fsync shows `NAME: missing of a` in 30 of 90 states, and the unmodified "
+        "kernel does not; it is not credited, since unmodified kernels are expected to show it: "
+        "no flush either"
+    ), "who reads `missed` has to learn that something was seen"
+    assert not row_of(FAULT, trial(), baseline).why
+    assert not row_of(FAULT, trial(known), trial(known)).why
