@@ -18,6 +18,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.guests.guest import Guest
+from harness.host.processes import crowding
 from harness.host.resources import resource
 from harness.kernels.build import Flavour
 
@@ -81,8 +82,8 @@ class ToolBoot:
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a machine executes instructions. `boot_timeout_s`: the deadline for the agent's greeting. `cpu`:
-    the processor model, if the machine has several.
+    """How a machine executes instructions. `boot_timeout_s`: the deadline for the agent's greeting, on a host
+    that is not busy. `cpu`: the processor model, if the machine has several.
     """
 
     boot_timeout_s: float
@@ -158,7 +159,8 @@ class Machine(Protocol):
 
     @property
     def boot_timeout_s(self) -> float:
-        return self.profile.accelerators[self.accel].boot_timeout_s
+        """That of the accelerator; longer while this host is busy."""
+        return self.profile.accelerators[self.accel].boot_timeout_s * crowding()
 
     @property
     def described(self) -> str:

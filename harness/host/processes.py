@@ -35,6 +35,18 @@ def processors_for(workers: int) -> list[int | None]:
     return [own[number % len(own)] for number in range(workers)]
 
 
+_CROWDED_AT_MOST = 10.0
+
+
+def crowding() -> float:
+    """How many processes want each processor that this one may use, by the load of the last minute: from 1,
+    on a host that is not busy, to 10. A limit on what a guest may take is a multiple of it: a guest that
+    waits for a processor is not lost.
+    """
+    load, own = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    return min(max(load / own, 1.0), _CROWDED_AT_MOST)
+
+
 def keep_to(processor: int | None) -> None:
     """This thread, and all that it will start, run on this processor alone; None: wherever they did."""
     if processor is not None:

@@ -145,3 +145,13 @@ def test_a_guest_that_answers_in_the_middle_of_a_request_is_lost(tmp_path: Path)
         put = wire.PutFile(path="/x", mode=0o644, data=bytes(10_000))
         with pytest.raises(GuestLost, match=r"the agent answered b'\?' after 2048 of"):
             guest.request(put, wire.Done, 60.0)
+
+
+@pytest.mark.parametrize(("load", "limit"), [(0.0, 30.0), (6.0, 180.0)])
+def test_a_guest_may_take_longer_to_boot_on_a_busy_host(
+    monkeypatch: pytest.MonkeyPatch, load: float, limit: float
+) -> None:
+    """A guest that had waited for a processor for half a minute was lost, and its case undecided."""
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    assert Scripted("", boot_timeout_s=30.0).boot_timeout_s == limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.host.processes import run_group
+from harness.host.processes import crowding, run_group
 
 INTERRUPTED = """
 import signal, sys
@@ -59,3 +60,10 @@ def is_gone(pid: int) -> bool:
     except FileNotFoundError:
         return True
     return state == "Z"
+
+
+@pytest.mark.parametrize(("load", "expected"), [(0.0, 1.0), (2.0, 1.0), (12.0, 6.0), (400.0, 10.0)])
+def test_how_crowded_a_host_is(monkeypatch: pytest.MonkeyPatch, load: float, expected: float) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert crowding() == expected
