@@ -550,8 +550,9 @@ def _execute(
     if summary.info.interrupted:
         how = "stopped" if summary.info.stopped else "interrupted"
         console.say(f"{how}; continue with: {resume(plan, shown_path(store.path))}")
-    if named is not None and not (summary.info.interrupted and not summary.info.stopped):
-        explain_first(store, named, plan.accel)
+    complete = not summary.info.interrupted or summary.info.stopped
+    if named is not None and complete and explain_first(store, named, plan.accel):
+        summary = summarise(store)  # a cause tells whether it is the known bug
     if code := read_recovery_code(store.layout):
         console.say(f"{in_words(code)}; every line: powercut coverage {shown_path(store.path)}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")

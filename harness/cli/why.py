@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.cli.console import console
 from harness.errors import PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.findings.repro import kernel_words, repro_context
 from harness.host.text import one_line
+from harness.known.match import as_expectation
 from harness.report import write_reports
 from harness.report.explanation import Explanation, read_explanation, write_explanation
 from harness.report.lines import source_of
@@ -52,14 +53,15 @@ def find_out(
         return found, other if shown.recorded_on else ""
 
 
-def explain_first(store: RunStore, named: Named, accel: str) -> None:
+def explain_first(store: RunStore, named: Named, accel: str) -> bool:
     """Explain the first finding of each symptom, as far as LIMIT_S allows; print each in a line, and write
     the reports of the run again. What cannot be explained is left to `powercut show`. Ctrl-C ends it, and
-    nothing else of the run.
+    nothing else of the run. Returns whether one was explained: a finding whose cause is not that of the known
+    bug that it agrees with in all else is new from then on.
     """
     chosen = list(first_of_each(store))
     if not chosen:
-        return
+        return False
     console.say(
         f"why, for the first finding of each symptom (at most {LIMIT_S:.0f} s; --no-why leaves it out):"
     )
@@ -79,7 +81,17 @@ def explain_first(store: RunStore, named: Named, accel: str) -> None:
     except (_TimeUp, KeyboardInterrupt):
         console.say(f"{told} of {len(chosen)} explained; the others: powercut show --all")
     if told:
+        _say_new(chosen, store)
         write_reports(store)
+    return bool(told)
+
+
+def _say_new(before: Sequence[Finding], store: RunStore) -> None:
+    """Of which findings the cause shows that they are not the known bug that they had been taken for."""
+    known = {f.id: f.known.bug.name for f in before if f.known}
+    for finding in store.findings():
+        if finding.id in known and finding.known is None:
+            console.say(f"{finding.id} is new: its cause is not that of {known[finding.id]}")
 
 
 def _kept_or_found(
@@ -97,10 +109,17 @@ def _kept_or_found(
 
 
 def first_of_each(store: RunStore) -> Iterator[Finding]:
-    """The first unexpected finding of each symptom that the loss of writes of the workload shows."""
+    """The first finding of each symptom that the loss of writes of the workload shows: of those that are
+    unexpected, or expected for a known bug alone.
+    """
     seen: set[Symptom] = set()
     for finding in store.findings():
-        shown = finding.expectation is None and not finding.state.fault and not finding.state.again
+        only_known = finding.known and finding.expectation == as_expectation(finding.known.bug)
+        shown = (
+            (finding.expectation is None or only_known)
+            and not finding.state.fault
+            and not finding.state.again
+        )
         if shown and finding.symptom not in seen:
             seen.add(finding.symptom)
             yield finding

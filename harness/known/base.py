@@ -74,7 +74,9 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     `operations`: a regular expression; it has to be found in the operations that had begun when the power
     failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
-    with FUA. `during`: what went wrong: power-cut alone, cut-recovery or faulty-disk.
+    with FUA. `causes`: the causes that `powercut show` names for it, in its words (`record ahead of its
+    blocks`); compared where the finding was explained. `during`: what went wrong: power-cut alone,
+    cut-recovery or faulty-disk.
     """
 
     modes: tuple[str, ...]
@@ -83,6 +85,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     says: str = ""
     operations: str = ""
     quiet: bool = False
+    causes: tuple[str, ...] = ()
     during: During = During.POWER_CUT
 
     def __post_init__(self) -> None:

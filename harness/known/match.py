@@ -1,8 +1,9 @@
 """Whether a finding is a known bug. Pure.
 
 A finding is one only if all that a sighting of the bug states agrees: oracle and symptom, mode, what went
-wrong beside the power cut, the kernel's version, and where stated the operations and the flushes. The match
-says what was compared: agreement there is no proof of the same cause.
+wrong beside the power cut, the kernel's version, and where stated the operations, the flushes and, of a
+finding that was explained, the cause. The match says what was compared: without the cause, agreement is no
+proof of the same bug.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class LoggedOperation:
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What a run knows of a finding without looking at a guest again. `kernel`: its release. `flushed`:
-    whether the log has a flush, or a write with FUA, between two entries.
+    whether the log has a flush, or a write with FUA, between two entries. `cause`: by which mechanism, as
+    `powercut show` named it; empty of a finding that was not explained, or whose cause could not be told.
     """
 
     case: CaseId
@@ -40,6 +42,7 @@ class Observed:
     kernel: str
     operations: Sequence[LoggedOperation]
     flushed: Callable[[int, int], bool]
+    cause: Callable[[], str]
 
     @property
     def promised(self) -> int | None:
@@ -72,7 +75,7 @@ def match(bugs: Iterable[KnownBug], seen: Observed) -> Match | None:
     for bug in bugs:
         for sighting in bug.record.shows:
             if _agrees(sighting, seen) and bug.record.affects(version):
-                return Match(bug, _compared(sighting))
+                return Match(bug, _compared(sighting, seen))
     return None
 
 
@@ -85,6 +88,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
         and _same_operations(sighting, seen)
         and (not sighting.quiet or _was_quiet(seen))
+        and (not sighting.causes or seen.cause().lower() in ("", *sighting.causes))
     )
 
 
@@ -107,8 +111,10 @@ def _was_quiet(seen: Observed) -> bool:
     return op.begin is not None and op.ack is not None and not seen.flushed(op.begin, op.ack)
 
 
-def _compared(sighting: Sighting) -> tuple[str, ...]:
+def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
     also = ["operations"] * bool(sighting.operations) + ["flushes"] * sighting.quiet
+    if sighting.causes and seen.cause():
+        also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)
 
 

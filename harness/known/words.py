@@ -33,7 +33,8 @@ def kernels(record: Record) -> str:
 def details(match: Match) -> Iterator[str]:
     """Lines below a finding that is known: the bug, what was compared, what to do."""
     yield match.bug.title
-    yield f"compared: {', '.join(match.compared)}; the cause was not"
+    unknown = "" if "cause" in match.compared else "; the cause was not"
+    yield f"compared: {', '.join(match.compared)}{unknown}"
     if match.bug.record.workaround:
         yield f"workaround: {match.bug.record.workaround}"
 
@@ -59,7 +60,7 @@ def about(bug: KnownBug) -> Iterator[tuple[str, str]]:
     yield "status", record.status
     for s in record.shows:
         shown = " or ".join(f'"{what}"' for what in s.symptoms)
-        stated = {"words": s.says, "operations": s.operations}
+        stated = {"words": s.says, "operations": s.operations, "cause": " or ".join(s.causes)}
         also = [f"{what}: {text}" for what, text in stated.items() if text] + ["no flush"] * s.quiet
         during = "" if s.during.value == "power-cut" else f" ({s.during.value})"
         yield "shows", "; ".join([f"{', '.join(s.modes)}: {', '.join(s.oracles)}: {shown}{during}", *also])

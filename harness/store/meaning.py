@@ -32,10 +32,16 @@ class Meaning:
         bugs = tuple(with_bugs(known.bug).values())
         return cls(expectations, bugs, known.new_only, kernel.release or kernel.version)
 
-    def given_to(self, f: Finding, steps: Sequence[Step], flushed: Callable[[int, int], bool]) -> Finding:
-        """The finding with what it means. `flushed`: see `Observed`."""
+    def given_to(
+        self,
+        f: Finding,
+        steps: Sequence[Step],
+        flushed: Callable[[int, int], bool],
+        cause: Callable[[], str],
+    ) -> Finding:
+        """The finding with what it means. `flushed`, `cause`: see `Observed`."""
         ran = [LoggedOperation(s.text, s.begin, s.ack) for s in steps]
-        seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed)
+        seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause)
         known = match(self.bugs, seen)
         expected = first_match(self.expectations, f.case, f.symptom)
         if known and self.new_only:

@@ -79,6 +79,12 @@ def _state_verdict(state: str, content: str, verdict: str, how: str, unknown: by
     return StateVerdict(CrashState.parse(state), content, Verdict(verdict), How(how), notes)
 
 
+class _Explained(msgspec.Struct, frozen=True):
+    """What is read here of an explanation: it comes from anybody, and names a cause at most."""
+
+    mechanism: str = ""
+
+
 _DIGESTS = "SELECT digest FROM states WHERE case_id = ?"
 
 
@@ -562,8 +568,19 @@ class RunStore:
             symptom = symptom_of(oracle, signature, paths)
             shown = Finding(case, oracle, signature, smallest, tuple(violations), len(states))
             flushed = functools.partial(self._flushed, case)
-            findings.append(meaning.given_to(replace(shown, what=symptom.what), steps, flushed))
+            cause = functools.partial(self._cause_of, shown.id)
+            findings.append(meaning.given_to(replace(shown, what=symptom.what), steps, flushed, cause))
         return tuple(sorted(findings, key=finding_order))
+
+    def _cause_of(self, finding: str) -> str:
+        """By which mechanism the finding with this id came about, as its explanation has it: `Torn write`.
+        Empty if it was not explained, or its cause could not be told.
+        """
+        try:
+            told = msgspec.json.decode(self.layout.explanation(finding).read_bytes(), type=_Explained)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return ""
+        return told.mechanism.partition(". ")[0]
 
     def _steps(self, number: int) -> tuple[Step, ...]:
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from harness.explain.mechanism import Mechanism
 from harness.known.base import During, KnownBug, Record, Severity, Sighting, installed
 from harness.known.match import LoggedOperation, Match, Observed, match
 from harness.model import CaseId, CrashPoint, CrashState, Violation
@@ -29,6 +30,7 @@ def observed(
     operations: Sequence[str] = OPERATIONS,
     state: str = "@40",
     flushed: bool = False,
+    cause: str = "",
     promised: int = 4,
 ) -> Observed:
     """A finding on XFS after a sync of an overwrite; each operation takes five entries of the log."""
@@ -37,7 +39,7 @@ def observed(
     violation = Violation(what.oracle, "f", summary, "", "", "")
     return Observed(
         CaseId("xfs", mode, "any"), what, CrashState.parse(state), violation, kernel, ran,
-        lambda begin, end: flushed,
+        lambda begin, end: flushed, lambda: cause,
     )  # fmt: skip
 
 
@@ -76,6 +78,24 @@ def test_the_match_names_what_was_compared_and_nothing_else() -> None:
         severity=Severity.COSMETIC, mechanism="c", first="6.1",
         shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",)),)))  # fmt: skip
     assert match([bare], observed()) == Match(bare, ("symptom", "mode", "kernel version"))
+
+
+def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> None:
+    """A fault planted in the same mode has the same symptom: its cause alone tells it apart."""
+    bug = KnownBug(name="a", title="b", record=Record(
+        severity=Severity.COSMETIC, mechanism="c", first="6.1",
+        shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",),
+                        causes=("no flush at all",)),)))  # fmt: skip
+    compared = ("symptom", "mode", "kernel version")
+    assert match([bug], observed()) == Match(bug, compared), "not explained, and it says so"
+    assert match([bug], observed(cause="No flush at all")) == Match(bug, (*compared, "cause"))
+    assert match([bug], observed(cause="Torn write")) is None
+
+
+def test_every_cause_of_a_record_is_one_that_show_names() -> None:
+    named = {c for bug in installed().values() for s in bug.record.shows for c in s.causes}
+    assert named
+    assert named <= {m.value for m in Mechanism}
 
 
 def test_operations_after_the_broken_promise_do_not_count() -> None:
@@ -124,7 +144,9 @@ def _planted() -> list[tuple[str, Observed]]:
             ran = known[point.case.workload]
             seen.append((
                 row["fault"]["name"],
-                Observed(point.case, symptom, point.state, violation, "6.12.117", ran, never),
+                Observed(
+                    point.case, symptom, point.state, violation, "6.12.117", ran, never, lambda: ""
+                ),
             ))  # fmt: skip
     return seen
 

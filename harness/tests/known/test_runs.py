@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from harness.cli import why
 from harness.errors import ExitCode, StoreError
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
+from harness.known.words import details
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.report.changes import Side, changes, changes_json, changes_text
+from harness.report.explanation import Explanation
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
 from harness.report.markdown import summary_markdown
@@ -21,8 +25,10 @@ from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline, known_or_new
 from harness.store import RunStore
+from harness.store.records import Finding
 from harness.summary import exit_code, summarise
 from harness.tests.report.demo import demo_run
+from harness.trust import Named
 
 
 def bug(*symptoms: str) -> KnownBug:
@@ -85,6 +91,35 @@ def test_a_known_bug_fails_the_run_unless_only_new_ones_count(store: RunStore) -
     assert not summary.unexpected
     assert exit_code(summary) is not ExitCode.INCONSISTENT
     assert "expected failures (known bugs): demo-bug: it forgets" in summary_text(summary, "RUN")
+
+
+def test_a_finding_with_another_cause_than_the_known_bugs_is_new(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where only new findings fail a run, a fault with the symptom of a known bug let it pass."""
+    found = {f.symptom.what.replace("[", "[[]") for f in store.findings()}
+    known = bug(*found)
+    (shows,) = known.record.shows
+    shows = msgspec.structs.replace(shows, causes=("torn write",))
+    known = msgspec.structs.replace(known, record=msgspec.structs.replace(known.record, shows=(shows,)))
+    store.set_known(KnownBugs(bug=(known,), new_only=True))
+    assert not summarise(store).unexpected
+    causes = iter(["Torn write. A half.", "No flush at all. None was sent."])
+
+    def find(_: RunStore, finding: Finding, *__: object) -> tuple[Explanation, str]:
+        cause = next(causes, "")
+        return Explanation(finding.id, finding.summary, cause, {}, (), str(finding.crash_point)), ""
+
+    monkeypatch.setattr(why, "find_out", find)
+    first, second, *_ = why.first_of_each(store)
+    assert why.explain_first(store, Named(), "auto")
+    assert [f.id for f in summarise(store).unexpected] == [second.id]
+    assert exit_code(summarise(store)) is ExitCode.INCONSISTENT
+    assert f"{second.id} is new: its cause is not that of demo-bug" in capsys.readouterr().out
+    (same,) = [f for f in store.findings() if f.id == first.id]
+    assert same.known
+    assert same.known.compared[-1] == "cause"
+    assert "the cause was not" not in "".join(details(same.known))
 
 
 def test_a_new_finding_beside_a_known_one_fails_the_run_that_counts_new_ones(store: RunStore) -> None:
