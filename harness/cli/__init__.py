@@ -142,7 +142,7 @@ def main(ctx: click.Context) -> None:
     powercut patch ~/linux v6.12..my-branch      does a patch break what its base keeps, and which commit?
     powercut doctor                              what this host is missing
     powercut smoke                               one mode, one workload, under a minute
-    powercut run -c ext4/ordered -w all          test every crash state of every workload
+    powercut run -c ext4/ordered -w all          cut the power at each write of every workload
     powercut new my-db                           a workload of your own to start from; powercut try runs it
     powercut repro ext4-ordered/append-fsync@41  judge one crash state again
     powercut show ID                             why a finding failed
@@ -164,7 +164,10 @@ def first_steps(run: Path) -> list[str]:
     """What to do next, for whoever types `powercut` alone. `run`: the latest run of this folder."""
     steps = [
         ("powercut smoke", "does everything work here? powercut doctor tells what is missing"),
-        ("powercut run -c ext4/ordered --quick", "a file system: every crash state of a few workloads"),
+        (
+            "powercut run -c ext4/ordered --quick",
+            "a file system: a power cut at each write of a few workloads",
+        ),
         ("powercut new my-program", "a program of yours: a folder to begin with"),
     ]
     if (run / "run.json").is_file():

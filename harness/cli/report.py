@@ -122,10 +122,10 @@ def report_command(
 @click.option(
     "--by",
     type=click.Choice(["states", "findings"], case_sensitive=False),
-    help="Default: states, if both runs judged the same recordings; else findings.",
+    help="Default: states, if both runs judged the same recordings; else, and with --html, findings.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--html", type=NewFile(), metavar="FILE", help="With findings: write a page.")
+@click.option("--html", type=NewFile(), metavar="FILE", help="Write a page of the findings.")
 @guarded
 def compare_command(first: Path, second: Path, by: str | None, as_json: bool, html: Path | None) -> ExitCode:
     """Compare two runs: of the same recordings state by state, of others finding by finding.
@@ -142,11 +142,13 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     decided in both or the second did not cover as much, 4 if no case was decided.
     """
     with open_run(first) as one, open_run(second) as two:
-        if (by or ("states" if same_recordings(one, two) else "findings")) == "findings":
+        # A page is made of findings, so who asks for one need not say so.
+        same = not html and same_recordings(one, two)
+        if (by or ("states" if same else "findings")) == "findings":
             one_side, other = (Side.of(store, shown_path(store.path)) for store in (one, two))
             return _compare_findings(changes(one_side, other), as_json, html)
         if html:
-            raise UsageError("a page is made of findings only", "add --by findings")
+            raise UsageError("a page is made of findings only", "leave out --by states")
         found = compare(one, two)
     if as_json:
         console.say(json_line(_comparison(found)))

@@ -185,7 +185,7 @@ class RunCommand(Sectioned, BisectCommand):
 @click.option(
     "--clock",
     type=click.Choice([c.value for c in Clock], case_sensitive=False),
-    default=Clock.REAL,
+    default=Clock.REAL.value,
     show_default=True,
     help="Record in virtual time: sleeps and the kernel's timers take no time of this host, and each "
     "recording of a workload is the same, byte for byte. Needs --machine uml and a kernel that "
@@ -618,7 +618,8 @@ def _absolute(name: str) -> str:
 @with_options(kernel_options)
 @guarded
 def smoke_command(**given: Any) -> ExitCode:
-    """Check that everything works here: one mode, one workload, every crash state; under a minute.
+    """Check that everything works here: one mode, one workload, a power cut at each write; under a
+    minute.
 
     \b
     powercut smoke

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from harness.host.text import one_line
 from harness.report.explanation import Explanation, Fate, Rung
 from harness.report.pages import template
-from harness.report.words import MEANINGS
+from harness.report.words import MEANINGS, RULES_MEANINGS
 
 _LEFT, _MIDDLE = 30, 62
 _FATES = {
@@ -31,6 +31,8 @@ _SHOWN = 60  # letters of a write's name that fit in front of the arrows, of 7.3
 
 def ladder_text(explanation: Explanation) -> str:
     """The ladder for a terminal or a mail, with what its words mean."""
+    if explanation.ladder and all(rung.kind == "call" for rung in explanation.ladder):
+        return _calls_text(explanation.ladder)
     head = f"{'event':>6}  {'operation':{_LEFT}}  {'write':{_MIDDLE}}  {'covered by':>10}  platter"
     rows = [head, *map(_row, explanation.ladder)]
     said = [
@@ -39,6 +41,20 @@ def ladder_text(explanation: Explanation) -> str:
         if word != "(?)" or any("(?)" in r for r in rows)
     ]
     return "\n".join([*rows, "", *(f"{word}: {MEANINGS[word]}" for word in said)]) + "\n"
+
+
+_OF_RULES = {Fate.PERSISTED: "there", Fate.LOST: "not there", Fate.TORN: "in part"}
+
+
+def _calls_text(rungs: Sequence[Rung]) -> str:
+    """The calls of a program where only rules decide what persists: no disk, no events and no flushes."""
+    width = _LEFT + _MIDDLE
+    rows = [f"{'call':>6}  {'what the program did':{width}}  of its changes"]
+    for rung in rungs:
+        text = _short(rung.text.removeprefix(f"{rung.event} "), width)
+        mark = "  <-- matters" if rung.accent else ""
+        rows.append(f"{rung.event:6}  {text:{width}}  {_OF_RULES.get(rung.fate, '')}{mark}".rstrip())
+    return "\n".join([*rows, "", *(f"{word}: {text}" for word, text in RULES_MEANINGS.items())]) + "\n"
 
 
 def _row(rung: Rung) -> str:

@@ -55,6 +55,13 @@ MEANINGS = {
     "(?)": "behind the name of a block: it follows from other blocks, and not from its own words",
 }
 """What a newcomer meets first in a report or an explanation."""
+RULES_MEANINGS = {
+    "call": "a call of the program that changes or syncs files, by its number",
+    "micro-operation": "what a call changes, in parts that persist as a whole or not at all: a name, a size, "
+    "a block of data, attributes",
+    "not there": "lost, or the power had failed before the call",
+}
+"""The same where only rules decide what persists."""
 
 
 def code_words(code: ExitCode, summary: Summary) -> str:
@@ -232,7 +239,8 @@ def headline(summary: Summary) -> str:
     parts = _not_kept(summary, judged, CaseVerdict.FAIL) + own
     parts += _not_kept(summary, judged, CaseVerdict.UNKNOWN)
     if kept or len(judged) > 1:
-        parts.append(_kept(summary, kept, len(judged)))
+        # Beside "my-db lost ...", "every promise" alone would read as if nothing had been lost.
+        parts.append(f"{'in all other cases ' if own else ''}{_kept(summary, kept, len(judged))}")
     elif own and not judged:
         parts.append("nothing else was found there")
     parts += _not_kept(summary, judged, CaseVerdict.XFAIL) + _own_checks(summary, CaseVerdict.XFAIL)

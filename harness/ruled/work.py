@@ -22,6 +22,7 @@ from harness.model import CaseId, Check, CheckResult, Judgement, Workload
 from harness.plan import Plan
 from harness.report.explanation import Explanation, Fate, Rung, write_explanation
 from harness.report.lines import reproduce, source_words
+from harness.report.words import plural
 from harness.ruled.judging import (
     ORACLE,
     Answer,
@@ -233,7 +234,7 @@ class _Case:
         lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
         rules = judging.rules
         lines = {
-            "promised": self._workload.summary,
+            "promised": promised(judging.notes, told.found.acks),
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
             f"{lost.bit_count()} had not",
@@ -253,6 +254,15 @@ class _Case:
             str(finding.crash_point),
             visits=judging.asked,
         )
+
+
+def promised(notes: Notes, acks: int) -> str:
+    """Up to which acknowledgement the program had promised something when the power failed."""
+    if not acks:
+        return "nothing had been acknowledged; the check must accept what is there all the same"
+    ack = notes.acks[acks - 1]
+    rest = f", and by {plural(acks - 1, 'acknowledgement')} before it" if acks > 1 else ""
+    return f"by `powercut-ack {ack.text}`, after {plural(ack.calls, 'call')}{rest}"
 
 
 def _call_lines(notes: Notes) -> list[str]:

@@ -202,6 +202,15 @@ def test_compare_by_states_refuses_recordings_that_differ(tmp_path: Path) -> Non
 # --- by findings -----------------------------------------------------------------------------
 
 
+def test_a_page_compares_findings_of_the_same_recordings_too(tmp_path: Path) -> None:
+    """It was refused with `add --by findings`: there is no other page."""
+    sides = recorded(tmp_path / "a", LOST), recorded(tmp_path / "b", LOST)
+    assert powercut("compare", *sides, "--html", tmp_path / "page.html").exit_code == 0
+    assert (tmp_path / "page.html").is_file()
+    refused = powercut("compare", *sides, "--html", tmp_path / "no.html", "--by", "states")
+    assert refused.exit_code == ExitCode.USAGE
+
+
 def test_recordings_of_their_own_are_compared_by_finding(tmp_path: Path) -> None:
     """Before and after a patch could not be compared: "judged different recordings"."""
     before = recorded(tmp_path / "a", None, LOST, STALE)

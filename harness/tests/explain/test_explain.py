@@ -1087,6 +1087,24 @@ def test_the_ladder_of_an_application_has_its_calls() -> None:
     assert "write(f, 5) = 5" in str(ladder_svg(drawn))
 
 
+def test_where_only_rules_decide_the_ladder_is_of_calls() -> None:
+    """It had the columns of a write log, empty, and said that a call is a moment of the block layer."""
+    rungs = (
+        Rung("call", "0 creat(f)", event=0, fate=Fate.PERSISTED),
+        Rung("call", "1 write(f, 5)", event=1, fate=Fate.LOST, accent=True),
+        Rung("call", "2 fsync(.)", event=2),
+    )
+    text = ladder_text(Explanation("0" * 12, "", "", {}, rungs, "X"))
+    rows = [line.split() for line in text.splitlines()[1:4]]
+    assert rows == [
+        ["0", "creat(f)", "there"],
+        ["1", "write(f,", "5)", "not", "there", "<--", "matters"],
+        ["2", "fsync(.)"],
+    ]
+    assert "micro-operation: " in text
+    assert "block layer" not in text
+
+
 def test_a_torn_write() -> None:
     """Of a superblock's sectors some are there: its checksum is wrong, and no flush would have helped."""
     made = Recorder()

@@ -381,7 +381,7 @@ def test_what_only_an_applications_own_check_found_is_not_held_against_the_file_
     beside = headline(replace(summary, cases=(*summary.cases[:3], cases[0])))
     assert beside.partition(": ")[2] == (
         "my-db lost or damaged what it acknowledged on ext4/ordered, says its own check; "
-        "ext4/ordered kept every promise at every one of 163 crash states."
+        "in all other cases ext4/ordered kept every promise at every one of 163 crash states."
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.model import Check, CheckResult, Verdict
 from harness.plan import Budget
 from harness.ruled.judging import Judging, NotJudged, RunCheck, answer, followed, judgement_of, unsynced_lines
+from harness.ruled.work import promised
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
 from harness.rules.micro import effect_of
@@ -29,6 +30,14 @@ def of_one_file(*, synced: bool) -> Notes:
     if synced:
         calls.fsync("f").fsync(".")
     return replace(calls.ack("done").notes([Left("f", "file", OWNER, b"text")]), exit_code=0)
+
+
+def test_what_was_promised_is_what_was_acknowledged() -> None:
+    """It was the summary of the workload, such as `nothing is synced`."""
+    notes = replace(Calls().create("f").ack("one").write("f", b"text").ack("two").notes([]), exit_code=0)
+    assert promised(notes, 2) == "by `powercut-ack two`, after 2 calls, and by 1 acknowledgement before it"
+    assert promised(notes, 1) == "by `powercut-ack one`, after 1 call"
+    assert promised(notes, 0).startswith("nothing had been acknowledged")
 
 
 @pytest.mark.parametrize(
