@@ -34,7 +34,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 class Answer(msgspec.Struct, frozen=True):
     """One case on one kernel. `reason`: why it is undecided or was not run; `lacks`: it was not run because
-    this host, kernel or harness lacks something, not because the file system does.
+    this host, kernel or harness lacks something, not because the file system does. `in_part`: the budget
+    left out some of its crash states.
     """
 
     configuration: str
@@ -45,6 +46,7 @@ class Answer(msgspec.Struct, frozen=True):
     findings: tuple[Seen, ...] = ()
     reason: str = ""
     lacks: bool = False
+    in_part: bool = False
 
     @property
     def case(self) -> CaseId:
@@ -146,6 +148,7 @@ def answer_of(case: CaseSummary) -> Answer:
         tuple(seen),
         case.reason if case.was_not_run else case.undecided,
         case.lacks,
+        bool(case.info.coverage and case.info.coverage.unexplored),
     )
 
 

@@ -42,6 +42,12 @@ DEPTHS: Mapping[str, Depth] = {
 }  # fmt: skip
 
 
+def deeper(depth: str) -> str:
+    """The next depth; empty behind the last one."""
+    names = [*DEPTHS]
+    return "".join(names[names.index(depth) + 1 :][:1])
+
+
 class Kind(enum.Enum):
     """What is known of a configuration on a kernel, the worst first. In words: what a cell says."""
 
@@ -56,7 +62,8 @@ class Kind(enum.Enum):
 class Standing:
     """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
     workloads that were decided, of those that were asked for and that the file system can run. `undecided`:
-    those that were looked at, or were to be, and are not decided. `bugs`: known bugs that it showed,
+    those that were looked at, or were to be, and are not decided. `in_part`: decided ones of which the
+    budget left out crash states. `bugs`: known bugs that it showed,
     `by_design`: reasons for which it is expected to lose something; `new`: findings that are neither. `why`:
     for the first workload that is not decided or was not looked at.
     """
@@ -67,6 +74,7 @@ class Standing:
     looked: int
     of: int
     undecided: int = 0
+    in_part: int = 0
     bugs: tuple[KnownBug, ...] = ()
     by_design: tuple[str, ...] = ()
     new: tuple[Seen, ...] = ()
@@ -111,6 +119,7 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
         len(answers) - len(not_run) - len(undecided),
         len(answers) - len(not_run) + len(lacking),
         len(undecided),
+        sum(a.in_part for a in answers if a not in not_run and a not in undecided),
         tuple(bugs),
         tuple(dict.fromkeys(f.expected for f in findings if f.expected and f.known not in base)),
         tuple(f for f in findings if not f.expected and f.known not in base),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from harness.known.base import KnownBug, Severity
 from harness.known.words import brief
 from harness.releases.results import OnKernel, Sweep
-from harness.releases.verdict import DEPTHS, Kind, Standing, standings
+from harness.releases.verdict import DEPTHS, Kind, Standing, deeper, standings
 from harness.report.lines import full
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import enumerated, number, plural
@@ -61,7 +61,7 @@ def verdict_page(sweep: Sweep) -> Page:
         figures=tuple(filter(None, figures)),
         sections=(
             Section("Verdict", tables=(PageTable(("configuration", *kernels), tuple(map(_row, rows))),)),
-            Section("What to do", lines=tuple(advice(rows))),
+            Section("What to do", lines=tuple(advice(rows, sweep.plan.depth))),
             Section("New: no known bug looks like this", findings=tuple(_new(sweep, rows))),
             Section("Known bugs", lines=tuple(Line(b.title, brief(b)) for b in _bugs(rows))),
             Section("Kernels", lines=tuple(_kernel(sweep, k) for k in sweep.kernels)),
@@ -86,6 +86,7 @@ def headline(rows: Rows, kernels: int) -> str:
 def cell_text(s: Standing) -> str:
     """What the table says of a configuration on a kernel, with how far it was looked."""
     extent = f"{plural(s.states, 'state')}, {number(s.looked)} of {plural(s.of, 'workload')}"
+    extent += f", {number(s.in_part)} of them in part" if s.in_part else ""
     match s.kind:
         case Kind.NEW:
             also = f", beside {_names(s)}" if s.bugs or s.by_design else ""
@@ -122,12 +123,11 @@ def _colour(rows: Rows) -> str:
     return _COLOUR[min(kinds, key=order.index, default=Kind.NOT_LOOKED)]
 
 
-def advice(rows: Rows) -> Iterator[Line]:
+def advice(rows: Rows, depth: str) -> Iterator[Line]:
     """What to do, for readers who know no file system: what can be used, what not and why, what is open."""
     if safe := [name for name, of in rows if of and all(s.kind is Kind.SAFE for s in of)]:
-        yield Line(
-            "Nothing was found that speaks against these. A longer look is --depth deep.", enumerated(safe)
-        )
+        longer = f" A longer look is --depth {deeper(depth)}." if deeper(depth) else ""
+        yield Line(f"Nothing was found that speaks against these.{longer}", enumerated(safe))
     for bug in _bugs(rows):
         todo = f" Workaround: {bug.record.workaround}." if bug.record.workaround else ""
         yield Line(f"{_ADVICE[bug.record.severity]}{todo}", _where(rows, bug), aside=bug.name)
@@ -208,7 +208,16 @@ def _for_programs(sweep: Sweep, rows: Rows) -> dict[str, object]:
 
 COLUMNS = (
     *("configuration", "kernel", "release", "verdict", "severity", "known_bugs", "expected", "new_findings"),
-    *("crash_states", "workloads_decided", "workloads", "depth", "begun", "why", "reproduce"),
+    *(
+        "crash_states",
+        "workloads_decided",
+        "workloads_in_part",
+        "workloads",
+        "depth",
+        "begun",
+        "why",
+        "reproduce",
+    ),
 )
 """Of the CSV file, and the fields of a verdict in JSON."""
 
@@ -225,6 +234,7 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         len(s.new),
         s.states,
         s.looked,
+        s.in_part,
         s.of,
         sweep.plan.depth,
         sweep.begun,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -102,6 +103,22 @@ def test_what_could_not_be_run_here_counts_among_what_was_asked(lacks: bool, of:
     assert (standing.kind, standing.looked, standing.of) == (Kind.SAFE, 1, of)
     said = "safe as far as looked (10 states, 1 of 2 workloads; not run: b: the archive has no mkfs)"
     assert (said in verdict_page(sweep((answer("xfs/default"), left))).text()) is lacks
+
+
+def test_a_workload_of_which_the_budget_left_out_states_is_counted() -> None:
+    """`451 states, 8 of 8 workloads` read as all of them; on a slow host half of the states were left out."""
+    part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
+    text = verdict_page(sweep((part, answer("xfs/default", name="b")))).text()
+    assert "safe as far as looked (20 states, 2 of 2 workloads, 1 of them in part)" in text
+
+
+@pytest.mark.parametrize(("depth", "says"), [("quick", "normal"), ("normal", "deep"), ("deep", "")])
+def test_a_longer_look_is_the_next_depth(depth: str, says: str) -> None:
+    """A quick verdict advised the deepest one, which takes hours."""
+    of = sweep((answer("xfs/default"),))
+    text = verdict_page(replace(of, plan=msgspec.structs.replace(of.plan, depth=depth))).text()
+    assert text.count("A longer look is") == bool(says)
+    assert f"--depth {says}." in text or not says
 
 
 def test_the_page_says_what_to_do_of_every_kind() -> None:
