@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -129,10 +128,6 @@ class KnownBatches(journal.Known[Batch]):
                 self.shrunk[line.member.finding] = line
             case Similar():
                 self.similar[line.finding] = line
-
-    def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """A batch was a number."""
-        return {**raw, "item": str(raw["batch"])} if "batch" in raw else raw
 
     def need_ours(self, line: journal.Line) -> None:
         """Raises ValueError, also for workloads that are files of this host."""

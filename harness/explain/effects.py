@@ -152,11 +152,6 @@ class Effects:
             return True
         return sync.inode == change.directory or (self.in_order and self._commits(sync.call))
 
-    def inode_at(self, path: str, event: int) -> int | None:
-        """The file that had a name at an event."""
-        found = [inode for at, name, inode in self._log if name == path and at < event]
-        return found[-1] if found else None
-
     def names_of(self, inode: int, event: int) -> set[str]:
         """The names that a file had at an event."""
         names: dict[str, int | None] = {}

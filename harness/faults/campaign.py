@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ from harness.faults.results import (
     OtherCampaign,
     Row,
     Trial,
-    Trials,
     counts,
     joined,
     row_of,
@@ -41,7 +40,6 @@ from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
-from harness.series.journal import Known
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
@@ -273,21 +271,6 @@ class FaultSeries(Series[Trial]):
         """The whole trial, if it is of what is asked now."""
         done = self.known.done.get(item.name)
         return done if done and done.key == item.key and not done.interrupted else None
-
-    def nothing(self) -> Known[Trial]:
-        return Trials(Trial)
-
-    def inherited(self) -> Iterator[Trial]:
-        for file in sorted(self.path.glob(f"{self.folder}/*/trial.json")):
-            try:
-                raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-                run = next(iter(raw.get("runs", ())), "")
-                then = {**raw, "type": "done", "item": raw["name"], "run": run}
-                yield msgspec.convert(self.known.of_before(then), Trial)
-            except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
-                raise StoreError(
-                    f"{file} is damaged: {e}", "remove its directory: that trial is then made again"
-                ) from e
 
 
 def trial_of(item: str, summary: Summary) -> Trial:

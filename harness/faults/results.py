@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from harness.faults.catalogue import PlantedFault
 from harness.model.bounds import Jobs
 from harness.plan import Budget
-from harness.series.journal import Done, Known
+from harness.series.journal import Done
 
 BASELINE = "baseline"
 
@@ -61,17 +59,6 @@ class Trial(Done, frozen=True, kw_only=True, tag="done"):
     def decided(self) -> bool:
         """Whether every case was."""
         return super().decided and not self.undecided
-
-
-class Trials(Known[Trial]):
-    """What the lines of a journal come to, also those of before: `sightings` on runs called `control-1`."""
-
-    def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """A line, or a trial.json, in the words of today."""
-        today = {"detections" if name == "sightings" else name: value for name, value in raw.items()}
-        if isinstance(item := today.get("item"), str):
-            today["item"] = re.sub(r"^control-(?=\d+$)", f"{BASELINE}-", item)
-        return today
 
 
 class Status(enum.StrEnum):

@@ -284,10 +284,6 @@ def _for_programs(litmus: Litmus, programs: Sequence[Program]) -> dict[str, obje
     }
 
 
-def _cell_data(cell: CellAnswer) -> dict[str, object]:
-    return {"standing": cell.standing, **msgspec.to_builtins(cell)}
-
-
 def markdown(litmus: Litmus, programs: Sequence[Program]) -> str:
     """The table in Markdown: a part for each group."""
     lines = ["# What may an application rely on?", "", headline(litmus) + ".", "", LEGEND, ""]

@@ -5,9 +5,8 @@ an item of a series: a run, which may be done on the next day.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -98,22 +97,6 @@ class SweepSeries(Series[OnKernel]):
 
     def page(self) -> Page:
         return page_of(self.sweep)
-
-    def inherited(self) -> Iterator[OnKernel]:
-        file = self.path / RESULTS_NAME
-        if not file.exists():
-            return
-        try:
-            raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-            for kernel in raw["kernels"]:
-                if kernel["run"]:
-                    place = self.place(kernel["asked"]).relative_to(self.path)
-                    run = str(place / "runs" / Path(kernel["run"]).name)
-                    yield msgspec.convert(
-                        {**kernel, "type": "done", "item": kernel["asked"], "run": run}, OnKernel
-                    )
-        except (msgspec.MsgspecError, ValueError, RecursionError, TypeError, KeyError) as e:
-            raise StoreError(f"{file}: {e}", "start a new sweep") from e
 
 
 class VerdictSeries(SweepSeries):

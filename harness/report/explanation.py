@@ -31,11 +31,6 @@ class Fate(enum.StrEnum):
     LATER = "later"  # not submitted yet
     NONE = ""  # of what is no write
 
-    @classmethod
-    def _missing_(cls, value: object) -> Fate | None:
-        """Explanations of before say `kept`."""
-        return cls.PERSISTED if value == "kept" else None
-
 
 class Rung(msgspec.Struct, frozen=True):
     """One event of a ladder. `kind`: `mark`, `call`, `write`, `fua`, `flush`, `cut` or `gap`. `event`: its

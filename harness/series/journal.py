@@ -126,10 +126,6 @@ class Known(Generic[DoneT]):
             case Done():
                 self.done[line.item] = line  # type: ignore[assignment]  # `lines` has no other
 
-    def of_before(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """A line as an older version wrote it, as this one does."""
-        return raw
-
     def need_ours(self, line: Line) -> None:
         """Raises ValueError for a line that this program did not write: a journal may come from somebody
         else, and names no directories beside those of the series.
@@ -182,8 +178,7 @@ class Journal(Generic[DoneT]):
             try:
                 if digest != _digest(body):
                     raise ValueError("its digest is another")
-                raw = self.known.of_before(msgspec.json.decode(body, type=dict[str, Any]))
-                line = msgspec.convert(raw, self._line)
+                line = msgspec.json.decode(body, type=self._line)
                 self.known.need_ours(line)
                 self.known.add(line)
             except (ValueError, msgspec.MsgspecError, RecursionError):

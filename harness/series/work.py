@@ -96,10 +96,6 @@ class Series(ABC, Generic[DoneT]):
         """What is known before anything has happened."""
         return Known(self.done)
 
-    def inherited(self) -> Iterable[Line]:
-        """What a directory has come to that was begun before there were journals. Raises StoreError."""
-        return ()
-
     @abstractmethod
     def items(self, work: Work[DoneT]) -> Iterable[Item]:
         """What is to be run, in order; a sequence where all of it is known. Items that are decided are left
@@ -195,10 +191,6 @@ class Work(Generic[DoneT]):
         self.progress = progress
         series.known = series.nothing()  # what another process did until this one had the lock
         self._journal = Journal(series.path, series.known)
-        if not self._journal.lines:
-            for line in series.inherited():
-                series.known.need_ours(line)
-                self.put(line)
         self._before = series.known.at
         self._begun = self._ticked = time.monotonic()
         self._ticking = threading.Lock()

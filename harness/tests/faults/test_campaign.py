@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from harness.cli.faults import exit_code
-from harness.errors import ExitCode, KernelError, StoreError, UsageError
+from harness.errors import ExitCode, KernelError, UsageError
 from harness.faults import campaign as campaign_module
 from harness.faults.campaign import FaultSeries, create, load_plan
 from harness.faults.catalogue import PlantedFault
@@ -25,7 +25,6 @@ from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
-from harness.series import journal
 from harness.series.work import carry_out
 from harness.store.directory import read_info, read_plan
 from harness.tests.guests.toy import TOML
@@ -319,46 +318,3 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
     told = msgspec.json.decode((path / "faults.json").read_bytes())
     assert (told["score"]["found"], told["rows"][0]["status"]) == (1, "found")
     assert (path / "report.html").read_text() == page
-
-
-def test_a_campaign_of_before_keeps_its_trials(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its journal says `sightings`, on runs called `control-1`: all was undecided, and made again."""
-    plant(monkeypatch, fault("forgetful"))
-    first, path = carried_out(tmp_path, kernels)
-    (path / "trials" / "baseline-1").rename(path / "trials" / "control-1")
-    file = path / "journal.jsonl"
-    then = [
-        line.partition(b" ")[2].replace(b'"detections"', b'"sightings"').replace(b"baseline-1", b"control-1")
-        for line in file.read_bytes().split(b"\n")
-        if line
-    ]
-    file.write_bytes(b"".join(journal._digest(line) + b" " + line + b"\n" for line in then))
-    again = gone_on(path, kernels)
-    assert kernels.variants == ["forgetful"]
-    assert again.rows == first.rows
-    assert again.baseline.cases == first.baseline.cases
-    assert again.baseline.runs[0].startswith("trials/control-1/"), "it was not run again"
-
-
-def test_trials_of_before_there_was_a_journal_are_not_made_again(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each was a trial.json in its folder."""
-    plant(monkeypatch, fault("forgetful"))
-    first, path = carried_out(tmp_path, kernels)
-    done = FaultSeries(load_plan(path), path, kernels).known.done
-    for name, trial in done.items():
-        told = {k: v for k, v in msgspec.to_builtins(trial).items() if k not in ("type", "item", "at", "run")}
-        told["sightings"] = told.pop("detections")
-        then = {"name": name, **told, "runs": [trial.run]}
-        (path / "trials" / name / "trial.json").write_bytes(msgspec.json.encode(then))
-    (path / "journal.jsonl").unlink()
-    again = gone_on(path, kernels)
-    assert kernels.variants == ["forgetful"]
-    assert again.rows == first.rows
-    (path / "journal.jsonl").unlink()
-    (path / "trials" / "forgetful" / "trial.json").write_text("{}")
-    with pytest.raises(StoreError, match="damaged"):
-        gone_on(path, kernels)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.errors import EnvironmentLacks, KernelError, RunChanged, StoreError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, RunChanged, UsageError
 from harness.expectations import Expectation
 from harness.host.progress import Lines, Progress
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
@@ -285,35 +284,6 @@ def test_all_kernels_are_those_that_boot_a_pc_in_order() -> None:
     assert named[:2] == ["debian-6.1", "debian-6.12"]
     assert named[-1] == "debian-7.3"
     assert not [name for name in named if name.startswith("uml")]
-
-
-def test_a_sweep_of_before_there_was_a_journal_keeps_its_answers(ran: list[str], tmp_path: Path) -> None:
-    """Its answers were in releases.json alone, each with the absolute path of its run."""
-    path = create(PLAN, tmp_path, "matrix")
-    answers = [{"configuration": "ext4/ordered", "workload": "append-fsync", "verdict": "pass", "states": 9}]
-    done = {"asked": "debian-6.1", "name": "linux 6.1", "run": str(path / "kernels/debian-6.1/runs/then")}
-    failed = {"asked": "debian-6.12", "failed": "the archive does not have it"}
-    told = {"schema": 1, "kernels": [{**done, "answers": answers, "seconds": 7.5}, {**failed, "run": ""}]}
-    (path / "releases.json").write_text(json.dumps(told))
-    sweep = carried(path)
-    assert ran == ["debian-6.12", "debian-7.3"]
-    assert (sweep.kernels[0].name, sweep.kernels[0].answers[0].states) == ("linux 6.1", 9)
-    assert sweep.kernels[0].run == "kernels/debian-6.1/runs/then"
-    assert json.loads((path / "releases.json").read_text())["kernels"][0]["run"] == done["run"]
-    ran.clear()
-    carried(path)
-    assert ran == ["debian-6.12"], "from the journal by now"
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"kernels": 3}', '{"kernels": [{"run": "x"}]}'])
-def test_answers_that_cannot_be_read_are_refused_in_one_line(
-    ran: list[str], tmp_path: Path, text: str
-) -> None:
-    path = create(PLAN, tmp_path, "matrix")
-    (path / "releases.json").write_text(text)
-    with pytest.raises(StoreError, match=r"releases\.json"):
-        carried(path)
-    assert ran == []
 
 
 def test_each_kernel_has_an_equal_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from harness.model import CaseId, CrashState
-from harness.report.explanation import Fate, Rung, read_explanation, write_explanation
+from harness.report.explanation import read_explanation, write_explanation
 from harness.report.findings import report_text, write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
@@ -78,16 +78,3 @@ def test_what_was_explained_already_is_not_offered_again_and_no_cut_recovery_is(
         assert f"powercut show {finding.id}" not in report_html(summarise(run), run, SOURCE)
     again = replace(finding, state=CrashState.parse("@t9@t3"))
     assert explain(again, SOURCE) == ""
-
-
-def test_an_explanation_of_before_is_read(tmp_path: Path) -> None:
-    """A write that had persisted was `kept`: the report lost the whole explanation."""
-    with demo_run(tmp_path) as run:
-        finding = summarise(run).findings[0].id
-        rung = Rung("write", "data of f", fate=Fate.PERSISTED)
-        write_explanation(run.layout, msgspec.structs.replace(explanation(), finding=finding, ladder=(rung,)))
-        file = run.layout.explanation(finding)
-        file.write_text(file.read_text().replace('"persisted"', '"kept"'))
-        again = read_explanation(run.layout, finding)
-        assert again is not None
-        assert again.ladder == (rung,)
