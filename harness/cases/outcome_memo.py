@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
+
+import msgspec
 
 from harness.cases.recording import Recording
 from harness.cases.use_reads import UseReads
@@ -25,6 +28,21 @@ _NOT_DETERMINISTIC = (
 )
 
 T = TypeVar("T")
+
+
+def packed_reads(reads: BlockReads) -> bytes:
+    """What is kept of a visit until the memo is made again, which is seldom. Some file systems read thousands
+    of blocks in each recovery: as numbers of Python, those of 20,000 states took gigabytes. Blocks are read
+    in runs, so steps from one to the next take little.
+    """
+    steps = [[b - a for a, b in itertools.pairwise((0, *part))] for part in (reads.blocks, reads.data)]
+    return zlib.compress(msgspec.msgpack.encode(steps), level=1)
+
+
+def unpacked_reads(packed: bytes) -> BlockReads:
+    """What `packed_reads` was given."""
+    blocks, data = msgspec.msgpack.decode(zlib.decompress(packed), type=tuple[list[int], list[int]])
+    return BlockReads(tuple(itertools.accumulate(blocks)), tuple(itertools.accumulate(data)))
 
 
 class OutcomeMemo:
@@ -60,7 +78,7 @@ class OutcomeMemo:
         self.sample_rate = sample_rate
         self._errors = any_of(recording.profile.console.errors)
         self._outcomes: list[Outcome] = []
-        self._learned: list[tuple[Target, CrashState, BlockReads, int]] = []
+        self._learned: list[tuple[Target, CrashState, bytes, int]] = []
         self._shown: Target | None = None
         self._adding = threading.Lock()
         self._asking = threading.Lock()
@@ -118,7 +136,7 @@ class OutcomeMemo:
         target, shown = self._recording.shown(state)
         earlier = self._ask(lambda disk: disk.learn(shown, reads, number), target)
         if earlier is None or earlier == number:
-            self._learned.append((target, shown, reads, number))
+            self._learned.append((target, shown, packed_reads(reads), number))
             return number
         self.compare(state, self.outcome(earlier), self.outcome(number))
         return earlier
@@ -190,7 +208,7 @@ class OutcomeMemo:
             self._disk, self._shown = Disk(), None
             for learned, shown, reads, number in self._learned:
                 self._show(self._disk, learned)
-                self._disk.learn(shown, reads, number)
+                self._disk.learn(shown, unpacked_reads(reads), number)
         self._show(self._disk, target)
         return self._disk
 
