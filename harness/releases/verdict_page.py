@@ -39,7 +39,8 @@ _HOW = (
     "and what comes back is compared with what the file system promises. A configuration is safe as far as "
     "looked if it kept every promise each time. That is no proof: other workloads and other moments may show "
     "more. A finding is known if its symptom, its configuration, the kernel's version and, where the bug's "
-    "record names them, the operations and flushes agree with that record; the cause itself was not compared."
+    "record names them, the operations and flushes agree with that record; the cause itself is compared only "
+    "of a finding that powercut show has explained."
 )
 
 Rows = Sequence[tuple[str, Sequence[Standing]]]
