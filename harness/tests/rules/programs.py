@@ -37,7 +37,7 @@ class Calls:
         return self._make("mkdir", path)
 
     def _make(self, word: str, path: str) -> Calls:
-        self.inodes[path] = len(self.inodes) + 1 + sum(c.word in ("rename", "unlink") for c in self.made)
+        self.inodes[path] = 1 + max([ROOT, *(c.inode for c in self.made)])
         return self._call(word, f"{word}({path})", inode=self.inodes[path], path=path)
 
     def write(self, path: str, data: bytes, offset: int = 0, *, durable: bool = False) -> Calls:
@@ -50,6 +50,21 @@ class Calls:
 
     def size(self, path: str, length: int) -> Calls:
         return self._call("size", f"ftruncate({path}, {length})", inode=self.inodes[path], length=length)
+
+    def zero(self, path: str, offset: int, length: int) -> Calls:
+        where = {"offset": offset, "length": length}
+        return self._call("zero", f"fallocate({path}, zero)", inode=self.inodes[path], **where)
+
+    def chmod(self, path: str, mode: int) -> Calls:
+        return self._call("attributes", f"chmod({path})", inode=self.inodes[path], owner=(mode, 0, 0))
+
+    def link(self, path: str, other: str) -> Calls:
+        self.inodes[other] = self.inodes[path]
+        return self._call("link", f"link({path}, {other})", inode=self.inodes[path], path=path, other=other)
+
+    def exchange(self, path: str, other: str) -> Calls:
+        self.inodes[path], self.inodes[other] = self.inodes[other], self.inodes[path]
+        return self._call("exchange", f"exchange({path}, {other})", path=path, other=other)
 
     def rename(self, old: str, new: str) -> Calls:
         self.inodes[new] = self.inodes.pop(old)
