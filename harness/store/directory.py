@@ -90,7 +90,10 @@ def write_info(run: Path, info: RunInfo) -> RunInfo:
 
 
 def _digest(info: RunInfo) -> str:
-    return digest_of_bytes(json_bytes(replace(info, digest="")))
+    fields = msgspec.to_builtins(replace(info, digest=""))
+    if not info.stopped:
+        del fields["stopped"]  # runs of before do not have it, and keep their digest
+    return digest_of_bytes(json_bytes(fields))
 
 
 def read_info(run: Path) -> RunInfo:

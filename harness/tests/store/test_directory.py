@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections.abc import Callable
@@ -122,6 +123,17 @@ def test_a_database_of_another_schema_is_refused(store: RunStore) -> None:
         database.execute("UPDATE meta SET value = '9'")
     with pytest.raises(StoreError, match="written in schema 9, this powercut reads schema 3"):
         RunStore.open(store.path)
+
+
+def test_a_run_of_before_runs_could_be_stopped_still_loads(tmp_path: Path) -> None:
+    """Its run.json has no `stopped`, and its digest was made without one."""
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        path = store.path
+    fields = json.loads((path / "run.json").read_text())
+    assert fields.pop("stopped") == ""
+    (path / "run.json").write_text(json.dumps(fields))
+    with RunStore.open(path) as store:
+        assert store.info.stopped == ""
 
 
 def test_why_a_run_was_stopped_cannot_be_taken_away(tmp_path: Path) -> None:
