@@ -11,7 +11,7 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import Folder, listed, open_run, own_workloads_option, source_option
 from harness.errors import ExitCode, UsageError
-from harness.findings.bug_report import BugReport, StatedRun, findings_folder, select_bug_reports
+from harness.findings.bug_report import BugReport, StatedRun, findings_folder, load, select_bug_reports
 from harness.findings.draft import draft, slug_of
 from harness.findings.rerun import Rerun, rerun, write_evidence
 from harness.findings.shrink import finding_to_shrink
@@ -57,6 +57,7 @@ def findings_command(
             for stated in (s for of, s in asked if of is bug_report):
                 console.say(f"  {stated.name}: {stated.says}")
         return ExitCode.CONSISTENT
+    _need_whole(chosen)
     for _, stated in asked:
         look_up_pc_kernel(stated.kernel)
     with progress_for(console) as progress:
@@ -64,6 +65,14 @@ def findings_command(
     if not kernels:
         console.say(summary(seen))
     return exit_code(seen, compared=not kernels)
+
+
+def _need_whole(chosen: Sequence[BugReport]) -> None:
+    """Raises UsageError for a draft that decides nothing yet: a guest took minutes to say so."""
+    for bug_report in chosen:
+        if lacks := bug_report.lacks():
+            what = "what `powercut bugreport` could not write: docs/howto/report-upstream.md says how"
+            raise UsageError(f"{bug_report.path}: still to do: {'; '.join(lacks)}", what)
 
 
 def _asked(chosen: Sequence[BugReport], kernels: Sequence[str]) -> Iterable[tuple[BugReport, StatedRun]]:
@@ -139,6 +148,8 @@ def bugreport_command(
         named = Named(replaced=modules, workloads=tuple(workloads))
         for file in draft(store, finding, folder, named):
             console.say(shown_path(file))
+    for what in load(folder).lacks():
+        console.say(f"TO DO: {what}")
     console.say(
         f"finish what says TO DO, then: powercut findings {folder.name} --folder {full(folder.parent)}"
     )

@@ -26,6 +26,9 @@ from harness.known.base import Record
 SCRIPT = "reproduce.sh"
 MAIL = "mail.txt"
 EVIDENCE = "evidence"
+TO_DO = "TO DO"
+NO_CHECK = f"{TO_DO}: the check is not written yet"
+"""What a script says, and ends with 2, until somebody has written down what was promised."""
 Said = Literal["BROKEN", "KEPT"]
 
 
@@ -75,6 +78,14 @@ class BugReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     @property
     def script(self) -> Path:
         return self.path / SCRIPT
+
+    def lacks(self) -> list[str]:
+        """What of a draft must be written before its script can decide anything."""
+        controls = [TO_DO in r.environment.values() for r in self.run]
+        return [
+            *([f"{SCRIPT}: the check at its end"] if NO_CHECK in self.script.read_text() else []),
+            *(["finding.toml: a control, in the [[run]] that says KEPT"] if any(controls) else []),
+        ]
 
 
 def findings_folder() -> Path:

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import Profile, select_profiles
-from harness.findings.bug_report import EVIDENCE, MAIL, SCRIPT
+from harness.findings.bug_report import EVIDENCE, MAIL, NO_CHECK, SCRIPT, TO_DO
 from harness.findings.mail import mail
 from harness.findings.shell import shell_line
 from harness.host.files import file_hash, write_atomically
@@ -249,7 +249,7 @@ def _check(finding: Finding, fsck: str) -> str:
         return 'echo "KEPT: the crashed file system can be mounted"'
     expected = one_line(finding.violations[0].expected)
     todo = f"# TO DO: while it is mounted, look at what was promised: {expected}"
-    return f'{said} || cat "$DIR/said"\n{todo}\nfail "TO DO: the check is not written yet"'
+    return f'{said} || cat "$DIR/said"\n{todo}\nfail "{NO_CHECK}"'
 
 
 def log_excerpt(timeline: Sequence[DrawnEntry], info: CaseInfo, finding: Finding) -> str:
@@ -289,7 +289,7 @@ def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> st
     return (
         f'{head}says = "BROKEN"\n\n'
         "# TO DO: a control that isolates it: other OPTIONS, another kernel, a patch\n"
-        f'[[run]]\nkernel = "{pin}"\nenvironment = {{ OPTIONS = "TO DO" }}\nsays = "KEPT"\n'
+        f'[[run]]\nkernel = "{pin}"\nenvironment = {{ OPTIONS = "{TO_DO}" }}\nsays = "KEPT"\n'
     )
 
 
@@ -309,7 +309,7 @@ def _readme(
     words = [
         f"# {finding.case.configuration}: {_titled(shown or finding.summary)}",
         "TO DO: one paragraph: what goes wrong, and why it matters.",
-        f"**Promise.** TO DO: where it is written down. Expected: {first.expected} Found: {first.found}"
+        f"**Promise.** TO DO: where it is written down. Expected: {first.expected}. Found: {first.found}."
         + before,
         "**How to see it.** `sh reproduce.sh` as root. The operations"
         + (":" if shown else " (TO DO: `powercut shrink` leaves those that it needs):"),

@@ -64,7 +64,7 @@ def _body(
         yield from _wrapped(text, f"{label + ':':11}", " " * 11)
     if said:
         yield ""
-    yield from _wrapped(f"Seen with {'; '.join(seen)}. reproduce.sh (root) and its output are attached.")
+    yield from _wrapped(f"Kernels: {'; '.join(seen)}. reproduce.sh (root) and its output are attached.")
     yield ""
     yield "TO DO: Fixes: the commit that it comes from, or leave this line out"
 

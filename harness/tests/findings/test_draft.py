@@ -255,6 +255,18 @@ def test_a_title_has_no_numbers_of_operations(run: RunStore, tmp_path: Path) -> 
     assert title in (tmp_path / "found/reproduce.sh").read_text()
 
 
+def test_what_a_draft_lacks_is_told_before_a_guest_runs_it(run: RunStore, tmp_path: Path) -> None:
+    """Four minutes later the script said `the check is not written yet`, and mount `bad option`."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, finding, "create a")
+    said = powercut("bugreport", finding.id, "--from", run.path, "--output", tmp_path / "all/new").output
+    assert "TO DO: reproduce.sh: the check at its end\n" in said
+    refused = powercut("findings", "new", "--folder", tmp_path / "all")
+    assert refused.exit_code == 2
+    assert "the check at its end; finding.toml: a control" in refused.stderr
+    assert powercut("findings", "--list", "--folder", tmp_path / "all").exit_code == 0
+
+
 def test_a_run_with_a_module_accuses_that_module(run: RunStore, tmp_path: Path) -> None:
     """The folder said that Debian's kernel, which had loaded another ext4.ko, is broken."""
     module = tmp_path / "ext4.ko"

@@ -30,7 +30,7 @@ def test_it_says_to_whom_of_what_why_and_on_which_kernels() -> None:
     assert "    create file-2\n    (power cut)\n" in body
     assert "promised:  by `fsync f`, operation 2" in body
     assert "reproduce:" not in body  # it names a run directory that only the sender has
-    assert "Seen with debian-6.12: seen; debian-7.3: found." in body
+    assert "Kernels: debian-6.12: seen; debian-7.3: found." in body
     assert "TO DO: Fixes:" in body
 
 
