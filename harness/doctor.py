@@ -23,6 +23,7 @@ from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
 from harness.host.programs import cached_program
 from harness.host.resources import resource
+from harness.kernels.build import built_kernels
 from harness.kernels.pins import pins
 from harness.tools_image.rootfs import cached_root, recipe
 from harness.workloads.load import select_workloads
@@ -150,6 +151,9 @@ def _kernels() -> Iterator[HostCheck]:
     cached = sorted(p.parent.name for p in cache_dir("kernels").glob("*/complete"))
     detail = ", ".join(cached) or f"none yet; {', '.join(pins())} are downloaded on first use"
     yield HostCheck("kernels", None if not cached else True, detail)
+    built = sorted({f"{b.machine.upper()} {b.release}" for _, b in built_kernels()})
+    none = "none yet; powercut kernel build makes one (minutes, once), and runs become several times as fast"
+    yield HostCheck("built kernels", True if built else None, ", ".join(built) or none)
 
 
 def _tools_guest() -> Iterator[HostCheck]:
@@ -160,7 +164,7 @@ def _tools_guest() -> Iterator[HostCheck]:
     if image:
         yield HostCheck("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")
     else:
-        detail = "none yet; made on first use of powercut trace or measure (minutes, once), or by make rootfs"
+        detail = "none yet; powercut trace, measure or findings makes it on first use (minutes, once)"
         yield HostCheck("root image", None, detail)
 
 

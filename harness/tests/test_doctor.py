@@ -76,6 +76,16 @@ def test_files_that_applications_bring_are_looked_for(
     assert seen["/etc/passwd"].ok is True
 
 
+def test_a_kernel_for_native_speed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host without one passed as complete, though the first lesson asks for one."""
+    monkeypatch.setattr(doctor, "built_kernels", list)
+    assert found(tmp_path)["built kernels"].ok is None
+    assert "powercut kernel build" in found(tmp_path)["built kernels"].detail
+    uml = SimpleNamespace(machine="uml", release="6.12.117")
+    monkeypatch.setattr(doctor, "built_kernels", lambda: [(tmp_path, uml), (tmp_path, uml)])
+    assert found(tmp_path)["built kernels"].detail == "UML 6.12.117"
+
+
 def test_no_program_is_told_twice(tmp_path: Path) -> None:
     names = [f.what for f in doctor.examine(tmp_path)]
     assert len(names) == len(set(names))
