@@ -72,8 +72,12 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 
 reference: setup  ## legal states of small crash times, and cuts in recoveries, one by one, against what runs found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
-		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,nilfs2/default,ext4/external-journal,xfs/external-log || \
+		-c ext4/ordered,ext4/journal,xfs/default,btrfs/default,ext4/external-journal,xfs/external-log || \
 		[ $$? = 1 ]; \
+	.venv/bin/python -m harness.tests.reference reports/verify/latest
+	@# NILFS2 has more than 10,000 legal states in most cases; those of small crash times come first
+	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive --budget 1500 -w quick \
+		-c nilfs2/default || [ $$? = 1 ]; \
 	.venv/bin/python -m harness.tests.reference reports/verify/latest
 	@set -e; .venv/bin/powercut run --out reports/verify --name again --states exhaustive -w quick --again 1 \
 		-c ext4/ordered,btrfs/default,f2fs/posix || [ $$? = 1 ]; \
