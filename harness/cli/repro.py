@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from harness.cli.options import (
 )
 from harness.errors import ExitCode, UsageError
 from harness.findings.by_rules import judge_again, ruled_profile
+from harness.findings.record_again import record_again
 from harness.findings.repro import (
     ReproContext,
     Reproduction,
@@ -74,19 +76,17 @@ from harness.trust import Named, plan_here
     help="Recover it N times, each in a fresh guest, and say how often it is consistent: for what comes and "
     "goes.",
 )
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Record the case again, from the run's base image, and say whether the recording is the same, byte "
+    "for byte. Of a run with --clock virtual; then the log need not travel.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--bisect", is_flag=True, hidden=True)  # git would read 2, "no such option", as "bad"
 @guarded
 def repro_command(
-    point: str,
-    source: Path,
-    accel: str,
-    want_shell: bool,
-    export_file: Path | None,
-    as_json: bool,
-    bisect: bool,
-    repeat: int,
-    **given: Any,
+    point: str, source: Path, accel: str, as_json: bool, bisect: bool, **given: Any
 ) -> ExitCode:
     """Rebuild one crash state in a fresh guest and judge it again.
 
@@ -96,7 +96,8 @@ def repro_command(
     powercut repro ext4-nobarrier/append-fsync@41 --repeat 20
     powercut repro ext4-nobarrier/append-fsync@41 --kernel arch/x86/boot/bzImage
 
-    Exits 0 if the state is consistent, 1 if not, 3 if undecided. On a kernel other than the run's, this tests
+    Exits 0 if the state is consistent, 1 if not, 3 if undecided; with --record 0 if the recordings are equal,
+    1 if not. On a kernel other than the run's, this tests
     recovery only: the writes are those of the kernel that recorded them. To test or bisect what a kernel
     writes, make a new recording: powercut run --bisect.
 
@@ -108,30 +109,49 @@ def repro_command(
     with open_run(source) as store:
         where = find_point(point, store)
         if (profile := ruled_profile(where)) is not None:
-            if want_shell or export_file:
+            if any(given[name] for name in ("want_shell", "export_file", "record")):
                 raise UsageError(
                     f"{where} is of a mode that is only rules: there is no disk", "leave that out"
                 )
             judgement = judge_again(store, where, profile, named_here(given), accel)
             _print_judgement(where, judgement, as_json=as_json)
             return code_of(judgement.verdict)
-        tools = _say_tools() if want_shell else []
+        tools = _say_tools() if given["want_shell"] else []
         with repro_context(store, where, named_here(given), accel, tools) as shown:
-            if export_file:
-                export(shown, export_file)
-                console.say(f"{where}: {export_file}")
-                return ExitCode.CONSISTENT
-            if want_shell:
-                return ExitCode.CONSISTENT if shell(shown, console.say) == 0 else ExitCode.UNDECIDED
-            if repeat > 1:
-                return _repeated(shown, repeat, as_json=as_json)
-            seen = reproduce(shown)
-            if as_json:
-                console.say(json_line(_as_json(seen)))
-            else:
-                _print(seen)
-                _point_to_show(store, where, named_here(given))
-            return code_of(seen.judgement.verdict)
+            return _done(shown, store, where, given, as_json=as_json)
+
+
+def _done(
+    shown: ReproContext, store: RunStore, where: CrashPoint, given: Mapping[str, Any], *, as_json: bool
+) -> ExitCode:
+    """What the command line asks for at a crash point."""
+    if file := given["export_file"]:
+        export(shown, file)
+        console.say(f"{where}: {file}")
+        return ExitCode.CONSISTENT
+    if given["want_shell"]:
+        return ExitCode.CONSISTENT if shell(shown, console.say) == 0 else ExitCode.UNDECIDED
+    if given["record"]:
+        return _recorded_again(shown)
+    if given["repeat"] > 1:
+        return _repeated(shown, given["repeat"], as_json=as_json)
+    seen = reproduce(shown)
+    if as_json:
+        console.say(json_line(_as_json(seen)))
+    else:
+        _print(seen)
+        _point_to_show(store, where, named_here(given))
+    return code_of(seen.judgement.verdict)
+
+
+def _recorded_again(shown: ReproContext) -> ExitCode:
+    """Record the case once more, and print whether that gave the same."""
+    case, differs = shown.point.case, record_again(shown)
+    if not differs:
+        console.say(f"{case}: recorded again, and the recordings are equal, byte for byte")
+        return ExitCode.CONSISTENT
+    console.say(f"{case}: recorded again, and not the same: {', '.join(differs)} differ")
+    return ExitCode.INCONSISTENT
 
 
 def _repeated(shown: ReproContext, times: int, *, as_json: bool) -> ExitCode:

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from harness.cases import recording
 from harness.cases.recording import Taken, make_base, recording_of, take
-from harness.errors import NotSupported
+from harness.errors import CannotRecord, ExitCode
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import Session
 from harness.guests.uml import Uml
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Workload
-from harness.model.schedules import under_schedule
-from harness.plan import Clock
+from harness.model.schedules import schedule_of, under_schedule
+from harness.plan import Clock, Plan
+from harness.tests.cli.runner import powercut
+from harness.tests.vm.conftest import run_plan
 from harness.workloads.load import find_workload
 
 LOG_BYTES = 256 << 20
@@ -68,5 +71,38 @@ def test_a_disk_that_cannot_be_memory_is_not_recorded_in_real_time_instead(
     recorder = Recorder(
         uml_kernel, "ext4/ordered@4k", find_workload(["append-fsync"], "append-fsync"), tmp_path
     )
-    with pytest.raises(NotSupported, match="virtual time"):
+    with pytest.raises(CannotRecord, match="virtual time"):
         recorder.take("one")
+
+
+def test_a_recording_is_made_again_from_its_seed(
+    uml_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`repro --record`: equal under the schedule of its name; under another one it says what differs."""
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=[under_schedule("append-fsync", 2)],
+        machine="uml",
+        kernel=str(uml_kernel),
+        clock=Clock.VIRTUAL,
+    )
+    _, path = run_plan(plan, tmp_path)
+    asked = ("repro", "ext4-ordered/append-fsync.s2@9", "--from", path, "--kernel", uml_kernel, "--record")
+    same = powercut(*asked)
+    assert "the recordings are equal, byte for byte" in same.stdout, same.output
+    assert same.exit_code == ExitCode.CONSISTENT
+    monkeypatch.setattr(recording, "schedule_of", lambda number, operations: schedule_of(1, operations))
+    other = powercut(*asked)
+    assert "not the same: the write log" in other.stdout, other.output
+    assert other.exit_code == ExitCode.INCONSISTENT
+
+
+def test_a_recording_of_real_time_is_not_made_again(uml_kernel: Path, tmp_path: Path) -> None:
+    plan = Plan(
+        configurations=["ext4/ordered"], workloads=["append-fsync"], machine="uml", kernel=str(uml_kernel)
+    )
+    _, path = run_plan(plan, tmp_path)
+    asked = ("repro", "ext4-ordered/append-fsync@9", "--from", path, "--kernel", uml_kernel, "--record")
+    done = powercut(*asked)
+    assert "recorded in real time: no second recording equals it" in done.stderr
+    assert done.exit_code == ExitCode.USAGE
