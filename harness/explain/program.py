@@ -340,8 +340,22 @@ class _Inquiry:
             return found is None or found.size <= max(taking.left, 0)
         if word_of(taking.call).startswith("rename"):
             given = [c for c in self.effects.changes if c.call == taking.call and c.sort is Sort.TAKEN]
-            return all(c.path not in self.evidence.found for c in given)
+            return not self._is_old(taking) and all(c.path not in self.evidence.found for c in given)
         return found is None
+
+    def _is_old(self, taking: Taking) -> bool:
+        """Whether a name still has what a rename was to replace: a link with another target than in the
+        accepted state, or another file, as long as the old one was.
+        """
+        if self.evidence is None or self.evidence.more is None:
+            return False
+        found, more = self.evidence.found.get(taking.path), self.evidence.more.get(taking.path)
+        if found is None or more is None or FileKind.DIRECTORY in (found.kind, more.kind):
+            return False
+        if found.kind is FileKind.SYMLINK:
+            return found.target != more.target
+        size = self.effects.first_size(taking.inode, taking.call.began)
+        return found.inode != more.inode and 0 < found.size == size
 
     def _is_missing(self, change: Change) -> bool:
         """Whether the effect of a change is what is missing, as far as trees tell."""
@@ -356,6 +370,7 @@ class _Inquiry:
             return any(p in evidence.found and p not in evidence.more for p in mine)
         old = [c.path for c in self.effects.changes if c.call == change.call and c.sort is Sort.TAKEN]
         back = any(path in evidence.found for path in old)
+        back = back or any(t.call == change.call and self._is_old(t) for t in self.effects.takings)
         return any(p in evidence.more and (back or p not in evidence.found) for p in mine)
 
     def _is_of(self, change: Change, path: str) -> bool:

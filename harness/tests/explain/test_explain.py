@@ -920,6 +920,53 @@ def test_a_name_that_held_nothing_before_takes_nothing_away() -> None:
     assert "takes away" not in said
 
 
+def links(**targets: str) -> Tree:
+    """A tree of symbolic links in the root."""
+    return {
+        name: TreeEntry(name, FileKind.SYMLINK, 9, 0o777, 1, 0, 0, len(target), 0, target=target.encode())
+        for name, target in targets.items()
+    }
+
+
+def of_inode(inode: int, tree: Tree) -> Tree:
+    """A tree in which every file is that inode."""
+    return {path: replace(entry, inode=inode) for path, entry in tree.items()}
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_link_that_still_has_its_old_target_was_not_renamed_over(in_order: bool) -> None:
+    """No cause was given: the rename was taken for one that had come back."""
+    calls = ["symlink(current)", "fsync(.)", "ack", "symlink(new)", "rename(new, current)", "ack"]
+    said = cause(calls, links(current="r1"), links(current="r2"), in_order=in_order)
+    assert said.startswith("The program acknowledged without fsync.")
+    assert "fsync of the directory `.`, or the like, for rename(new, current)" in said
+
+
+REPLACES = ["openat(c, create)", "write(c, 3)", "fsync(c)", "ack"]
+REPLACES += ["openat(t, create)", "write(t, 9)", "rename(t, c)", "ack"]
+
+
+def test_a_file_that_a_rename_did_not_replace_was_not_taken_away() -> None:
+    """The old file was there as it had been, and the rename was said to have taken it away; with the fsync
+    that was named, before the rename, it would still be lost.
+    """
+    old, new = of_inode(12, files(c="old")), of_inode(13, files(c="123456789"))
+    said = cause(REPLACES, old, new)
+    assert said.startswith("The program acknowledged without fsync.")
+    assert "called fsync of `t` and fsync of the directory `.`, or the like, for write(t, 9)" in said
+
+
+@pytest.mark.parametrize(
+    "found",
+    [of_inode(13, files(c="")), of_inode(12, files(c="")), of_inode(13, files(c="\0" * 3))],
+    ids=["the new, empty", "the old, empty", "the new, as long as the old"],
+)
+def test_a_file_that_is_not_the_old_one_was_taken_away(found: Tree) -> None:
+    said = cause(REPLACES, found, of_inode(13, files(c="123456789")))
+    assert said.startswith("The program removed the old before the new was durable.")
+    assert "called rename(t, c) at event" in said
+
+
 def test_what_a_program_had_synced_is_the_kernels() -> None:
     """The program was blamed for a kernel's bug, with a remedy that did not help: a file without a name is
     synced, linked and renamed, its directory synced, and it comes back empty.
