@@ -153,7 +153,7 @@ class CrashCase:
         """
         seen = self.summary()
         if seen.was_not_run and not seen.lacks:
-            # The file system does not support an operation. What this host lacks fails below.
+            # No host and no kernel could run it. What this host lacks fails below.
             pytest.skip(f"{seen.case}: {seen.reason}")
         if seen.verdict is not CaseVerdict.PASS:
             _fail(seen, self._runs.source(self.case))

@@ -105,11 +105,11 @@ class CaseSummary:
     @property
     def was_not_run(self) -> bool:
         """Whether it was left out, for any reason: then there is nothing to decide."""
-        return self.status in (CaseStatus.NOT_RUN, CaseStatus.NOT_SUPPORTED)
+        return self.status in (CaseStatus.NOT_RUN, CaseStatus.NOT_SUPPORTED, CaseStatus.NOT_RECORDED)
 
     @property
     def lacks(self) -> bool:
-        """Whether it was left out because this host or kernel, not the file system, lacks something."""
+        """Whether it was left out because this host or kernel lacks something: another one could run it."""
         return self.status is CaseStatus.NOT_RUN
 
     @property

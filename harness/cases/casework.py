@@ -281,7 +281,7 @@ class Casework:
             case NotSupported():
                 status = CaseStatus.NOT_SUPPORTED
             case CannotRecord():
-                status = CaseStatus.NOT_RUN
+                status = CaseStatus.NOT_RECORDED
             case _:
                 status = CaseStatus.UNKNOWN
         reason = str(error) if isinstance(error, PowercutError) else reason_of(error)

@@ -14,6 +14,7 @@ from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.series.journal import Done
+from harness.store.records import CaseStatus
 from harness.summary import CaseSummary, CaseVerdict
 
 SCHEMA = 1
@@ -147,7 +148,7 @@ def answer_of(case: CaseSummary) -> Answer:
         case.counts.failed,
         tuple(seen),
         case.reason if case.was_not_run else case.undecided,
-        case.lacks,
+        case.was_not_run and case.status is not CaseStatus.NOT_SUPPORTED,
         bool(case.info.coverage and case.info.coverage.unexplored),
     )
 

@@ -93,9 +93,9 @@ class RunInfo:
 
 
 class CaseStatus(enum.StrEnum):
-    """Progress of a case. Only DONE counts as decided. NOT_RUN: this host, this kernel or the
-    harness lacks something it needs. NOT_SUPPORTED: the file system lacks an operation of the workload, on
-    any host.
+    """Progress of a case. Only DONE counts as decided. NOT_RUN: this host or kernel lacks
+    something it needs. NOT_SUPPORTED: the file system lacks an operation of the workload, on any host.
+    NOT_RECORDED: the harness cannot record this workload in this mode, on any host.
     """
 
     PLANNED = "planned"
@@ -104,6 +104,7 @@ class CaseStatus(enum.StrEnum):
     UNKNOWN = "unknown"
     NOT_RUN = "not-run"
     NOT_SUPPORTED = "not-supported"
+    NOT_RECORDED = "not-recorded"
 
 
 class How(enum.StrEnum):

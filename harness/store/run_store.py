@@ -280,7 +280,7 @@ class RunStore:
         return not before or bool(info.log_hash)
 
     def set_case_status(self, case: CaseId, status: CaseStatus, reason: str = "") -> None:
-        """Set the status of a case, with the reason for UNKNOWN, NOT_RUN and NOT_SUPPORTED."""
+        """Set the status of a case, with the reason for all but PLANNED, RECORDED and DONE."""
         with self._writing() as db:
             change_case(db, self._number(case), status=status.value, reason=valid_text(reason))
 

@@ -97,6 +97,8 @@ def test_exit_codes(tmp_path: Path, plan: Plan, code: ExitCode) -> None:
         ({CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])}, ExitCode.NOTHING_RUN),
         ({CASE: (DONE, [OK]), OTHER: (NOT_SUPPORTED, [])}, ExitCode.CONSISTENT),
         ({CASE: (DONE, [OK])}, ExitCode.CONSISTENT),
+        ({CASE: (DONE, [OK]), OTHER: (CaseStatus.NOT_RECORDED, [])}, ExitCode.CONSISTENT),
+        ({CASE: (CaseStatus.NOT_RECORDED, [])}, ExitCode.NOTHING_RUN),
         ({CASE: (NOT_SUPPORTED, [])}, ExitCode.NOTHING_RUN),
         ({CASE: (DONE, [BAD]), OTHER: (NOT_RUN, [])}, ExitCode.INCONSISTENT),
         ({CASE: (DONE, [LOST]), OTHER: (NOT_RUN, [])}, ExitCode.UNDECIDED),

@@ -674,7 +674,7 @@ def test_an_error_that_nobody_foresaw_in_recording_costs_its_case_only(
     ("error", "expected"),
     [
         (NotSupported("no O_TMPFILE here"), CaseStatus.NOT_SUPPORTED),
-        (CannotRecord("on a stack, no workload with a crash is recorded"), CaseStatus.NOT_RUN),
+        (CannotRecord("on a stack, no workload with a crash is recorded"), CaseStatus.NOT_RECORDED),
         (GuestError("the guest says no"), CaseStatus.UNKNOWN),
         (KernelError("no such kernel"), CaseStatus.UNKNOWN),
     ],

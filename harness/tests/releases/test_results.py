@@ -11,8 +11,9 @@ import pytest
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.releases.page import headline, page_of, strip_of
-from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan, story
-from harness.summary import CaseVerdict
+from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan, answer_of, story
+from harness.store.records import CaseInfo, CaseStatus, Counts
+from harness.summary import CaseSummary, CaseVerdict
 
 CASE = CaseId("ext4", "fast_commit", "fio-randwrite")
 LETTERS = {"+": CaseVerdict.FAIL, ".": CaseVerdict.PASS, "?": CaseVerdict.UNKNOWN, "-": CaseVerdict.NOT_RUN}
@@ -181,3 +182,13 @@ def test_a_kernel_that_was_interrupted_is_shown_as_not_finished() -> None:
     for there in (text, page):
         assert there.count("not finished") == 2, "in the notice, and of k2"
     assert "k2: release, QEMU; not finished (/" in text
+
+
+@pytest.mark.parametrize(
+    ("status", "lacks"),
+    [(CaseStatus.NOT_RUN, True), (CaseStatus.NOT_RECORDED, True), (CaseStatus.NOT_SUPPORTED, False)],
+)
+def test_only_what_the_file_system_does_not_have_is_no_question(status: CaseStatus, lacks: bool) -> None:
+    case = CaseSummary(CaseInfo(CaseId("xfs", "default", "a")), status, "why", 0, Counts(), (), (), {})
+    answer = answer_of(case)
+    assert (answer.verdict, answer.reason, answer.lacks) == (CaseVerdict.NOT_RUN, "why", lacks)
