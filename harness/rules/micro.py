@@ -208,8 +208,7 @@ class _Maker:
         elif word == "zero":
             self._zero(number, call)
         elif word == "size":
-            self._add(number, Sort.SIZE, call.inode, size=call.length, exact=True)
-            self.sizes[call.inode] = call.length
+            self._size(number, call)
         elif word == "attributes" and call.inode:
             self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner)
 
@@ -230,6 +229,18 @@ class _Maker:
         for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
             origin = at if at == ZEROS else at + start - call.offset
             self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=origin)
+
+    def _size(self, number: int, call: NotedCall) -> None:
+        """What a truncation cuts off within a block is zeroed there: that block may persist without the size,
+        as ext4 and XFS show.
+        """
+        block = self.effect.rules.block_bytes
+        end = min(self.sizes.get(call.inode, 0), call.length - call.length % -block)
+        if end > call.length:
+            cut = {"offset": call.length, "length": end - call.length, "at": ZEROS}
+            self._add(number, Sort.DATA, call.inode, **cut)
+        self._add(number, Sort.SIZE, call.inode, size=call.length, exact=True)
+        self.sizes[call.inode] = call.length
 
     def _zero(self, number: int, call: NotedCall) -> None:
         end = min(call.offset + call.length, self.sizes.get(call.inode, 0))

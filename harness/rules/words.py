@@ -61,7 +61,7 @@ class Words:
         text = f"`{text_of(self.effect.notes.calls[micros[0].call])}`"
         path = self.effect.paths.get(micros[0].inode, "?")
         sorts = {m.sort for m in micros}
-        if Sort.DATA in sorts:
+        if Sort.DATA in sorts and not any(m.exact for m in micros):
             return f"the data of {text}"
         if Sort.SIZE in sorts:
             return f"the size of {path} after {text}"

@@ -188,6 +188,18 @@ def test_a_write_over_a_sector_is_torn_at_one() -> None:
     assert contents(effect.notes, made.size, made.pieces) == b"b" * 512 + b"a" * 3584
 
 
+def test_what_a_truncation_cuts_off_may_be_zeros_in_a_file_of_the_old_size() -> None:
+    """ext4 and XFS write the block with the new end before they commit the size."""
+    calls = Calls().create("f").write("f", b"a" * 9000).fsync("f").fsync(".").size("f", 5000)
+    effect = effect_of(calls.notes(), rules())
+    made = Maker(effect)
+    held = set()
+    for state in Legal(effect).listed().states:
+        if (file := made.files(state).get("f")) and len(file.pieces) > 1:
+            held.add(contents(effect.notes, file.size, file.pieces))
+    assert b"a" * 5000 + bytes(3192) + b"a" * 808 in held
+
+
 def test_states_in_which_a_program_sees_the_same_fold() -> None:
     """A size that a later one outdid, and a file without a name, show nowhere."""
     calls = Calls().create("f").write("f", b"a").write("f", b"b", 1)

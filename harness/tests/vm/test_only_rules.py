@@ -8,17 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from harness.filesystems.profiles import select_profiles
-from harness.guests.guest_specs import make_specs
-from harness.guests.made_trees import MadeTrees
-from harness.guests.session import Session, Target
 from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashPoint, Verdict
-from harness.plan import LOG_BYTES, Budget, GuestChoice, Plan
+from harness.plan import Budget, Plan
 from harness.report.explanation import read_explanation
-from harness.ruled.judging import check_of, followed
+from harness.ruled.judging import followed
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
+from harness.tests.vm.came_back import Machine, note
 from harness.tests.vm.conftest import run_plan
 from harness.workloads.load import select_workloads
 
@@ -56,20 +54,19 @@ def test_the_calls_of_an_application_done_again_give_what_it_left(
 ) -> None:
     """A way to change a file that the tracer does not know would be taken for something that was lost."""
     (profile,) = select_profiles(["any/posix"])
-    loaded = select_workloads([name])[0]
     assert profile.rules is not None
-    check = check_of(loaded.checks)
-    assert check is not None
-    base = tmp_path / "base.img"
-    base.write_bytes(bytes(profile.size_bytes))
-    kernel = find_kernel(str(uml_kernel))
-    specs = make_specs(GuestChoice("uml", "auto", LOG_BYTES), kernel, [profile], [loaded], base, tmp_path)
-    with Session(specs.judge, tmp_path / "ruled", LOG_BYTES) as session:
-        trees = MadeTrees(session, Target(profile.fstype, "", base, None))
-        notes = trees.note(loaded.operations[check.operation].argv)
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([name])[0])
     assert notes.exit_code == 0, notes.output
     assert notes.acks
     followed(notes, profile.rules)
+
+
+def test_a_pipe_that_nobody_reads_any_more_ends_its_writer(tmp_path: Path, uml_kernel: Path) -> None:
+    """What was traced had SIGPIPE ignored: `yes | head` told of an error, or never ended."""
+    place = write_program(tmp_path, "pipe", "true")
+    (tmp_path / "pipe" / "run").write_text("#!/bin/sh\nyes text | head -c 10 >f && powercut-ack 0\n")
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
 
 
 def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, uml_kernel: Path) -> None:

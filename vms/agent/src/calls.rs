@@ -187,6 +187,7 @@ fn stopped_child(argv: &[String], chosen: &[c_long]) -> io::Result<pid_t> {
             for signal in IGNORED {
                 libc::signal(signal, libc::SIG_DFL);
             }
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL); // the Rust runtime ignores it
             if !chosen.is_empty() {
                 libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
             }
