@@ -160,3 +160,12 @@ def test_rules_by_which_names_need_others_are_not_decided() -> None:
     notes = Calls().create("f").create("g").notes()
     with pytest.raises(ValueError, match="needs another"):
         Allowed(effect_of(notes, rules(order=True)))
+
+
+def test_what_a_truncation_removed_does_not_come_back_where_the_file_grew_again() -> None:
+    calls = Calls().create("f").write("f", b"a" * 9000).size("f", 5).size("f", 9000).fsync("f").fsync(".")
+    allowed = Allowed(effect_of(calls.notes(), rules()))
+    end = allowed.between(6, 6)
+    assert not allowed.refusal([Left("f", "file", FILE, b"a" * 5 + bytes(8995))], end)
+    old = b"a" * 5 + bytes(4091) + b"a" * 4904
+    assert "its bytes 5 to 9000" in allowed.refusal([Left("f", "file", FILE, old)], end)
