@@ -156,6 +156,15 @@ def test_a_damaged_record_is_noticed(store: RunStore) -> None:
         RunStore.open(store.path)
 
 
+def test_a_record_whose_type_was_damaged_is_noticed(store: RunStore) -> None:
+    """One byte of the database, and every command that opened the run ended in a TypeError."""
+    known_all(store)
+    with store._database.transaction() as db:
+        db.execute("UPDATE meta SET value = CAST(value AS BLOB) WHERE key = 'known'")
+    with pytest.raises(StoreError, match="the list of digests is not what was written"):
+        RunStore.open(store.path)
+
+
 def test_the_sentence_counts(store: RunStore) -> None:
     known_all(store)
     found = summarise(store).unexpected
