@@ -83,7 +83,6 @@ def execute(
     with other parts, ClusterGone, once the reports are written, if the plan's cluster cannot go on.
     """
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
-        sweep(FOLDER_PREFIX)  # of disks of a run that was killed: this one may need no disk
         # 1. Look up names: they become profiles, workloads, a kernel.
         asked = look_up(plan)
         need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)
@@ -542,14 +541,19 @@ def recorded_files(plan: Plan) -> dict[CaseId, dict[str, str]]:
 
 @contextlib.contextmanager
 def _scratch(store: RunStore) -> Iterator[Path]:
-    """A directory in the run directory for uncompressed images; removed when the run ends."""
+    """A directory in the run directory for uncompressed images; removed when the run ends. What a killed run
+    left is removed as well: before, since this one may need no disk; and after, since that one's workers may
+    have ended only meanwhile.
+    """
     path = store.layout.scratch
-    shutil.rmtree(path, ignore_errors=True)  # left by a run that was killed
+    shutil.rmtree(path, ignore_errors=True)
+    sweep(FOLDER_PREFIX)
     path.mkdir()
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        sweep(FOLDER_PREFIX)
 
 
 def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:

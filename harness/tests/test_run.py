@@ -211,17 +211,28 @@ def test_a_run_of_which_nothing_can_be_run_is_told_as_such(
 def test_a_run_removes_what_a_killed_one_left_although_it_needs_no_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was killed after its last verdict left its disks' folders, and its resume had no disk."""
+    """A run that was killed after its last verdict left its disks' folders, and its resume had no disk. A
+    worker of it that ended while the resume was at work left one for good.
+    """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / f"{FOLDER_PREFIX}1234-x"
-    left.mkdir()
-    (left / LOCK_NAME).touch()  # which nobody holds
+    left, later = (tmp_path / f"{FOLDER_PREFIX}{name}" for name in ("1234-x", "1235-y"))
+
+    def leave(folder: Path) -> None:
+        folder.mkdir()
+        (folder / LOCK_NAME).touch()  # which nobody holds
+
+    def end_late(*_: object) -> str:
+        assert not left.exists()
+        leave(later)
+        return "no mkfs"
+
+    leave(left)
     monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
-    monkeypatch.setattr(run, "missing_for", lambda profile, _: "no mkfs")
+    monkeypatch.setattr(run, "missing_for", end_late)
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
     with create_run(plan, tmp_path, "test") as store:
         execute(plan, store, Lines(Console(quiet=True)))
-    assert not left.exists()
+    assert not later.exists()
 
 
 def test_a_mode_whose_mkfs_refuses_is_not_run_and_says_why(
