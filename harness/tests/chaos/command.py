@@ -190,7 +190,7 @@ def look_for_leftovers(trial: Trial) -> None:
     for name in sorted({p.name for p in left}):
         trial.tell("left behind", f"{sum(p.name == name for p in left)} processes {name}")
     end_processes(trial)
-    files = sorted(p.name for p in trial.temporary.iterdir() if not _of_tempfile(p))
+    files = sorted(p.name for p in trial.temporary.iterdir() if not (_of_tempfile(p) or _of_apt(p)))
     for kind in sorted({name.rpartition("-")[0] or name for name in files}):
         ours = [n for n in files if n.startswith(kind)]
         trial.tell("left behind", f"{len(ours)} of {kind}* in the temporary folder{_state(trial, ours[0])}")
@@ -219,6 +219,11 @@ def _of_tempfile(path: Path) -> bool:
         and path.is_file()
         and path.stat().st_size <= len("blat")
     )
+
+
+def _of_apt(path: Path) -> bool:
+    """Whether apt checks a signature by it: a kill at that moment leaves it."""
+    return bool(re.fullmatch(r"apt\.(conf|data|sig)\.[A-Za-z0-9]{6}", path.name))
 
 
 def clear(folder: Path) -> None:

@@ -262,6 +262,8 @@ def test_what_is_left_behind_is_told_and_ended(
 ) -> None:
     trial = trials("kill")
     (trial.temporary / "powercut-disk-x1y2").mkdir()
+    for name in ("apt.sig.vbzcUl", "apt.conf"):
+        (trial.temporary / name).touch()
     (trial.directory / "runs" / "r" / "scratch").mkdir(parents=True)
     left = subprocess.Popen(["sleep", "600"], env={**os.environ, "TMPDIR": str(trial.temporary)})
     monkeypatch.setattr("harness.tests.chaos.command._GONE_S", 0.1)
@@ -270,6 +272,8 @@ def test_what_is_left_behind_is_told_and_ended(
     told = " ".join(d.what for d in trial.defects)
     assert "1 processes sleep" in told
     assert "powercut-disk" in told
+    assert "apt.conf" in told
+    assert "apt.sig" not in told, "apt's own, where it was killed"
     assert "runs/r/scratch" in told
 
 
