@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -412,23 +410,3 @@ def test_a_journal_names_no_files_of_the_host(line: BatchBegun | Batch, tmp_path
     Journal(path, KnownBatches()).put(line)
     ledger = read_ledger(path)
     assert (ledger.chosen, ledger.done, ledger.damaged) == ({}, {}, 1)
-
-
-def test_the_journal_of_an_older_version_is_read(tmp_path: Path, undisturbed: KnownBatches) -> None:
-    """A batch was a number there, and its line had the same fields otherwise."""
-    plan = plan_of("random", batch=16)
-    path = begun(tmp_path, plan)
-    carried_out(plan, path, ToyRuns())
-    file = path / "journal.jsonl"
-    lines = []
-    for line in filter(None, file.read_bytes().split(b"\n")):
-        told = msgspec.json.decode(line.partition(b" ")[2], type=dict[str, Any])
-        if "item" in told:
-            told["batch"] = int(told.pop("item"))
-        if told["type"] != "ended":
-            body = msgspec.json.encode(told)
-            lines.append(hashlib.blake2b(body, digest_size=8).hexdigest().encode() + b" " + body)
-    file.write_bytes(b"\n".join(lines))
-    ledger = read_ledger(path)
-    assert ledger.damaged == 0
-    assert gist(ledger) == gist(undisturbed)
