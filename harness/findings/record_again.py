@@ -16,7 +16,7 @@ def need_repeatable(shown: ReproContext) -> None:
     if shown.plan.clock is not Clock.VIRTUAL:
         raise UsageError(
             f"{case} was recorded in real time: no second recording equals it",
-            f"powercut run --clock virtual --machine uml -c {case.configuration} -w {case.workload}",
+            f"powercut run --clock virtual -c {case.configuration} -w {case.workload}",
         )
     if shown.recorded_on:
         raise UsageError(
