@@ -80,7 +80,7 @@ from harness.trust import Named, plan_here
     "--record",
     is_flag=True,
     help="Record the case again, from the run's base image, and say whether the recording is the same, byte "
-    "for byte. Of a run with --clock virtual; then the log need not travel.",
+    "for byte. Of a run with --clock virtual.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--bisect", is_flag=True, hidden=True)  # git would read 2, "no such option", as "bad"
