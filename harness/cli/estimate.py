@@ -1,20 +1,31 @@
 """How much a run will be: what `powercut run -n` says before anything is done.
 
-The figures are those of `quick` on ext4, XFS, btrfs and F2FS of Linux 6.12 and of `ace1` on ext4, with two
-guests at once on an idle machine of two cores (2026-11-22). They tell a minute from an hour, not more.
+The times are those of `quick` on ext4, XFS, btrfs and F2FS of Linux 6.12 and of `ace1` on ext4, with two guests
+at once on an idle machine of two cores (2026-11-22). They tell a minute from an hour, not more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.filesystems.profiles import Profile
 from harness.model import Workload
 from harness.plan import Plan
 from harness.report.words import number, plural, seconds
 
-STATES_PER_OPERATION = 6
+STATES_PER_OPERATION = 6.0
 """Prefixes of the log. All legal states are more, of which about as many need a guest."""
+OF_FILESYSTEM: Mapping[str, float] = {
+    "btrfs": 5.8,
+    "ext2": 4.1,
+    "ext4": 7.0,
+    "f2fs": 4.5,
+    "jfs": 4.4,
+    "nilfs2": 3.2,
+    "xfs": 4.6,
+}
+"""The same where it was counted (`docs/results/costs.md`): some file systems write more for an operation."""
 OPERATIONS_OF_A_PROGRAM = 60
 """How many operations a program, such as fio or SQLite, is taken for."""
 RECORDING_S = 0.3
@@ -47,17 +58,21 @@ class Estimate:
         return ", ".join(parts) + (f"; {self.limited}" if self.limited else "")
 
 
-def estimate(plan: Plan, workloads: Sequence[Workload], judge: str) -> Estimate:
-    """About how much a run with one case for each of `workloads` is, judged on the machine `judge`."""
-    operations = sum(OPERATIONS_OF_A_PROGRAM if w.opaque else len(w.operations) for w in workloads)
-    states = operations * STATES_PER_OPERATION
-    guest_s = len(workloads) * RECORDING_S + states * STATE_S.get(judge, STATE_S["qemu"])
+def estimate(plan: Plan, cases: Sequence[tuple[Profile, Workload]], judge: str) -> Estimate:
+    """About how much a run of these cases is, judged on the machine `judge`."""
+    states = round(sum(_states_of(profile.filesystem, workload) for profile, workload in cases))
+    guest_s = len(cases) * RECORDING_S + states * STATE_S.get(judge, STATE_S["qemu"])
     limits = [f"it stops after {plan.minutes:g} min"] if plan.minutes is not None else []
     if plan.unit_sectors is not None:
         limits.append(f"all legal states may be many more; budget: {plan.budget.text}")
     return Estimate(
-        len(workloads), states, START_S + guest_s / plan.jobs, len(workloads) * CASE_MIB, "; ".join(limits)
+        len(cases), states, START_S + guest_s / plan.jobs, len(cases) * CASE_MIB, "; ".join(limits)
     )
+
+
+def _states_of(filesystem: str, workload: Workload) -> float:
+    operations = OPERATIONS_OF_A_PROGRAM if workload.opaque else len(workload.operations)
+    return operations * OF_FILESYSTEM.get(filesystem, STATES_PER_OPERATION)
 
 
 def _rounded(value: int) -> int:

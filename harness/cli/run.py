@@ -586,7 +586,7 @@ def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path], baseline: Path |
         console.say(f"not run: {name}: {why}")
     if not cases:
         return ExitCode.NOTHING_RUN
-    console.say(estimate(plan, [w for _, w in cases], machine_name).text)
+    console.say(estimate(plan, cases, machine_name).text)
     if verbose:
         boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
         machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)

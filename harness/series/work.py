@@ -265,7 +265,8 @@ class Work(Generic[DoneT]):
             where = f"[{number}/{total}]" if total else f"[{item.name}]"
             self.progress.say(f"{where} {series.words(done)}{self._left(total, number)}")
             self.tell()
-        return End.TIME_UP if stopped or self.time_is_up else End.COMPLETE
+        # Items that are made as long as there is time end with it; a list that was gone through is complete.
+        return End.TIME_UP if stopped or (total is None and self.time_is_up) else End.COMPLETE
 
     def _left(self, total: int | None, number: int) -> str:
         if not total or number == total or not self._took:

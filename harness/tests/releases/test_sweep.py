@@ -304,6 +304,16 @@ def test_each_kernel_has_an_equal_share_of_the_time(tmp_path: Path, monkeypatch:
     assert [k.interrupted for k in series.sweep.kernels] == [True, True, True]
 
 
+def test_a_sweep_whose_last_answer_took_the_rest_of_the_time_is_complete(
+    ran: list[str], tmp_path: Path
+) -> None:
+    """It said "time up; continue with", and there was nothing to go on with."""
+    plan = msgspec.structs.replace(PLAN, kernels=["debian-6.1"])
+    path = create(plan, tmp_path, "matrix")
+    assert carry_out(SweepSeries(plan, path), QUIET) is End.COMPLETE
+    assert carry_out(SweepSeries(plan, path), QUIET, until_s=0) is End.COMPLETE
+
+
 def test_a_verdict_leaves_a_table_and_takes_known_bugs_along(ran: list[str], tmp_path: Path) -> None:
     symptoms = ("*-fsync*", "eN*", "stale*")
     shows = (Sighting(modes=("ext4/*",), oracles=(*ORACLES, "no-stale-data"), symptoms=symptoms),)
