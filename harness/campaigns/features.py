@@ -33,6 +33,10 @@ _WORDS = 12
 _BLOCK_SECTORS = 8
 _LINE = " recovery: "
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+_PLACES = {"new": "a new place", "next": "right behind it", "again": "a place written before"}
+_FLAGS = {"flush": "flush", "fua": "FUA"}
+_WORD = r"(?:new|next|again|flush|fua|discard)(?:\+(?:flush|fua|discard))*"
+_ORDER = re.compile(rf"(?P<kind>[\w-]+): (?P<order>{_WORD}(?: {_WORD})*)(?P<more> \.\.\.)?")
 
 
 def features_of(store: RunStore, record: CaseRecord, lines: Sequence[CodeLine] = ()) -> frozenset[str]:
@@ -51,6 +55,22 @@ def features_of(store: RunStore, record: CaseRecord, lines: Sequence[CodeLine] =
 def recovery_lines(features: Iterable[str]) -> int:
     """How many of the novelty features are lines of recovery."""
     return sum(_LINE in feature for feature in features)
+
+
+def in_words(feature: str) -> str:
+    """A novelty feature, without its mode, for people: what `written` says of an order in whole words."""
+    if not (m := _ORDER.fullmatch(feature)):
+        return feature
+    more = ", ..." if m["more"] else ""
+    return f"{m['kind']} wrote in a new order: {', '.join(map(_in_words, m['order'].split()))}{more}"
+
+
+def _in_words(word: str) -> str:
+    place, *flags = word.split("+")
+    said = [_FLAGS.get(flag, flag) for flag in flags]
+    if place not in _PLACES:
+        return f"a {' with '.join([_FLAGS.get(place, place), *said])}"
+    return f"{_PLACES[place]} ({', '.join(said)})" if said else _PLACES[place]
 
 
 def written(steps: Sequence[Step], timeline: Sequence[DrawnEntry]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.campaigns.features import recovery_lines
+from harness.campaigns.features import in_words, recovery_lines
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import (
     SCHEMA,
@@ -49,9 +49,8 @@ _ABOUT_CAUSES = (
 _ABOUT_NEW = (
     "Workloads that showed something new are made longer by the generator `grown`. A novelty feature is how "
     "an operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where "
-    "it was, with N for numbers. An order of writes is given as `new` (a place not written before), `next` "
-    "(right behind the write before), `again` (a place written before), with `flush` and `fua`. A flat line "
-    "says that these workloads have little left to show."
+    "it was, with N for numbers. An order tells the place of each write on the disk, and the flushes. A flat "
+    "line says that these workloads have little left to show."
 )
 
 
@@ -436,7 +435,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
 def _features(reached: Reached) -> str:
     more = len(reached.features) - _NAMED
     mode = f"{reached.configuration} "
-    return "; ".join(feature.removeprefix(mode) for feature in reached.features[:_NAMED]) + (
+    return "; ".join(in_words(feature.removeprefix(mode)) for feature in reached.features[:_NAMED]) + (
         f"; and {number(more)} more" if more > 0 else ""
     )
 

@@ -1,7 +1,7 @@
 """How much a run will be: what `powercut run -n` says before anything is done.
 
-The times are those of `quick` on ext4, XFS, btrfs and F2FS of Linux 6.12 and of `ace1` on ext4, with two guests
-at once on an idle machine of two cores (2026-11-22). They tell a minute from an hour, not more.
+The times are those of `quick` on ext4, XFS, btrfs and F2FS of Linux 6.12 and of `ace1` on ext4, with two
+guests at once on an idle machine of two cores (2026-11-22). They tell a minute from an hour, not more.
 """
 
 from __future__ import annotations

@@ -154,6 +154,7 @@ def repro_context(
     found = chosen_kernel(plan, store.info.kernel.name, named)
     same_image = found.sha256 == store.info.kernel.sha256
     machine = plan.machine if same_image else machine_for(found, plan)
+    machine = console_machine(machine, found) if tools else machine
     other = not same_image or not same_modules(store, found)
     if named.replaced:
         recorder = profile_of(recording_machine(machine, found))
@@ -231,6 +232,14 @@ def machine_for(other: Kernel, plan: Plan) -> str:
     """
     runs_programs = plan.machine != "auto" and profile_of(plan.machine).host_process
     return plan.machine if runs_programs and not other.machine and is_program(other.image) else "auto"
+
+
+def console_machine(machine: str, kernel: Kernel) -> str:
+    """On which machine a console is opened: one that runs kernels as processes of this host has none, and a
+    packaged kernel boots elsewhere, too.
+    """
+    without = machine != "auto" and profile_of(machine).host_process
+    return "auto" if without and kernel.package_version and not kernel.machine else machine
 
 
 def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:

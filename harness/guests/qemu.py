@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from harness.errors import EnvironmentLacks
 from harness.guests import guest, kvm
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, ToolBoot, load_profile
+from harness.guests.typed import run_typed
 
 _PREVIEWED_CHANNEL = 3
 
@@ -65,7 +68,10 @@ class Qemu(Machine):
         return guest.launch(lambda fd: tool_command(boot, self.accel, fd), boot.directory)
 
     def shell(self, boot: Boot) -> int:
-        return subprocess.run(command(boot, self.accel, None), check=False).returncode
+        line, source = command(boot, self.accel, None), sys.stdin.fileno()
+        if os.isatty(source):
+            return subprocess.run(line, check=False).returncode
+        return run_typed(line, source, sys.stdout.fileno())
 
     def preview(self, boot: Boot) -> str:
         return shlex.join(command(boot, self.accel, _PREVIEWED_CHANNEL))

@@ -20,7 +20,7 @@ from harness.guests.accel import Chosen, choose_accel
 from harness.guests.guest import Guest
 from harness.guests.guest_specs import pack
 from harness.guests.machine import Machine, ToolBoot, Tools, default_name, profile_of
-from harness.host.progress import Progress
+from harness.host.progress import Progress, telling
 from harness.kernels.find import Kernel
 from harness.tools_image.rootfs import headers_image, root_image
 
@@ -189,8 +189,9 @@ def boot_tools_guest(  # noqa: PLR0913 - by name, most with a default
     archive = pack(kernel, wanted, directory / "initramfs.cpio")
     boot = ToolBoot(kernel.image, archive, root, disk, more, directory, memory_mib, cpus, flushes, disk_mib_s)
     known_good = bool(kernel.package_version)
-    chosen = choose_accel(default_name(), accel, lambda m: _start(boot, m).kill(), known_good=known_good)
-    guest = _start(boot, chosen.machine)
+    with telling(lambda: "a guest with tools boots", progress.say):
+        chosen = choose_accel(default_name(), accel, lambda m: _start(boot, m).kill(), known_good=known_good)
+        guest = _start(boot, chosen.machine)
     tools = ToolsGuest(guest, kernel, disk, chosen, lacking)
     try:
         if more:

@@ -21,7 +21,7 @@ from harness.errors import GuestError, KernelError, UsageError
 from harness.filesystems.profiles import Profile
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.files import write_atomically
-from harness.host.progress import Progress
+from harness.host.progress import Progress, telling
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import resolve_modules
 from harness.measurements.directory import write_measurements
@@ -124,8 +124,8 @@ def tracing(
                 tools, wanted_families(families), plan.disk, "tracefs was asked for"
             )
         else:
-            progress.say("loading probes")
-            probes = start_probes(tools, families, plan.disk)
+            with telling(lambda: "loading probes", progress.say):
+                probes = start_probes(tools, families, plan.disk)
         if plan.source == "bcc" and probes.source != "bcc":
             raise GuestError(
                 f"no bcc: {probes.reason}", "leave out --source bcc: tracefs gives the same figures"
@@ -232,14 +232,18 @@ def _rounds(t: Tracing, progress: Progress) -> list[Mode]:
             if profile.name in t.lacking:
                 continue
             try:
-                with mounted(t.tools, profile):
-                    taken = take(t)
+                taken = _taken(t, profile, f"{profile.name}: round {number} of {t.plan.rounds}", progress)
             except GuestError as e:
                 t.lacking[profile.name] = e.what
                 continue
             if number:  # in the first one the emulator translates and caches fill
                 modes[profile.name].rounds.append(taken)
     return list(modes.values())
+
+
+def _taken(t: Tracing, profile: Profile, what: str, progress: Progress) -> Round:
+    with telling(lambda: what, progress.say), mounted(t.tools, profile):
+        return take(t)
 
 
 def _mode(profile: Profile) -> Mode:
@@ -347,7 +351,8 @@ def overhead(t: Tracing, progress: Progress) -> list[Overhead]:
     emulator then has to translate again.
     """
     progress.begin(STEP, len(t.profiles) * t.plan.rounds)
-    return [_alternate(t, profile, progress) for profile in t.profiles]
+    with telling(lambda: "rounds with the probes and without", progress.say):
+        return [_alternate(t, profile, progress) for profile in t.profiles]
 
 
 def _alternate(t: Tracing, profile: Profile, progress: Progress) -> Overhead:

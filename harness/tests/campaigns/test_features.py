@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from harness.campaigns.features import numberless, written
+import pytest
+
+from harness.campaigns.features import in_words, numberless, written
 from harness.store.records import DrawnEntry, Step
 
 
@@ -40,3 +42,22 @@ def test_an_operation_that_wrote_nothing_has_no_feature() -> None:
 def test_lengths_and_numbers_do_not_make_a_feature() -> None:
     """Else every recording would be new."""
     assert numberless("inode 12 at 0xffff81: 3\nmore") == "inode N at N: N\\nmore"
+
+
+@pytest.mark.parametrize(
+    ("feature", "said"),
+    [
+        (
+            "fsync: new next again flush next+fua new+flush+fua ...",
+            "fsync wrote in a new order: a new place, right behind it, a place written before, a flush, "
+            "right behind it (FUA), a new place (flush, FUA), ...",
+        ),
+        ("sync: flush+fua", "sync wrote in a new order: a flush with FUA"),
+        ("fsync: 4 to 7 writes", "fsync: 4 to 7 writes"),
+        ("broken: durability: NAME: missing", "broken: durability: NAME: missing"),
+        ("kernel: new mount of N", "kernel: new mount of N"),
+    ],
+)
+def test_an_order_of_writes_is_told_in_whole_words(feature: str, said: str) -> None:
+    """The page said "fsync: new next new next again flush+fua", which was for its author."""
+    assert in_words(feature) == said

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.findings import repro
-from harness.findings.repro import find_point, machine_for, need_possible, tools_for_shell
+from harness.findings.repro import console_machine, find_point, machine_for, need_possible, tools_for_shell
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashPoint, EntryFlag, LogEntry
 from harness.plan import Plan
@@ -138,3 +138,13 @@ def test_a_case_that_was_not_packed_says_how_it_is(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="has no recording of ext4-ordered/append-fsync") as caught:
             repro._files(store, case)
     assert "powercut pack RUN ext4-ordered/append-fsync" in caught.value.next_step
+
+
+def test_a_console_is_opened_where_there_is_one() -> None:
+    """`repro --shell` of a run with `--machine uml` said that UML gives no console, and to name the kernel
+    that the run had.
+    """
+    packaged = Kernel("debian-6.12.117", Path("vmlinuz"), None, "", "6.12.117-1")
+    assert console_machine("uml", packaged) == "auto"
+    assert console_machine("qemu", packaged) == "qemu"
+    assert console_machine("uml", Kernel("mine", Path("linux"), None, "")) == "uml"

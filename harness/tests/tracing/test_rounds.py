@@ -1,0 +1,87 @@
+"""What a trace says while it works."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.filesystems.profiles import select_profiles
+from harness.guests.accel import Chosen
+from harness.kernels.find import Kernel
+from harness.tools_image import guest
+from harness.tracing import rounds
+from harness.tracing.evaluate import Round
+from harness.tracing.records import Record
+from harness.tracing.rounds import TracePlan, Tracing
+
+WAIT_S = 60
+
+
+class Heard:
+    """Progress that notes what is said, and lets work wait for it."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self._more = threading.Event()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        self._more.set()
+
+    def begin(self, what: str, total: int) -> None: ...
+
+    def advance(self, what: str, count: int) -> None: ...
+
+    def wait(self) -> None:
+        """Long work: until something is said of it."""
+        self._more.clear()
+        assert self._more.wait(WAIT_S), self.said
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
+    monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
+    return Heard()
+
+
+def test_a_long_round_says_which_it_is(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever traced under emulation saw nothing for half a minute."""
+
+    @contextlib.contextmanager
+    def mounted(*_: object) -> Iterator[str]:
+        yield "/mnt"
+
+    def take(_: Tracing) -> Round:
+        heard.wait()
+        return Round(list[Record](), 1.0, 1.0, None)
+
+    monkeypatch.setattr(rounds, "mounted", mounted)
+    monkeypatch.setattr(rounds, "take", take)
+    nothing: Any = SimpleNamespace()
+    t = Tracing(TracePlan(rounds=1), nothing, nothing, select_profiles(["ext4/ordered"]), {})
+    (mode,) = rounds._rounds(t, heard)
+    assert len(mode.rounds) == 1
+    assert any(text.endswith("s  ext4/ordered: round 1 of 1") for text in heard.said)
+
+
+def test_a_guest_with_tools_says_that_it_boots(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object) -> Any:
+        heard.wait()
+        return SimpleNamespace()
+
+    machine: Any = SimpleNamespace(name="qemu", accel="tcg")
+    monkeypatch.setattr(guest, "root_image", lambda _: tmp_path / "root")
+    monkeypatch.setattr(guest, "pack", lambda *_: tmp_path / "initramfs")
+    monkeypatch.setattr(guest, "choose_accel", lambda *_, **__: Chosen(machine, "asked for"))
+    monkeypatch.setattr(guest, "_start", start)
+    kernel = Kernel("k", tmp_path / "k", None, "")
+    guest.boot_tools_guest(kernel, tmp_path, disk_bytes=1 << 20, progress=heard, headers=False)
+    assert heard.said[0].endswith("s  a guest with tools boots")
