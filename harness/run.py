@@ -466,13 +466,20 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
             details={"how": specs.description}
             | ({"accelerator": specs.accel_reason} if specs.accel_reason else {})
             | ({} if plan.recordings else {"completions": plan.completions.description})
-            | ({"clock": "recorded in virtual time"} if plan.clock is Clock.VIRTUAL else {}),
+            | ({"clock": _virtual(specs)} if plan.clock is Clock.VIRTUAL else {}),
         ),
         finished=None,
         interrupted=False,
         stopped="",
         jobs=plan.jobs,
     )
+
+
+def _virtual(specs: GuestSpecs) -> str:
+    recorder = specs.recorder
+    if recorder.machine.decides_threads(recorder.kernel_image):
+        return "recorded in virtual time; under a schedule its number decides which thread runs"
+    return "recorded in virtual time; this kernel lets no schedule decide which thread runs"
 
 
 def kernel_info(kernel: Kernel) -> KernelInfo:

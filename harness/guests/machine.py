@@ -193,6 +193,10 @@ class Machine(Protocol):
         """Whether this kernel can record in virtual time: `Boot.virtual`."""
         return False
 
+    def decides_threads(self, image: Path) -> bool:
+        """Whether this kernel can let a seed decide which thread runs: `harness.model.schedules.Threads`."""
+        return False
+
     @abstractmethod
     def launch(self, boot: Boot) -> Guest:
         """Start it. Does not wait for the agent: see `Guest.wait_until_up` and `boot_timeout_s`."""

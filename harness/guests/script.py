@@ -16,13 +16,15 @@ import msgspec
 
 from harness.guests import wire
 from harness.guests.operations import to_wire
-from harness.model import Operation, OperationKind, Schedule
+from harness.model import Operation, OperationKind, Schedule, Threads
 
 BATCH = 16
 """Operations per request: a bar moves that often."""
 RECOVER_TIMEOUT_S = 120.0
 OPERATIONS_TIMEOUT_S = 600.0
 RUN_TIMEOUT_S = 600
+ONLY_BYTES = 4000
+"""A parameter of the kernel is a page at most."""
 USUAL_TIMERS = (3000, 500)
 """The kernel's own (mm/page-writeback.c)."""
 
@@ -48,7 +50,9 @@ def steps_of(
     return [
         Scripted(start, wire.RecordStarted),
         *timers(schedule.timers),
+        *(decisions(schedule.threads) if schedule.threads else ()),
         *batches(operations, schedule, number),
+        *([_parameter("threads", "0")] if schedule.threads else ()),
         *timers(schedule.timers and USUAL_TIMERS),
         Scripted(wire.RecordFinish(), wire.RecordFinished),
     ]
@@ -62,6 +66,24 @@ def timers(of: tuple[int, int] | None) -> list[Scripted]:
         )
         for name, value in zip(("dirty_expire", "dirty_writeback"), of or (), strict=False)
     ]
+
+
+def decisions(of: Threads) -> list[Scripted]:
+    """Let a seed decide which thread runs, until told to end; see vms/umldisk/threads_kern.c. Raises
+    ValueError for more numbers than the kernel takes.
+    """
+    # A script's length is on the kernel's command line, which is stirred into its random numbers: a schedule
+    # that is cut to some of its decisions is to be the same else.
+    only = " ".join(map(str, of.only)).ljust(ONLY_BYTES)
+    if len(only) > ONLY_BYTES:
+        raise ValueError(f"{len(of.only)} numbers of decisions are too many")
+    begin = f"{of.seed} {of.yields} {of.picks} {of.stalls} {round(of.stall_s * 1e9)}"
+    return [_parameter("only", only), _parameter("threads", begin)]
+
+
+def _parameter(name: str, text: str) -> Scripted:
+    path = f"/sys/module/powercut/parameters/{name}"
+    return Scripted(wire.PutFile(path, 0o200, text.encode(), append=True), wire.Done)
 
 
 def batches(operations: Sequence[Operation], schedule: Schedule, number: int = 0) -> list[Scripted]:

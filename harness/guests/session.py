@@ -68,7 +68,7 @@ from harness.model import (
     Tree,
     Usability,
 )
-from harness.model.schedules import with_long_pauses
+from harness.model.schedules import with_long_pauses, with_threads
 from harness.oracles.endings import any_of, complaints, suppressed
 from harness.plan import LOG_BYTES, Clock, Completions
 
@@ -507,6 +507,8 @@ class Session:
         that lacks something ends there.
         """
         schedule = with_long_pauses(schedule, len(operations))
+        if self._spec.machine.decides_threads(self._spec.kernel_image):
+            schedule = with_threads(schedule)
         start = msgspec.structs.replace(start, log=VIRTUAL_LOG)
         steps = steps_of(start, operations, schedule, first)
         script = encoded(steps)

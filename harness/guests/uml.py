@@ -29,6 +29,10 @@ DRIVER = b"powercut_disk driver 1\0"
 """In the file of a kernel that has the driver (vms/umldisk/disk_kern.c)."""
 RECORDS = b"powercut_disk records 1\0"
 """In the file of a kernel that can record in virtual time (vms/umldisk/record_kern.c)."""
+DECIDES = tuple(b"powercut_threads %s 1\0" % part for part in (b"decides", b"points", b"picks"))
+"""In the file of a kernel in which a seed may decide which thread runs: it has vms/umldisk/threads_kern.c,
+and its scheduler our edits.
+"""
 BEGIN_S = 1_700_000_000
 """The time at which virtual time begins."""
 SOUND_SINCE = (7, 2)
@@ -65,6 +69,9 @@ class Uml(Machine):
 
     def has_virtual_time(self, image: Path) -> bool:
         return _says(image, RECORDS) and needs_shim(release(image))
+
+    def decides_threads(self, image: Path) -> bool:
+        return all(_says(image, words) for words in DECIDES)
 
     def launch(self, boot: Boot) -> Guest:
         # UML traces its processes, each a process of this host: they are killed as one group

@@ -51,8 +51,8 @@ class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
     `image`: where the result is in the build folder. `headers`: files of /usr/include that it needs, each
-    with its Debian package. `edits`: of a source package's tree, for speed alone; a user's own tree is built
-    as it is. `hits`: what a kernel needs beside `addition` to note what it runs
+    with its Debian package. `edits`: of a source package's tree, for speed or for what a seed decides; a
+    user's own tree is built as it is. `hits`: what a kernel needs beside `addition` to note what it runs
     (`harness.kernels.instrumented`).
     """
 
@@ -323,12 +323,12 @@ def unpack_source(source: str, scratch: Path, say: Callable[[str], None], folder
 
 
 def _apply(edit: Edit, tree: Path, say: Callable[[str], None]) -> None:
-    """Edit a file of an unpacked tree. One that does not fit this source is left out: it is for speed."""
+    """Edit a file of an unpacked tree. One that does not fit this source is left out: no test needs it."""
     file = tree / edit.file
     try:
         text = apply_edit(file.read_text(errors="surrogateescape"), edit)
     except (OSError, UsageError) as e:
-        say(f"built without an edit that makes judging faster: {e}")
+        say(f"built without one of our edits, for speed or for schedules: {e}")
         return
     file.write_text(text, errors="surrogateescape")
 

@@ -287,7 +287,7 @@ class CommitTree:
             try:
                 texts[edit.file] = apply_edit(texts.get(edit.file) or self.text(commit, edit.file), edit)
             except (KernelError, UsageError) as e:
-                self._say(f"built without an edit that makes judging faster: {e.args[0]}")
+                self._say(f"built without one of our edits, for speed or for schedules: {e.args[0]}")
         for addition in additions:
             before = texts.get(addition.named_in) or self.text(commit, addition.named_in)
             texts[addition.named_in] = f"{before}{addition.line}\n"

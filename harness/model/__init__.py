@@ -35,7 +35,7 @@ from harness.model.outcomes import (
     TreeEntry,
     Usability,
 )
-from harness.model.schedules import HoldOrder, Schedule
+from harness.model.schedules import HoldOrder, Schedule, Threads
 from harness.model.units import BLOCK_BYTES, SECTOR_BYTES
 
 __all__ = [
@@ -79,6 +79,7 @@ __all__ = [
     "RequestKind",
     "Said",
     "Schedule",
+    "Threads",
     "Tree",
     "TreeEntry",
     "Usability",

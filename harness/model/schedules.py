@@ -27,11 +27,28 @@ class HoldOrder(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Threads:
+    """Which thread runs, for a kernel that lets a seed decide (vms/umldisk/threads_kern.c). Of the points at
+    which another may, one in `yields` lets another run, one in `stalls` keeps the running one from it for
+    `stall_s`; of those at which one of several is picked, one in `picks` picks any. 0: none. `only`: the
+    numbers of the points at which that may happen; empty: all.
+    """
+
+    seed: int
+    yields: int
+    picks: int
+    stalls: int
+    stall_s: float
+    only: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """`number`: seed of what is left to chance. `patience`: how many times as long as usual a guest asks for
     nothing until it counts as waiting. `pauses`: numbers of operations, and seconds that pass before each.
     `timers`: after how many hundredths of a second the kernel writes back what is dirty, and how often it
     looks (vm.dirty_expire_centisecs, vm.dirty_writeback_centisecs); None: as they are, 30 s and 5 s.
+    `threads`: None: each runs until it waits, as ever.
     """
 
     number: int = 0
@@ -39,6 +56,7 @@ class Schedule:
     patience: int = 1
     pauses: tuple[tuple[int, float], ...] = ()
     timers: tuple[int, int] | None = None
+    threads: Threads | None = None
 
 
 SHORT_TIMERS = (20, 5)
@@ -53,6 +71,12 @@ VIRTUAL_PAUSES_S = (6.0, 35.0)
 the flusher lets data wait (30 s).
 """
 VIRTUAL_PAUSES = 4
+
+YIELDS, PICKS, STALLS = (4, 32, 256), (0, 2, 16), (64, 512, 4096)
+STALLS_S = (0.1, 1.0, 6.0)
+"""Longer than the short timers of writeback; longer than jbd2 lets a transaction grow. Where the workload is
+one thread, only a stall changes the order of writes (measured on `append-fsync`).
+"""
 
 _FIXED: Mapping[int, tuple[HoldOrder, int, bool, bool]] = {
     1: (HoldOrder.NEWEST, 1, False, False),
@@ -91,6 +115,18 @@ def with_long_pauses(schedule: Schedule, operations: int) -> Schedule:
     for _ in range(1 + int(dice.random() * VIRTUAL_PAUSES)):
         pauses[int(dice.random() * operations)] = VIRTUAL_PAUSES_S[int(dice.random() * 2)]
     return dataclasses.replace(schedule, pauses=tuple(sorted(pauses.items())))
+
+
+def with_threads(schedule: Schedule) -> Schedule:
+    """The schedule where the kernel lets a seed decide which thread runs. The default schedule does not."""
+    if not schedule.number:
+        return schedule
+    dice = random.Random(f"threads {schedule.number}")  # noqa: S311  # see `schedule_of`
+    yields, picks, stalls, stall_s = (
+        of[int(dice.random() * len(of))] for of in (YIELDS, PICKS, STALLS, STALLS_S)
+    )
+    threads = Threads(schedule.number, int(yields), int(picks), int(stalls), stall_s)
+    return dataclasses.replace(schedule, threads=threads)
 
 
 def without_schedule(workload: str) -> tuple[str, int]:

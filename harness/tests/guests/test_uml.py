@@ -105,3 +105,20 @@ def test_the_driver_says_the_words_that_are_looked_for() -> None:
     assert f'"{uml.DRIVER[:-1].decode()}"' in source
     records = resource("vms", "umldisk", "record_kern.c").read_text()
     assert f'"{uml.RECORDS[:-1].decode()}"' in records
+
+
+def test_a_seed_decides_in_a_kernel_that_has_all_it_takes(tmp_path: Path) -> None:
+    """An edit that does not fit a source is left out: such a kernel would record the order of always, and
+    the report would say otherwise.
+    """
+    for count in range(4):
+        (tmp_path / f"{count}").write_bytes(b"\x7fELF" + b"".join(uml.DECIDES[:count]))
+        assert uml.Uml().decides_threads(tmp_path / f"{count}") is (count == 3)
+    build = uml.profile().build
+    assert build is not None
+    sources = [
+        *(e.replacement for e in build.edits),
+        resource("vms", "umldisk", "threads_kern.c").read_text(),
+    ]
+    for words in uml.DECIDES:
+        assert sum(f'"{words[:-1].decode()}"' in text for text in sources) == 1

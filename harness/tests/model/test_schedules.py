@@ -18,6 +18,7 @@ from harness.model.schedules import (
     under_schedule,
     with_long_pauses,
     with_schedules,
+    with_threads,
     without_schedule,
 )
 
@@ -101,3 +102,23 @@ def test_in_virtual_time_a_schedule_waits_for_timers_of_5_and_30_seconds(
 
 def test_the_default_schedule_has_no_pauses_in_virtual_time() -> None:
     assert with_long_pauses(Schedule(), 20) == Schedule()
+
+
+@given(st.integers(1, 10**9 - 1))
+def test_a_number_says_which_threads_meet(number: int) -> None:
+    made = with_threads(schedule_of(number, 20))
+    assert made == with_threads(schedule_of(number, 20))
+    assert dataclasses.replace(made, threads=None) == schedule_of(number, 20), "nothing else differs"
+    assert made.threads is not None
+    assert (made.threads.seed, made.threads.only) == (number, ())
+    assert made.threads.yields, "or it would be the order of always"
+
+
+def test_threads_are_made_to_meet_in_more_than_one_way() -> None:
+    made = [with_threads(schedule_of(n, 20)).threads for n in range(1, 60)]
+    for name in ("yields", "picks", "stalls", "stall_s"):
+        assert len({getattr(threads, name) for threads in made}) >= 3, name
+
+
+def test_in_the_default_schedule_each_thread_runs_until_it_waits() -> None:
+    assert with_threads(Schedule()) == Schedule()

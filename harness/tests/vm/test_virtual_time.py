@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from harness.guests.guest_specs import spec_of
 from harness.guests.session import Session
 from harness.guests.uml import Uml
 from harness.kernels.find import Kernel
-from harness.model import CaseId, Workload
+from harness.model import CaseId, Threads, Workload
 from harness.model.schedules import schedule_of, under_schedule
 from harness.plan import Clock, Plan
 from harness.tests.cli.runner import powercut
@@ -29,18 +31,26 @@ class Recorder:
     """Records on the UML kernel, in virtual time."""
 
     def __init__(self, kernel: Path, mode: str, workload: Workload, folder: Path) -> None:
-        assert Uml().has_virtual_time(kernel), "built by an earlier version: powercut kernel build"
+        assert Uml().decides_threads(kernel), "built by an earlier version: powercut kernel build"
         self.profile, self.workload, self.folder = select_profiles([mode])[0], workload, folder
         self.spec = spec_of(
             Uml(), Kernel("uml", kernel, None, ""), [self.profile], [workload], folder / "initramfs.cpio"
         )
         self.base = make_base(self.profile, folder / "base.zst", folder)
 
-    def take(self, name: str, schedule: int = 0) -> Taken:
+    def take(self, name: str, schedule: int = 0, threads: Threads | None = None) -> Taken:
+        """`threads`: instead of those that the schedule's number draws."""
         case = CaseId(
             self.profile.filesystem, self.profile.mode, under_schedule(self.workload.name, schedule)
         )
-        with Session(self.spec, self.folder / name, LOG_BYTES, clock=Clock.VIRTUAL) as session:
+        with (
+            pytest.MonkeyPatch.context() as patched,
+            Session(self.spec, self.folder / name, LOG_BYTES, clock=Clock.VIRTUAL) as session,
+        ):
+            if threads:
+                patched.setattr(
+                    "harness.guests.session.with_threads", lambda s: dataclasses.replace(s, threads=threads)
+                )
             assert session.guest_pid is None
             taken = take(session, self.profile, self.workload, case, self.base, self.folder)
             assert session.in_virtual_time
@@ -62,6 +72,47 @@ def test_two_recordings_with_one_seed_are_equal_byte_for_byte(
             seen.append((taken.log.read_bytes(), taken.events, taken.said))
         assert seen[0] == seen[1]
         assert recording_of(taken).times is not None
+
+
+def told(taken: Taken) -> tuple[int, list[int]]:
+    """How many points there were, and the numbers of those at which something else than ever happened."""
+    lines = [line for part in taken.said for line in part.lines if line.startswith("powercut_threads: ")]
+    points, decisions = map(int, re.findall(r"\d+", lines[0])) if lines else (0, 0)
+    numbers = [int(line.split()[1].rstrip(":")) for line in lines[1:]]
+    assert len(numbers) == decisions, "few enough to be told, all of them"
+    return points, numbers
+
+
+def what_was_written(taken: Taken) -> list[tuple[int, int, str]]:
+    """Times and random numbers apart."""
+    return [(e.sector, e.sectors, str(e.flags)) for e in recording_of(taken).write_log.entries]
+
+
+def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_same(
+    uml_kernel: Path, tmp_path: Path
+) -> None:
+    """Two threads at work: where there is one, little but a stall changes the order of writes."""
+    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["beside"], "attributes"), tmp_path)
+    plain = recorder.take("plain", 1, Threads(1, 0, 0, 0, 0.0))
+    points, numbers = told(plain)
+    assert points > 100
+    assert not numbers, "no rate, no decision"
+    orders = [what_was_written(plain)]
+    for seed in range(2, 6):
+        threads = Threads(seed, 256, 32, 4096, 6.0)
+        free = recorder.take(f"free{seed}", 1, threads)
+        orders.append(what_was_written(free))
+        points, numbers = told(free)
+        assert numbers
+        listed = recorder.take(f"listed{seed}", 1, dataclasses.replace(threads, only=tuple(numbers)))
+        assert told(listed) == (points, numbers)
+        assert (listed.log.read_bytes(), listed.events) == (free.log.read_bytes(), free.events)
+    assert len(set(map(tuple, orders))) == 5
+
+
+def test_without_a_schedule_no_seed_decides(uml_kernel: Path, tmp_path: Path) -> None:
+    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    assert told(recorder.take("plain")) == (0, [])
 
 
 def test_a_disk_that_cannot_be_memory_is_not_recorded_in_real_time_instead(
