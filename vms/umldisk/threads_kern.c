@@ -46,6 +46,7 @@ static const char decides[] __used = "powercut_threads decides 1";
 #define ONLY_MAX 512
 #define MADE_MAX 64 /* of those that are told */
 #define NEW_POINT (~0ULL)
+#define STALLED_MAX_NS (60 * NSEC_PER_SEC) /* in all: programs have deadlines, which are of the guest's time */
 
 struct decision {
 	u32 number;
@@ -57,6 +58,7 @@ struct decision {
 static struct {
 	bool on;
 	u64 seed, stall_ns;
+	u64 stalled_ns; /* so far */
 	unsigned int yield, pick, stall;
 	u32 number; /* of the next point */
 	u64 chosen; /* not 0: another thread than the running one is picked next */
@@ -182,7 +184,8 @@ static bool decide(u64 *rest, unsigned long where)
 	struct sched_entity *other;
 
 	*rest = 0;
-	if (hits(mixed(chance), threads.stall)) {
+	if (threads.stalled_ns < STALLED_MAX_NS && hits(mixed(chance), threads.stall)) {
+		threads.stalled_ns += threads.stall_ns;
 		note("is kept from running", where, NULL);
 		*rest = threads.stall_ns;
 		return be_stalled(rest);
@@ -262,7 +265,7 @@ static int begin_or_end(const char *text, const struct kernel_param *of)
 	threads.pick = pick;
 	threads.stall = stall;
 	threads.stall_ns = stall_ns;
-	threads.number = threads.chosen = threads.made_count = 0;
+	threads.number = threads.chosen = threads.made_count = threads.stalled_ns = 0;
 	threads.on = true;
 	return 0;
 }
