@@ -110,6 +110,14 @@ def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_
     assert len(set(map(tuple, orders))) == 5
 
 
+def test_threads_are_kept_from_running_for_a_minute_in_all_at_most(uml_kernel: Path, tmp_path: Path) -> None:
+    """A program's deadline is of the guest's time: with a stall at each point, all of them would pass."""
+    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    taken = recorder.take("stalled", 1, Threads(1, 0, 0, 1, 6.0))
+    _, numbers = told(taken)
+    assert len(numbers) == 10, "stalls of 6 s"
+
+
 def test_without_a_schedule_no_seed_decides(uml_kernel: Path, tmp_path: Path) -> None:
     recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
     assert told(recorder.take("plain")) == (0, [])
