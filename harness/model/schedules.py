@@ -28,7 +28,7 @@ class HoldOrder(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Which thread runs, for a kernel that lets a seed decide (vms/umldisk/threads_kern.c). Of the points at
+    """Which thread runs, for a kernel that lets a seed decide. Of the points at
     which another may, one in `yields` lets another run, one in `stalls` keeps the running one from it for
     `stall_s`; of those at which one of several is picked, one in `picks` picks any. 0: none. `only`: the
     numbers of the points at which that may happen; empty: all.
