@@ -47,7 +47,7 @@ from harness.guests.guest_specs import (
     missing_program,
     recording_machine,
 )
-from harness.guests.machine import default_name, profile_of
+from harness.guests.machine import Machine, default_name, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash, write_atomically
 from harness.host.folders import sweep
@@ -457,7 +457,7 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
     """`info` with what became known after the run directory was created."""
     return replace(
         info,
-        kernel=kernel_info(kernel),
+        kernel=kernel_info(kernel, specs.judge.machine),
         machine=MachineInfo(
             kind=specs.judge.machine.name,
             name=specs.judge.machine.described,
@@ -482,11 +482,13 @@ def _virtual(specs: GuestSpecs) -> str:
     return "recorded in virtual time; this kernel lets no schedule decide which thread runs"
 
 
-def kernel_info(kernel: Kernel) -> KernelInfo:
-    """The kernel as stored in run.json."""
+def kernel_info(kernel: Kernel, machine: Machine | None = None) -> KernelInfo:
+    """The kernel as stored in run.json. Of a file, `machine` says the release."""
     replaced = {str(p): file_hash(p) for p in kernel.replaced}
     details = {path: f"replaces the kernel's own module; sha256 {sha}" for path, sha in replaced.items()}
     release = kernel.modules.name if kernel.modules else ""
+    if machine and not release:
+        release = machine.kernel_release(kernel.image)
     return KernelInfo(kernel.name, kernel.package_version, release, kernel.sha256, details, replaced)
 
 

@@ -18,6 +18,8 @@ from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, T
 from harness.guests.typed import run_typed
 
 _PREVIEWED_CHANNEL = 3
+_SETUP_BYTES = 64 * 512
+"""The setup code of a bzImage is at most 64 sectors."""
 
 
 class QemuProfile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +61,9 @@ class Qemu(Machine):
     def accel_lacks(self) -> str:
         return kvm.lacks() if self.accel == "kvm" else ""
 
+    def kernel_release(self, image: Path) -> str:
+        return release(image)
+
     def launch(self, boot: Boot) -> Guest:
         version()  # a clear error where QEMU is missing
         return guest.launch(lambda fd: command(boot, self.accel, fd), boot.directory)
@@ -75,6 +80,19 @@ class Qemu(Machine):
 
     def preview(self, boot: Boot) -> str:
         return shlex.join(command(boot, self.accel, _PREVIEWED_CHANNEL))
+
+
+def release(image: Path) -> str:
+    """The release that a kernel for x86 states in its setup header; empty for another file. Source: the
+    kernel's Documentation/arch/x86/boot.rst, fields `header` and `kernel_version`.
+    """
+    with image.open("rb") as file:
+        start = file.read(_SETUP_BYTES)
+    if start[0x202:0x206] != b"HdrS":
+        return ""
+    at = int.from_bytes(start[0x20E:0x210], "little")
+    words = start[at + 0x200 :].split(b"\0", 1)[0].split() if at else []
+    return words[0].decode("ascii", "replace") if words else ""
 
 
 def machine(accel: str) -> Machine:

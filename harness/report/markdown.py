@@ -66,7 +66,7 @@ def _unexpected(summary: Summary, source: str) -> Iterator[str]:
     if counted := counted_findings(summary):
         yield ""
         yield f"{counted.replace(' (one FAIL each)', '')}:"
-    if known := known_or_new(summary.unexpected):
+    if known := known_or_new(summary.unexpected, summary.info.kernel):
         yield ""
         yield markdown_plain(known)
     for f in summary.unexpected[:MAX_FINDINGS]:

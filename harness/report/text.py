@@ -210,7 +210,7 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
     infos = {c.case: c.info for c in summary.cases}
     if counted := counted_findings(summary):
         yield _line("bold", f"{counted}:")
-    if known := known_or_new(summary.unexpected):
+    if known := known_or_new(summary.unexpected, summary.info.kernel):
         yield _line("", known)
         yield Text()
     for i, group in enumerate(grouped(shown)):

@@ -14,10 +14,21 @@ from typing import TypeAlias
 from harness.errors import ExitCode, WriteLogError
 from harness.expectations import Expectation
 from harness.filesystems.profiles import profiles
+from harness.known.base import version_of
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
 from harness.oracles import BY_DEFAULT, ORACLES
 from harness.plan import Budget
-from harness.store.records import CaseInfo, Counts, Coverage, DrawnEntry, Finding, How, RunInfo, Step
+from harness.store.records import (
+    CaseInfo,
+    Counts,
+    Coverage,
+    DrawnEntry,
+    Finding,
+    How,
+    KernelInfo,
+    RunInfo,
+    Step,
+)
 from harness.summary import CaseSummary, CaseVerdict, Summary, worst
 from harness.writelog.log import devices_of
 
@@ -272,9 +283,10 @@ def counted_findings(summary: Summary) -> str:
     return f"{number(len(found))} findings of {plural(symptoms, 'symptom')}, at {at}{among}"
 
 
-def known_or_new(findings: Sequence[Finding]) -> str:
+def known_or_new(findings: Sequence[Finding], kernel: KernelInfo) -> str:
     """Which of these findings are known bugs, in a sentence; empty for none. A finding is a known bug so far
-    as was compared (`harness.known.match`). What a program's own check says is no bug of a kernel.
+    as was compared (`harness.known.match`): nothing is of a kernel whose version is not known. What a
+    program's own check says is no bug of a kernel.
     """
     findings = [f for f in findings if f.known or f.oracle != "program"]
     if not findings:
@@ -282,6 +294,9 @@ def known_or_new(findings: Sequence[Finding]) -> str:
     names = list(dict.fromkeys(f.known.bug.name for f in findings if f.known))
     new = sum(f.known is None for f in findings)
     many = len(findings) > 1
+    if not version_of(kernel.release or kernel.version):
+        these = "these findings were" if many else "this finding was"
+        return f"The kernel's version is not known, so {these} not compared with known bugs."
     if not names:
         return "None of these findings is a known bug." if many else "This finding is no known bug."
     if not new:

@@ -32,6 +32,7 @@ from harness.errors import (
 )
 from harness.expectations import Expectation
 from harness.filesystems.profiles import Profile, select_profiles
+from harness.guests import qemu
 from harness.guests.disk import FOLDER_PREFIX
 from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
@@ -359,3 +360,15 @@ def test_a_module_is_kept_with_the_run_as_it_was(tmp_path: Path) -> None:
         run._keep_modules(last)
         assert last.layout.module("ext4.ko").read_bytes() == b"\x7fELF another build"
     assert kept.read_bytes() == b"\x7fELF one build"
+
+
+def test_the_release_of_a_kernel_of_ones_own_is_known(tmp_path: Path) -> None:
+    """It was not, so no finding on it was a known bug, and each was said to be none."""
+    image = tmp_path / "bzImage"
+    start = bytearray(0x400)
+    start[0x202:0x206], start[0x20E:0x210] = b"HdrS", (0x100).to_bytes(2, "little")
+    image.write_bytes(bytes(start[:0x300]) + b"6.12.117-mine (me@host) #1\0")
+    own = Kernel(str(image), image, None, "00")
+    assert run.kernel_info(own, qemu.machine("tcg")).release == "6.12.117-mine"
+    image.write_bytes(b"\x7fELF no kernel for a PC")
+    assert not run.kernel_info(own, qemu.machine("tcg")).release

@@ -167,11 +167,14 @@ def test_a_record_whose_type_was_damaged_is_noticed(store: RunStore) -> None:
 
 def test_the_sentence_counts(store: RunStore) -> None:
     known_all(store)
+    kernel = store.info.kernel
     found = summarise(store).unexpected
     mixed = [replace(found[0], known=None), *found[1:]]
-    assert known_or_new(mixed).endswith("; 1 is new.")
-    assert known_or_new([]) == ""
-    assert known_or_new([replace(found[0], known=None, oracle="program")]) == "", "no bug of a kernel"
-    assert known_or_new([replace(found[0], known=None)]) == "This finding is no known bug."
-    assert known_or_new(found[:1]) == "This finding is a known bug: demo-bug."
+    assert known_or_new(mixed, kernel).endswith("; 1 is new.")
+    assert known_or_new([], kernel) == ""
+    assert known_or_new([replace(found[0], known=None, oracle="program")], kernel) == "", "no bug of a kernel"
+    assert known_or_new([replace(found[0], known=None)], kernel) == "This finding is no known bug."
+    assert known_or_new(found[:1], kernel) == "This finding is a known bug: demo-bug."
+    kernel = replace(kernel, release="", version="")
+    assert "was not compared with known bugs" in known_or_new([replace(found[0], known=None)], kernel)
     assert json.dumps(results(summarise(store), "RUN"))
