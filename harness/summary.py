@@ -132,7 +132,8 @@ class CaseSummary:
 class Summary:
     """A whole run. `unmet`: expectations that applied to something decided and matched no finding (XPASS).
     `packed`: the one case whose recording came along, where it was packed with one. `why`: a sentence for
-    each finding that was explained, by its id; from a run directory, so anybody's.
+    each finding that was explained, by its id; from a run directory, so anybody's. `fewest`: likewise the
+    operations that show a finding, of those that were shrunk.
     """
 
     run: str
@@ -141,6 +142,7 @@ class Summary:
     unmet: tuple[Expectation, ...]
     packed: CaseId | None = None
     why: Mapping[str, str] = field(default_factory=dict)
+    fewest: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -41,7 +41,7 @@ from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_line, write_atomically
 from harness.measurements.samples import interval
 from harness.model import CrashPoint, Judgement, Verdict, bounds
-from harness.report import shown_path
+from harness.report import rewrite_reports, shown_path
 from harness.report.lines import explain, run_again, source_of
 from harness.report.words import device_of, state_words
 from harness.store import RunStore
@@ -302,6 +302,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         file = output or store.layout.shrunk(finding.case.workload, shrunk.oracle)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, workload_file(shrunk, finding.case, finding.id))
+        rewrite_reports(store)
     for op in shrunk.workload.operations:
         console.say(f"  {op}")
     console.say(f"{shrunk.tried} candidates recorded; {shown_path(file)}")

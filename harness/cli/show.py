@@ -29,6 +29,7 @@ from harness.findings.repro import find_point
 from harness.host.files import json_line
 from harness.host.progress import PLAIN_INTERVAL_S
 from harness.model import CrashPoint
+from harness.report import rewrite_reports
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
 from harness.report.ladder import ladder_svg, ladder_text
 from harness.report.lines import reproduce, source_of, source_words
@@ -70,7 +71,7 @@ def show_command(
     ID is the id of a finding or the beginning of it, or any crash point that shows the finding. Powercut
     recovers the state again with fewer writes lost, at earlier times and with the lost writes present, until
     the smallest loss that still fails and the most similar state that passes are known. That takes seconds
-    where a UML kernel judges. The explanation is kept in the run directory; powercut report shows it.
+    where a UML kernel judges. The explanation is kept in the run directory, and the run's reports show it.
     """
     with open_run(source) as store:
         chosen = _every(store) if every else [_named(store, text) for text in findings]
@@ -79,7 +80,7 @@ def show_command(
             return ExitCode.CONSISTENT
         if not chosen:
             raise UsageError("no finding was named", "name one, or --all; the report has their ids")
-        worst = ExitCode.CONSISTENT
+        worst, before = ExitCode.CONSISTENT, _whys(store)
         for finding, asked in chosen:
             try:
                 found = _explained(store, finding, named_here(given), accel, again)
@@ -92,7 +93,14 @@ def show_command(
             _say(found, asked, ladder, as_json)
             if svg is not None:
                 svg.write_text(str(ladder_svg(found)))
+        if _whys(store) != before:
+            rewrite_reports(store)
     return worst
+
+
+def _whys(store: RunStore) -> list[Explanation | None]:
+    """The explanations that are kept, of each finding."""
+    return [read_explanation(store.layout, f.id) for f in store.findings()]
 
 
 def _say(found: Explanation, asked: str, ladder: bool, as_json: bool) -> None:

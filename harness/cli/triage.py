@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ from harness.cli.options import (
     own_files_options,
     with_options,
 )
-from harness.errors import ExitCode
+from harness.errors import ExitCode, UsageError
 from harness.findings.causes import Cause, CauseMember
 from harness.findings.triage import Triage, plan_of, triage, workload_of
 from harness.host.files import write_atomically
 from harness.host.progress import progress_for
 from harness.host.text import one_line
+from harness.report.explanation import read_explanation
 from harness.report.lines import run_again, source_words
+from harness.report.similar import SimilarFindings, similar
 from harness.report.words import plural, shown_path
 from harness.store import RunStore
 
@@ -39,6 +41,13 @@ _SHOWN = 6
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=RunDirectory())
 @click.option("--expected", is_flag=True, help="Known failures (--expect), too.")
 @with_options(own_files_options)
+@click.option(
+    "--shrink/--no-shrink",
+    "shrinks",
+    default=True,
+    show_default=True,
+    help="--no-shrink: only group the findings by symptom and mechanism, which takes no guest.",
+)
 @click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the causes as JSON, too.")
 @click.option(
     "--output",
@@ -54,20 +63,28 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
     powercut triage reports/latest
     powercut triage reports/runs/*-nightly --json causes.json
 
-    Each finding is shrunk to the fewest operations that still show its symptom (the oracle, and what it says
-    was lost), then to simpler ones. Two findings have one cause if they shrink to the same workload; with the
-    same symptom, also if they shrink to the same workload in another mode or to the same operations with
-    other numbers; or if one workload contains the other and shows all of its symptoms. The result says which
-    rule joined them. The same symptom alone joins nothing.
+    First come the findings that look alike: those of one symptom, or of one mechanism where powercut show has
+    explained some. Then each finding is shrunk to the fewest operations that still show its symptom (the
+    oracle, and what it says was lost), then to simpler ones. Two findings have one cause if they shrink to
+    the same workload; with the same symptom, also if they shrink to the same workload in another mode or to
+    the same operations with other numbers; or if one workload contains the other and shows all of its
+    symptoms. The result says which rule joined them. The same symptom alone joins nothing.
 
-    This takes a minute or so for each finding. Stop it whenever you like: the same command goes on where it
-    was, and is quick once all is done, since what was recorded is kept in the cache.
+    Shrinking takes a minute or so for each finding. Stop it whenever you like: the same command goes on where
+    it was, and is quick once all is done, since what was recorded is kept in the cache.
 
     Exits 0 if the runs have no findings, 1 if they have, 3 if none of them shows again, 130 if interrupted.
     """
+    if given["json_file"] and not given["shrinks"]:
+        raise UsageError("--json writes causes, which shrinking tells apart", "leave out --no-shrink")
     with contextlib.ExitStack() as opened:
         paths = dict.fromkeys(path.resolve() for path in runs)
         stores = [opened.enter_context(open_run(path)) for path in paths]
+        groups = _alike(stores, expected=given["expected"])
+        for line in _alike_lines(groups):
+            console.say(line)
+        if not given["shrinks"]:
+            return ExitCode.INCONSISTENT if groups else ExitCode.CONSISTENT
         try:
             with progress_for(console) as progress:
                 found = triage(stores, named_here(given), progress, expected=given["expected"])
@@ -92,6 +109,29 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
     return ExitCode.UNDECIDED if found.not_again else ExitCode.CONSISTENT
 
 
+def _alike(stores: Sequence[RunStore], *, expected: bool) -> list[SimilarFindings]:
+    """The findings of these runs by symptom and mechanism. `expected`: known failures, too."""
+    findings = [f for s in stores for f in s.findings() if expected or f.expectation is None]
+    explained = {f.id: e for s in stores for f in s.findings() if (e := read_explanation(s.layout, f.id))}
+    return similar(findings, explained)
+
+
+def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
+    if not groups:
+        yield "no findings, so there is nothing to group"
+        return
+    count = sum(len(g.findings) for g in groups)
+    yield f"{plural(count, 'finding')} in {plural(len(groups), 'group')}, by symptom and mechanism:"
+    for number, g in enumerate(groups, 1):
+        example = g.example
+        known = example.known.bug.name if example.known else "new"
+        cases = plural(g.cases, "case")
+        yield one_line(
+            f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {example.symptom} ({known})"
+        )
+        yield one_line(f"   such as {example.id}, {example.crash_point}: {g.why or example.summary}")
+
+
 def _write_workloads(found: Triage, folder: Path) -> dict[str, Path]:
     """The file of each cause's workload, by the cause's name."""
     files: dict[str, Path] = {}
@@ -105,9 +145,8 @@ def _write_workloads(found: Triage, folder: Path) -> dict[str, Path]:
 def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -> list[str]:
     """The causes for people, a line each."""
     members = sum(len(g.members) for g in found.causes)
-    if not members and not found.not_again:
-        lines = ["no findings, so there is nothing to group"]
-    else:
+    lines = []
+    if members or found.not_again:
         lines = [f"{plural(members, 'finding')}, {plural(len(found.causes), 'cause')}"]
     for number, cause in enumerate(found.causes, 1):
         lines += ["", *_cause_lines(number, cause, stores, files)]

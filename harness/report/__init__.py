@@ -14,19 +14,40 @@ from harness.report.junit import junit_xml
 from harness.report.lines import source_words
 from harness.report.markdown import summary_markdown
 from harness.report.results import results_json
+from harness.report.shrunk import shrunk_file
 from harness.report.text import print_summary, summary_text
 from harness.report.words import shown_path
 from harness.store import RunStore
 from harness.summary import Summary, summarise
 
-__all__ = ["annotation_lines", "explained", "print_summary", "shown_path", "source_words", "write_reports"]
+__all__ = [
+    "annotation_lines",
+    "explained",
+    "print_summary",
+    "rewrite_reports",
+    "shown_path",
+    "source_words",
+    "write_reports",
+]
 
 
 def explained(store: RunStore) -> Summary:
-    """The run, with the causes of those findings that were explained."""
+    """The run, with the causes of those findings that were explained, and the operations of those that were
+    shrunk.
+    """
     summary = summarise(store)
     found = {f.id: read_explanation(store.layout, f.id) for f in summary.findings}
-    return replace(summary, why={n: e.mechanism for n, e in found.items() if e and e.mechanism})
+    why = {n: e.mechanism for n, e in found.items() if e and e.mechanism}
+    shrunk = {f.id: shrunk_file(store.layout, f) for f in summary.findings}
+    return replace(
+        summary, why=why, fewest={n: s.operations for n, s in shrunk.items() if s and s.operations}
+    )
+
+
+def rewrite_reports(store: RunStore) -> None:
+    """Write the reports of a finished run again: one of its findings was explained or shrunk."""
+    if store.info.finished:
+        write_reports(store)
 
 
 def write_reports(store: RunStore, source: Path | None = None) -> None:

@@ -19,7 +19,8 @@ def annotation_lines(summary: Summary, source: str) -> Iterator[str]:
     """A line each. `source`: see `lines.source_words`."""
     for f in summary.unexpected[:MAX_OF_A_LEVEL]:
         cause = f". {summary.why[f.id]}" if f.id in summary.why else ""
-        text = f"{f.summary}{cause} ({reproduce(f.case, f.state, source)})"
+        fewest = f". Shown by: {'; '.join(summary.fewest[f.id])}" if f.id in summary.fewest else ""
+        text = f"{f.summary}{cause}{fewest} ({reproduce(f.case, f.state, source)})"
         yield _line("error", f"{f.case} {f.oracle}", text)
     undecided = [c for c in summary.cases if c.verdict is CaseVerdict.UNKNOWN]
     for c in undecided[:MAX_OF_A_LEVEL]:

@@ -161,6 +161,8 @@ def _finding_text(f: Finding, source: str, summary: Summary) -> str:
     lines += [named(f.known), *(f"  {line}" for line in details(f.known))] if f.known else [NEW]
     if why := summary.why.get(f.id):
         lines.append(f"cause: {why}")
+    if fewest := summary.fewest.get(f.id):
+        lines.append(f"fewest operations that show it: {'; '.join(fewest)}")
     lines += commands(f, source, summary.packed)
     return "\n".join(map(one_line, lines))
 

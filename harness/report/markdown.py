@@ -90,6 +90,9 @@ def _finding(f: Finding, summary: Summary, source: str) -> Iterator[str]:
     if why := summary.why.get(f.id):
         yield f"Why: {markdown(why)}"
         yield ""
+    if fewest := summary.fewest.get(f.id):
+        yield f"Fewest operations that show it: {markdown('; '.join(f'`{o}`' for o in fewest))}"
+        yield ""
     for command in commands(f, source, summary.packed):
         yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
 

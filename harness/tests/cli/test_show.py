@@ -43,6 +43,7 @@ def test_what_another_build_explains_is_said_and_not_kept(
     said = f"recorded on {recorded_on}, explained on debian-6.12: not kept"
     assert (said in " ".join(done.stderr.split())) is bool(recorded_on)
     assert (read_explanation(store.layout, finding.id) is None) is bool(recorded_on)
+    assert (store.path / "report.html").exists() is not bool(recorded_on), "it is in the reports at once"
 
 
 def explained(store: RunStore, state: str = "@40-38") -> Finding:

@@ -90,6 +90,22 @@ def test_a_module_that_was_rebuilt_is_told_of(
     assert "was rebuilt" not in powercut("shrink", BROKEN, "--from", run).stdout
 
 
+def test_every_report_has_the_shrunk_workload(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stood in report.html alone, and only once somebody had written the reports again."""
+    with RunStore.open(run) as store:
+        store.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=[BROKEN.workload]))
+        store.finish()
+    kept = Workload("w", "", tuple(map(parse_operation, ["mkdir deep", "fsync deep"])))
+    monkeypatch.setattr(repro_command, "shrink", lambda *_: Shrunk(kept, "size", "@1 size", 2))
+    done = powercut("shrink", BROKEN, "--from", run)
+    assert done.exit_code == ExitCode.INCONSISTENT, done.output
+    assert "Fewest operations that show it: `mkdir deep`; `fsync deep`" in (run / "summary.md").read_text()
+    assert "fewest operations that show it: mkdir deep; fsync deep" in (run / "junit.xml").read_text()
+    assert "fsync deep" in (run / "report.html").read_text()
+    said = powercut("report", run, "--annotations").output
+    assert "Shown by: mkdir deep; fsync deep" in said
+
+
 def test_a_case_that_passed_has_nothing_to_shrink(run: Path) -> None:
     done = powercut("shrink", WHOLE, "--from", run)
     assert done.exit_code == ExitCode.CONSISTENT

@@ -25,6 +25,7 @@ from harness.findings.triage import ATTEMPTS, Experiment, Experiments, Triage, t
 from harness.host.progress import Lines
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
+from harness.report.explanation import Explanation, write_explanation
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.symptoms import Symptom, paths_of, symptom_of
@@ -251,6 +252,29 @@ def test_the_command_writes_workloads_and_json(tmp_path: Path) -> None:
     assert f"1. {cause.name}: 2 findings in 1 case" in done.output
     assert f"run it: powercut run -c ext4/fast_commit -w {workload}" in done.output
     assert f"reproduce: powercut repro ext4-fast_commit/random1-4-20@1 --from {run}" in done.output
+
+
+def test_findings_are_grouped_at_once_and_shrunk_only_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was said of a hundred findings until each was shrunk, a minute each."""
+    monkeypatch.setattr(module, "Laboratory", lambda *_: pytest.fail("no guest is needed"))
+    run = run_with(tmp_path, nameless, "random1-4-20", "random1-12-20")
+    with RunStore.open(run) as store:
+        lost, unattached = (f for f in store.findings() if f.case.workload == "random1-4-20")
+        for found in (lost, unattached):
+            told = Explanation(found.id, "", "No flush at all. X.", {}, (), str(found.crash_point))
+            write_explanation(store.layout, told)
+    done = powercut("triage", run, "--no-shrink")
+    assert done.exit_code == ExitCode.INCONSISTENT
+    said = done.stdout.splitlines()
+    assert said[0] == "4 findings in 3 groups, by symptom and mechanism:"
+    assert said[1].startswith("1. 2 findings in 2 cases: ")
+    assert said[2].endswith(": No flush at all. X.")
+    assert powercut("triage", run, "--no-shrink", "--json", tmp_path / "x").exit_code == ExitCode.USAGE
+    assert (
+        powercut("triage", run_with(tmp_path, lambda ops: {}, "random1-4-20"), "--no-shrink").exit_code == 0
+    )
 
 
 @pytest.mark.usefixtures("planted")
