@@ -96,9 +96,11 @@ class Completions(enum.StrEnum):
 
 class Clock(enum.StrEnum):
     """How time passes while a recording is made: as on the host; or in virtual time, in which a guest that
-    has nothing to do is at once at its next timer, and each recording of a workload is the same.
+    has nothing to do is at once at its next timer, and each recording of a workload is the same. `auto`:
+    under a schedule in virtual time, where kernel and disk can; else as on the host.
     """
 
+    AUTO = "auto"
     REAL = "real"
     VIRTUAL = "virtual"
 
@@ -113,7 +115,7 @@ class GuestChoice(msgspec.Struct, frozen=True):
     accel: str = "auto"
     log_bytes: int = LOG_BYTES
     coverage: bool = False
-    clock: Clock = Clock.REAL
+    clock: Clock = Clock.AUTO
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,7 +139,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
     log_bytes: LogBytes = LOG_BYTES
     completions: Completions = Completions.HOLD
-    clock: Clock = Clock.REAL
+    clock: Clock = Clock.AUTO
     require_all: bool = False  # a case that this host or kernel cannot run gives the run its own exit code
     shard: str = ""  # 2/5: the second of five parts of the workloads
     only: tuple[str, ...] = ()  # these cases, by name; empty: all

@@ -57,6 +57,7 @@ from harness.kernels.instrumented import points_of
 from harness.kernels.module_files import need_replaced
 from harness.known.base import KnownBugs
 from harness.model import CaseId, Workload
+from harness.model.schedules import without_schedule
 from harness.plan import Clock, Plan
 from harness.report import write_reports
 from harness.ruled.work import RuledWork
@@ -466,7 +467,7 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
             details={"how": specs.description}
             | ({"accelerator": specs.accel_reason} if specs.accel_reason else {})
             | ({} if plan.recordings else {"completions": plan.completions.description})
-            | ({"clock": _virtual(specs)} if plan.clock is Clock.VIRTUAL else {}),
+            | ({"clock": clock} if (clock := _clock(plan, specs)) else {}),
         ),
         finished=None,
         interrupted=False,
@@ -475,11 +476,17 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
     )
 
 
-def _virtual(specs: GuestSpecs) -> str:
+def _clock(plan: Plan, specs: GuestSpecs) -> str:
+    """How time passed while recordings were made, where some may be in virtual time."""
     recorder = specs.recorder
+    scheduled = any(without_schedule(name)[1] for name in plan.workloads)
+    can = recorder.machine.has_virtual_time(recorder.kernel_image)
+    if plan.clock is Clock.REAL or not can or (plan.clock is Clock.AUTO and not scheduled):
+        return ""
+    what = "recorded" if plan.clock is Clock.VIRTUAL else "schedules recorded"
     if recorder.machine.decides_threads(recorder.kernel_image):
-        return "recorded in virtual time; under a schedule its number decides which thread runs"
-    return "recorded in virtual time; this kernel lets no schedule decide which thread runs"
+        return f"{what} in virtual time; under a schedule its number decides which thread runs"
+    return f"{what} in virtual time; this kernel lets no schedule decide which thread runs"
 
 
 def kernel_info(kernel: Kernel, machine: Machine | None = None) -> KernelInfo:

@@ -160,7 +160,9 @@ def sessions_of(
 ) -> Sessions:
     """The sessions of a worker, made in its process, which keeps to `processor` with all that it starts."""
     keep_to(processor)
-    notes, is_virtual = bool(plan.again or plan.disk), plan.clock is Clock.VIRTUAL
+    notes, recorder = bool(plan.again or plan.disk), specs.recorder
+    has_virtual = recorder.machine.has_virtual_time(recorder.kernel_image)
+    is_virtual = plan.clock is Clock.VIRTUAL or (plan.clock is Clock.AUTO and has_virtual)
 
     def made(spec: GuestSpec, name: str, *, notes: bool) -> Session:
         folder = scratch / f"{name}-{number}"
@@ -169,10 +171,9 @@ def sessions_of(
         )
 
     judge = made(specs.judge, "judge", notes=notes)
-    if specs.recorder is specs.judge and not judge.boots_anew_to_record and not is_virtual:
+    if recorder is specs.judge and not judge.boots_anew_to_record and not is_virtual:
         return {"recorder": judge, "judge": judge}
-    recorder = made(specs.recorder, "recorder", notes=notes and not is_virtual)
-    return {"recorder": recorder, "judge": judge}
+    return {"recorder": made(recorder, "recorder", notes=notes and not is_virtual), "judge": judge}
 
 
 class Interrupted(BaseException):

@@ -400,8 +400,8 @@ schedules_option = click.option(
     default=0,
     metavar="N",
     help="Record each workload N times more, under other schedules: the disk completes writes in another "
-    "order and leaves some incomplete across a flush, and the kernel's timers run. With --clock virtual, "
-    "where the kernel can, its number also decides which thread runs. Schedule 2 of "
+    "order and leaves some incomplete across a flush, and the kernel's timers run. On a kernel "
+    "for UML that powercut built, its number also decides which thread runs. Schedule 2 of "
     "append-fsync is the workload append-fsync.s2. Default: 0.",
 )
 

@@ -185,11 +185,11 @@ class RunCommand(Sectioned, BisectCommand):
 @click.option(
     "--clock",
     type=click.Choice([c.value for c in Clock], case_sensitive=False),
-    default=Clock.REAL.value,
+    default=Clock.AUTO.value,
     show_default=True,
-    help="Record in virtual time: sleeps and the kernel's timers take no time of this host, and each "
-    "recording of a workload is the same, byte for byte. Needs --machine uml and a kernel that "
-    "`powercut kernel build` has built.",
+    help="How time passes while recording. In virtual time sleeps and the kernel's timers take no time of "
+    "this host, and each recording of a workload is the same, byte for byte: it needs --machine uml and a kernel "
+    "that `powercut kernel build` has built. auto: virtual under a schedule, where kernel and disk can.",
 )
 @jobs_option
 @click.option(

@@ -7,13 +7,16 @@ from harness.cases.recording import read_events_of, take
 from harness.errors import UsageError
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
+from harness.model.schedules import without_schedule
 from harness.plan import Clock
 
 
 def need_repeatable(shown: ReproContext) -> None:
     """Raises UsageError for a recording that no other equals, or that is of another kernel."""
     case = shown.point.case
-    if shown.plan.clock is not Clock.VIRTUAL:
+    schedule, machine = without_schedule(case.workload)[1], shown.spec.machine
+    can = shown.plan.clock is not Clock.REAL and machine.has_virtual_time(shown.spec.kernel_image)
+    if not can or (shown.plan.clock is Clock.AUTO and not schedule):
         raise UsageError(
             f"{case} was recorded in real time: no second recording equals it",
             f"powercut run --clock virtual -c {case.configuration} -w {case.workload}",

@@ -201,7 +201,7 @@ class Session:
         *,
         notes: bool = False,
         idle_s: float = IDLE_S,
-        clock: Clock = Clock.REAL,
+        clock: Clock = Clock.AUTO,
     ) -> None:
         self._spec = spec
         self._idle_s = idle_s
@@ -288,10 +288,13 @@ class Session:
         """Whether one worker that both records and judges boots another guest each time."""
         return self._shares
 
-    @property
-    def in_virtual_time(self) -> bool:
-        """Whether it records in virtual time, for which its disk has to be memory."""
-        return self._clock is Clock.VIRTUAL and self._shares and self._kind.is_usual
+    def in_virtual_time(self, schedule: Schedule) -> bool:
+        """Whether it records in virtual time, for which its disk has to be memory. Call `show` first."""
+        if self._clock is Clock.REAL or not (self._shares and self._kind.is_usual):
+            return False
+        if self._clock is Clock.VIRTUAL:
+            return True
+        return bool(schedule.number) and self._spec.machine.has_virtual_time(self._spec.kernel_image)
 
     @property
     def machine_name(self) -> str:
@@ -438,14 +441,15 @@ class Session:
         with self._losing():
             disk = self.show(dataclasses.replace(target, log=None, order=None))
             disk.switch(CrashState(0))  # drops what an earlier attempt wrote
-            if self._clock is Clock.VIRTUAL and not self.in_virtual_time:
+            is_virtual = self.in_virtual_time(schedule)
+            if self._clock is Clock.VIRTUAL and not is_virtual:
                 raise CannotRecord("a disk of this kind cannot be recorded in virtual time")
             machine = self._spec.machine
             start = wire.RecordStart(
                 data=machine.data_device, log=machine.log_device, mount=target.mount_whole
             )
             self._visits += 1
-            carry_out = self._perform if self.in_virtual_time else self._converse
+            carry_out = self._perform if is_virtual else self._converse
             finished, lacks = carry_out(disk, start, operations, on_progress, schedule, first)
             events = ""
             if lacks is None:

@@ -141,7 +141,7 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += ["--budget", plan.budget.option]
     if plan.completions is not Completions.HOLD:
         words += ["--completions", plan.completions]
-    if plan.clock is not Clock.REAL:
+    if plan.clock is not Clock.AUTO:
         words += ["--clock", plan.clock]
     return shlex.join(words)
 

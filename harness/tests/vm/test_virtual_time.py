@@ -53,7 +53,7 @@ class Recorder:
                 )
             assert session.guest_pid is None
             taken = take(session, self.profile, self.workload, case, self.base, self.folder)
-            assert session.in_virtual_time
+            assert session.in_virtual_time(schedule_of(schedule, len(self.workload.operations)))
         return taken
 
 
