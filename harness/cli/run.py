@@ -188,8 +188,8 @@ class RunCommand(Sectioned, BisectCommand):
     default=Clock.AUTO.value,
     show_default=True,
     help="How time passes while recording. In virtual time sleeps and the kernel's timers take no time of "
-    "this host, and each recording of a workload is the same, byte for byte: it needs --machine uml and a kernel "
-    "that `powercut kernel build` has built. auto: virtual under a schedule, where kernel and disk can.",
+    "this host, and each recording of a workload is the same, byte for byte: it needs --machine uml and a "
+    "kernel that `powercut kernel build` has built. auto: virtual under a schedule, where that can be.",
 )
 @jobs_option
 @click.option(

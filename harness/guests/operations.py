@@ -42,15 +42,15 @@ def check_results(
         raise GuestLost(f"the results of operations from {first} on belong to other operations")
     for result, operation in zip(results, operations, strict=False):
         if result.error is not None and _lacks(result.error.errno, operation):
-            raise NotSupported(f"this file system does not support `{operation}`")
+            raise NotSupported(f"this file system does not support `{_shortened(operation)}`")
         if result.error is not None and (limit := _limit(result.error.errno, operation)):
-            raise NotSupported(f"this file system has {limit}: `{operation}`")
+            raise NotSupported(f"this file system has {limit}: `{_shortened(operation)}`")
         if result.exit_code == LACKS:
             said = result.output.decode(errors="replace").strip() or "it does not say what"
             raise NotSupported(f"this file system lacks what the program needs: {said}")
         if why := _failure(result):
             raise GuestError(
-                f"operation {result.index} ({operation}) failed while recording: {why}",
+                f"operation {result.index} ({_shortened(operation)}) failed while recording: {why}",
                 _advice(operation),
             )
     if len(results) < len(operations):
@@ -81,6 +81,7 @@ def _lacks(error: int, operation: Operation) -> bool:
 
 _OF_ATTRIBUTES = (errno.ENOSPC, errno.E2BIG, errno.ERANGE)
 """For one too many, or too long: setxattr(2). ext4's are in one block; F2FS, in one as well, says E2BIG."""
+_LINE_MAX = 100
 _LIMITS = {
     errno.ENAMETOOLONG: "no names so long",
     errno.EFBIG: "no files so large",
@@ -94,6 +95,12 @@ def _limit(error: int, operation: Operation) -> str:
     if operation.kind is OperationKind.SETXATTR and error in _OF_ATTRIBUTES:
         return "no room for so many attributes"
     return _LIMITS.get(error, "")
+
+
+def _shortened(operation: Operation) -> str:
+    """Its line, without most of a value of kilobytes."""
+    line = str(operation)
+    return line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]}... ({len(line):,} characters)"
 
 
 def _advice(operation: Operation) -> str:

@@ -28,6 +28,7 @@ from harness.errors import (
 from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.guests import session, wire
 from harness.guests.machine import Boot, Machine
+from harness.guests.operations import check_results
 from harness.guests.recorded_log import finished_log
 from harness.guests.session import GuestSpec, Session, Target
 from harness.model import (
@@ -378,6 +379,14 @@ def record(tmp_path: Path, kind: OperationKind, *results: wire.OperationResult) 
     argv = ("./run",) if kind is OperationKind.RUN else ()
     wanted = Operation(kind, "" if argv else "f", argv=argv)
     Played(tmp_path).session._run(cast(Any, Answers(*results)), [wanted], lambda _: None)
+
+
+def test_an_operation_with_a_long_value_is_named_in_short(tmp_path: Path) -> None:
+    """`removed` of the set `beside` filled screens with the value that ext4 has no room for."""
+    wanted = Operation(OperationKind.SETXATTR, "f", name="user.a", value=b"v" * 3000)
+    with pytest.raises(NotSupported, match=r"`setxattr f user\.a v+\.\.\. \(3,0\d\d characters\)`$") as said:
+        check_results([failed(Call.SETXATTR, errno.ENOSPC)], 0, [wanted])
+    assert len(said.value.line) < 200
 
 
 def test_a_program_has_ten_minutes_to_do_its_work(tmp_path: Path) -> None:
