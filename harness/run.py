@@ -52,6 +52,7 @@ from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash, write_atomically
 from harness.host.folders import sweep
 from harness.host.progress import Progress
+from harness.kernels.build import title_of
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
 from harness.kernels.instrumented import points_of
 from harness.kernels.module_files import need_replaced
@@ -320,7 +321,7 @@ class _Job:
     def here(self) -> None:
         """With `plan.jobs` workers of this host; tasks of all cases share them."""
         plan, asked = self.plan, self.asked
-        self.progress.say(f"{asked.kernel.name}: {self.specs.description}, {plan.jobs} at once")
+        self.progress.say(f"{title_of(asked.kernel)}: {self.specs.description}, {plan.jobs} at once")
         recorded = recorded_files(plan)
         casework = Casework(plan, self.store, self.progress, self.scratch, self.bases, recorded, self.on_done)
         with contextlib.closing(self.make_pool(self.specs, self.scratch, plan)) as pool:
@@ -335,7 +336,9 @@ class _Job:
         run = f"{store.path.name}-{secrets.token_hex(4)}"
         requirements, blobs = requirements_of(run, plan, self.specs, named, store.info.pins)
         with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:
-            self.progress.say(f"{self.asked.kernel.name}: {self.specs.description}, on {pool.description}")
+            self.progress.say(
+                f"{title_of(self.asked.kernel)}: {self.specs.description}, on {pool.description}"
+            )
             dispatch = Dispatch(
                 plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done
             )
@@ -496,6 +499,8 @@ def kernel_info(kernel: Kernel, machine: Machine | None = None) -> KernelInfo:
     release = kernel.modules.name if kernel.modules else ""
     if machine and not release:
         release = machine.kernel_release(kernel.image)
+    if (built := title_of(kernel)) != kernel.name:
+        details["built from"] = built
     return KernelInfo(kernel.name, kernel.package_version, release, kernel.sha256, details, replaced)
 
 

@@ -64,6 +64,7 @@ from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for
 from harness.host.text import one_line
+from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Clock, Completions, Plan
@@ -570,7 +571,7 @@ def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path], baseline: Path |
     machine_name = recording_machine(plan.machine, asked.kernel)
     kernel = booted_kernel(machine_name, asked.kernel)
     cases = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
-    console.say(f"kernel: {kernel.name} ({kernel.image})")
+    console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
     by_mode: dict[str, list[str]] = {}
     for profile, workload in cases:
         by_mode.setdefault(profile.name, []).append(workload.name)

@@ -15,6 +15,7 @@ from harness.cli.guard import code_of, guarded
 from harness.cli.options import kernel_options, with_options
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
+from harness.kernels.build import title_of
 from harness.kernels.find import find_chosen
 from harness.plan import GuestChoice, KernelChoice
 from harness.report import shown_path
@@ -117,7 +118,7 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     asked = GuestChoice(given["machine"], given["accel"])
     verdicts = []
     for workload in select_workloads([name]):
-        console.say(f"{workload.name} on {configuration}, {kernel.name}")
+        console.say(f"{workload.name} on {configuration}, {title_of(kernel)}")
         tried = dry_run(profiles[0], workload, kernel, asked)
         _print(tried)
         verdicts.append(tried.judgement.verdict)

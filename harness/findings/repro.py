@@ -27,6 +27,7 @@ from harness.guests.session import GuestSpec, Session
 from harness.host.elf import is_program
 from harness.host.files import file_hash
 from harness.host.folders import OwnedFolder
+from harness.kernels.build import title_of
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
@@ -204,7 +205,7 @@ def recorder_words(store: RunStore) -> str:
 
 def kernel_words(kernel: Kernel) -> str:
     """A kernel, and the modules that replace its own."""
-    return " with ".join([kernel.name, *(module_words(p, file_hash(p)) for p in kernel.replaced)])
+    return " with ".join([title_of(kernel), *(module_words(p, file_hash(p)) for p in kernel.replaced)])
 
 
 def module_words(path: Path, sha256: str) -> str:

@@ -24,6 +24,7 @@ from harness.host.processes import run_group
 from harness.host.progress import silent, telling
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
+from harness.kernels.find import Kernel
 from harness.kernels.pins import Pin, pins
 
 TOOLS = {
@@ -68,7 +69,7 @@ class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Built(msgspec.Struct, frozen=True):
     """`built.json` beside an image. `source_version`: of the source package; empty for a user's tree. `key`:
-    the hash of what it was built from.
+    the hash of what it was built from. `tree`: the user's tree and its commit, for people.
     """
 
     machine: str
@@ -76,6 +77,18 @@ class Built(msgspec.Struct, frozen=True):
     source_version: str
     release: str
     key: str
+    tree: str = ""
+
+
+def title_of(kernel: Kernel) -> str:
+    """What a kernel is called: one that was built from a user's tree by that, and not by its place in the
+    cache.
+    """
+    try:
+        built = msgspec.json.decode(kernel.image.with_name("built.json").read_bytes(), type=Built)
+    except (OSError, msgspec.MsgspecError):
+        return kernel.name
+    return built.tree or kernel.name
 
 
 def built_kernels() -> list[tuple[Path, Built]]:
@@ -148,7 +161,7 @@ def build(
         out.mkdir()
         make_kernel(tree, out, flavour, jobs, log, say)
         release = (out / "include/config/kernel.release").read_text().strip()
-        built = Built(machine, source, version, release, key)
+        built = Built(machine, source, version, release, key, "" if version else _described(tree))
         return _keep(out / flavour.image, out / ".config", Path(scratch), built), built
 
 
@@ -392,6 +405,14 @@ def _identity(tree: Path) -> str:
             info = path.lstat()
             digest.update(f"{path.relative_to(tree)} {info.st_size} {info.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def _described(tree: Path) -> str:
+    """`~/linux (v6.12-3-g1f2e3d4c5b6a-dirty)`; without git, the tree alone."""
+    shown = f"~/{tree.relative_to(Path.home())}" if tree.is_relative_to(Path.home()) else str(tree)
+    describe = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
+    said = subprocess.run(describe, capture_output=True, text=True, check=False)
+    return f"{shown} ({said.stdout.strip()})" if said.returncode == 0 else shown
 
 
 def _fragment(name: str) -> Path:

@@ -76,7 +76,7 @@ class SweepSeries(Series[OnKernel]):
         of_kernel = summary.info.kernel
         return OnKernel(
             item=item.name,
-            name=of_kernel.name,
+            name=of_kernel.details.get("built from", of_kernel.name),
             release=of_kernel.release or of_kernel.version,
             machine=summary.info.machine.details.get("how", ""),
             answers=tuple(map(answer_of, summary.cases)),

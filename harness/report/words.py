@@ -117,10 +117,11 @@ def shown_path(path: Path, cwd: Path | None = None) -> str:
 
 def kernel_name(info: RunInfo) -> str:
     """`Linux 6.12.117`, or the name the user gave, until a guest has reported its release; with the user's
-    own modules and their hashes, since a rebuilt module keeps its name.
+    own modules and their hashes, since a rebuilt module keeps its name. One that was built from a tree is
+    named by that.
     """
-    kernel = info.kernel
-    name = f"Linux {kernel.release}" if kernel.release else kernel.name
+    kernel, built = info.kernel, info.kernel.details.get("built from", "")
+    name = " of ".join(filter(None, [f"Linux {kernel.release}" * bool(kernel.release), built])) or kernel.name
     modules = [f"{Path(path).name} (sha256 {sha[:12]})" for path, sha in kernel.replaced.items()]
     return f"{name} with {', '.join(modules)}" if modules else name
 

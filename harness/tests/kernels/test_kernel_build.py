@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -28,6 +29,9 @@ from harness.kernels.build import (
 )
 from harness.kernels.edits import Edit
 from harness.kernels.find import Kernel
+from harness.report.words import kernel_name
+from harness.run import kernel_info
+from harness.tests.report.demo import run_info
 
 VERSION = "6.12.117-1~deb12u1"
 
@@ -212,3 +216,29 @@ def test_every_guest_spec_holds_its_kernel_against_its_digest(
     with pytest.raises(KernelError, match="not what was built"):
         spec_of(machine_of("uml"), kernel, [], [], tmp_path / "initramfs")
     assert asked == [tmp_path / "image"]
+
+
+def test_a_kernel_of_ones_own_is_named_by_its_tree_and_commit(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A headline named the kernel by its place in the cache, which says nothing of the tree."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tree = tmp_path / "linux"
+    tree.mkdir()
+    (tree / "Kconfig").write_text("mainmenu\n")
+    assert kernel_build._described(tree) == "~/linux"
+    git = ["git", "-C", str(tree), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "c"], ["tag", "-am", "v6.12", "v6.12"]):
+        subprocess.run([*git, *words], check=True)
+    assert kernel_build._described(tree) == "~/linux (v6.12)"
+    (tree / "Kconfig").write_text("mainmenu changed\n")
+    built = Built("uml", str(tree), "", "6.12.0", "key", kernel_build._described(tree))
+    image = kept(cache, "built-uml-6.12.0-key", built)
+    image.write_bytes(b"")
+    kernel = Kernel(str(image), image, None, "00")
+    assert kernel_build.title_of(kernel) == "~/linux (v6.12-dirty)"
+    info = dataclasses.replace(run_info(), kernel=kernel_info(kernel))
+    assert kernel_name(info) == "~/linux (v6.12-dirty)"
+    booted = dataclasses.replace(info, kernel=dataclasses.replace(info.kernel, release="6.12.0"))
+    assert kernel_name(booted) == "Linux 6.12.0 of ~/linux (v6.12-dirty)"
+    assert kernel_build.title_of(dataclasses.replace(kernel, image=tmp_path / "bzImage")) == str(image)
