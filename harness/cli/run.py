@@ -77,7 +77,7 @@ from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
-from harness.workloads.applications import is_application
+from harness.workloads.applications import is_application, of_program
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_files
 
@@ -312,6 +312,7 @@ class RunCommand(Sectioned, BisectCommand):
     is_flag=True,
     help="Exit codes for git bisect run: 0 (good), 1 (bad), 125 (skip this commit), 128 (stop).",
 )
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENT...]")
 @guarded
 def run_command(**given: Any) -> ExitCode:
     """Record workloads, cut the power at every entry of the write log, recover, judge, report.
@@ -321,15 +322,21 @@ def run_command(**given: Any) -> ExitCode:
     powercut run -c ext4 -w all --kernel arch/x86/boot/bzImage
     powercut run -c ext4/ordered --module fs/ext4/ext4.ko
     powercut run -c all -w quick --require-all          # CI: a missing mkfs is not a pass
+    powercut run -c ext4/ordered -- ./my-test 5         # a program of your own
     powercut run --resume reports/latest
     git bisect run sh -c 'make -s bzImage || exit 125;
         powercut run -c ext4/ordered -w append-fsync --kernel arch/x86/boot/bzImage --bisect'
+
+    PROGRAM does its work in the file system under test, and each line that it prints is acknowledged, as
+    soon as it is flushed. After each power cut it is run again with the words check and FILE before its
+    arguments, FILE being the acknowledged lines: it exits with 0 if what they promise is there, else with 1,
+    and prints what is lost. powercut new makes a folder, for whoever needs more than that.
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error, 4 nothing was run or
     a required case was not, 5 the time (--minutes) was up, with something decided and nothing inconsistent,
     130 interrupted. A case is not required if the file system itself lacks an operation of the workload.
     """
-    given = with_preset(given)
+    given = _with_program(with_preset(given))
     if given["bisect"]:
         return for_bisect(lambda: _bisect(given))
     if given["resume"]:
@@ -357,6 +364,19 @@ KEPT_BESIDE_RESUME = (
 """Files only to say that they may be used: the run goes on with those that it was begun with. A machine,
 since one that has a kernel by now, and had none then, would judge as well.
 """
+
+
+def _with_program(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With a program of the command line as a workload, whose folder lies beside the runs. Raises UsageError
+    for one that cannot be.
+    """
+    if not given["program"] or given["resume"]:
+        return dict(given)
+    if given["failed_from"]:
+        raise UsageError("--failed-from has its own workloads", "leave out the program, or --failed-from")
+    program, *arguments = given["program"]
+    folder = of_program(Path(program), arguments, given["out"] / "programs")
+    return {**given, "workloads": [*given["workloads"], str(folder)]}
 
 
 def _resumed(plan: Plan, store: RunStore, events: TextIO | None, named: Named | None) -> ExitCode:

@@ -8,13 +8,17 @@ guest, at `/workload/<directory's name>/`, together with the directory's other f
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from harness.errors import UsageError
+from harness.host.files import json_bytes, write_atomically
 from harness.host.trees import files_below
 from harness.model import Check, Operation, OperationKind, Workload
 
@@ -62,6 +66,47 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reads: tuple[str, ...] = ("*",)
     acknowledges: str = ""
     variants: dict[str, _Variant] = {}
+
+
+def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
+    """Make an application of one program, in a folder of `place` that has its name. As `run`, the program
+    gets the arguments, and each line that it prints is acknowledged; as `check`, it gets `check`, the file
+    with these lines, and the arguments. One application has one folder, however often it is made.
+
+    Raises UsageError for a file that cannot be one.
+    """
+    if not program.is_file():
+        raise UsageError(f"there is no program {program}", "a workload is named with -w")
+    if not is_name(program.name):
+        raise UsageError(
+            f"a workload cannot be named {program.name!r}", "letters, digits and _ . + -: my-test"
+        )
+    described, words = _of_program(program), shlex.join(arguments)
+    start = f'#!/bin/sh\nexport PYTHONUNBUFFERED=1\nexec "${{0%/*}}/program/{program.name}"'
+    files = {
+        f"program/{program.name}": program.read_bytes(),
+        "run": f"{start} {words}\n".encode(),
+        "check": f'{start} check "$1" {words}\n'.encode(),
+        DESCRIPTION: described.encode(),
+    }
+    digest = hashlib.sha256(json_bytes(files))
+    folder = place / digest.hexdigest()[:12] / program.name
+    for name, contents in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, contents, 0o755)
+    return folder
+
+
+def _of_program(program: Path) -> str:
+    """The description of an application of one program."""
+    summary = json.dumps(f"{program.name}: each line that it prints is acknowledged")
+    interpreter = _interpreter(_startable(program))
+    runtime = next((r for r, names in _RUNTIMES.items() if interpreter in names), "")
+    more = f'runtime = "{runtime}"\n' if runtime else ""
+    if interpreter and not runtime and interpreter not in _SHELLS:
+        more = f"programs = [{json.dumps(interpreter)}]\n"
+    return f'summary = {summary}\nacknowledges = "lines"\n{more}'
 
 
 def is_application(path: Path) -> bool:
@@ -169,13 +214,7 @@ def next_key(e: Exception, table: type[msgspec.Struct]) -> str:
 def _need_program(path: Path, described: _Description) -> None:
     if not path.is_file():
         raise UsageError(f"{path} is missing: an application needs the programs `run` and `check`", _HELP)
-    head = path.read_bytes()[:256]
-    if not head.startswith(_STARTABLE):
-        raise UsageError(
-            f"{path} begins neither with `#!` nor as an ELF program: the guest could not start it",
-            "write #!/bin/sh into its first line",
-        )
-    interpreter = _interpreter(head)
+    interpreter = _interpreter(_startable(path))
     named = [PurePosixPath(p.partition(":")[0]).name for p in (*described.programs, *described.files)]
     if interpreter in ("", *_SHELLS, *named, *_RUNTIMES.get(described.runtime, ())):
         return
@@ -185,6 +224,17 @@ def _need_program(path: Path, described: _Description) -> None:
         f"{path} is for {interpreter}, which the guest does not have",
         f"add {add} in {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}",
     )
+
+
+def _startable(path: Path) -> bytes:
+    """The beginning of a program. Raises UsageError for a file that is none."""
+    head = path.read_bytes()[:256]
+    if not head.startswith(_STARTABLE):
+        raise UsageError(
+            f"{path} begins neither with `#!` nor as an ELF program: the guest could not start it",
+            "write #!/bin/sh into its first line",
+        )
+    return head
 
 
 def _interpreter(head: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 
 from harness.cases.attempts import Unobserved
 from harness.cases.dry_run import DryRun
+from harness.cli import run
 from harness.cli import workload as commands
 from harness.errors import ExitCode, GuestError
 from harness.kernels.find import Kernel
 from harness.model import CheckResult, Judgement, Outcome, Violation, Workload
+from harness.plan import Plan
 from harness.tests.cli.runner import powercut
+from harness.workloads.applications import load_application, of_program
 
 
 def test_a_plain_name_goes_into_the_folder_of_workloads(
@@ -66,6 +70,69 @@ def test_new_proposes_modes_in_which_what_it_made_holds(kind: str, tmp_path: Pat
     (test_it,) = (line for line in said if line.startswith("test it:"))
     assert "nobarrier" not in test_it
     assert any("fail" in line for line in said if line != test_it)
+
+
+@pytest.mark.parametrize(
+    ("first", "needs"),
+    [
+        ("#!/bin/sh", ""),
+        ("#!/usr/bin/env python3", 'runtime = "python"\n'),
+        ("#!/usr/bin/perl", 'programs = ["perl"]\n'),
+    ],
+)
+def test_a_program_needs_no_folder(
+    first: str, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had one program for both had to write a folder with a description and two scripts."""
+    plans: list[Plan] = []
+
+    def show(plan: Plan, **_: object) -> ExitCode:
+        plans.append(plan)
+        return ExitCode.CONSISTENT
+
+    monkeypatch.setattr(run, "_show", show)
+    program = tmp_path / "my-test"
+    program.write_text(f"{first}\n")
+    for _ in range(2):
+        done = powercut("run", "-n", "--out", tmp_path / "r", "--", program, "a b", "--fast")
+        assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert plans[0].workloads == plans[1].workloads
+    (folder,) = map(Path, plans[0].workloads)
+    assert plans[0].fault_models == ("exhaustive",), "as of any application"
+    (workload,) = load_application(folder)
+    assert (workload.name, workload.runtime) == ("my-test", "python" if "python" in needs else "")
+    assert workload.operations[0].argv[0] == "/workload/.lines", "a line is an acknowledgement"
+    assert (folder / "workload.toml").read_text().endswith(f'acknowledges = "lines"\n{needs}')
+    program.write_text(f"{first}\n# rebuilt\n")
+    powercut("run", "-n", "--out", tmp_path / "r", "--", program, "a b", "--fast")
+    assert plans[-1].workloads != plans[0].workloads, "what an earlier run had stays"
+
+
+def test_a_program_does_its_work_and_checks_it(tmp_path: Path) -> None:
+    program = tmp_path / "my-test"
+    program.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
+    folder = of_program(program, ["a b", "--fast"], tmp_path / "programs")
+    said = [
+        subprocess.run([folder / name, *more], capture_output=True, text=True, check=True).stdout
+        for name, more in (("run", []), ("check", ["/acknowledged"]))
+    ]
+    assert said == ["<a b><--fast>", "<check></acknowledged><a b><--fast>"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["append-fsync"], "there is no program append-fsync"),
+        (["/etc/passwd"], "begins neither with"),
+        (["--failed-from", "reports/latest", "/bin/true"], "--failed-from has its own workloads"),
+        (["--resume", ".", "/bin/true"], "cannot change it"),
+    ],
+)
+def test_what_is_no_program_is_a_usage_error(words: list[str], says: str, tmp_path: Path) -> None:
+    done = powercut("run", "-n", "--out", tmp_path, *words)
+    assert done.exit_code == ExitCode.USAGE, done.output
+    assert says in " ".join(done.stderr.split())
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_kind_is_a_usage_error() -> None:
