@@ -102,6 +102,57 @@ def test_a_job_for_patches_publishes_what_is_written(recipe: Path) -> None:
     assert {"report.html", "junit.xml", "summary.md"} <= published
 
 
+OF_IMAGES = {
+    "github.yml": (r"run: \|\n((?: {10}.*\n)+)", "ghcr.io/acme-labs/powercut:latest", "docker"),
+    "gitlab.yml": (r"- \|\n((?: {6}.*\n)+)", "registry.example.org/acme/fs/powercut:latest", "buildah"),
+}
+
+
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_a_job_builds_its_own_image_and_keeps_it(name: str, tmp_path: Path) -> None:
+    """The recipes wanted an image that somebody had to build and push by hand; and an owner with capital
+    letters gives no name of an image.
+    """
+    step, image, builder = OF_IMAGES[name]
+    found = re.search(step, (VMS / "ci" / "image" / name).read_text())
+    assert found is not None
+    tell = f'echo "${{0##*/}} $*" | head -n 1 >>{tmp_path}/said'
+    source = tmp_path / "source"
+    shutil.copytree(VMS / "container", source / "vms/container")
+    shutil.copy(VMS / "packages.toml", source / "vms")
+    wheel = f"mkdir -p {source}/dist; : >{source}/dist/powercut-1-py3-none-any.whl"
+    fakes = {
+        "git": f'{tell}; [ "$1" = clone ] && ln -s {source} powercut',
+        "docker": f'{tell}; [ "$1" = run ] && {wheel} || :',
+        "make": f"{tell}; {wheel}",
+        **dict.fromkeys(("apt-get", "buildah"), tell),
+    }
+    for program, text in fakes.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / program).chmod(0o755)
+    given = {
+        "GITHUB_REPOSITORY_OWNER": "Acme-Labs",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "told"),
+        "TOKEN": "t",
+        "GITHUB_ACTOR": "me",
+        "SOURCE": "https://example.org/powercut.git",
+        "POWERCUT_SOURCE": "https://example.org/powercut.git",
+        "CI_REGISTRY": "registry.example.org",
+        "CI_REGISTRY_IMAGE": "registry.example.org/acme/fs",
+        "CI_REGISTRY_USER": "me",
+        "CI_REGISTRY_PASSWORD": "t",
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+    }
+    script = ["sh", "-euc", textwrap.dedent(found[1])]
+    done = subprocess.run(script, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "said").read_text()
+    assert f"{builder} build --tag {image} " in said
+    assert said.splitlines()[-1] == f"{builder} push -q {image}"
+    told = tmp_path / "told"
+    assert image in (told.read_text() if told.exists() else done.stdout)
+
+
 def test_both_recipes_run_a_module_and_a_kernel_of_the_user() -> None:
     assert [r.name for r in RECIPES] == ["github.yml", "gitlab.yml"]
     for recipe in RECIPES:
