@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.blocks import describe, names_of_log
+from harness.blocks.fat import Exfat, Fat
 from harness.blocks.fields import Format, Image, Kind, Write
 from harness.blocks.jbd2 import MAGIC
 from harness.blocks.naming import FORMATS, name_write
@@ -28,6 +29,8 @@ MKFS: dict[str, tuple[int, Sequence[str]]] = {
     "f2fs": (64, ["/usr/bin/env", "mkfs.f2fs", "-q", "-f"]),
     "nilfs2": (132, ["/usr/bin/env", "mkfs.nilfs2", "-q", "-f"]),
     "gfs2": (32, ["/usr/bin/env", "mkfs.gfs2", "-q", "-O", "-p", "lock_nolock", "-j", "1", "-J", "8"]),
+    "fat": (40, ["/usr/bin/env", "mkfs.fat", "-F", "32", "-s", "1"]),
+    "exfat": (40, ["/usr/bin/env", "mkfs.exfat", "-c", "4096"]),
 }
 
 
@@ -271,3 +274,67 @@ def test_a_base_image_that_is_gone_leaves_the_data_its_names(tmp_path: Path) -> 
     file = _log(tmp_path, [Logged(8, fill(2, 4096, BLOCK)), Logged(16, b"\x11" * BLOCK)])
     names = names_of_log(tmp_path / "gone", read_log(file), file)
     assert [describe(n) for n in names.values()] == ["data from 4096, written by operation 2", "?"]
+
+
+def _fat_entry(name: bytes, cluster: int, attributes: int) -> bytes:
+    return name.ljust(11) + bytes([attributes]) + bytes(14) + struct.pack("<HI", cluster, 0)
+
+
+def test_a_cluster_of_fat_is_named_after_the_directory_that_leads_to_it(
+    images: dict[str, dict[int, bytes]],
+) -> None:
+    """Also one further down the chain, and a directory that is written ahead of its own entry."""
+    form = form_of(Memory(images["fat"]))
+    assert isinstance(form, Fat)
+    boot = images["fat"][0]
+    table = struct.unpack_from("<H", boot, 14)[0] * 512
+    clusters = table + 2 * struct.unpack_from("<I", boot, 36)[0] * 512
+    root = _fat_entry(b"D", 5, 0x10) + _fat_entry(b"F", 7, 0x20) + _fat_entry(b"\xe5OLD", 8, 0x20)
+    links = struct.pack("<10I", 0x0FFFFFF8, 0x0FFFFFFF, 0x0FFFFFFF, 0, 0, 9, 0, 0x0FFFFFFF, 0, 0x0FFFFFFF)
+    writes = [
+        Write(
+            0, clusters + 3 * 512, (_fat_entry(b".", 5, 0x10) + _fat_entry(b"E", 0, 0x20)).ljust(512, b"\0")
+        ),
+        Write(1, clusters + 7 * 512, _fat_entry(b"LATER", 0, 0x20).ljust(512, b"\0")),
+        Write(2, clusters, root.ljust(512, b"\0")),
+        Write(3, table, links.ljust(1024, b"\0")),
+        Write(4, clusters + 5 * 512, fill(2, 0, 512)),
+        Write(5, 512, bytes(512)),
+    ]
+    for write in writes:
+        form.learn(write)
+    assert [describe([*name_write(form, w)]) for w in writes] == [
+        "directory d: e (?)",
+        "directory d: later (?)",
+        "root directory: d, f",
+        "FAT 1, clusters 0 to 255",
+        "",
+        "FSInfo: free clusters",
+    ]
+
+
+def test_exfat_names_its_bitmap_and_a_directory_without_a_chain(images: dict[str, dict[int, bytes]]) -> None:
+    form = form_of(Memory(images["exfat"]))
+    assert isinstance(form, Exfat)
+    boot = images["exfat"][0]
+    heap, root = struct.unpack_from("<I", boot, 88)[0] * 512, struct.unpack_from("<I", boot, 96)[0]
+    entry = struct.pack("<BBHH", 0x85, 2, 0, 0x10).ljust(32, b"\0")
+    stream = struct.pack("<BBBB", 0xC0, 3, 0, 1).ljust(20, b"\0") + struct.pack("<IQ", 9, 8192)
+    names = (b"\xc1\0" + "d".encode("utf-16-le")).ljust(32, b"\0")
+    parent = images["exfat"][(heap + (root - 2) * 4096) // BLOCK][:96] + entry + stream + names
+    writes = [
+        Write(0, heap, bytes(4096)),
+        Write(1, heap + (root - 2) * 4096, parent.ljust(4096, b"\0")),
+        Write(2, heap + 8 * 4096, (entry + stream + names).ljust(4096, b"\0")),
+        Write(3, heap + 9 * 4096, fill(1, 0, 4096)),
+        Write(4, 0, boot[:512]),
+    ]
+    for write in writes:
+        form.learn(write)
+    assert [describe([*form.name(w)]) for w in writes] == [
+        "bitmap of clusters (?)",
+        "root directory: d",
+        "directory d: d (?)",
+        "?",
+        "boot sector",
+    ]
