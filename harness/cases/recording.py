@@ -19,6 +19,7 @@ import msgspec
 
 from harness.cases.recoveries import RecoveryLog
 from harness.errors import (
+    CannotRecord,
     EventsDiffer,
     GuestLost,
     GuestSpent,
@@ -274,8 +275,8 @@ def take(
     told of operations that were done, of each once, however many recordings it takes. The schedule is that of
     the case's name, whatever the workload's is.
 
-    Raises WriteLogError where the log cannot be trusted, GuestLost where the kernel said each time that
-    something took long; see also `Session.record`.
+    Raises WriteLogError where the log cannot be trusted, CannotRecord where the same event is amiss twice,
+    GuestLost where the kernel said each time that something took long; see also `Session.record`.
     """
     target = target_of(profile, base, None)
     given = earlier.operations if earlier else 0
@@ -290,6 +291,7 @@ def take(
             on_progress(done - told)
             told = done
 
+    differed = ""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             done = 0
@@ -299,9 +301,12 @@ def take(
                 break
             if attempt == ATTEMPTS:
                 raise GuestLost(f"the kernel says that something took long, as on a slow host: {slow}")
-        except (LogDiffers, EventsDiffer, GuestSpent):
+        except (LogDiffers, EventsDiffer, GuestSpent) as e:
             # Without a journal a page may change while it is being written; equal writes may be in flight
-            # together: by chance.
+            # together: by chance. The same event is not amiss twice by chance.
+            if isinstance(e, EventsDiffer) and e.what == differed:
+                raise CannotRecord(e.what, e.next_step) from e
+            differed = e.what
             if attempt == ATTEMPTS:
                 raise
     log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"

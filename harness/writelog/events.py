@@ -271,7 +271,7 @@ def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], _Flushes]:
             elif bio.preflush:
                 flushes.ahead.append(bio.at)
         elif not of_key.count:
-            raise EventsDiffer(f"event {bio.at} completes what was not submitted: {_shown(key)}", _AGAIN)
+            raise EventsDiffer(f"event {bio.at} completes what was not submitted: {_shown(key)}", _ANOTHERS)
         else:
             of_key.count -= 1
             if bio.sectors:
@@ -289,6 +289,10 @@ def _pair(bios: Iterable[Bio]) -> tuple[list[_Done], _Flushes]:
 
 
 _FLUSH: _Key = ("W", 0, 0, False)
+_ANOTHERS = (
+    "record again; or a layer above gives the device's number to requests that it does not send there, as "
+    "bcache does: put `linear` between them, as in vms/stacks/bcache.toml"
+)
 
 
 def _join_flushes(

@@ -30,6 +30,7 @@ from harness.cases.recording import (
     read_said,
 )
 from harness.errors import (
+    CannotRecord,
     EnvironmentLacks,
     EventsDiffer,
     GuestLost,
@@ -429,6 +430,16 @@ def recorded(folder: Path, *errors: PowercutError | str) -> tuple[int, PowercutE
 def test_a_log_that_gives_neither_the_disk_nor_times_is_recorded_again(tmp_path: Path) -> None:
     """By chance: a page was changed while it was being written, or equal writes were in flight together."""
     assert recorded(tmp_path, LogDiffers("byte 7"), EventsDiffer("equal writes")) == (3, None)
+
+
+def test_where_the_same_event_is_amiss_twice_the_case_cannot_be_recorded(tmp_path: Path) -> None:
+    """bcache reports completions of what was never sent. Recorded six times, the case was UNKNOWN, with
+    the advice to record again.
+    """
+    error = EventsDiffer("event 25 completes what was not submitted", "put linear between")
+    tried, cannot = recorded(tmp_path, error, error)
+    assert (tried, type(cannot), str(cannot)) == (2, CannotRecord, str(error))
+    assert recorded(tmp_path, LogDiffers("byte 7"), LogDiffers("byte 7")) == (3, None)
 
 
 def test_a_recording_in_which_something_took_long_is_made_again(tmp_path: Path) -> None:
