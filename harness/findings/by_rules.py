@@ -44,8 +44,11 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
         base.write_bytes(bytes(profile.size_bytes))
         asked = GuestChoice(plan.machine, accel, plan.log_bytes)
         specs = make_specs(asked, kernel, [profile], [replace(workload)], base, folder.path)
-        with Session(specs.judge, folder.path / "ruled", plan.log_bytes) as session:
-            trees = MadeTrees(session, Target(profile.fstype, "", base, None))
+        target = Target(profile.fstype, "", base, None)
+        with (
+            Session(specs.judge, folder.path / "ruled", plan.log_bytes) as session,
+            MadeTrees(session, target) as trees,
+        ):
             notes = trees.note(workload.operations[check.operation].argv)
             if notes.digest() != record.info.log_hash:
                 raise EnvironmentLacks(

@@ -1,7 +1,8 @@
 """A guest that notes a program's calls, and then runs a check on trees that are made of what these wrote.
 
-Each tree is made from the one before by what differs, and one request has many trees. Where the guest is
-lost, so are the bytes that were noted.
+Each tree is made from the one before by what differs, and one request has many trees. Where this host allows
+it, the check runs in namespaces of the host instead of the guest. Where the guest is lost, so are the bytes
+that were noted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 
 from harness.errors import GuestError
 from harness.guests import wire
+from harness.guests.contained import contained
+from harness.guests.guest import Guest
 from harness.guests.script import RUN_TIMEOUT_S
 from harness.guests.session import ACKNOWLEDGED, PROGRAM_TIMEOUT_S, Session, Target
 from harness.model import ChangeKind, Check, CheckResult
@@ -32,11 +35,26 @@ _PIECES_MAX = 20_000
 
 @dataclass(slots=True)
 class MadeTrees:
-    """See the module. `session` is shown `target`, of which nothing is read."""
+    """See the module. `session` is shown `target`, of which nothing is read. `apart`: whether the check may
+    run outside of the guest.
+    """
 
     session: Session
     target: Target
+    apart: bool = True
     _there: Files = field(default_factory=dict)
+    _apart: Guest | None = None
+
+    def __enter__(self) -> MadeTrees:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._apart:
+            self._apart.kill()
+        self._apart = None
 
     def note(self, argv: Sequence[str]) -> Notes:
         """Run a program in an empty directory. Raises GuestError for notes that cannot be read, GuestLost."""
@@ -44,10 +62,14 @@ class MadeTrees:
         request = wire.NoteCalls(argv=list(argv), deadline_s=RUN_TIMEOUT_S)
         done = self.session.guest().request(request, wire.ProgramDone, RUN_TIMEOUT_S + _MARGIN_S)
         self._there = {}
+        self._end()
         try:
-            return notes_of(done.output)
+            notes = notes_of(done.output)
         except UnreadableNotes as e:
             raise GuestError(str(e)) from e
+        if self.apart:
+            self._apart = contained(self.session.initramfs, notes, self.session.directory / "checks")
+        return notes
 
     def check(self, trees: Sequence[tuple[Files, int]], check: Check, acks: Sequence[str]) -> list[Tried]:
         """What an application's check says of each tree, given so many of the acknowledgements. Raises
@@ -80,7 +102,8 @@ class MadeTrees:
             PROGRAM_TIMEOUT_S,
         )
         timeout_s = PROGRAM_TIMEOUT_S * len(trees) + _MARGIN_S
-        done = self.session.guest().request(request, wire.TreesTried, timeout_s)
+        guest = self._apart or self.session.guest()
+        done = guest.request(request, wire.TreesTried, timeout_s)
         if len(done.tried) != len(trees):
             raise GuestError(f"{len(done.tried)} answers about {len(trees)} trees")
         for tree, tried in zip(trees, done.tried, strict=True):

@@ -297,6 +297,11 @@ class Session:
         return bool(schedule.number) and self._spec.machine.has_virtual_time(self._spec.kernel_image)
 
     @property
+    def initramfs(self) -> Path:
+        """What its guests have for their root."""
+        return self._spec.initramfs
+
+    @property
     def machine_name(self) -> str:
         return self._spec.machine.name
 

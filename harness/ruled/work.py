@@ -101,8 +101,11 @@ class RuledWork:
             return
         self._store.forget_states(case)
         try:
-            with Session(self._spec, self._scratch / "ruled", self._plan.log_bytes) as session:
-                trees = MadeTrees(session, Target(profile.fstype, "", base, None))
+            target = Target(profile.fstype, "", base, None)
+            with (
+                Session(self._spec, self._scratch / "ruled", self._plan.log_bytes) as session,
+                MadeTrees(session, target) as trees,
+            ):
                 with telling(lambda: f"{case}: the program runs", self._progress.say):
                     notes = trees.note(workload.operations[check.operation].argv)
                 self._store.set_case_status(case, CaseStatus.RECORDED)

@@ -5,6 +5,7 @@ states come back with, each with what of the program's calls had begun and retur
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import io
 import itertools
@@ -63,17 +64,26 @@ class Back:
     begun: int
 
 
-def note(machine: Machine, workload: Workload) -> Notes:
-    """The program's calls, on a file system that is only rules."""
+@contextlib.contextmanager
+def noted(machine: Machine, workload: Workload, *, apart: bool) -> Iterator[tuple[MadeTrees, Notes]]:
+    """The program's calls, on a file system that is only rules, and what makes trees of them."""
     (profile,) = select_profiles(["any/posix"])
     check = check_of(workload.checks)
     assert check is not None
     base = machine.scratch / "any.img"
     base.write_bytes(bytes(profile.size_bytes))
     specs = make_specs(machine.choice, machine.kernel, [profile], [workload], base, machine.scratch)
-    with Session(specs.judge, machine.scratch / "noting", LOG_BYTES) as session:
-        trees = MadeTrees(session, Target(profile.fstype, "", base, None))
-        return trees.note(workload.operations[check.operation].argv)
+    with (
+        Session(specs.judge, machine.scratch / "noting", LOG_BYTES) as session,
+        MadeTrees(session, Target(profile.fstype, "", base, None), apart) as trees,
+    ):
+        yield trees, trees.note(workload.operations[check.operation].argv)
+
+
+def note(machine: Machine, workload: Workload) -> Notes:
+    """The program's calls."""
+    with noted(machine, workload, apart=False) as (_, notes):
+        return notes
 
 
 def record(machine: Machine, profile: Profile, workload: Workload) -> tuple[Session, Recording]:

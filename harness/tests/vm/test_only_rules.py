@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from harness.filesystems.profiles import select_profiles
+from harness.guests.made_trees import MadeTrees
 from harness.kernels.find import find_kernel
-from harness.model import CaseId, CrashPoint, Verdict
+from harness.model import CaseId, CheckResult, CrashPoint, Verdict
 from harness.plan import Budget, Plan
 from harness.report.explanation import read_explanation
-from harness.ruled.judging import followed
+from harness.ruled.judging import Judging, check_of, followed
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
-from harness.tests.vm.came_back import Machine, note
+from harness.tests.vm.came_back import Machine, note, noted
 from harness.tests.vm.conftest import run_plan
 from harness.workloads.load import select_workloads
 
@@ -135,3 +137,37 @@ def test_a_case_that_the_runs_time_ends_is_not_done(tmp_path: Path, uml_kernel: 
     assert case.verdict is CaseVerdict.PASS, "what the case's own budget leaves out is told as coverage"
     assert case.info.coverage
     assert case.info.coverage.unexplored
+
+
+REMOVES = """#!/bin/sh
+last=$(tail -n 1 "$1")
+held=$(cat c 2>/dev/null)
+ls -l | cut -c1-10
+rm -rf *
+[ "$held" = new ] || [ "${last:-0}" = 0 ]
+"""
+CHECKS = {"plain": CHECK, "spoils": SPOILS, "removes": REMOVES}
+
+
+@pytest.mark.parametrize("name", ["plain", "spoils", "removes"])
+def test_a_check_says_the_same_of_each_state_on_this_host_and_in_the_guest(
+    name: str, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """On the host it takes a tenth of the time. A tree that was made in another way there, or a check that
+    saw something else, would change verdicts from one host to the next.
+    """
+    (profile,) = select_profiles(["any/posix"])
+    (workload,) = select_workloads([write_program(tmp_path, name, "true", CHECKS[name])])
+    check = check_of(workload.checks)
+    assert check is not None
+    assert profile.rules is not None
+    said: list[list[CheckResult]] = []
+    with noted(Machine(find_kernel(str(uml_kernel)), tmp_path), workload, apart=True) as (trees, notes):
+        acks = [ack.text for ack in notes.acks]
+        plain = MadeTrees(trees.session, trees.target, apart=False)
+        for made, fold in ((trees, True), (plain, False)):
+            ask = functools.partial(made.check, check=check, acks=acks)
+            judging = Judging(notes, profile.rules, ask, fold=fold)
+            said.append([result for _, result in judging.visited(judging.legal.listed())])
+    assert said[0] == said[1]
+    assert len({result.exit_code for result in said[0]}) > 1

@@ -30,7 +30,7 @@ use crate::{
     operations,
     parts::Parts,
     processes, program, stack,
-    trees::{self, Trees},
+    trees::{self, TreeCheck, Trees},
     usable,
     walk::Walker,
     watch::{self, Call},
@@ -113,24 +113,6 @@ struct Second {
     /// If that is not what the first showed.
     entries: Vec<TreeEntry>,
     errors: Vec<CallError>,
-}
-
-/// What is asked of each tree.
-struct Asked<'a> {
-    at: &'a str,
-    acknowledged: &'a [String],
-    argv: &'a [String],
-    deadline_s: u32,
-}
-
-impl Asked<'_> {
-    /// Write down the first acknowledgements, for the program.
-    fn tell(&self, count: usize) -> Result<(), Failure> {
-        let some = &self.acknowledged[..count.min(self.acknowledged.len())];
-        let lines: String = some.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(self.at, lines)
-            .map_err(|e| failed(format!("write {}", self.at))(errno_of(&e)))
-    }
 }
 
 /// What is on the disk, while it is written to.
@@ -274,7 +256,7 @@ impl Agent {
                 argv,
                 deadline_s,
             } => {
-                let asked = Asked {
+                let asked = TreeCheck {
                     at: &acknowledged_at,
                     acknowledged: &acknowledged,
                     argv: &argv,
@@ -823,7 +805,11 @@ impl Agent {
         })
     }
 
-    fn try_trees(&mut self, trees: &[TreeToTry], asked: &Asked<'_>) -> Result<AgentReply, Failure> {
+    fn try_trees(
+        &mut self,
+        trees: &[TreeToTry],
+        asked: &TreeCheck<'_>,
+    ) -> Result<AgentReply, Failure> {
         if !matches!(self.mounted, Mounted::Tree) {
             return Err(Failure::NothingRecovered);
         }
@@ -835,18 +821,9 @@ impl Agent {
                 Trees::begin()?
             }
         };
-        let mut tried = Vec::with_capacity(trees.len());
-        let mut told = None;
-        for tree in trees {
-            if told != Some(tree.acknowledgements) {
-                asked.tell(tree.acknowledgements as usize)?;
-                told = Some(tree.acknowledgements);
-            }
-            made.change(&tree.changes, &self.noted)?;
-            tried.push(made.run(asked.argv, seconds_from_now(asked.deadline_s))?);
-        }
+        let tried = made.try_all(trees, &self.noted, asked)?;
         self.trees = Some(made);
-        Ok(AgentReply::TreesTried { tried })
+        Ok(tried)
     }
 
     fn unmount(&mut self) -> Result<AgentReply, Failure> {

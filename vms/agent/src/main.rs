@@ -14,7 +14,7 @@ use std::{
 };
 
 use powercut_protocol::{
-    chain, receive_in_pieces, send, AgentReply, FrameError, ModuleError, MORE,
+    chain, receive_in_pieces, send, AgentReply, AgentRequest, FrameError, ModuleError, MORE,
 };
 use rustix::{
     io::Errno,
@@ -27,6 +27,7 @@ mod agent;
 mod boot;
 mod calls;
 mod classify;
+mod contained;
 mod contents;
 mod copy;
 mod dm;
@@ -107,6 +108,7 @@ fn tool(argv: &[String]) -> i32 {
         Some(ack::NAME) => ack::run(&argv[1..]),
         Some(copy::NAME) => copy::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
+        _ if argv.get(1).is_some_and(|word| word == contained::NAME) => contained::run(&argv[2..]),
         _ if argv
             .get(1)
             .is_some_and(|word| [calls::NAME, calls::WHOLE].contains(&word.as_str())) =>
@@ -131,23 +133,33 @@ fn serve(
 ) -> Result<(), Failure> {
     let mut agent = agent?;
     let channel = boot::open_channel(port)?;
-    let mut requests = BufReader::new(&channel);
-    let mut replies = &channel;
-    reply(&mut replies, &agent.hello(module_errors))?;
+    let hello = agent.hello(module_errors);
+    serve_on(&channel, &hello, |request| agent.answer(request))?;
+    agent.release();
+    Ok(())
+}
+
+/// Greet the host, and answer it until it closes the channel.
+fn serve_on(
+    channel: &File,
+    hello: &AgentReply,
+    mut answer: impl FnMut(AgentRequest) -> AgentReply,
+) -> Result<(), Failure> {
+    let mut requests = BufReader::new(channel);
+    let mut replies = channel;
+    reply(&mut replies, hello)?;
     loop {
-        let answer = match receive_in_pieces(&mut requests, || (&channel).write_all(&[MORE])) {
-            Ok(request) => agent.answer(request),
+        let answered = match receive_in_pieces(&mut requests, || (&*channel).write_all(&[MORE])) {
+            Ok(request) => answer(request),
             Err(error) if error.is_in_step() => AgentReply::Failed {
                 what: format!("not a request: {}", chain(&error)),
                 errno: Errno::PROTO.raw_os_error(),
             },
             // The host has gone (a tty reports that as EIO), or the stream is out of step for good.
-            Err(_) => break,
+            Err(_) => return Ok(()),
         };
-        reply(&mut replies, &answer)?;
+        reply(&mut replies, &answered)?;
     }
-    agent.release();
-    Ok(())
 }
 
 /// Send a reply. One that is too long for a frame is reported as a failure instead.

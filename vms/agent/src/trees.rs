@@ -18,10 +18,10 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use powercut_protocol::{ChangeKind, TreeChange, Tried};
+use powercut_protocol::{AgentReply, ChangeKind, TreeChange, TreeToTry, Tried};
 use rustix::{
     fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
     io::Errno,
@@ -43,6 +43,23 @@ const EVENT_BYTES: usize = 16 << 10;
 pub fn mount_empty() -> Result<(), Failure> {
     mount("powercut", MOUNT_POINT, "tmpfs", MountFlags::empty(), None)
         .map_err(failed("mount tmpfs"))
+}
+
+/// The check of each tree.
+pub struct TreeCheck<'a> {
+    pub at: &'a str,
+    pub acknowledged: &'a [String],
+    pub argv: &'a [String],
+    pub deadline_s: u32,
+}
+
+impl TreeCheck<'_> {
+    /// Write down the first acknowledgements, for the program.
+    fn tell(&self, count: usize) -> Result<(), Failure> {
+        let some = &self.acknowledged[..count.min(self.acknowledged.len())];
+        let lines: String = some.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(self.at, lines).map_err(|e| failed(format!("write {}", self.at))(errno_of(&e)))
+    }
 }
 
 /// The tree at the mount point, which was empty at first.
@@ -69,8 +86,29 @@ impl Trees {
         Ok(trees)
     }
 
+    /// Make one tree after the other, and run the program on each.
+    pub fn try_all(
+        &mut self,
+        trees: &[TreeToTry],
+        bytes: &[u8],
+        asked: &TreeCheck<'_>,
+    ) -> Result<AgentReply, Failure> {
+        let mut tried = Vec::with_capacity(trees.len());
+        let mut told = None;
+        for tree in trees {
+            if told != Some(tree.acknowledgements) {
+                asked.tell(tree.acknowledgements as usize)?;
+                told = Some(tree.acknowledgements);
+            }
+            self.change(&tree.changes, bytes)?;
+            let deadline = Instant::now() + Duration::from_secs(asked.deadline_s.into());
+            tried.push(self.run(asked.argv, deadline)?);
+        }
+        Ok(AgentReply::TreesTried { tried })
+    }
+
     /// Make changes, in their order. `bytes`: what pieces of files are cut from.
-    pub fn change(&mut self, changes: &[TreeChange], bytes: &[u8]) -> Result<(), Failure> {
+    fn change(&mut self, changes: &[TreeChange], bytes: &[u8]) -> Result<(), Failure> {
         for one in changes {
             self.remember(one);
         }
@@ -124,7 +162,7 @@ impl Trees {
     }
 
     /// Run a program in the tree; afterwards nothing runs.
-    pub fn run(&mut self, argv: &[String], deadline: Instant) -> Result<Tried, Failure> {
+    fn run(&mut self, argv: &[String], deadline: Instant) -> Result<Tried, Failure> {
         if let Some(watch) = &mut self.watch {
             watch.take(); // of the making
         }
