@@ -41,6 +41,7 @@ from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_line, write_atomically
 from harness.measurements.samples import interval
 from harness.model import CrashPoint, Judgement, Verdict, bounds
+from harness.model.schedules import under_schedule, without_schedule
 from harness.report import rewrite_reports, shown_path
 from harness.report.lines import explain, run_again, source_of
 from harness.report.words import device_of, state_words
@@ -305,8 +306,11 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         rewrite_reports(store)
     for op in shrunk.workload.operations:
         console.say(f"  {op}")
+    for line in shrunk.decisions:
+        console.say(f"  which thread runs, at point {line}")
     console.say(f"{shrunk.tried} candidates recorded; {shown_path(file)}")
-    console.say(f"run it: {run_again(again, finding.case.configuration, shown_path(file))}")
+    word = under_schedule(shown_path(file), without_schedule(shrunk.workload.name)[1])
+    console.say(f"run it: {run_again(again, finding.case.configuration, word)}")
     if shrunk.interrupted:
         console.say("interrupted: that is the shortest so far; fewer operations may do")
         return ExitCode.INTERRUPTED

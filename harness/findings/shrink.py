@@ -7,6 +7,7 @@ symptom: another violation of the same oracle would be another finding. The resu
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from dataclasses import dataclass
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings.experiment import Equipment, open_equipment, violations
+from harness.findings.fewest_decisions import fewest_decisions
 from harness.findings.named import finding_by_id, not_a_point
 from harness.findings.simplify import shortest
+from harness.guests.threads import ThreadsTold, told
 from harness.model import CaseId, Operation, Violation, Workload
-from harness.model.schedules import under_schedule, without_schedule
+from harness.model.schedules import ScheduleName, schedule_of, under_schedule, with_threads, without_schedule
 from harness.report.shrunk import head
+from harness.report.words import plural
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
@@ -30,7 +34,8 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Shrunk:
     """`summary`: the violation that the last recording showed. `tried`: candidates recorded. `interrupted`:
-    fewer operations might do.
+    fewer operations might do. `decisions`: which thread ran when, in words, where that is all that is left of
+    a schedule.
     """
 
     workload: Workload
@@ -38,6 +43,7 @@ class Shrunk:
     summary: str
     tried: int
     interrupted: bool = False
+    decisions: tuple[str, ...] = ()
 
 
 def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None:
@@ -85,27 +91,31 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
             if not candidates.holds(workload.operations):
                 return None
             left, interrupted = shortest(profile.contract, workload.operations, candidates.holds), False
+            candidates.reduce_schedule(left)
         except KeyboardInterrupt:
             left, interrupted = candidates.left, True
             if not left or left == workload.operations:
                 raise
     return Shrunk(
-        Workload(_shrunk(case.workload), workload.summary, left),
+        Workload(_shrunk(case.workload, candidates.chosen), workload.summary, left),
         finding.oracle,
         candidates.seen,
         candidates.tried,
         interrupted,
+        candidates.decisions,
     )
 
 
-def _shrunk(name: str) -> str:
-    """A name for what is left. Its schedule stays: without that, the finding may not show."""
-    plain, number = without_schedule(name)
-    return under_schedule(f"{plain}-shrunk", number)
+def _shrunk(name: str, chosen: ScheduleName) -> str:
+    """A name for what is left, with what is left of its schedule."""
+    plain, _ = without_schedule(name)
+    return under_schedule(f"{plain}-shrunk", chosen)
 
 
 class _Candidates:
-    """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed."""
+    """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed.
+    `chosen`: what is left of the schedule, and `decisions` of it in words.
+    """
 
     def __init__(
         self, equipment: Equipment, profile: Profile, case: CaseId, symptom: Symptom, say: Say
@@ -115,6 +125,32 @@ class _Candidates:
         self.tried = 0
         self.seen = ""
         self.left: tuple[Operation, ...] = ()
+        self.chosen = without_schedule(case.workload)[1]
+        self.decisions: tuple[str, ...] = ()
+
+    def reduce_schedule(self, operations: Sequence[Operation]) -> None:
+        """Leave of the schedule what these operations need to show the symptom."""
+        if not (given := self.chosen):
+            return
+
+        def said() -> ThreadsTold | None:
+            self.chosen = given
+            self.holds(operations)
+            return self._told()
+
+        def holds(chosen: ScheduleName) -> bool:
+            self.chosen = chosen
+            return self.holds(operations)
+
+        schedule = schedule_of(given, len(operations))
+        decides = self._equipment.recorder.decides_threads(schedule)
+        threads = with_threads(schedule).threads if decides else None
+        self.chosen = left = fewest_decisions(given, threads, said, holds)
+        if left.only and self.holds(operations) and (made := self._told()):
+            self.decisions = tuple(f"{number}: {text}" for number, text in made.lines.items())
+
+    def _told(self) -> ThreadsTold | None:
+        return told(line for part in self._equipment.recorder.said for line in part.lines)
 
     def holds(self, operations: Sequence[Operation]) -> bool:
         """Whether some crash state of these operations shows the symptom. A workload that
@@ -126,21 +162,29 @@ class _Candidates:
         except NotSupported as e:
             raise UsageError(e.what) from e
         except PowercutError as e:
-            self._say(f"{len(operations):3} operations: cannot be tried: {e.what}")
+            self._say(f"{self._what(operations)}: cannot be tried: {e.what}")
             return False
-        self._say(f"{len(operations):3} operations: {found or 'does not show it'}")
+        self._say(f"{self._what(operations)}: {found or 'does not show it'}")
         if found:
             self.seen, self.left = found, tuple(operations)
         return bool(found)
 
+    def _what(self, operations: Sequence[Operation]) -> str:
+        decisions = len(self.chosen.only)
+        if decisions:
+            return f"{len(operations):3} operations, {plural(decisions, 'decision')} of the schedule"
+        return f"{len(operations):3} operations"
+
     def _violation(self, operations: Sequence[Operation]) -> str:
         paths = paths_of(operations)
+        plain, _ = without_schedule(self._case.workload)
+        case = dataclasses.replace(self._case, workload=under_schedule(plain, self.chosen))
 
         def is_kept(v: Violation) -> bool:
             return symptom_of(v.oracle, v.signature, paths) == self._symptom
 
         found = violations(
-            self._equipment, self._profile, self._case, f"candidate-{self.tried}", operations, is_kept
+            self._equipment, self._profile, case, f"candidate-{self.tried}", operations, is_kept
         )
         return next((f"{state} {v.oracle}: {v.summary}" for state, v in found if is_kept(v)), "")
 
@@ -155,6 +199,7 @@ def workload_file(shrunk: Shrunk, case: CaseId, finding: str) -> str:
         "operations = [",
         *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),
         "]",
+        *(f"# which thread runs, by number of the point: {line}" for line in shrunk.decisions),
     ]
     return "\n".join(lines).replace("\t", " ") + "\n"
 

@@ -296,6 +296,11 @@ class Session:
             return True
         return bool(schedule.number) and self._spec.machine.has_virtual_time(self._spec.kernel_image)
 
+    def decides_threads(self, schedule: Schedule) -> bool:
+        """Whether the schedule decides which thread runs while it records. Call `show` first."""
+        machine, image = self._spec.machine, self._spec.kernel_image
+        return bool(schedule.number) and self.in_virtual_time(schedule) and machine.decides_threads(image)
+
     @property
     def initramfs(self) -> Path:
         """What its guests have for their root."""
@@ -449,6 +454,8 @@ class Session:
             is_virtual = self.in_virtual_time(schedule)
             if self._clock is Clock.VIRTUAL and not is_virtual:
                 raise CannotRecord("a disk of this kind cannot be recorded in virtual time")
+            if schedule.only and not self.decides_threads(schedule):
+                raise CannotRecord("no schedule decides which thread runs on this kernel and disk")
             machine = self._spec.machine
             start = wire.RecordStart(
                 data=machine.data_device, log=machine.log_device, mount=target.mount_whole
@@ -516,7 +523,7 @@ class Session:
         that lacks something ends there.
         """
         schedule = with_long_pauses(schedule, len(operations))
-        if self._spec.machine.decides_threads(self._spec.kernel_image):
+        if self.decides_threads(schedule):
             schedule = with_threads(schedule)
         start = msgspec.structs.replace(start, log=VIRTUAL_LOG)
         steps = steps_of(start, operations, schedule, first)

@@ -2,7 +2,9 @@
 
 Threads that meet, writes that are still under way and timers that fire are different in each recording of a
 workload. A schedule makes some of that happen on purpose. Its number is part of a workload's name, and so of
-a case's: `append-fsync.s2` is `append-fsync` under schedule 2, and says all of it.
+a case's: `append-fsync.s2` is `append-fsync` under schedule 2, and says all of it. Where the number decides
+which thread runs, `append-fsync.s2+513+4711` is the same with these two decisions alone, and
+`append-fsync.s2+none` without any.
 """
 
 from __future__ import annotations
@@ -13,8 +15,13 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-_SUFFIX = re.compile(r"(.+)\.s([1-9]\d{0,8})")
+_SUFFIX = re.compile(r"(.+)\.s([1-9]\d{0,8})(\+none|(?:\+\d{1,9})*)")
+
+
+NEVER = 10**9
+"""The number of a point that no recording has: a schedule with that decision alone has none."""
 
 
 class HoldOrder(enum.StrEnum):
@@ -26,12 +33,27 @@ class HoldOrder(enum.StrEnum):
     RANDOM = "random"  # any half of them; for a flush, any
 
 
+class ScheduleName(NamedTuple):
+    """A schedule, as the name of a workload says it: its number, 0 for the default one; and the numbers of
+    the points at which it may decide which thread runs, none: all. False for the default one.
+    """
+
+    number: int = 0
+    only: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.number)
+
+    def __str__(self) -> str:
+        only = "+none" if self.only == (NEVER,) else "".join(f"+{n}" for n in self.only)
+        return f".s{self.number}{only}" if self else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Which thread runs, for a kernel that lets a seed decide. Of the points at
-    which another may, one in `yields` lets another run, one in `stalls` keeps the running one from it for
-    `stall_s`; of those at which one of several is picked, one in `picks` picks any. 0: none. `only`: the
-    numbers of the points at which that may happen; empty: all.
+    """Which thread runs, for a kernel that lets a seed decide. Of the points at which another may, one in
+    `yields` lets another run, one in `stalls` keeps the running one from it for `stall_s`; of those at which
+    one of several is picked, one in `picks` picks any. 0: none. `only`: see `ScheduleName`.
     """
 
     seed: int
@@ -48,7 +70,7 @@ class Schedule:
     nothing until it counts as waiting. `pauses`: numbers of operations, and seconds that pass before each.
     `timers`: after how many hundredths of a second the kernel writes back what is dirty, and how often it
     looks (vm.dirty_expire_centisecs, vm.dirty_writeback_centisecs); None: as they are, 30 s and 5 s.
-    `threads`: None: each runs until it waits, as ever.
+    `only`: see `ScheduleName`. `threads`: None: each runs until it waits, as ever.
     """
 
     number: int = 0
@@ -56,6 +78,7 @@ class Schedule:
     patience: int = 1
     pauses: tuple[tuple[int, float], ...] = ()
     timers: tuple[int, int] | None = None
+    only: tuple[int, ...] = ()
     threads: Threads | None = None
 
 
@@ -86,10 +109,11 @@ _FIXED: Mapping[int, tuple[HoldOrder, int, bool, bool]] = {
 """Order, patience, whether timers are short with short pauses, and whether there is a long pause."""
 
 
-def schedule_of(number: int, operations: int) -> Schedule:
-    """The schedule of that number for so many operations; 0: as every workload is recorded by default. The
-    first three are a kind each; what the further ones do is left to chance.
+def schedule_of(chosen: ScheduleName, operations: int) -> Schedule:
+    """The schedule for so many operations; by default as every workload is recorded. The first three numbers
+    are a kind each; what the further ones do is left to chance.
     """
+    number, only = chosen
     if not number:
         return Schedule()
     dice = random.Random(number)  # noqa: S311  # for variety; only `random` is the same in every Python
@@ -103,7 +127,7 @@ def schedule_of(number: int, operations: int) -> Schedule:
     if is_long:
         pauses[int(dice.random() * operations)] = LONG_PAUSE_S
     timers = SHORT_TIMERS if is_short else None
-    return Schedule(number, order, patience, tuple(sorted(pauses.items())), timers)
+    return Schedule(number, order, patience, tuple(sorted(pauses.items())), timers, only)
 
 
 def with_long_pauses(schedule: Schedule, operations: int) -> Schedule:
@@ -125,21 +149,24 @@ def with_threads(schedule: Schedule) -> Schedule:
     yields, picks, stalls, stall_s = (
         of[int(dice.random() * len(of))] for of in (YIELDS, PICKS, STALLS, STALLS_S)
     )
-    threads = Threads(schedule.number, int(yields), int(picks), int(stalls), stall_s)
+    threads = Threads(schedule.number, int(yields), int(picks), int(stalls), stall_s, schedule.only)
     return dataclasses.replace(schedule, threads=threads)
 
 
-def without_schedule(workload: str) -> tuple[str, int]:
-    """The name of a workload without its schedule, and the schedule's number; 0 for a name without one."""
+def without_schedule(workload: str) -> tuple[str, ScheduleName]:
+    """The name of a workload without its schedule, and the schedule; the default one for a name without."""
     m = _SUFFIX.fullmatch(workload)
-    return (m[1], int(m[2])) if m else (workload, 0)
+    if not m:
+        return workload, ScheduleName()
+    numbers = [NEVER if n == "none" else int(n) for n in m[3].split("+")[1:]]
+    return m[1], ScheduleName(int(m[2]), tuple(numbers))
 
 
-def under_schedule(workload: str, number: int) -> str:
+def under_schedule(workload: str, chosen: ScheduleName) -> str:
     """Inverse of `without_schedule`."""
-    return f"{workload}.s{number}" if number else workload
+    return f"{workload}{chosen}"
 
 
 def with_schedules(workloads: list[str], count: int) -> list[str]:
     """Every name or set, and then again under each of so many schedules."""
-    return [under_schedule(w, number) for number in range(count + 1) for w in workloads]
+    return [under_schedule(w, ScheduleName(number)) for number in range(count + 1) for w in workloads]

@@ -26,7 +26,7 @@ from harness.host.text import near_or
 from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.model.questions import Question
-from harness.model.schedules import under_schedule, without_schedule
+from harness.model.schedules import ScheduleName, under_schedule, without_schedule
 from harness.oracles.replay import most_names, need_possible
 from harness.workloads.applications import DESCRIPTION, is_application, load_application, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -354,8 +354,8 @@ def load_workload(name: str) -> Workload:
     return LOADERS[path.suffix](path)
 
 
-def _scheduled(workload: Workload, number: int) -> Workload:
-    return dataclasses.replace(workload, name=under_schedule(workload.name, number))
+def _scheduled(workload: Workload, schedule: ScheduleName) -> Workload:
+    return dataclasses.replace(workload, name=under_schedule(workload.name, schedule))
 
 
 _MADE_IN = Path("workloads")

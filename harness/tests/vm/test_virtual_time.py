@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,11 @@ from harness.errors import CannotRecord, ExitCode
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import Session
+from harness.guests.threads import may_decide, told
 from harness.guests.uml import Uml
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Threads, Workload
-from harness.model.schedules import schedule_of, under_schedule
+from harness.model.schedules import ScheduleName, schedule_of, under_schedule
 from harness.plan import Clock, Plan
 from harness.tests.cli.runner import powercut
 from harness.tests.vm.conftest import run_plan
@@ -41,7 +41,9 @@ class Recorder:
     def take(self, name: str, schedule: int = 0, threads: Threads | None = None) -> Taken:
         """`threads`: instead of those that the schedule's number draws."""
         case = CaseId(
-            self.profile.filesystem, self.profile.mode, under_schedule(self.workload.name, schedule)
+            self.profile.filesystem,
+            self.profile.mode,
+            under_schedule(self.workload.name, ScheduleName(schedule)),
         )
         with (
             pytest.MonkeyPatch.context() as patched,
@@ -53,7 +55,7 @@ class Recorder:
                 )
             assert session.guest_pid is None
             taken = take(session, self.profile, self.workload, case, self.base, self.folder)
-            assert session.in_virtual_time(schedule_of(schedule, len(self.workload.operations)))
+            assert session.in_virtual_time(schedule_of(ScheduleName(schedule), len(self.workload.operations)))
         return taken
 
 
@@ -74,13 +76,13 @@ def test_two_recordings_with_one_seed_are_equal_byte_for_byte(
         assert recording_of(taken).times is not None
 
 
-def told(taken: Taken) -> tuple[int, list[int]]:
+def told_of(taken: Taken) -> tuple[int, list[int]]:
     """How many points there were, and the numbers of those at which something else than ever happened."""
-    lines = [line for part in taken.said for line in part.lines if line.startswith("powercut_threads: ")]
-    points, decisions = map(int, re.findall(r"\d+", lines[0])) if lines else (0, 0)
-    numbers = [int(line.split()[1].rstrip(":")) for line in lines[1:]]
-    assert len(numbers) == decisions, "few enough to be told, all of them"
-    return points, numbers
+    found = told(line for part in taken.said for line in part.lines)
+    if found is None:
+        return 0, []
+    assert found.is_whole, "few enough to be told, all of them"
+    return found.points, list(found.lines)
 
 
 def what_was_written(taken: Taken) -> list[tuple[int, int, str]]:
@@ -94,7 +96,7 @@ def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_
     """Two threads at work: where there is one, little but a stall changes the order of writes."""
     recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["beside"], "attributes"), tmp_path)
     plain = recorder.take("plain", 1, Threads(1, 0, 0, 0, 0.0))
-    points, numbers = told(plain)
+    points, numbers = told_of(plain)
     assert points > 100
     assert not numbers, "no rate, no decision"
     orders = [what_was_written(plain)]
@@ -102,10 +104,11 @@ def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_
         threads = Threads(seed, 256, 32, 4096, 6.0)
         free = recorder.take(f"free{seed}", 1, threads)
         orders.append(what_was_written(free))
-        points, numbers = told(free)
+        points, numbers = told_of(free)
         assert numbers
+        assert set(numbers) <= set(may_decide(threads, points)), "the harness knows what a seed may decide"
         listed = recorder.take(f"listed{seed}", 1, dataclasses.replace(threads, only=tuple(numbers)))
-        assert told(listed) == (points, numbers)
+        assert told_of(listed) == (points, numbers)
         assert (listed.log.read_bytes(), listed.events) == (free.log.read_bytes(), free.events)
     assert len(set(map(tuple, orders))) == 5
 
@@ -114,13 +117,13 @@ def test_threads_are_kept_from_running_for_a_minute_in_all_at_most(uml_kernel: P
     """A program's deadline is of the guest's time: with a stall at each point, all of them would pass."""
     recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
     taken = recorder.take("stalled", 1, Threads(1, 0, 0, 1, 6.0))
-    _, numbers = told(taken)
+    _, numbers = told_of(taken)
     assert len(numbers) == 10, "stalls of 6 s"
 
 
 def test_without_a_schedule_no_seed_decides(uml_kernel: Path, tmp_path: Path) -> None:
     recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
-    assert told(recorder.take("plain")) == (0, [])
+    assert told_of(recorder.take("plain")) == (0, [])
 
 
 def test_a_disk_that_cannot_be_memory_is_not_recorded_in_real_time_instead(
@@ -142,7 +145,7 @@ def test_a_recording_is_made_again_from_its_seed(
     """
     plan = Plan(
         configurations=["ext4/ordered"],
-        workloads=[under_schedule("append-fsync", 2)],
+        workloads=[under_schedule("append-fsync", ScheduleName(2))],
         machine="uml",
         kernel=str(uml_kernel),
     )
@@ -151,7 +154,9 @@ def test_a_recording_is_made_again_from_its_seed(
     same = powercut(*asked)
     assert "the recordings are equal, byte for byte" in same.stdout, same.output
     assert same.exit_code == ExitCode.CONSISTENT
-    monkeypatch.setattr(recording, "schedule_of", lambda number, operations: schedule_of(1, operations))
+    monkeypatch.setattr(
+        recording, "schedule_of", lambda number, operations: schedule_of(ScheduleName(1), operations)
+    )
     other = powercut(*asked)
     assert "not the same: the write log" in other.stdout, other.output
     assert other.exit_code == ExitCode.INCONSISTENT
