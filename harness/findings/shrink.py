@@ -20,7 +20,14 @@ from harness.findings.named import finding_by_id, not_a_point
 from harness.findings.simplify import shortest
 from harness.guests.threads import ThreadsTold, told
 from harness.model import CaseId, Operation, Violation, Workload
-from harness.model.schedules import ScheduleName, schedule_of, under_schedule, with_threads, without_schedule
+from harness.model.schedules import (
+    NEVER,
+    ScheduleName,
+    schedule_of,
+    under_schedule,
+    with_threads,
+    without_schedule,
+)
 from harness.report.shrunk import head
 from harness.report.words import plural
 from harness.store import RunStore
@@ -170,10 +177,9 @@ class _Candidates:
         return bool(found)
 
     def _what(self, operations: Sequence[Operation]) -> str:
-        decisions = len(self.chosen.only)
-        if decisions:
-            return f"{len(operations):3} operations, {plural(decisions, 'decision')} of the schedule"
-        return f"{len(operations):3} operations"
+        only = self.chosen.only
+        decisions = "no decision" if only == (NEVER,) else plural(len(only), "decision")
+        return f"{len(operations):3} operations" + (f", {decisions} of the schedule" if only else "")
 
     def _violation(self, operations: Sequence[Operation]) -> str:
         paths = paths_of(operations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,24 @@ def test_a_recording_of_real_time_is_not_made_again(
     done = powercut(*asked)
     assert "recorded in real time: no second recording equals it" in done.stderr
     assert done.exit_code == ExitCode.USAGE
+
+
+def test_a_schedule_is_shrunk_to_what_a_finding_needs_of_it(uml_kernel: Path, tmp_path: Path) -> None:
+    """XFS' sync sends no flush. With the disk's order of this schedule that shows, whichever thread runs."""
+    own = tmp_path / "own.toml"
+    lines = ["create f", "append f 8192", "write f 0 4096", "sync"]
+    own.write_text(f'summary = "sync"\noperations = {json.dumps(lines)}\n')
+    word = under_schedule(str(own), ScheduleName(1))
+    plan = Plan(
+        configurations=["xfs/default"],
+        workloads=[word],
+        machine="uml",
+        kernel=str(uml_kernel),
+        fault_models=("exhaustive",),
+    )
+    _, path = run_plan(plan, tmp_path)
+    named = ("--kernel", uml_kernel, "--workload", word)
+    done = powercut("shrink", "xfs-default/own.s1", "--from", path, *named)
+    assert done.exit_code == ExitCode.INCONSISTENT, done.output
+    assert "no decision of the schedule: @" in done.output, done.output
+    assert ".toml.s1+none" in done.output
