@@ -2,6 +2,5 @@
 
 `calls` reads what the guest noted; `micro` cuts calls into what persists as a whole, and says which sync
 covers what; `states` lists the states that the rules of a mode leave possible; `trees` makes the files of a
-state; `allowed` says of any tree whether a state gives it; `vulnerabilities` says which order a program
-relies on, and which fsync would give it.
+state; `vulnerabilities` says which order a program relies on, and which fsync would give it.
 """

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.rules.allowed import Allowed
 from harness.rules.calls import Left, Notes
 from harness.rules.micro import Effect, effect_of
 from harness.rules.states import Legal, Partial, Stretch
 from harness.rules.trees import Maker, contents
+from harness.tests.rules.allowed import Allowed
 from harness.tests.rules.programs import Calls, rules
 
 Tree = frozenset[Left]

@@ -13,9 +13,9 @@ import pytest
 from harness.filesystems.profiles import select_profiles
 from harness.kernels.find import find_kernel
 from harness.ruled.judging import followed
-from harness.rules.allowed import Allowed
 from harness.rules.calls import Notes
 from harness.rules.micro import Sync
+from harness.tests.rules.allowed import Allowed
 from harness.tests.vm.came_back import Back, Machine, come_back, note, record
 from harness.workloads.load import select_workloads
 
