@@ -20,6 +20,7 @@ from harness.explain.program import Evidence, Program, program_of, shown_calls, 
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext
 from harness.guests.session import Session
+from harness.guests.threads import told as threads_told
 from harness.host.text import first_few
 from harness.model import (
     SECTOR_BYTES,
@@ -289,6 +290,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         headline=f"{finding.case.configuration}: {violation.summary}",
         mechanism=str(diagnosis) if diagnosis is not None else "",
         lines=_lines(explainer, facts, minimal, finding, diagnosis.mechanism if diagnosis else None)
+        | _schedule(explainer.recording)
         | {"reproduce": reproduce(finding.case, minimal.state, source)},
         ladder=tuple(ladder(facts, explainer.recording.calls.calls)),
         point=str(point),
@@ -424,6 +426,12 @@ def _written(facts: Facts, mechanism: Mechanism | None) -> str:
         f"{facts.name(first.entry)}: sent at event {first.submitted}, completed at {first.completed}; "
         f"{covered}{more}"
     )
+
+
+def _schedule(recording: Recording) -> dict[str, str]:
+    """Which threads a seed let meet while the workload was recorded; nothing where none did."""
+    seen = threads_told(line for part in recording.said for line in part.lines)
+    return {"schedule": str(seen)} if seen and seen.decisions else {}
 
 
 def _cut(facts: Facts) -> str:

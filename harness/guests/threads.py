@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from harness.model import Threads
 
-TOLD_MAX = 64
-"""So many decisions have a line each in the kernel's log."""
+SHOWN_MAX = 4
+"""A sentence has room for so many decisions."""
 _WORDS = "powercut_threads: "
 _ALL_BITS = (1 << 64) - 1
 
@@ -31,6 +31,14 @@ class ThreadsTold:
     def is_whole(self) -> bool:
         """Whether every decision has a line."""
         return len(self.lines) == self.decisions
+
+    def __str__(self) -> str:
+        if self.is_whole and self.decisions <= SHOWN_MAX:
+            return "; ".join(f"at point {n} of {self.points:,}, {line}" for n, line in self.lines.items())
+        return (
+            f"a seed decided at {self.decisions:,} of {self.points:,} points which thread runs; powercut "
+            "shrink leaves the decisions that the finding needs"
+        )
 
 
 def told(log: Iterable[str]) -> ThreadsTold | None:

@@ -34,6 +34,14 @@ def test_a_kernel_in_which_no_seed_decides_tells_nothing() -> None:
     assert told(SAID[:1]) is None
 
 
+def test_few_decisions_are_told_and_many_counted() -> None:
+    assert str(told(SAID)) == (
+        "at point 513 of 1,900, jbd2/vda-8 is kept from running in submit_bio_noacct; "
+        "at point 514 of 1,900, kworker/0:1 lets run agent in __flush_work"
+    )
+    assert str(told(SAID[:-1])).startswith("a seed decided at 2 of 1,900 points which thread runs; ")
+
+
 @given(st.integers(1, 10**9), st.integers(0, 5))
 def test_without_rates_a_seed_decides_nothing_and_with_rate_one_everything(seed: int, stall_s: int) -> None:
     assert may_decide(Threads(seed, 0, 0, 0, stall_s), 100) == ()
