@@ -335,6 +335,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: list[Tool] = []  # run after mkfs, with their complete arguments
     stack: Stack | None = None  # of its own: devices among which the file system itself divides its data
     read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
+    unrepaired: bool = False  # the file system's `[repair]` does not run before the mount
     first: First | None = None
     checksums: tuple[str, ...] | None = None  # None: as the file system has them
     second: Second | None = None
@@ -758,7 +759,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         mkfs=_newer(_without(shared.mkfs, mode.mkfs_without), mode.newer),
         mkfs_arguments=tuple(mode.mkfs_arguments),
         fsck=shared.fsck and _newer(shared.fsck, mode.newer),
-        repair=shared.repair and _newer(shared.repair, mode.newer),
+        repair=None if mode.unrepaired else shared.repair and _newer(shared.repair, mode.newer),
         console=msgspec.structs.replace(shared.console, errors=[*shared.console.errors, *complaints()]),
         mount_options=",".join(mode.mount_options),
         contract=Contract.from_table(

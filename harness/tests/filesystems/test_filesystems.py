@@ -48,6 +48,10 @@ LOG_LINES = (
     ("reiserfs", "REISERFS warning:  read_super_block: reiserfs filesystem is deprecated", False),
     ("jfs", "ERROR: (device vda): jfs_readdir: JFS:Dtree error", True),
     ("nilfs2", "NILFS (vda): recovery complete", False),
+    ("ntfs/default", "ntfs: (device vda): map_mft_record(): Failed with error code 2.", True),
+    ("ntfs/default", "ntfs: volume version 3.1, dev vda, cluster size 4096", False),
+    ("ntfs3/default", "ntfs3(vda): mft corrupted", True),
+    ("ntfs3/default", "ntfs3(vda): It is recommened to use chkdsk.", False),
     ("gfs2", "gfs2: fsid=vda.0: fatal: filesystem consistency error - function = gfs2_make_fs_rw", True),
     ("gfs2", "gfs2: fsid=vda.0: first mount done, others may mount", False),
     ("minix", "MINIX-fs: mounting unchecked file system, running fsck is recommended", False),
@@ -154,9 +158,15 @@ def test_a_profile_is_whole(profile: Profile) -> None:
     assert CaseId.parse(f"{profile.filesystem}-{profile.mode}/w").configuration == profile.name
     assert profile.size_bytes % 4096 == 0
     assert profile.contract.fsck_clean <= (profile.fsck is not None)
-    assert len({t.package for t in profile.tools}) == 1
+    assert len({t.package for t in (profile.fsck, profile.repair) if t}) <= 1
     for pattern in (*profile.console.errors, *profile.console.recovered):
         re.compile(pattern)
+
+
+def test_a_mode_may_mount_what_its_file_system_would_repair() -> None:
+    """Every mode of a file system with a [repair] was judged after it. An external disk is just mounted."""
+    ran = {name: p.repair.program if p.repair else "" for name, p in ALL.items() if p.filesystem == "ntfs"}
+    assert ran == {"ntfs/default": "ntfsck", "ntfs/unchecked": ""}
 
 
 @pytest.mark.parametrize(("filesystem", "line", "matches"), LOG_LINES, ids=[line[1] for line in LOG_LINES])
