@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.blocks import btrfs, ext4, f2fs, fat, gfs2, nilfs2, words, xfs
+from harness.blocks import btrfs, ext4, f2fs, fat, gfs2, nilfs2, ntfs, words, xfs
 from harness.blocks.fields import BlockName, Format, Image, Kind, Write, blocks, several
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, EntryFlag, LogEntry, Operation, OperationKind
 from harness.oracles.pattern import POISON
@@ -21,6 +21,7 @@ FORMATS: Sequence[Callable[[Image, int], Format | None]] = (
     nilfs2.read,
     gfs2.read,
     fat.read,
+    ntfs.read,
 )
 """Each reads a format from the base image; None if that holds another one."""
 

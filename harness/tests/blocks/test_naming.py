@@ -16,6 +16,7 @@ from harness.blocks.fat import Exfat, Fat
 from harness.blocks.fields import Format, Image, Kind, Write
 from harness.blocks.jbd2 import MAGIC
 from harness.blocks.naming import FORMATS, name_write
+from harness.blocks.ntfs import Ntfs
 from harness.blocks.words import extents
 from harness.oracles.pattern import POISON, fill, word
 from harness.writelog import Flush, MarkText, Step, read_log, write_log
@@ -31,6 +32,10 @@ MKFS: dict[str, tuple[int, Sequence[str]]] = {
     "gfs2": (32, ["/usr/bin/env", "mkfs.gfs2", "-q", "-O", "-p", "lock_nolock", "-j", "1", "-J", "8"]),
     "fat": (40, ["/usr/bin/env", "mkfs.fat", "-F", "32", "-s", "1"]),
     "exfat": (40, ["/usr/bin/env", "mkfs.exfat", "-c", "4096"]),
+    "ntfs": (
+        40,
+        ["/usr/bin/env", "mkntfs", "-F", "-Q", "-q", "-s", "512", "-p", "0", "-H", "255", "-S", "63"],
+    ),
 }
 
 
@@ -336,5 +341,50 @@ def test_exfat_names_its_bitmap_and_a_directory_without_a_chain(images: dict[str
         "root directory: d",
         "directory d: d (?)",
         "?",
+        "boot sector",
+    ]
+
+
+def _ntfs_key(parent: int, name: str) -> bytes:
+    return struct.pack("<Q", parent).ljust(0x40, b"\0") + bytes([len(name), 0]) + name.encode("utf-16-le")
+
+
+def test_ntfs_names_a_record_by_its_place_and_an_index_by_its_directory(
+    images: dict[str, dict[int, bytes]],
+) -> None:
+    """ntfs3 writes no number into a record. mkfs makes a table of 28 records, which grows."""
+    form = form_of(Memory(images["ntfs"]))
+    assert isinstance(form, Ntfs)
+    boot = images["ntfs"][0]
+    table = struct.unpack_from("<Q", boot, 0x30)[0] * 4096
+    key = _ntfs_key(5, "f.tmp")
+    attribute = (
+        struct.pack("<IIBBHHHIH", 0x30, 24 + len(key), 0, 0, 0, 0, 0, len(key), 24).ljust(24, b"\0") + key
+    )
+    head = struct.pack("<4sHH", b"FILE", 0x30, 0).ljust(0x14, b"\0") + struct.pack("<HH", 0x38, 1)
+    record = (head.ljust(0x38, b"\0") + attribute + b"\xff" * 4).ljust(1024, b"\0")
+    entry = struct.pack("<QHHI", 30, 16 + len(key), len(key), 0) + key
+    header = struct.pack("<4sHH", b"INDX", 0x28, 0).ljust(0x18, b"\0") + struct.pack(
+        "<II", 0x28, 0x28 + len(entry)
+    )
+    index = (header.ljust(0x40, b"\0") + entry).ljust(4096, b"\0")
+    free = record[:0x16] + b"\0" + record[0x17:]
+    run = struct.pack("<BBI", 0x41, 16, table // 4096)
+    data = struct.pack("<IIB", 0x80, 0x48 + 8, 1).ljust(0x20, b"\0") + struct.pack("<H", 0x40)
+    first = (head.ljust(0x38, b"\0") + data.ljust(0x40, b"\0") + run).ljust(0x38 + 0x50, b"\0") + b"\xff" * 4
+    assert describe([*form.name(Write(0, table + 30 * 1024, record))]) == "record 0: f.tmp (?)"
+    form.learn(Write(0, table, first.ljust(1024, b"\0")))
+    assert [
+        describe([*form.name(w)])
+        for w in (
+            Write(0, table + 30 * 1024, record + free),
+            Write(1, 1 << 24, index),
+            Write(2, (1 << 24) + 4096, record),
+            Write(3, 0, boot[:512]),
+        )
+    ] == [
+        "record 30: f.tmp, record 31, free",
+        "index of directory 5: f.tmp",
+        "record 0: f.tmp (?)",
         "boot sector",
     ]
