@@ -17,6 +17,7 @@ from harness.errors import EnvironmentLacks, PowercutError
 from harness.filesystems.profiles import Tool, profiles
 from harness.guests.accel import known_of
 from harness.guests.brought import host_files
+from harness.guests.contained import allowed
 from harness.guests.disk import find_binary
 from harness.guests.machine import Machine, machine_of, names, profile_of
 from harness.guests.session import find_agent
@@ -112,6 +113,14 @@ def _built() -> Iterator[HostCheck]:
     yield _try("disk process", lambda: str(find_binary()))
     yield _try("agent", lambda: str(find_agent()))
     yield _try("fsck's reads", lambda: str(find_library()))
+    yield _namespaces()
+
+
+def _namespaces() -> HostCheck:
+    if allowed():
+        return HostCheck("user namespaces", True, "checks run in them under any/*")
+    slow = "not allowed here: checks under any/* run in a guest, which takes up to ten times as long"
+    return HostCheck("user namespaces", None, slow)
 
 
 def _of_file_systems() -> Iterator[HostCheck]:

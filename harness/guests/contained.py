@@ -6,6 +6,8 @@ costs a guest.
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +20,15 @@ from harness.rules.calls import Notes
 _WORD = "contained"
 _UP_TIMEOUT_S = 30.0
 _NOTED = "noted"
+_LIKE_IT = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--uts", "--fork")
+
+
+def allowed() -> bool:
+    """Whether this host allows what it needs, as far as unshare(1) can tell."""
+    with contextlib.suppress(OSError):
+        line = [*_LIKE_IT, "mount", "-t", "proc", "proc", "/proc"]
+        return subprocess.run(line, capture_output=True, check=False).returncode == 0
+    return False
 
 
 def contained(initramfs: Path, notes: Notes, directory: Path) -> Guest | None:

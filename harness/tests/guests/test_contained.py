@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from harness.errors import EnvironmentLacks
 from harness.guests import contained as module
 from harness.guests import wire
-from harness.guests.contained import contained
+from harness.guests.contained import allowed, contained
 from harness.guests.guest import Guest
 from harness.guests.initramfs import DIRECTORIES, Initramfs
 from harness.guests.session import find_agent
@@ -24,7 +23,6 @@ from harness.tests.needs import needed
 from harness.tests.rules.programs import OWNER, Calls
 
 NOTES = Calls().create("f").write("f", b"text").notes([])
-ALLOWED = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork")
 ROOT = {name.split("/")[0] for name in DIRECTORIES}
 Say = Callable[[str], str]
 
@@ -45,7 +43,7 @@ def archive(tmp_path: Path) -> Path:
 def made(archive: Path, tmp_path: Path) -> Iterator[Guest]:
     """It has to come up wherever util-linux can do the same: what came instead would be a tenth as fast."""
     with needed():
-        if subprocess.run([*ALLOWED, "mount", "-t", "proc", "proc", "/proc"], check=False).returncode:
+        if not allowed():
             raise EnvironmentLacks("this host allows no user namespaces", "see user_namespaces(7)")
     found = contained(archive, NOTES, tmp_path / "checks")
     assert found is not None

@@ -70,7 +70,7 @@ pub fn run(argv: &[String]) -> Result<(), String> {
     if child > 0 {
         drop(allowed);
         map_users(child).map_err(|e| format!("map the users: {e}"))?;
-        drop(allow);
+        drop((allow, archive, noted));
         return wait_for(child);
     }
     drop(allow);
