@@ -90,7 +90,8 @@ COMMANDS: tuple[click.Command, ...] = (
 _RENAMED = {"dossier": "bugreport"}
 """Commands by their names of before, which are taken for a release and shown nowhere."""
 _NOT_NEEDED = {
-    "unpack": "nothing is to be unpacked: every command that takes a RUN takes a file of powercut pack"
+    "unpack": "nothing is to be unpacked: every command that takes a RUN takes a file of powercut pack",
+    "bisect": "powercut patch TREE BASE..HEAD names the commit; powercut run --bisect is for git bisect run",
 }
 """What users look for, and what to do instead."""
 

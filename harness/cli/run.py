@@ -62,7 +62,7 @@ from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
-from harness.host.progress import progress_for
+from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
 from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, bounds
@@ -587,7 +587,8 @@ def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path], baseline: Path |
     """
     asked_expectations(expect)
     asked_baseline(baseline)
-    asked = look_up(plan)  # what the run itself would refuse
+    with telling(lambda: "finding the kernel and the cases", errors.say):
+        asked = look_up(plan)  # what the run itself would refuse
     machine_name = recording_machine(plan.machine, asked.kernel)
     kernel = booted_kernel(machine_name, asked.kernel)
     cases = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]

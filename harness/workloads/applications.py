@@ -208,6 +208,8 @@ def next_key(e: Exception, table: type[msgspec.Struct]) -> str:
         if near := difflib.get_close_matches(wrong[1], keys, n=1):
             return f"is {near[0]} meant?"
         return f"leave out {wrong[1]}; there is {', '.join(keys)}"
+    if "missing required" not in str(e) and (at := re.search(r"at `\$\.([^`]*)`", str(e))):
+        return f"correct {at[1]}: another kind of value belongs there"
     return f"it needs {' and '.join(key for key, required in keys.items() if required)}"
 
 

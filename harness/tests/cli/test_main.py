@@ -51,6 +51,12 @@ def test_a_packed_run_needs_no_unpacking_and_whoever_looks_for_it_is_told() -> N
     assert "--from takes such a file as it is" in powercut("--help").output
 
 
+def test_who_looks_for_a_bisection_is_told_where_it_is() -> None:
+    """It asked "did you mean list?"."""
+    said = " ".join(powercut("bisect").output.split())
+    assert "powercut patch TREE BASE..HEAD names the commit" in said
+
+
 def test_ctrl_c_while_modules_are_loaded_is_no_traceback() -> None:
     """In the first half second of `powercut pack` it was one of thirty lines."""
     interrupted = (

@@ -52,6 +52,7 @@ def test_what_is_near_is_proposed() -> None:
         ("x = [\n", "that is no TOML"),
         ("", "it needs summary and operations"),
         ('sumary = "s"\noperations = ["sync"]\n', "is summary meant?"),
+        ('summary = "s"\noperations = [1]\n', "correct operations[0]: another kind of value belongs there"),
     ],
 )
 def test_a_file_that_is_no_toml_is_told_from_one_that_lacks_something(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from harness.cli import run
+from harness.cli.console import errors
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation
 from harness.guests import guest_specs
@@ -508,6 +510,24 @@ def test_no_action_counts_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> N
     assert "207 recordings, about " in shown
     assert len(shown) < 2_000
     assert len(powercut("run", "-n", "-v", "-w", "ace1").stdout) > 5_000
+
+
+def test_no_action_is_not_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """-n of all modes under ace2 said nothing for minutes."""
+    monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
+    heard, say = threading.Event(), errors.say
+
+    def saying(text: str) -> None:
+        say(text)
+        heard.set()
+
+    def look_up(plan: Plan) -> Planned:
+        assert heard.wait(60)
+        return Planned(select_cases(plan), Kernel("k", Path("bzImage"), None, ""), {})
+
+    monkeypatch.setattr(errors, "say", saying)
+    monkeypatch.setattr(run, "look_up", look_up)
+    assert "finding the kernel and the cases" in powercut("run", "-n", "-w", "quick").stderr
 
 
 def test_a_file_system_that_writes_less_has_fewer_states(monkeypatch: pytest.MonkeyPatch) -> None:
