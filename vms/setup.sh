@@ -74,14 +74,14 @@ if [ -n "$missing$(filesystems)" ] || ! kernels_known; then
 fi
 missing="$missing$(filesystems)"
 if [ -n "$missing" ]; then
-	say "apt-get install$missing (as root)"
+	say "apt-get install$missing (as root): a minute or more, once"
 	# shellcheck disable=SC2086  # a list of words
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing >/dev/null
 fi
 
 stamp=$(cksum <pyproject.toml)
 if [ "$(cat .venv/powercut-stamp 2>/dev/null)" != "$stamp" ]; then
-	say "creating a virtual environment in .venv"
+	say "creating a virtual environment in .venv, and installing into it: a minute, once"
 	python3 -m venv .venv
 	.venv/bin/pip install -q --disable-pip-version-check -e '.[dev]'
 	printf '%s\n' "$stamp" >.venv/powercut-stamp
