@@ -12,7 +12,9 @@ import dataclasses
 import difflib
 import hashlib
 import itertools
+import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -366,7 +368,9 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
     path = Path(name)
     if path.is_file():
         kinds = " or ".join(f"*{suffix}" for suffix in LOADERS)
-        return UsageError(f"{name} is no workload: a file of one's own is {kinds}", _FORMATS)
+        program = f"a program of one's own stands behind --: powercut run -- {shlex.quote(name)}"
+        step = program if os.access(path, os.X_OK) else _FORMATS
+        return UsageError(f"{name} is no workload: a file of one's own is {kinds}", step)
     if path.is_dir():
         return UsageError(
             f"no workload {name!r}", f"an application's directory is named by its path: ./{name}"

@@ -108,6 +108,14 @@ def test_a_program_needs_no_folder(
     assert plans[-1].workloads != plans[0].workloads, "what an earlier run had stays"
 
 
+def test_a_program_that_is_named_as_a_workload_is_told_its_place(tmp_path: Path) -> None:
+    program = tmp_path / "my-test"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    said = " ".join(powercut("run", "-n", "-w", program).stderr.split())
+    assert f"a program of one's own stands behind --: powercut run -- {program}" in said
+
+
 def test_a_program_does_its_work_and_checks_it(tmp_path: Path) -> None:
     program = tmp_path / "my-test"
     program.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
