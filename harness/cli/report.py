@@ -37,6 +37,7 @@ from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_line, write_atomically
+from harness.host.progress import telling
 from harness.kernels.pins import pins
 from harness.model import bounds
 from harness.report import annotation_lines, explained, print_summary, shown_path, source_words, write_reports
@@ -255,7 +256,8 @@ COLUMNS = {
 
 
 def _list_kernels() -> None:
-    rows = [row_of(pin) for pin in pins().values()]
+    with telling(lambda: "asking apt which kernels can be had", errors.say):
+        rows = [row_of(pin) for pin in pins().values()]
     _say_table([row.words for row in (HEAD, *rows)])
     for row in rows:
         if row.why_not:

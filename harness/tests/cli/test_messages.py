@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from harness.cli import main, report
+from harness.cli.console import errors
 from harness.cli.kernel import _next
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.findings.named import finding_by_id
+from harness.guests.kernel_list import KernelRow
 from harness.host.progress import silent, telling
 from harness.host.text import near_or
 from harness.kernels.build import _compiled
 from harness.kernels.packages import _not_offered
-from harness.kernels.pins import pins
+from harness.kernels.pins import Pin, pins
 from harness.model import CaseId, CrashPoint, CrashState, Judgement
 from harness.report.words import headline
 from harness.store import RunStore
@@ -222,6 +224,24 @@ def test_a_build_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     with telling(lambda: "nothing", silent):
         pass
     assert len(said) == count
+
+
+def test_a_list_of_kernels_says_whom_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was silent as long as apt took."""
+    monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
+    heard, say = threading.Event(), errors.say
+
+    def saying(text: str) -> None:
+        say(text)
+        heard.set()
+
+    def row_of(pin: Pin) -> KernelRow:
+        assert heard.wait(60)
+        return KernelRow(pin.name, "-", "-", "-", "-")
+
+    monkeypatch.setattr(errors, "say", saying)
+    monkeypatch.setattr(report, "row_of", row_of)
+    assert "asking apt which kernels can be had" in powercut("list", "kernels").stderr
 
 
 def test_a_kernel_that_was_built_is_named_in_the_next_command() -> None:

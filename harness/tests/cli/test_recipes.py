@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ import pytest
 import harness
 from harness.cli import main
 from harness.kernels.build import TOOLS
+from harness.patches.ran import Piece
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.tests.report.demo import run_info
@@ -100,6 +102,27 @@ def test_a_job_for_patches_publishes_what_is_written(recipe: Path) -> None:
     published = set(re.findall(r'"\$1/([\w.]+)"', recipe.read_text()))
     assert published <= {"report.html", "junit.xml", "summary.md", "patch.json"}
     assert {"report.html", "junit.xml", "summary.md"} <= published
+
+
+def test_a_job_for_patches_marks_changed_lines_that_nothing_ran(tmp_path: Path) -> None:
+    found = re.search(
+        r"name: Reports\n.*?run: \|\n((?: {10}[^\n]*\n)+)", OF_PATCHES[0].read_text(), re.DOTALL
+    )
+    assert found is not None
+    series = tmp_path / "reports/runs/20261126-160000-patch"
+    series.mkdir(parents=True)
+    for name in ("report.html", "junit.xml", "summary.md"):
+        (series / name).write_text("")
+    pieces = [Piece("fs/ext4/inode.c", 12, 15, "ext4_sync")] * 12
+    (series / "patch.json").write_bytes(msgspec.json.encode({"lines": {"not_run": pieces}}))
+    (tmp_path / "powercut").write_text("#!/bin/sh\n")
+    (tmp_path / "powercut").chmod(0o755)
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(tmp_path / "told")}
+    script = ["sh", "-euc", textwrap.dedent(found[1])]
+    done = subprocess.run(script, cwd=tmp_path, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    line = "::warning file=fs/ext4/inode.c,line=12,endLine=15::Nothing ran ext4_sync() here"
+    assert done.stdout.splitlines() == [line] * 10
 
 
 OF_IMAGES = {
