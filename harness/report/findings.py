@@ -93,7 +93,8 @@ def report_text(
     ]
     if f.expectation:
         lines.append(f"expected       {f.expectation.reason} ({f.expectation.origin})")
-    lines.append(f"known bug      {named(f.known).removeprefix('known: ')}")
+    if f.known or f.oracle != "program":  # what a program's own check says is no bug of a kernel
+        lines.append(f"known bug      {named(f.known).removeprefix('known: ')}")
     lines += [f"               {line}" for line in details(f.known)] if f.known else []
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]

@@ -158,7 +158,10 @@ def _finding_text(f: Finding, source: str, summary: Summary) -> str:
         lines += [f"  {v.subject}", f"    expected: {v.expected}", f"    found:    {v.found}"]
     if f.expectation:
         lines.append(f"expected failure: {f.expectation.reason}")
-    lines += [named(f.known), *(f"  {line}" for line in details(f.known))] if f.known else [NEW]
+    if f.known:
+        lines += [named(f.known), *(f"  {line}" for line in details(f.known))]
+    elif f.oracle != "program":  # what a program's own check says is no bug of a kernel
+        lines.append(NEW)
     if why := summary.why.get(f.id):
         lines.append(f"cause: {why}")
     if fewest := summary.fewest.get(f.id):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.known.words import NEW
 from harness.model import CaseId, CrashState
 from harness.report.explanation import read_explanation, write_explanation
 from harness.report.findings import report_text, write_findings
@@ -69,6 +70,19 @@ def test_a_finding_names_the_command_that_says_why(
         summary = summarise(run)
         first = summary.unexpected[0].id
         assert f"powercut show {first} --from {SOURCE}" in told(summary, run)
+
+
+def test_what_a_programs_check_says_is_not_called_a_new_bug(tmp_path: Path) -> None:
+    """ "known bug: new: it agrees with no known bug" accused the kernel of what the program had forgotten."""
+    with demo_run(tmp_path) as run:
+        summary = summarise(run)
+        finding = next(f for f in summary.unexpected if f.known is None)
+        case = next(c for c in summary.cases if c.case == finding.case)
+        for oracle, accused in ((finding.oracle, True), ("program", False)):
+            told = replace(finding, oracle=oracle)
+            whole = replace(summary, cases=(replace(case, findings=(told,)),))
+            text = report_text(told, INFO, run.info, None, SOURCE)
+            assert (NEW in text, NEW in junit_xml(whole, SOURCE)) == (accused, accused)
 
 
 def test_what_was_explained_already_is_not_offered_again_and_no_cut_recovery_is(tmp_path: Path) -> None:
