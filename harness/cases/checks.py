@@ -86,7 +86,7 @@ class Checks:
     def _silent(self) -> dict[int, str]:
         """The operations whose application never acknowledged anything."""
         acknowledged = {a.operation for a in self._history.acknowledgements}
-        why = "run never called powercut-ack, so that nothing was promised that could be lost"
+        why = "run acknowledged nothing, so that nothing was promised that could be lost"
         checks = (c for c in self._checks if c.application)
         return {c.operation: why for c in checks if c.operation not in acknowledged}
 

@@ -168,7 +168,7 @@ def followed(notes: Notes, rules: Rules) -> Effect:
         ended = "did not end in time" if notes.exit_code is None else f"ended with {notes.exit_code}"
         raise NotJudged(f"the program {ended}: {notes.output.strip()[-200:]}")
     if not notes.acks:
-        raise NotJudged("run never called powercut-ack, so that nothing was promised that could be lost")
+        raise NotJudged("run acknowledged nothing, so that nothing was promised that could be lost")
     try:
         effect = effect_of(notes, rules)
     except NotFollowed as e:

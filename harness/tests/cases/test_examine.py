@@ -1410,7 +1410,7 @@ def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Re
     seen = observe_at(examiner, session, 1)
     judgement = examiner.judge(CrashState(1), seen)
     assert judgement.verdict is Verdict.UNKNOWN
-    assert "never called powercut-ack" in judgement.unknown[0]
+    assert "acknowledged nothing" in judgement.unknown[0]
 
 
 def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(application: Recording) -> None:

@@ -63,7 +63,7 @@ def test_a_program_whose_calls_do_not_give_what_it_left_is_not_judged(left: list
         ({"cut": True}, "20,000 calls"),
         ({"exit_code": 3}, "ended with 3"),
         ({"exit_code": None}, "did not end in time"),
-        ({"acks": ()}, "never called powercut-ack"),
+        ({"acks": ()}, "acknowledged nothing"),
     ],
 )
 def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
