@@ -123,13 +123,18 @@ def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
     count = sum(len(g.findings) for g in groups)
     yield f"{plural(count, 'finding')} in {plural(len(groups), 'group')}, by symptom and mechanism:"
     for number, g in enumerate(groups, 1):
-        example = g.example
-        known = example.known.bug.name if example.known else "new"
-        cases = plural(g.cases, "case")
-        yield one_line(
-            f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {example.symptom} ({known})"
-        )
-        yield one_line(f"   such as {example.id}, {example.crash_point}: {g.why or example.summary}")
+        cases, others = plural(g.cases, "case"), len({f.symptom for f in g.findings}) - 1
+        more = f", and {plural(others, 'more symptom')}" if others else ""
+        told = f"{g.example.symptom}{more}{_standing(g)}"
+        yield one_line(f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {told}")
+        yield one_line(f"   such as {g.example.id}, {g.example.crash_point}: {g.why or g.example.summary}")
+
+
+def _standing(group: SimilarFindings) -> str:
+    """Which known bug a group is, or that it is expected or new. A program's own check accuses no kernel."""
+    if group.example.known:
+        return f" ({group.example.known.bug.name})"
+    return " (expected)" if group.expected else "" if group.example.oracle == "program" else " (new)"
 
 
 def _write_workloads(found: Triage, folder: Path) -> dict[str, Path]:

@@ -261,16 +261,21 @@ def test_findings_are_grouped_at_once_and_shrunk_only_if_asked_for(
     monkeypatch.setattr(module, "Laboratory", lambda *_: pytest.fail("no guest is needed"))
     run = run_with(tmp_path, nameless, "random1-4-20", "random1-12-20")
     with RunStore.open(run) as store:
-        lost, unattached = (f for f in store.findings() if f.case.workload == "random1-4-20")
-        for found in (lost, unattached):
+        for found in store.findings():
             told = Explanation(found.id, "", "No flush at all. X.", {}, (), str(found.crash_point))
             write_explanation(store.layout, told)
     done = powercut("triage", run, "--no-shrink")
     assert done.exit_code == ExitCode.INCONSISTENT
     said = done.stdout.splitlines()
-    assert said[0] == "4 findings in 3 groups, by symptom and mechanism:"
+    assert said[0] == "4 findings in 2 groups, by symptom and mechanism:"
     assert said[1].startswith("1. 2 findings in 2 cases: ")
+    assert said[1].endswith(" (new)")
     assert said[2].endswith(": No flush at all. X.")
+    known = powercut(
+        "triage", run_with(tmp_path, both, "random1-4-20", known=True), "--no-shrink", "--expected"
+    )
+    assert known.stdout.count(" (expected)") == known.stdout.count("such as") > 0
+    assert done.stdout.count(", and 1 more symptom (new)") == 1
     assert powercut("triage", run, "--no-shrink", "--json", tmp_path / "x").exit_code == ExitCode.USAGE
     assert (
         powercut("triage", run_with(tmp_path, lambda ops: {}, "random1-4-20"), "--no-shrink").exit_code == 0
