@@ -55,12 +55,13 @@ static int __init take_hold(char *text)
 	unsigned long long patience_ns, seed;
 	unsigned int number = 0;
 
-	if (sscanf(text, "%7[a-z]:%llu:%llu", order, &patience_ns, &seed) != 3)
-		return 0;
+	/* The kernel's sscanf knows no ranges: [a-z] is these three letters. */
+	if (sscanf(text, "%7[adelmnorstw]:%llu:%llu", order, &patience_ns, &seed) != 3)
+		panic("powercut_hold=%s: not ORDER:NANOSECONDS:SEED", text);
 	while (number < ARRAY_SIZE(order_names) && strcmp(order_names[number], order))
 		number++;
 	if (number == ARRAY_SIZE(order_names))
-		return 0;
+		panic("powercut_hold=%s: no such order", text);
 	hold.order = number;
 	hold.patience_ns = patience_ns;
 	hold.chance = (seed + 1) * 0x9e3779b97f4a7c15ULL | 1;
