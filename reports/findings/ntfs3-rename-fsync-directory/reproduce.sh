@@ -105,6 +105,7 @@ mkdir "$DIR/mnt"
 truncate -s 64M "$DIR/base"
 $mkfs "$DIR/base" >/dev/null 2>&1 || fail "$mkfs failed"
 disk_on
+# -i: by the driver, and not by mount.ntfs, which comes with ntfs-3g.
 mount -i -t "$FS" "/dev/mapper/$NAME" "$DIR/mnt" || fail "cannot mount $FS"
 
 bytes N 10 >"$DIR/mnt/new"
