@@ -27,6 +27,12 @@ that. Where even this leaves room, flushes most likely completed in the order in
 (block/blk-flush.c: one queue), but one task may overtake another between the event and that queue. So there
 both bounds are kept: see `TimedFlush`.
 
+A file system that writes a block twice may put its copy behind it (btrfs' mirrored metadata:
+`bio_inc_remaining` in `btrfs_submit_mirrored_bio`, fs/btrfs/bio.c): then the kernel tells the completion of
+the one with that of the copy, in the next line, however long ago it was. The log has both in the order in
+which they completed. So such a line is an upper bound, and what the log has behind the entry is another:
+see `_tightened`.
+
 Of two devices (the log's first mark names them: `log.py`) each has its own flushes: all of this is done for
 each on its own. The lines have one order over both, since one clock numbers them.
 
@@ -39,10 +45,11 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
+import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from harness.errors import EventsDiffer
@@ -152,8 +159,9 @@ def join(entries: Sequence[LogEntry], events: Events) -> Times:
     """
     devices = devices_of(entries)
     marks = _join_marks(entries, events.marks)
+    late = Late(behind_copies(events.bios), {m.entry: m.at for m in marks})
     joined = [
-        join_device([e for e in entries if devices.of(e.sector) == device], bios, device)
+        join_device([e for e in entries if devices.of(e.sector) == device], bios, device, late)
         for device, bios in enumerate(bios_of(events, devices))
     ]
     timed, flushes = [w for ws, _ in joined for w in ws], [f for _, fs in joined for f in fs]
@@ -180,15 +188,44 @@ def bios_of(events: Events, devices: Devices) -> Sequence[Sequence[Bio]]:
     return list(found.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What it takes to know when writes completed that the kernel may have told late. `events`: those of such
+    completions; `marks`: the events of marks, by entry.
+    """
+
+    events: Set[int] = frozenset()
+    marks: Mapping[int, int] = field(default_factory=dict)
+
+
 def join_device(
-    entries: Sequence[LogEntry], bios: Sequence[Bio], device: int
+    entries: Sequence[LogEntry], bios: Sequence[Bio], device: int, late: Late = Late()
 ) -> tuple[list[TimedWrite], list[TimedFlush]]:
     """Writes in the order of the log and flushes in that of completion, of one device: with its entries and
     its events, both with sectors of the disk. Raises EventsDiffer.
     """
     writes, flushes = _pair(bios)
     timed = _join_writes([e for e in entries if changes(e)], writes, device)
+    timed = _tightened(entries, flushes, timed, late)
     return timed, _join_flushes(entries, flushes, timed, device)
+
+
+def behind_copies(bios: Sequence[Bio]) -> Set[int]:
+    """The events of completions that may be told late: each in the line behind the completion of a write of
+    equal length that was submitted before it.
+    """
+    submitted: dict[tuple[str, _Key], int] = {}
+    last, found = (-1, -1, 0), set[int]()  # of the completion before: its line, its submission, its length
+    for bio in bios:
+        whose = (bio.number, bio.key)
+        if not bio.completes:
+            submitted[whose] = bio.at
+        elif bio.sectors and not bio.fua:
+            begun = submitted.get(whose, -1)
+            if last[0] == bio.at - 1 and last[1] < begun and last[2] == bio.sectors:
+                found.add(bio.at)
+            last = (bio.at, begun, bio.sectors)
+    return found
 
 
 def _join_marks(entries: Sequence[LogEntry], marks: Sequence[tuple[int, str]]) -> tuple[TimedMark, ...]:
@@ -390,6 +427,37 @@ def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done], device: i
             extra = all_of_it[occurrences[key]].submitted
             raise EventsDiffer(f"event {extra} has no entry in the log: {_shown(key)}", _AGAIN)
     return timed
+
+
+def _tightened(
+    entries: Sequence[LogEntry], flushes: _Flushes, writes: Sequence[TimedWrite], late: Late
+) -> list[TimedWrite]:
+    """The writes, with those that completed before the kernel told it no later than the log allows: before
+    ordinary writes behind them completed, a flush behind them was submitted, and a mark behind them was made.
+
+    One that completed right behind a submission, with no event between, has none to have completed in: that
+    recording is refused later.
+    """
+    number = sum(EntryFlag.FLUSH in e.flags for e in entries)
+    submitted = sorted([*flushes.ahead, *flushes.submitted])
+    completed = sorted([*flushes.completed, *(w.completed for w in writes if w.preflush)])
+    by_entry = {w.entry: w for w in writes}
+    if not late.events or len(submitted) != number:
+        return list(writes)
+    bound, tightened = math.inf, dict(by_entry)
+    for entry in reversed(entries):
+        write = by_entry.get(entry.index)
+        if EntryFlag.FLUSH in entry.flags:
+            number -= 1
+            latest = bisect.bisect_left(submitted, completed[number]) - 1
+            bound = min(bound, submitted[max(latest, 0)] - 1)
+        elif write is None or write.fua:
+            bound = min(bound, late.marks.get(entry.index, bound))
+        elif write.completed in late.events and write.submitted < bound < write.completed:
+            tightened[write.entry] = replace(write, completed=int(bound))
+        else:
+            bound = min(bound, write.completed)
+    return [tightened[w.entry] for w in writes]
 
 
 def _check_order(count: int, completed: dict[int, int], marks: Sequence[TimedMark]) -> None:

@@ -540,6 +540,9 @@ class ToyMachine:
     def shares_disk(self, _: Path) -> bool:
         return False
 
+    def has_virtual_time(self, _: Path) -> bool:
+        return False
+
     def launch(self, boot: Boot) -> ToyGuest:
         self._kernel.boots += 1
         return ToyGuest(self._kernel, boot, self._end_disk)

@@ -41,7 +41,7 @@ def test_code_of_one_mode_brings_that_mode_to_the_front() -> None:
 
 def test_code_of_a_stack_is_asked_on_that_stack() -> None:
     assert affected_by(["drivers/md/raid5-ppl.c"]).first == (
-        "ext4/ordered@raid5-journal", "ext4/ordered@raid5-ppl", "ext4/ordered@raid5",
+        "ext4/ordered@raid5-journal", "ext4/ordered@raid5-ppl", "ext4/ordered@raid5", "ext4/ordered@raid6",
     )  # fmt: skip
 
 
