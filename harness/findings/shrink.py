@@ -101,6 +101,7 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
             candidates.reduce_schedule(left)
         except KeyboardInterrupt:
             left, interrupted = candidates.left, True
+            candidates.chosen = candidates.shown_under
             if not left or left == workload.operations:
                 raise
     return Shrunk(
@@ -120,8 +121,9 @@ def _shrunk(name: str, chosen: ScheduleName) -> str:
 
 
 class _Candidates:
-    """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed.
-    `chosen`: what is left of the schedule, and `decisions` of it in words.
+    """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed,
+    `shown_under`: the schedule. `chosen`: that of the next candidate, and in the end what is left of it;
+    `decisions`: that in words.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class _Candidates:
         self.tried = 0
         self.seen = ""
         self.left: tuple[Operation, ...] = ()
-        self.chosen = without_schedule(case.workload)[1]
+        self.chosen = self.shown_under = without_schedule(case.workload)[1]
         self.decisions: tuple[str, ...] = ()
 
     def reduce_schedule(self, operations: Sequence[Operation]) -> None:
@@ -152,8 +154,10 @@ class _Candidates:
         schedule = schedule_of(given, len(operations))
         decides = self._equipment.recorder.decides_threads(schedule)
         threads = with_threads(schedule).threads if decides else None
-        self.chosen = left = fewest_decisions(given, threads, said, holds)
-        if left.only and self.holds(operations) and (made := self._told()):
+        left = fewest_decisions(given, threads, said, holds)
+        shows = not left.only or holds(left)
+        self.chosen = left if shows else given
+        if left.only and shows and (made := self._told()):
             self.decisions = tuple(f"{number}: {text}" for number, text in made.lines.items())
 
     def _told(self) -> ThreadsTold | None:
@@ -173,7 +177,7 @@ class _Candidates:
             return False
         self._say(f"{self._what(operations)}: {found or 'does not show it'}")
         if found:
-            self.seen, self.left = found, tuple(operations)
+            self.seen, self.left, self.shown_under = found, tuple(operations), self.chosen
         return bool(found)
 
     def _what(self, operations: Sequence[Operation]) -> str:

@@ -16,13 +16,16 @@ from harness.cases.recording import Recording
 from harness.cli import repro as repro_command
 from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
+from harness.filesystems.profiles import select_profiles
 from harness.findings.experiment import Equipment
-from harness.findings.shrink import Shrunk, finding_to_shrink, shrink, workload_file
+from harness.findings.shrink import Shrunk, _Candidates, finding_to_shrink, shrink, workload_file
 from harness.kernels.find import find_kernel
-from harness.model import CaseId, CrashState, History, Judgement, Outcome, Violation, Workload
+from harness.model import CaseId, CrashState, History, Judgement, Outcome, Said, Violation, Workload
+from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
+from harness.symptoms import symptom_of
 from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info
@@ -291,3 +294,61 @@ def test_an_interrupted_search_that_had_nothing_shorter_keeps_nothing(broken_by:
 
     with pytest.raises(KeyboardInterrupt):
         broken_by(shows)
+
+
+SAID = [
+    "powercut_threads: 90 points, 2 decisions",
+    "powercut_threads: 3: a lets run b",
+    "powercut_threads: 9: b",
+]
+
+
+class UnderSchedules(_Candidates):
+    """Candidates that are not recorded: `shows` says under which schedule the symptom is there."""
+
+    def __init__(self, shows: Callable[[ScheduleName], bool]) -> None:
+        recorder = SimpleNamespace(decides_threads=lambda _: True, said=[Said(None, tuple(SAID))])
+        equipment = cast(Equipment, SimpleNamespace(recorder=recorder))
+        (profile,) = select_profiles(["ext4/ordered"])
+        case = CaseId("ext4", "ordered", "append-fsync.s2")
+        super().__init__(equipment, profile, case, symptom_of("size", "f: size", ()), lambda _: None)
+        self._shows = shows
+
+    def _violation(self, operations: Sequence[Operation]) -> str:
+        return "@1 size" if self._shows(self.chosen) else ""
+
+
+def test_an_interrupted_search_names_the_schedule_that_was_seen_to_show_it() -> None:
+    """It named the candidate that was under way."""
+
+    def shows(chosen: ScheduleName) -> bool:
+        if chosen.only:
+            raise KeyboardInterrupt
+        return bool(chosen)
+
+    candidates = UnderSchedules(shows)
+    with pytest.raises(KeyboardInterrupt):
+        candidates.reduce_schedule([parse_operation("create f")])
+    assert candidates.chosen.only
+    assert candidates.shown_under == ScheduleName(2)
+
+
+def test_decisions_that_do_not_show_it_when_tried_again_are_not_what_is_left() -> None:
+    tried: list[ScheduleName] = []
+
+    def shows(chosen: ScheduleName) -> bool:
+        tried.append(chosen)
+        return bool(chosen) and chosen.only in ((), (3,)) and tried.count(chosen) < 2
+
+    candidates = UnderSchedules(shows)
+    candidates.reduce_schedule([parse_operation("create f")])
+    assert ScheduleName(2, (3,)) in tried
+    assert candidates.chosen == ScheduleName(2)
+    assert candidates.decisions == ()
+
+
+def test_what_is_left_of_a_schedule_is_told() -> None:
+    candidates = UnderSchedules(lambda chosen: bool(chosen) and chosen.only in ((), (3,)))
+    candidates.reduce_schedule([parse_operation("create f")])
+    assert candidates.chosen == ScheduleName(2, (3,))
+    assert candidates.decisions[0] == "3: a lets run b"
