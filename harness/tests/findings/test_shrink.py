@@ -20,7 +20,17 @@ from harness.filesystems.profiles import select_profiles
 from harness.findings.experiment import Equipment
 from harness.findings.shrink import Shrunk, _Candidates, finding_to_shrink, shrink, workload_file
 from harness.kernels.find import find_kernel
-from harness.model import CaseId, CrashState, History, Judgement, Outcome, Said, Violation, Workload
+from harness.model import (
+    CaseId,
+    CrashState,
+    History,
+    Judgement,
+    Operation,
+    Outcome,
+    Said,
+    Violation,
+    Workload,
+)
 from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.store import RunStore
