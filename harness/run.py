@@ -160,7 +160,6 @@ class Planned:
 
     @property
     def profiles(self) -> list[Profile]:
-        """The modes of the cases."""
         return list({p.name: p for p, _ in self.cases}.values())
 
     @property
@@ -171,7 +170,6 @@ class Planned:
 
     @property
     def workloads(self) -> list[Workload]:
-        """The workloads of the cases."""
         return list({w.name: w for _, w in self.cases}.values())
 
     @property

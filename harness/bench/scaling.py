@@ -87,7 +87,6 @@ class _Watched(RemoteSession):
         sample_rate: float,
         recalls: bool,
     ) -> Observed:
-        """See `RemoteSession`."""
         observed = super().attempt(
             recording,
             state,

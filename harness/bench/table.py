@@ -30,7 +30,6 @@ Row: TypeAlias = tuple[str, str, str]
 
 
 def rows(bench: BenchResult) -> list[Row]:
-    """The table of figures."""
     found: list[Row] = []
     for machine, raw in bench.raw.items():
         found += _raw_rows(machine, raw, bench.floor)

@@ -80,8 +80,6 @@ def read(image: Image, second_bytes: int) -> Btrfs | None:
 
 
 class Btrfs:
-    """See the module."""
-
     def __init__(self, node_bytes: int, fsid: bytes) -> None:
         self._node, self._fsid = node_bytes, fsid
         self._names = Names()

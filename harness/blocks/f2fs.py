@@ -54,8 +54,6 @@ def read(image: Image, second_bytes: int) -> F2fs | None:
 
 
 class F2fs:
-    """See the module."""
-
     def __init__(self, layout: _Layout) -> None:
         self._l = layout
         self._owners: dict[int, list[_Owner]] = {}

@@ -96,8 +96,6 @@ def _exfat(boot: bytes) -> _Layout | None:
 
 
 class Fat:
-    """See the module."""
-
     def __init__(self, image: Image, layout: _Layout) -> None:
         self._image = image
         self._layout = layout

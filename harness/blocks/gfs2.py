@@ -43,8 +43,6 @@ def read(image: Image, second_bytes: int) -> Gfs2 | None:
 
 
 class Gfs2:
-    """See the module."""
-
     def __init__(self, block: int) -> None:
         self._block = block
         self._copies: dict[int, list[tuple[int, int]]] = {}  # by log block: (entry, home)

@@ -32,8 +32,6 @@ def read(image: Image, second_bytes: int) -> Nilfs2 | None:
 
 
 class Nilfs2:
-    """See the module."""
-
     def __init__(self, block: int, second_super: int) -> None:
         self._block, self._second_super = block, second_super
         self._known: dict[int, list[tuple[int, str, Kind]]] = {}  # by block: (entry, text, kind)

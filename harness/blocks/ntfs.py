@@ -51,8 +51,6 @@ def _size(told: int, cluster: int) -> int:
 
 
 class Ntfs:
-    """See the module."""
-
     def __init__(self, image: Image, layout: _Layout) -> None:
         self._layout = layout
         records = [image.read(layout.table + n * layout.record, layout.record) for n in range(7)]

@@ -113,8 +113,6 @@ def read(image: Image, second_bytes: int) -> Xfs | None:
 
 
 class Xfs:
-    """See the module."""
-
     def __init__(self, layout: _Layout) -> None:
         self._l = layout
         self._records: list[tuple[int, int, int, str]] = []  # (entry, first byte, end, its number)

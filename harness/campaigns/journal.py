@@ -114,7 +114,6 @@ class KnownBatches(journal.Known[Batch]):
         self.features: set[str] = set()
 
     def add(self, line: journal.Line) -> None:
-        """Take one line in."""
         if isinstance(line, Batch) and line.interrupted:
             self.at = max(self.at, line.at)
             return

@@ -110,7 +110,6 @@ class Shown:
 
     @property
     def headline(self) -> str:
-        """What came of it, in one sentence."""
         cases, states, _ = self.totals
         amount = f"{plural(cases, 'case')}, {plural(states, 'crash state')}"
         found = len(self.ledger.found)
@@ -125,7 +124,6 @@ class Shown:
 
     @property
     def modes(self) -> str:
-        """The modes that were asked for."""
         return ", ".join(self.plan.run.configurations)
 
     @property
@@ -170,7 +168,6 @@ class Shown:
 
     @property
     def generators(self) -> list[GeneratorCount]:
-        """What came of each generator."""
         return [self._count(g) for g in self.plan.generators]
 
     def _count(self, generator: str) -> GeneratorCount:
@@ -184,7 +181,6 @@ class Shown:
 
     @property
     def undecided(self) -> list[UndecidedCases]:
-        """What could not be decided, over all batches."""
         count: Counter[str] = Counter()
         example: dict[str, str] = {}
         for done in self.ledger.done.values():
@@ -195,17 +191,14 @@ class Shown:
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Batches of which nothing came, with the reason."""
         return [(n, d.failed) for n, d in self.ledger.done.items() if d.failed]
 
     @property
     def not_run(self) -> dict[str, str]:
-        """Modes that cannot be run here, with the reason."""
         return {mode: why for d in self.ledger.done.values() for mode, why in d.not_run.items()}
 
     @property
     def expected(self) -> int:
-        """Findings that were expected."""
         return sum(d.expected for d in self.ledger.done.values())
 
     @property

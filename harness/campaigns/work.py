@@ -218,7 +218,6 @@ class _Bounded:
 
     @property
     def made(self) -> int:
-        """See `Tester`."""
         return self._tester.made
 
     @made.setter
@@ -226,7 +225,6 @@ class _Bounded:
         self._tester.made = count
 
     def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
-        """See `Tester`."""
         if self._is_up():
             raise _TimeUp
         self._tick()

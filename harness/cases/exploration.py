@@ -230,7 +230,6 @@ class _Left:
             self._error = e
 
     def end(self) -> None:
-        """See the class."""
         self.do()
         if self._error is not None:
             raise self._error

@@ -336,7 +336,6 @@ class WorkerProcess:
         return self._directory / "worker.txt"
 
     def stop(self) -> None:
-        """See the class."""
         with self._lock:
             self._stopped = True
             if self._process is not None and self._process.stdin is not None:
@@ -402,11 +401,9 @@ class RemoteSession:
         return self._spec.machine.name
 
     def refuse_if_given_up(self) -> None:
-        """See `Session`."""
         self._spec.boots.refuse_if_given_up()
 
     def stop(self) -> None:
-        """See `Session`."""
         self._process.stop()
 
     def kill(self) -> None:
@@ -418,7 +415,6 @@ class RemoteSession:
         self._process.close()
 
     def boot(self, target: Target) -> None:
-        """See `Session`."""
         self._request(BootGuest(target))
 
     def record(

@@ -64,7 +64,6 @@ class _Served:
             threading.Thread(target=helper, daemon=True).start()
 
     def work(self) -> None:
-        """See `serve`."""
         try:
             while True:
                 request = self._stream.receive()

@@ -14,7 +14,6 @@ from harness.campaigns.journal import CampaignPlan, KnownBatches
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.guard import guarded
 from harness.cli.options import (
-    RunDirectory,
     asked_budget,
     asked_expectations,
     asked_kernel,
@@ -25,8 +24,10 @@ from harness.cli.options import (
     jobs_option,
     kernel_options,
     listed,
+    modes_option,
     named_here,
     out_option,
+    resume_option,
     states_options,
     with_options,
 )
@@ -44,8 +45,7 @@ HOUR_S = 3600.0
 
 
 @click.command("campaign")
-@click.option("-c", "--config", "configurations", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="Modes, as for powercut run. Default: ext4/ordered.")  # fmt: skip
+@modes_option("Modes, as for powercut run. Default: ext4/ordered.", name="configurations")
 @click.option("-g", "--generators", multiple=True, callback=listed, metavar="NAME,...",
               help=f"Where workloads come from. {'; '.join(map(': '.join, GENERATORS.items()))}. "
               "Each gets an equal share of the time. Default: all.")  # fmt: skip
@@ -67,8 +67,7 @@ HOUR_S = 3600.0
 @jobs_option
 @out_option()
 @click.option("--name", default="campaign", show_default=True, help="Part of the directory's name.")
-@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
-              help="Go on with a campaign that was stopped or killed.")  # fmt: skip
+@resume_option("Go on with a campaign that was stopped or killed.")
 @guarded
 def campaign_command(**given: Any) -> ExitCode:
     """Look for findings with generated workloads, without end, and group them by cause.

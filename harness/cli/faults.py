@@ -17,11 +17,13 @@ from harness.cli.options import (
     asked_states,
     beside_resume,
     jobs_option,
-    listed,
+    modes_option,
     named_here,
     out_option,
+    resume_option,
     states_options,
     with_options,
+    workloads_option,
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
@@ -46,24 +48,8 @@ from harness.trust import need_named_workloads
 
 @click.command("faults")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "-c",
-    "--config",
-    "modes",
-    multiple=True,
-    callback=listed,
-    metavar="FS/MODE,...",
-    help="Only in these modes: ext4/ordered, ext4 (all its modes). Default: those of each fault.",
-)
-@click.option(
-    "-w",
-    "--workload",
-    "workloads",
-    multiple=True,
-    callback=listed,
-    metavar="NAME,...",
-    help="Workloads, as for powercut run. Default: those that each fault's file names, or all.",
-)
+@modes_option("Only in these modes: ext4/ordered, ext4 (all its modes). Default: those of each fault.")
+@workloads_option("Workloads, as for powercut run. Default: those that each fault's file names, or all.")
 @click.option(
     "--other-campaign",
     type=RunDirectory(exists=True),
@@ -96,11 +82,8 @@ from harness.trust import need_named_workloads
 )
 @jobs_option
 @out_option()
-@click.option(
-    "--resume",
-    type=RunDirectory(exists=True),
-    metavar="RUN",
-    help="Continue a stopped campaign: try the faults that are left, or were left undecided.",
+@resume_option(
+    "Continue a stopped campaign: try the faults that are left, or were left undecided.", metavar="RUN"
 )
 @guarded
 def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **given: Any) -> ExitCode:

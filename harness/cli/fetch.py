@@ -6,7 +6,7 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import listed
+from harness.cli.options import modes_option
 from harness.errors import ExitCode, PowercutError
 from harness.filesystems.profiles import select_profiles
 from harness.host.progress import progress_for
@@ -17,14 +17,8 @@ from harness.tools_image.rootfs import root_image
 
 @click.command("fetch")
 @click.argument("kernels", nargs=-1, metavar="[KERNEL]...")
-@click.option(
-    "-c",
-    "--config",
-    "configurations",
-    multiple=True,
-    callback=listed,
-    metavar="FS/MODE,...",
-    help="Modes whose file-system tools this machine's release lacks and another suite has.",
+@modes_option(
+    "Modes whose file-system tools this machine's release lacks and another suite has.", name="configurations"
 )
 @click.option(
     "--rootfs", "with_rootfs", is_flag=True, help="Also the root image of powercut trace and measure."

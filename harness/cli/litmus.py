@@ -13,7 +13,6 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
     OneOf,
-    RunDirectory,
     asked_budget,
     asked_expectations,
     asked_states,
@@ -22,7 +21,9 @@ from harness.cli.options import (
     expect_option,
     jobs_option,
     listed,
+    modes_option,
     out_option,
+    resume_option,
     states_options,
     with_options,
 )
@@ -54,9 +55,10 @@ def _machines() -> list[str]:
 
 @click.command("litmus")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="As for powercut run. Default: the modes of ext2, ext3, ext4, XFS, btrfs, F2FS and NILFS2 "
-              "that differ in what they promise.")  # fmt: skip
+@modes_option(
+    "As for powercut run. Default: the modes of ext2, ext3, ext4, XFS, btrfs, F2FS and NILFS2 "
+    "that differ in what they promise."
+)
 @click.option("--kernels", multiple=True, callback=listed, metavar="K,...",
               help="Pins or versions; each mode is a column on each. Default: debian-6.12.")  # fmt: skip
 @click.option("--compare", is_flag=True,
@@ -70,8 +72,7 @@ def _machines() -> list[str]:
 @expect_option()
 @jobs_option
 @out_option()
-@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
-              help="Continue one with the modes that are left.")  # fmt: skip
+@resume_option("Continue one with the modes that are left.")
 @guarded
 def litmus_command(names: tuple[str, ...], want_list: bool, **given: Any) -> ExitCode:
     """What may an application rely on? Put the questions of small programs to every legal crash state.

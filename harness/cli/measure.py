@@ -11,7 +11,15 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import RunDirectory, accel_option, bounded, listed, named_here, out_option
+from harness.cli.options import (
+    RunDirectory,
+    accel_option,
+    bounded,
+    listed,
+    named_here,
+    out_option,
+    resume_option,
+)
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
@@ -100,12 +108,7 @@ Exit codes: 0 measured, 1 a power cut broke a promise, 2 usage, 3 something coul
     "--seed", type=bounded(bounds.Seed), default=1, show_default=True, help="Seed of everything random."
 )
 @out_option()
-@click.option(
-    "--resume",
-    type=RunDirectory(exists=True),
-    metavar="RUN",
-    help="Continue a stopped run: measure what is missing, and write its report again.",
-)
+@resume_option("Continue a stopped run: measure what is missing, and write its report again.", metavar="RUN")
 @guarded
 def measure_command(
     name: str | None, want_list: bool, resume: Path | None, out: Path, **given: Any

@@ -132,6 +132,25 @@ def listed(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list
     return names
 
 
+def modes_option(about: str, name: str = "modes") -> Decorator:
+    """-c, of which a command takes several modes."""
+    return click.option(
+        "-c", "--config", name, multiple=True, callback=listed, metavar="FS/MODE,...", help=about
+    )
+
+
+def workloads_option(about: str, metavar: str = "NAME,...") -> Decorator:
+    """-w, likewise."""
+    return click.option(
+        "-w", "--workload", "workloads", multiple=True, callback=listed, metavar=metavar, help=about
+    )
+
+
+def resume_option(about: str, metavar: str = "DIR") -> Decorator:
+    """--resume, with the directory that is gone on with."""
+    return click.option("--resume", type=RunDirectory(exists=True), metavar=metavar, help=about)
+
+
 def out_option(said: str = "Where runs are kept") -> Decorator:
     """--out, the directory that holds the runs."""
     return click.option(
@@ -243,18 +262,13 @@ own_kernel_options = [
     _module_option,
 ]
 
-own_workloads_option = click.option(
-    "-w",
-    "--workload",
-    "workloads",
-    multiple=True,
-    callback=listed,
-    metavar="PATH,...",
-    help="The workload of the run, if it is a file or a folder of yours, or a copy with the same name. It "
+own_workloads_option = workloads_option(
+    "The workload of the run, if it is a file or a folder of yours, or a copy with the same name. It "
     "has to be named, since it may bring files of this host.",
+    "PATH,...",
 )
 
-own_files_options = [*own_kernel_options, own_workloads_option]
+own_files_options: list[Decorator] = [*own_kernel_options, own_workloads_option]
 """For commands that look at a run again."""
 
 kernel_options = [

@@ -14,7 +14,16 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import OneOf, RunDirectory, beside_resume, bounded, listed, named_here, out_option
+from harness.cli.options import (
+    OneOf,
+    beside_resume,
+    bounded,
+    listed,
+    named_here,
+    out_option,
+    resume_option,
+    workloads_option,
+)
 from harness.cli.series import show_series, work_at
 from harness.errors import ExitCode, KernelError, UsageError
 from harness.explain.explain import Explainer, explain
@@ -56,9 +65,7 @@ planted in it.
               "such as CONFIG_KASAN=y.")  # fmt: skip
 @click.option("-c", "--mode", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
               help="Ask in these modes. Default: those whose code the patch changes.")  # fmt: skip
-@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
-              help="Ask with these workloads. Default: general sets, those that find "
-              "most first.")  # fmt: skip
+@workloads_option("Ask with these workloads. Default: general sets, those that find most first.")
 @click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
               show_default=True, help="Stop asking after so long. What was found by then is compared with "
               "the base all the same.")  # fmt: skip
@@ -73,8 +80,7 @@ planted in it.
 @click.option("-j", "--jobs", type=bounded(bounds.Jobs), default=os.cpu_count() or 1, show_default=True,
               help="Guests to run at once, and processes that compile.")  # fmt: skip
 @out_option()
-@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
-              help="Go on with the stages that are left. TREE is named again.")  # fmt: skip
+@resume_option("Go on with the stages that are left. TREE is named again.")
 @guarded
 def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     """Does a patch to Linux break a promise that its base keeps, and which of its commits does?

@@ -11,16 +11,17 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import (
-    RunDirectory,
     asked_budget,
     asked_states,
     beside_resume,
     jobs_option,
-    listed,
+    modes_option,
     out_option,
+    resume_option,
     schedules_option,
     states_options,
     with_options,
+    workloads_option,
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
@@ -35,19 +36,17 @@ from harness.report.words import plural, shown_path
 
 @click.command("regressions")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="Only in these modes. Default: those of each bug.")  # fmt: skip
-@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="SET,...",
-              help="General sets, or generated workloads by name. "
-              f"Default: {','.join(DEFAULT_SETS)}.")  # fmt: skip
+@modes_option("Only in these modes. Default: those of each bug.")
+@workloads_option(
+    f"General sets, or generated workloads by name. Default: {','.join(DEFAULT_SETS)}.", metavar="SET,..."
+)
 @click.option("--shard", default="", metavar="I/N", help="Only the I-th of N parts of the workloads.")
 @schedules_option
 @click.option("--list", "want_list", is_flag=True, help="List the bugs; run nothing.")
 @with_options(states_options())
 @jobs_option
 @out_option()
-@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
-              help="Continue one with the kernels, and the undecided cases, that are left.")  # fmt: skip
+@resume_option("Continue one with the kernels, and the undecided cases, that are left.")
 @guarded
 def regressions_command(names: tuple[str, ...], want_list: bool, **given: Any) -> ExitCode:
     """Which bugs that were mended upstream does a plain run find? On the kernel before, and on the one after.

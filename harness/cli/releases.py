@@ -12,18 +12,20 @@ import msgspec
 from harness.cli.console import console, errors
 from harness.cli.guard import guarded
 from harness.cli.options import (
-    RunDirectory,
     asked_expectations,
     beside_resume,
     expect_option,
     is_typed,
     jobs_option,
     listed,
+    modes_option,
     named_here,
     open_run,
     out_option,
     own_workloads_option,
+    resume_option,
     source_option,
+    workloads_option,
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
@@ -51,12 +53,7 @@ _kernels_option = click.option(
     metavar="K,...",
     help="Pins or versions, in the order in which they are shown: debian-6.12,debian-7.3. Default: all.",
 )
-_resume_option = click.option(
-    "--resume",
-    type=RunDirectory(exists=True),
-    metavar="DIR",
-    help="Continue one with the kernels, and the undecided cases, that are left.",
-)
+_resume_option = resume_option("Continue one with the kernels, and the undecided cases, that are left.")
 
 
 @click.command("history")
@@ -141,10 +138,8 @@ def _kernels(given: dict[str, Any]) -> list[str]:
 
 
 @click.command("matrix")
-@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="As for powercut run. Default: all.")  # fmt: skip
-@click.option("-w", "--workload", "workloads", multiple=True, callback=listed, metavar="NAME,...",
-              help="As for powercut run. Default: quick.")  # fmt: skip
+@modes_option("As for powercut run. Default: all.")
+@workloads_option("As for powercut run. Default: quick.")
 @_kernels_option
 @click.option("--states", "--fault-model", "fault_models", multiple=True, callback=listed,
               metavar="NAME,...", help=f"Which crash states, as for powercut run: {', '.join(FAULT_MODELS)}. "

@@ -44,15 +44,18 @@ from harness.cli.options import (
     kernel_options,
     known_options,
     listed,
+    modes_option,
     named_here,
     need_run,
     open_run,
     out_option,
+    resume_option,
     schedules_option,
     selection_options,
     states_options,
     stopping_options,
     with_options,
+    workloads_option,
 )
 from harness.cli.presets import preset_options, with_preset
 from harness.cli.sections import Sectioned
@@ -129,15 +132,10 @@ class RunCommand(Sectioned, BisectCommand):
 
 
 @click.command("run", cls=RunCommand)
-@click.option(
-    "-c",
-    "--config",
-    "configurations",
-    multiple=True,
-    callback=listed,
-    metavar="FS/MODE,...",
-    help="Modes: ext4/ordered, ext4 (all its modes), all. An @ adds a stack of devices or another kind of "
-    "disk: ext4/ordered@raid1, xfs/default@4k. Default: ext4/ordered.",
+@modes_option(
+    "Modes: ext4/ordered, ext4 (all its modes), all. An @ adds a stack of devices or another kind of disk: "
+    "ext4/ordered@raid1, xfs/default@4k. Default: ext4/ordered.",
+    name="configurations",
 )
 @click.option(
     "--sector-size",
@@ -146,15 +144,7 @@ class RunCommand(Sectioned, BisectCommand):
     help="All modes on a disk with sectors of 4096 bytes, or of 512 (logical) and 4096 (physical): "
     "512/4096. The same as FS/MODE@4k or @512e; no crash tears a physical sector. Default: 512.",
 )
-@click.option(
-    "-w",
-    "--workload",
-    "workloads",
-    multiple=True,
-    callback=listed,
-    metavar="NAME,...",
-    help="Workloads by name; your own by path; sets: all, applications, quick, ace1. Default: all.",
-)
+@workloads_option("Workloads by name; your own by path; sets: all, applications, quick, ace1. Default: all.")
 @click.option(
     "--random",
     "random_count",
@@ -291,12 +281,7 @@ class RunCommand(Sectioned, BisectCommand):
 )
 @out_option()
 @click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
-@click.option(
-    "--resume",
-    type=RunDirectory(exists=True),
-    metavar="RUN",
-    help="Continue a stopped run.",
-)
+@resume_option("Continue a stopped run.", metavar="RUN")
 @click.option(
     "-n",
     "--no-action",

@@ -12,7 +12,7 @@ import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import NewFile, accel_option, bounded, listed, out_option
+from harness.cli.options import NewFile, accel_option, bounded, modes_option, out_option
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
@@ -42,14 +42,9 @@ TARGET_PERCENT = 2.0
 
 
 @click.command("trace")
-@click.option(
-    "-c",
-    "--config",
-    "configurations",
-    multiple=True,
-    callback=listed,
-    metavar="FS/MODE,...",
-    help=f"Modes; the others are compared with the first. Default: {','.join(DEFAULT_MODES)}.",
+@modes_option(
+    f"Modes; the others are compared with the first. Default: {','.join(DEFAULT_MODES)}.",
+    name="configurations",
 )
 @click.option("-m", "--milliseconds", is_flag=True, help="Print histograms in milliseconds.")
 @click.option(

@@ -12,7 +12,6 @@ import msgspec
 from harness.cli.guard import guarded
 from harness.cli.options import (
     MACHINE,
-    RunDirectory,
     asked_expectations,
     asked_known,
     beside_resume,
@@ -21,7 +20,9 @@ from harness.cli.options import (
     jobs_option,
     known_options,
     listed,
+    modes_option,
     out_option,
+    resume_option,
     with_options,
 )
 from harness.cli.series import run_series
@@ -41,8 +42,7 @@ from harness.trust import need_named_files
 
 
 @click.command("verdict")
-@click.option("-c", "--config", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="The configurations, as for powercut run. Default: all.")  # fmt: skip
+@modes_option("The configurations, as for powercut run. Default: all.")
 @click.option("--kernels", multiple=True, callback=listed, metavar="K,...",
               help="The kernels: pins or versions, 6.12.117,debian-7.3. Default: debian-6.12.")  # fmt: skip
 @click.option("--depth", type=click.Choice([*DEPTHS], case_sensitive=False), default="quick",
@@ -57,8 +57,7 @@ from harness.trust import need_named_files
 @with_options(known_options)
 @jobs_option
 @out_option()
-@click.option("--resume", type=RunDirectory(exists=True), metavar="DIR",
-              help="Continue with what was not decided.")  # fmt: skip
+@resume_option("Continue with what was not decided.")
 @guarded
 def verdict_command(**given: Any) -> ExitCode:
     """Which configurations are safe on which kernels? One table, and what to do.

@@ -115,8 +115,6 @@ class _Given:
 
 
 class Dispatch:
-    """See the module."""
-
     def __init__(
         self,
         plan: Plan,

@@ -196,7 +196,6 @@ class Site:
         self._used = time.monotonic()
 
     def fit(self, requirements: Requirements) -> Lacking:
-        """See `fit`."""
         with self._lock:
             if self._fitted and self._fitted.requirements.run != requirements.run:
                 if self._busy:
@@ -215,7 +214,6 @@ class Site:
             return Lacking()
 
     def work(self, job: Job, send: Send) -> Done:
-        """See `work`."""
         relay = Relay(job.number, send)
         with self._slot(job.run) as slot:
             payload = slot.work(job, relay)
@@ -329,19 +327,16 @@ class Relay:
         self._advanced: dict[str, int] = {}
 
     def say(self, text: str) -> None:
-        """See `Progress`."""
         with self._lock:
             self._note.said.append(text)
             self._flush()
 
     def begin(self, what: str, total: int) -> None:
-        """See `Progress`."""
         with self._lock:
             _add(self._note.begun, what, total)
             _add(self._begun, what, total)
 
     def advance(self, what: str, count: int) -> None:
-        """See `Progress`."""
         with self._lock:
             _add(self._note.advanced, what, count)
             _add(self._advanced, what, count)

@@ -297,7 +297,6 @@ def _is_done(call: ProgramCall, by: int) -> bool:
 
 
 def word_of(call: ProgramCall) -> str:
-    """The name of a call."""
     found = _CALL.fullmatch(call.text)
     return found[1] if found else ""
 

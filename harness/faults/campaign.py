@@ -67,18 +67,12 @@ class Kernels(Editable, Protocol):
     """Where the kernels of a campaign come from: see `harness.kernels.variants.KeptTree`."""
 
     @property
-    def built(self) -> Built:
-        """What the unmodified kernel was built from."""
-        ...
+    def built(self) -> Built: ...
 
     @property
-    def image(self) -> Path:
-        """The unmodified kernel."""
-        ...
+    def image(self) -> Path: ...
 
-    def key(self, edits: Sequence[Edit]) -> str:
-        """Identifies a variant."""
-        ...
+    def key(self, edits: Sequence[Edit]) -> str: ...
 
     def variant(self, edits: Sequence[Edit]) -> Path:
         """The kernel with these edits, built if need be. Raises KernelError if it does not build."""

@@ -58,12 +58,10 @@ class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def case(self) -> str:
-        """The name of the case."""
         return str(CaseId.named_in(self.point))
 
     @property
     def filesystem(self) -> str:
-        """The file system of its mode."""
         return self.configuration.partition("/")[0]
 
 

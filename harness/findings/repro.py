@@ -363,7 +363,6 @@ def reproduce(shown: ReproContext) -> Reproduction:
 
 
 def _record_again(shown: ReproContext, judgement: Judgement) -> str:
-    """See `Reproduction`."""
     if not any(v.signature.startswith(WHILE_RECORDED) for v in judgement.violations):
         return ""
     return shown.record_anew

@@ -125,7 +125,6 @@ class Experiments:
                     self._keep(msgspec.json.decode(line, type=Experiment))
 
     def get(self, operations: tuple[str, ...], attempt: int, fast: bool) -> Experiment | None:
-        """The experiment, if it was made."""
         return self._known.get((operations, attempt, fast))
 
     def put(self, experiment: Experiment) -> None:
@@ -172,7 +171,6 @@ class Laboratory:
         self._open.close()
 
     def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
-        """See `Tester`."""
         text = tuple(map(str, operations))
         known = self._experiments.get(text, attempt, fast)
         if known is None:

@@ -31,7 +31,6 @@ class QemuProfile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @functools.cache
 def profile() -> QemuProfile:
-    """How QEMU is started."""
     return load_profile("qemu", QemuProfile)
 
 
@@ -96,7 +95,6 @@ def release(image: Path) -> str:
 
 
 def machine(accel: str) -> Machine:
-    """See `harness.guests.machine`."""
     return Qemu(accel)
 
 

@@ -47,13 +47,10 @@ class UmlProfile(MachineProfile, frozen=True, kw_only=True, forbid_unknown_field
 
 @functools.cache
 def profile() -> UmlProfile:
-    """How UML is started."""
     return load_profile("uml", UmlProfile)
 
 
 class Uml(Machine):
-    """See the module."""
-
     def __init__(self) -> None:
         self.profile = profile()
         self.accel = "native"
@@ -92,7 +89,6 @@ def machine(_: str) -> Machine:
 
 
 def command(boot: Boot, channel_fd: int) -> list[str]:
-    """The UML command line."""
     return [
         *_with_its_library(boot.kernel_image),
         f"mem={_memory_mib(boot)}M",

@@ -188,7 +188,6 @@ class CommitTree:
         return self._git("show", f"{commit}:{file}")
 
     def has(self, commit: str, file: str) -> bool:
-        """Whether a commit has a file."""
         return bool(self._git("ls-tree", commit, "--", file).strip())
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:

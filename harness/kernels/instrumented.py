@@ -19,7 +19,6 @@ import re
 import shutil
 import struct
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,9 +26,8 @@ import msgspec
 
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
-from harness.host.resources import resource
-from harness.kernels.build import Addition, Built, Flavour, key_of
-from harness.kernels.variants import KeptTree, strip_image
+from harness.kernels.build import Addition, Built, Flavour, added_files, key_of
+from harness.kernels.variants import KeptTree, keeping
 
 FLAGS = (
     "-fsanitize-coverage=trace-pc -g "
@@ -100,14 +98,15 @@ def instrument(tree: KeptTree, files: Sequence[str]) -> Path:
     if not (final / "built.json").exists():
         there = [name for name in files if (tree.path / "source" / name).is_file()]
         with tree.changed(_changes(tree, there)) as image:
-            _keep(tree, image, there, final, key)
+            built = msgspec.structs.replace(tree.built, key=key)
+            keep_noting(image, tree.path / "out" / ".config", built, find_points(image, there), final)
     return hold(final / "image")
 
 
 def _key(of_kernel: str, flavour: Flavour, files: Sequence[str]) -> str:
     hits = hits_of(flavour)
     digest = hashlib.sha256(f"{of_kernel} {FLAGS} {hits.line} {' '.join(sorted(files))}".encode())
-    for path in _added(hits):
+    for path in added_files(hits):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -121,14 +120,10 @@ def hits_of(flavour: Flavour) -> Addition:
     return flavour.hits
 
 
-def _added(hits: Addition) -> list[Path]:
-    return sorted(resource("vms", hits.folder).iterdir())
-
-
 def _changes(tree: KeptTree, files: Sequence[str]) -> dict[str, str]:
     """The text of each file of the tree that changes: makefiles, and what is added."""
     hits = hits_of(tree.flavour)
-    changed = {f"{hits.to}/{path.name}": path.read_text() for path in _added(hits)}
+    changed = {f"{hits.to}/{path.name}": path.read_text() for path in added_files(hits)}
     lines = {hits.named_in: [hits.line]}
     for name in files:
         path = Path(name)
@@ -139,23 +134,12 @@ def _changes(tree: KeptTree, files: Sequence[str]) -> dict[str, str]:
     return changed
 
 
-def _keep(tree: KeptTree, image: Path, files: Sequence[str], final: Path, key: str) -> None:
-    """Move the build and its points into the cache."""
-    built = msgspec.structs.replace(tree.built, key=key)
-    keep_noting(image, tree.path / "out" / ".config", built, find_points(image, files), final)
-
-
 def keep_noting(image: Path, config: Path, built: Built, points: Points, final: Path) -> None:
     """Move a kernel that notes what it runs into the cache, atomically."""
-    with tempfile.TemporaryDirectory(dir=final.parent, prefix="keeping-") as scratch:
-        part = Path(scratch) / "kept"
-        part.mkdir()
-        strip_image(image, part / "image")
+    with keeping(image, final) as part:
         shutil.copy2(config, part / "config")
         (part / "points.json").write_bytes(msgspec.json.encode(points))
         (part / "built.json").write_bytes(msgspec.json.encode(built))
-        shutil.rmtree(final, ignore_errors=True)
-        part.rename(final)
 
 
 def find_points(image: Path, files: Sequence[str]) -> Points:

@@ -215,11 +215,18 @@ def _make_tree(
 
 def keep_image(image: Path, final: Path) -> None:
     """Move a build's result into the cache, atomically."""
+    with keeping(image, final) as part:
+        seal(part / "image")
+
+
+@contextlib.contextmanager
+def keeping(image: Path, final: Path) -> Iterator[Path]:
+    """A folder with a build's image, which is `final` in the cache once the block has added the rest."""
     with tempfile.TemporaryDirectory(dir=final.parent, prefix="keeping-") as scratch:
         part = Path(scratch) / "kept"
         part.mkdir()
         strip_image(image, part / "image")
-        seal(part / "image")
+        yield part
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
 

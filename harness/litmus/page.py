@@ -71,7 +71,6 @@ def sentence_of(column: str, cell: CellAnswer) -> str:
 
 
 def headline(litmus: Litmus) -> str:
-    """What the table comes to, in one line."""
     cells = [c for m in litmus.columns.values() for c in m.cells]
     looked = [c for c in cells if c.standing is not Standing.UNSEEN]
     no = [c for c in looked if c.no]

@@ -46,8 +46,6 @@ _IN_OUT = (9, 11, 13, 15, 17, 19)
 
 
 class Bonnie(InGuest):
-    """See the module."""
-
     name = "bonnie"
     summary = "bonnie++ on ext2, ext3, ext4, XFS, ReiserFS, btrfs, F2FS and JFS"
     repeats = (

@@ -19,8 +19,6 @@ _JOURNAL_MS, _WRITEBACK_MS = 34.0, 10.6
 
 
 class DoubleWrite(InGuest):
-    """See the module."""
-
     name = "double-write"
     summary = (
         "10 MiB by dd conv=fsync under data=journal, ordered, writeback, with the latency of each commit"

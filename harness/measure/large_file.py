@@ -18,8 +18,6 @@ RECORD = "16k"
 
 
 class LargeFile(InGuest):
-    """See the module."""
-
     name = "large-file"
     summary = "write, rewrite, read, reread one large file in records of 16 KiB"
     repeats = (

@@ -19,8 +19,6 @@ _WITHOUT_INDEX = "ext3 without dir_index"
 
 
 class ManyEntries(InGuest):
-    """See the module."""
-
     name = "many-entries"
     summary = (
         "a directory of very many tiny files, and a hard-linked backup of it: how time grows with entries"

@@ -56,8 +56,6 @@ def _base(host: Host, profile: Profile) -> Path:
 
 
 class PowerCut(Comparison[Plug]):
-    """See the module."""
-
     name = "power-cut"
     summary = "a machine killed by SIGKILL in the middle of writing, rebooted, recovered, judged"
     repeats = (

@@ -85,7 +85,6 @@ def comparison(name: str) -> Comparison[object]:
 
 
 def create(plan: MeasurePlan, out: Path) -> Path:
-    """A new run directory with its plan."""
     # before the directory: a wrong name leaves none behind
     list(_configurations(comparison(plan.name), plan))
     _beside(plan)

@@ -63,7 +63,6 @@ def headline(answer: Answer) -> str:
 
 
 def page_of(answer: Answer) -> Page:
-    """All of it."""
     plan, series = answer.plan, answer.plan.series
     left = answer.left
     kind = "fail" if answer.new else "unknown" if answer.undecided or not answer.states else "pass"

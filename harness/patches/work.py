@@ -71,17 +71,13 @@ Explain = Callable[[Path, Detection, Path], Sequence[str]]
 class Kernels(Protocol):
     """Where the kernels of commits come from: see `harness.kernels.commits.CommitTree`."""
 
-    def key(self, commit: str) -> str:
-        """Identifies the kernel of a commit."""
-        ...
+    def key(self, commit: str) -> str: ...
 
     def kernel(self, commit: Revision) -> Path:
         """Its image. Raises KernelError if it does not build."""
         ...
 
-    def text(self, commit: str, file: str) -> str:
-        """A file of a commit."""
-        ...
+    def text(self, commit: str, file: str) -> str: ...
 
     def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
         """The image of a commit's kernel with marks, in these texts of its files. Raises KernelError."""
@@ -102,7 +98,6 @@ class Phase(enum.Enum):
 
 
 def create(plan: PatchPlan, out: Path) -> Path:
-    """A new directory with its plan."""
     return begin(plan, out, "patch")
 
 

@@ -48,7 +48,6 @@ def headline(recall: Recall) -> str:
 
 
 def page_of(recall: Recall) -> Page:
-    """All of it."""
     rows = sorted(recall.rows, key=lambda r: (_ORDER.index(r.outcome), r.bug.name))
     run = [r for r in rows if r.outcome is not BugOutcome.NO_MODE]
     done = run and all(r.outcome is BugOutcome.FOUND for r in run)

@@ -75,7 +75,6 @@ def write_measurement_reports(run: Path) -> None:
 
 
 def measurements_html(measurements: Sequence[Measurement]) -> str:
-    """The page."""
     views = [_view(m) for m in measurements]
     return template("measurements.html").render(
         views=views,
@@ -86,7 +85,6 @@ def measurements_html(measurements: Sequence[Measurement]) -> str:
 
 
 def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
-    """Print measurements to a terminal."""
     console = console or SafeConsole(highlight=False)
     if (
         not console.is_terminal and console.width < _PLAIN_WIDTH
@@ -100,7 +98,6 @@ def print_measurements(measurements: Sequence[Measurement], console: Console | N
 
 
 def measurements_text(measurements: Sequence[Measurement]) -> str:
-    """Measurements as plain text."""
     out = io.StringIO()
     print_measurements(
         measurements, SafeConsole(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)

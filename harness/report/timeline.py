@@ -77,8 +77,6 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What the template draws, back to front."""
-
     width: int
     height: int
     left: int

@@ -113,7 +113,6 @@ class Known(Generic[DoneT]):
         return self.ended.when if self.ended and self.ended.how is End.COMPLETE else ""
 
     def add(self, line: Line) -> None:
-        """Take one line in."""
         self.at = max(self.at, line.at)
         match line:
             case Started():

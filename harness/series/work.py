@@ -225,11 +225,9 @@ class Work(Generic[DoneT]):
         self._series.write()
 
     def put(self, line: Line) -> None:
-        """Keep a line of the journal."""
         self._journal.put(line)
 
     def tell(self) -> None:
-        """Write the page."""
         self._series.write()
 
     # --- items ---

@@ -112,7 +112,6 @@ class Database:
         return cls(connection, file)
 
     def close(self) -> None:
-        """Close the connection. Everything is on disk already."""
         self._connection.close()
 
     def query(self, sql: str, *parameters: object) -> list[tuple]:  # type: ignore[type-arg]  # sqlite3 rows

@@ -41,7 +41,6 @@ PACKED = "packed"
 
 
 def runs(reports: Path) -> Path:
-    """The directory of all runs."""
     return reports / "runs"
 
 
@@ -171,11 +170,9 @@ class RunLayout:
         return self.path / "modules" / name
 
     def finding(self, finding: str) -> Path:
-        """The directory of the finding with this id."""
         return self.findings / finding
 
     def explanation(self, finding: str) -> Path:
-        """The file that explains the finding with this id."""
         return self.path / "explained" / f"{finding}.json"
 
     def shrunk(self, workload: str, oracle: str) -> Path:

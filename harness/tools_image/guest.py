@@ -113,7 +113,6 @@ class ToolsGuest:
 
     @property
     def alive(self) -> bool:
-        """Whether its machine runs."""
         return self._guest.alive
 
     def cpu_s(self) -> float:

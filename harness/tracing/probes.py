@@ -169,8 +169,6 @@ def _hertz(tools: ToolsGuest) -> int:
 
 
 class TracefsProbes:
-    """See `Probes`."""
-
     source = "tracefs"
 
     def __init__(self, tools: ToolsGuest, families: Sequence[Tracepoints], disk: str, reason: str) -> None:
