@@ -17,6 +17,7 @@ nothing less. It is not known of the mode on a stack, or without a volatile cach
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import UsageError
+from harness.host.resources import resource
 from harness.model import CaseId
 from harness.symptoms import Symptom
 
@@ -156,3 +158,12 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
             f"cannot read the expected failures in {path}: {error}", "give a readable text file"
         ) from error
     return parse_expectations(text, str(path))
+
+
+@functools.cache
+def known_losses() -> tuple[Expectation, ...]:
+    """What unmodified kernels are known to lose, by the files of this installation: in the order of the log,
+    in any other, and where recovery is cut. Raises UsageError for a file that does not parse.
+    """
+    names = ("natural-faults.expected", "reordering.expected", "recovery.expected")
+    return tuple(e for name in names for e in read_expectations(resource("vms", "filesystems", name)))

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.expectations import Expectation, read_expectations
+from harness.expectations import known_losses
 from harness.faults.catalogue import PlantedFault, faults, select_faults
 from harness.faults.page import page_of
 from harness.faults.results import (
@@ -32,7 +32,6 @@ from harness.faults.results import (
     score_of,
 )
 from harness.filesystems.profiles import select_profiles
-from harness.host.resources import resource
 from harness.host.trees import need_plain
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
@@ -45,14 +44,6 @@ from harness.store import RunStore
 from harness.store.records import CaseStatus, Finding
 from harness.summary import CaseSummary, Summary
 from harness.workloads.load import select_workloads
-
-
-def known_failures() -> list[Expectation]:
-    """What unmodified kernels are known to lose: in the order of the log, in any other, and where recovery is
-    cut.
-    """
-    names = ("natural-faults.expected", "reordering.expected", "recovery.expected")
-    return [e for name in names for e in read_expectations(resource("vms", "filesystems", name))]
 
 
 class Editable(Protocol):
@@ -192,7 +183,7 @@ class FaultSeries(Series[Trial]):
         baseline = enumerate(baseline_runs(self._chosen), 1)
         self._baseline = [self._item(f"{BASELINE}-{n}", (), asked) for n, asked in baseline]
         self._trials = {f.name: self._trial_of(f) for f in self._chosen}
-        super().__init__(path, plan.argv, known_failures())
+        super().__init__(path, plan.argv, list(known_losses()))
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._baseline, *self._trials.values()]

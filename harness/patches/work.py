@@ -18,7 +18,8 @@ from typing import Protocol
 import msgspec
 
 from harness.errors import EnvironmentLacks, PowercutError, StoreError, UsageError
-from harness.faults.campaign import asked_key, detection_of, known_failures, trial_of
+from harness.expectations import known_losses
+from harness.faults.campaign import asked_key, detection_of, trial_of
 from harness.faults.results import Detection, Trial
 from harness.host.files import write_atomically
 from harness.kernels.commits import CommitRange, CommitTree, Revision
@@ -130,7 +131,7 @@ class PatchSeries(Series[Trial]):
         self._explained: dict[Found, tuple[str, ...]] = {}
         self._noted: dict[str, tuple[RunLine, ...]] = {}
         self.phase = Phase.ASKING
-        super().__init__(path, plan.argv, known_failures())
+        super().__init__(path, plan.argv, list(known_losses()))
 
     # --- items --------------------------------------------------------------------------------
 

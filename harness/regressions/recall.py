@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.faults.campaign import asked_key, known_failures, trial_of
+from harness.expectations import known_losses
+from harness.faults.campaign import asked_key, trial_of
 from harness.faults.results import Trial
 from harness.model.schedules import without_schedule
 from harness.plan import Plan
@@ -72,7 +73,7 @@ class RecallSeries(Series[Trial]):
         pairs = [(b, m) for b in self._bugs if not b.needs for m in b.modes]
         asked = [(kernel, mode, b.disk) for b, mode in pairs for kernel in (b.before, b.after)]
         self._items = {key: self._item(*key) for key in dict.fromkeys(asked)}
-        super().__init__(path, plan.argv, known_failures())
+        super().__init__(path, plan.argv, list(known_losses()))
 
     def items(self, work: Work[Trial]) -> Sequence[Item]:
         return [*self._items.values()]

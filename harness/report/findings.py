@@ -11,7 +11,7 @@ import msgspec
 
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
-from harness.known.words import details, named
+from harness.known.words import NEW
 from harness.model import CaseId
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.ladder import ladder_text
@@ -22,6 +22,7 @@ from harness.report.words import (
     device_of,
     history_lines,
     kernel_name,
+    known_lines,
     machine_name,
     no_device,
     state_words,
@@ -93,9 +94,9 @@ def report_text(
     ]
     if f.expectation:
         lines.append(f"expected       {f.expectation.reason} ({f.expectation.origin})")
-    if f.known or f.oracle != "program":  # what a program's own check says is no bug of a kernel
-        lines.append(f"known bug      {named(f.known).removeprefix('known: ')}")
-    lines += [f"               {line}" for line in details(f.known)] if f.known else []
+    # What a program's own check says is no bug of a kernel.
+    known = known_lines(f) or [NEW] * (f.oracle != "program")
+    lines += [f"{'' if i else 'known bug':14} {one.removeprefix('known: ')}" for i, one in enumerate(known)]
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
     lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]

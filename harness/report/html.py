@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from harness.cases import application
-from harness.known.words import details, named
 from harness.model import CaseId
 from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
@@ -42,8 +41,7 @@ _OPEN_GROUPS = 8  # of findings that look alike; the others are folded
 _OPEN_ROWS = 30  # cases with unexplored choices that are named
 _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
 _OF_A_FINDING = {
-    "bug_named": named,
-    "bug_details": details,
+    "known_lines": words.known_lines,
     "byte_rows": byte_rows,
     "side_words": side_words,
     "mark_words": MARK_WORDS,

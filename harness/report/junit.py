@@ -15,9 +15,9 @@ from datetime import UTC
 from typing import Literal
 
 from harness.host.text import indented, one_line, printable
-from harness.known.words import NEW, details, named
+from harness.known.words import NEW
 from harness.report.lines import commands, reproduce
-from harness.report.words import kernel_name, plural, where
+from harness.report.words import kernel_name, known_lines, plural, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary
 
@@ -149,7 +149,9 @@ def _findings_text(findings: list[Finding], source: str, summary: Summary) -> st
 
 
 def _known(f: Finding) -> str:
-    return f" [known: {f.known.bug.name}]" if f.known else ""
+    if f.known:
+        return f" [known: {f.known.bug.name}]"
+    return " [a known loss of this mode]" if f.loss else ""
 
 
 def _finding_text(f: Finding, source: str, summary: Summary) -> str:
@@ -158,8 +160,8 @@ def _finding_text(f: Finding, source: str, summary: Summary) -> str:
         lines += [f"  {v.subject}", f"    expected: {v.expected}", f"    found:    {v.found}"]
     if f.expectation:
         lines.append(f"expected failure: {f.expectation.reason}")
-    if f.known:
-        lines += [named(f.known), *(f"  {line}" for line in details(f.known))]
+    if known := known_lines(f):
+        lines += [known[0], *(f"  {line}" for line in known[1:])]
     elif f.oracle != "program":  # what a program's own check says is no bug of a kernel
         lines.append(NEW)
     if why := summary.why.get(f.id):

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.host.text import markdown, markdown_plain, one_line
-from harness.known.words import named
 from harness.report.lines import commands
 from harness.report.words import (
     Cell,
     Matrix,
     counted_findings,
     headline,
+    known_lines,
     known_or_new,
     machine_name,
     plural,
@@ -84,8 +84,8 @@ def _finding(f: Finding, summary: Summary, source: str) -> Iterator[str]:
     yield ""
     found = f"{markdown_plain(f.oracle)}: {markdown(f.summary)} ({plural(f.states, 'state')})"
     yield f"**{markdown_plain(str(f.case))}** {found}"
-    if f.known:
-        yield markdown_plain(named(f.known))
+    for line in known_lines(f)[:1]:
+        yield markdown_plain(line)
     yield ""
     if why := summary.why.get(f.id):
         yield f"Why: {markdown(why)}"

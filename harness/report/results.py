@@ -121,6 +121,7 @@ def _finding(f: Finding, source: str) -> dict[str, Any]:
         "states": f.states,
         "expected_reason": f.expectation.reason if f.expectation else None,
         "known": known_json(f.known) if f.known else None,
+        "known_loss": f.loss or None,
         "violations": [
             {"subject": v.subject, "summary": v.summary, "expected": v.expected, "found": v.found}
             for v in f.violations

@@ -3,8 +3,8 @@
 SimilarFindings are findings of one file system and one oracle that broke by the same mechanism. Only some
 findings are explained: one that is not has the mechanism of an explained one of its mode and symptom; where
 there is none, those of one symptom are alike. What a workload's own check says is alike within that workload
-alone: exit code 1 is all that many of them say. That is probably one cause, and proves none: see
-`harness.findings.causes`.
+alone: exit code 1 is all that many of them say. What modes are known to lose for one reason is alike. That is
+probably one cause, and proves none: see `harness.findings.causes`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class SimilarFindings:
         return self.example.expectation is not None
 
     @property
+    def newness(self) -> int:
+        """0: new, 1: a known bug, 2: what its mode is known to lose."""
+        return 2 if self.example.loss else 1 if self.example.known else 0
+
+    @property
     def modes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(f.case.configuration for f in self.findings))
 
@@ -39,8 +44,8 @@ class SimilarFindings:
 
 
 def similar(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -> list[SimilarFindings]:
-    """The groups: first those that nobody expected, first of these the explained ones, and those with the
-    most findings. `explained`: by the id of the finding.
+    """The groups: first those that nobody expected; of these new ones, then known bugs, then known losses;
+    of these the explained ones, and those with the most findings. `explained`: by the id of the finding.
     """
     mechanisms: dict[tuple[str, str, Symptom], str] = {}
     for f in findings:
@@ -51,10 +56,10 @@ def similar(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -
         own = explained.get(f.id)
         name = own.mechanism_name if own else mechanisms.get((f.case.configuration, _own(f), f.symptom), "")
         bug = f.known.bug.name if f.known else ""
-        key = (f.expectation is not None, bug, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
-        groups.setdefault(key, []).append(f)
+        alike = (f.loss,) if f.loss else (bug, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
+        groups.setdefault((f.expectation is not None, *alike), []).append(f)
     found = [_group(together, explained) for together in groups.values()]
-    return sorted(found, key=lambda g: (g.expected, not g.why, -len(g.findings)))
+    return sorted(found, key=lambda g: (g.expected, g.newness, not g.why, -len(g.findings)))
 
 
 def _own(finding: Finding) -> str:

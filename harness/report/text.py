@@ -18,7 +18,6 @@ from rich.text import Text
 
 from harness.host.console import SafeConsole
 from harness.host.text import indented, one_line
-from harness.known.words import details, named
 from harness.model import CaseId
 from harness.report.faulty_disk import faulty_disk_words
 from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
@@ -30,6 +29,7 @@ from harness.report.words import (
     headline,
     how_reached,
     is_shown,
+    known_lines,
     known_or_new,
     machine_name,
     number,
@@ -247,11 +247,9 @@ def _group(group: Sequence[Finding], source: str, packed: CaseId | None, *, offe
 
 
 def _known(f: Finding) -> Iterator[Text]:
-    """Of a finding that is a known bug, which one it is and what to do."""
-    if f.known:
-        yield _line("", f"  {named(f.known)}")
-        for line in details(f.known):
-            yield _line("", f"    {line}")
+    """What is known of a finding, and what to do."""
+    for i, line in enumerate(known_lines(f)):
+        yield _line("", f"{'    ' if i else '  '}{line}")
 
 
 def _violations(f: Finding) -> Iterator[Text]:

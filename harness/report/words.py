@@ -15,6 +15,7 @@ from harness.errors import ExitCode, WriteLogError
 from harness.expectations import Expectation
 from harness.filesystems.profiles import profiles
 from harness.known.base import version_of
+from harness.known.words import details, named
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
 from harness.oracles import BY_DEFAULT, ORACLES
 from harness.plan import Budget
@@ -285,27 +286,49 @@ def counted_findings(summary: Summary) -> str:
 
 
 def known_or_new(findings: Sequence[Finding], kernel: KernelInfo) -> str:
-    """Which of these findings are known bugs, in a sentence; empty for none. A finding is a known bug so far
-    as was compared (`harness.known.match`): nothing is of a kernel whose version is not known. What a
-    program's own check says is no bug of a kernel.
+    """Which of these findings are known bugs, and which their modes are known to lose, in a sentence; empty
+    for none. A finding is a known bug so far as was compared (`harness.known.match`): nothing is of a kernel
+    whose version is not known. What a program's own check says is no bug of a kernel.
     """
     findings = [f for f in findings if f.known or f.oracle != "program"]
     if not findings:
         return ""
-    names = list(dict.fromkeys(f.known.bug.name for f in findings if f.known))
-    new = sum(f.known is None for f in findings)
     many = len(findings) > 1
     if not version_of(kernel.release or kernel.version):
         these = "these findings were" if many else "this finding was"
         return f"The kernel's version is not known, so {these} not compared with known bugs."
-    if not names:
+    names = enumerated(list(dict.fromkeys(f.known.bug.name for f in findings if f.known)))
+    known, lost = sum(bool(f.known) for f in findings), sum(bool(f.loss) for f in findings)
+    if not known + lost:
         return "None of these findings is a known bug." if many else "This finding is no known bug."
-    if not new:
-        which = "Each of these findings is a known bug" if many else "This finding is a known bug"
-        return f"{which}: {enumerated(names)}."
-    known = plural(len(findings) - new, "finding")
-    verb = "is a known bug" if len(findings) - new == 1 else "agree with known bugs"
-    return f"{known} {verb} ({enumerated(names)}); {number(new)} {'is' if new == 1 else 'are'} new."
+    parts = {
+        f"a known bug: {names}": known,
+        f"a known loss of {_losing(findings)}": lost,
+        "new": len(findings) - known - lost,
+    }
+    told = {what: count for what, count in parts.items() if count}
+    if len(told) == 1:
+        return f"{'Each of these findings' if many else 'This finding'} is {next(iter(told))}."
+    of = [f"{number(n)} {f'is {w}' if n == 1 else f'are {_several(w)}'}" for w, n in told.items()]
+    return f"Of {plural(len(findings), 'finding')}, {'; '.join(of)}."
+
+
+def _several(what: str) -> str:
+    """`known bugs: ...` for `a known bug: ...`."""
+    return what.replace("a known bug", "known bugs").replace("a known loss", "known losses")
+
+
+def _losing(findings: Sequence[Finding]) -> str:
+    """The modes that are known to lose what some of these findings say."""
+    modes = list(dict.fromkeys(f.case.configuration for f in findings if f.loss))
+    return enumerated(modes) if len(modes) <= _NAMED_MODES else plural(len(modes), "mode")
+
+
+def known_lines(f: Finding) -> list[str]:
+    """Below a finding: which known bug it is, and what to do; or why its mode is known to lose this."""
+    if f.loss:
+        return [f"known loss of {f.case.configuration}: {f.loss}"]
+    return [named(f.known), *details(f.known)] if f.known else []
 
 
 def only_own_check_failed(c: CaseSummary) -> bool:
@@ -380,10 +403,12 @@ def _not_kept(summary: Summary, run: Mapping[str, CaseVerdict], verdict: CaseVer
 
 
 def _known(summary: Summary, names: Sequence[str], verdict: CaseVerdict) -> str:
-    """What of these modes' unexpected findings are known bugs: `, a known bug: xfs-sync-no-flush`; empty if
-    none is.
+    """What of these modes' unexpected findings are known bugs: `, a known bug: xfs-sync-no-flush`; or that
+    all are known losses; empty if none is known.
     """
     found = [f for f in summary.unexpected if f.case.configuration in names]
+    if found and all(f.loss for f in found):
+        return ", known losses of such modes" if len(names) > 1 else ", known losses of such a mode"
     bugs = list(dict.fromkeys(f.known.bug.name for f in found if f.known))
     if verdict is not CaseVerdict.FAIL or not bugs:
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from harness.errors import UsageError
-from harness.expectations import Expectation, first_match
+from harness.expectations import Expectation, first_match, known_losses
 from harness.known.base import KnownBug, KnownBugs, with_bugs
 from harness.known.match import LoggedOperation, Observed, as_expectation, match
 from harness.store.records import Finding, KernelInfo, Step
@@ -46,7 +46,8 @@ class Meaning:
         expected = first_match(self.expectations, f.case, f.symptom)
         if known and self.new_only:
             expected = expected or as_expectation(known.bug)
-        return replace(f, expectation=expected, known=known)
+        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom)
+        return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
 
 
 def paths_in(steps: Sequence[Step]) -> tuple[str, ...]:

@@ -363,6 +363,7 @@ class Finding:
     `what`: the signature without the names and numbers of its workload (`harness.symptoms`).
     Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
     that show it. `expectation`: the known failure it matches, if any. `known`: the known bug it agrees with.
+    `loss`: if neither, why its mode is known to lose this on an unmodified kernel.
     """
 
     case: CaseId
@@ -374,6 +375,7 @@ class Finding:
     expectation: Expectation | None = None
     what: str = ""
     known: Match | None = None
+    loss: str = ""
 
     @property
     def symptom(self) -> Symptom:

@@ -178,3 +178,29 @@ def test_the_sentence_counts(store: RunStore) -> None:
     kernel = replace(kernel, release="", version="")
     assert "was not compared with known bugs" in known_or_new([replace(found[0], known=None)], kernel)
     assert json.dumps(results(summarise(store), "RUN"))
+
+
+def test_what_a_mode_is_known_to_lose_is_not_called_new(store: RunStore) -> None:
+    """79 findings "are new" stood above a run of `ext4/nobarrier`, which sends no flush."""
+    store.set_expectations([])
+    summary = summarise(store)
+    lost = [f for f in summary.unexpected if f.case.configuration == "ext4/nobarrier"]
+    assert [f.known or f.loss.partition(":")[0] for f in lost] == ["barrier=0 sends no cache flush"]
+    assert exit_code(summary) is ExitCode.INCONSISTENT
+    kernel = store.info.kernel
+    assert known_or_new(lost, kernel) == "This finding is a known loss of ext4/nobarrier."
+    told = known_or_new(summary.unexpected, kernel)
+    assert told.startswith(f"Of {len(summary.unexpected)} findings, 1 is a known loss of ext4/nobarrier; ")
+    assert "ext4/nobarrier broke promises (durability), known losses of such a mode" in headline(summary)
+    one = "known loss of ext4/nobarrier: barrier=0 sends no cache flush"
+    assert one in summary_text(summary, "RUN")
+    assert one in summary_markdown(summary, "RUN")
+    assert one in junit_xml(summary, "RUN")
+    assert f"<b>{one[0].upper()}{one[1:]}" in report_html(summary, store, "RUN")
+    assert results(summary, "RUN")["cases"]
+
+
+def test_a_known_bug_or_an_expected_failure_is_no_known_loss_besides(store: RunStore) -> None:
+    assert not any(f.loss for f in store.findings() if f.expectation)
+    known_all(store)
+    assert not any(f.loss for f in store.findings() if f.known)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.faults.campaign import known_failures
+from harness.expectations import known_losses
 from harness.kernels.find import look_up_kernel
 from harness.regressions import catalogue
 from harness.regressions.catalogue import Bug, bugs, select_bugs
@@ -52,7 +52,7 @@ def test_a_bug_is_whole(bug: Bug) -> None:
 
 @pytest.mark.parametrize("bug", [b for b in ALL.values() if b.known], ids=lambda b: b.name)
 def test_a_bug_that_was_found_before_stands_among_the_known_failures(bug: Bug) -> None:
-    told = [e for e in known_failures() if bug.known in e.reason]
+    told = [e for e in known_losses() if bug.known in e.reason]
     assert {e.configuration for e in told} == set(bug.modes)
 
 

@@ -146,3 +146,15 @@ def test_what_two_programs_checks_say_is_not_one_cause() -> None:
         ((early,), True),
         ((rename,), False),
     ]
+
+
+def test_what_a_mode_is_known_to_lose_comes_last_a_group_for_each_reason() -> None:
+    """A known bug stood behind 27 groups of what a mode without barriers loses."""
+    lost = [
+        finding(f"ext4-a/{what}", what, oracle)
+        for what, oracle in (("x", "fsck"), ("y", "stale"), ("z", "size"))
+    ]
+    lost = [replace(f, loss="no barrier" if f.oracle != "size" else "no flush") for f in lost]
+    new = finding("ext4-b/x", "missing")
+    groups = similar([*lost, new], {})
+    assert [[f.oracle for f in g.findings] for g in groups] == [["durability"], ["fsck", "stale"], ["size"]]
