@@ -1,4 +1,4 @@
-// The page is complete without this script, which adds copy buttons, opens the targets of links, and opens every case for print.
+// The page is complete without this script, which adds copy buttons and opens the targets of links. On paper, a case is a line unless all were opened.
 (() => {
   const folds = [...document.querySelectorAll("details.case, details.group")];
   const reveal = (target) => {
@@ -51,10 +51,11 @@
     titled.append(button("Open all", (self) => {
       const open = folds.some((d) => !d.open);
       folds.forEach((d) => { d.open = open; });
+      document.body.classList.toggle("opened", open);
       self.textContent = open ? "Close all" : "Open all";
     }));
   }
-  addEventListener("beforeprint", () => {
-    document.querySelectorAll("details:not(.group)").forEach((d) => { d.open = true; });
+  if (!document.querySelector("details.case")) addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((d) => { d.open = true; });
   });
 })();

@@ -102,6 +102,12 @@ def test_on_a_phone_what_scrolls_sideways_says_so_and_the_page_itself_does_not(
     chromium.resize(400, 800)
     chromium.dark(dark)
     chromium.open(page)
+    many = "@t74=" + ",".join(map(str, range(30, 90)))  # the state of a finding at which 60 writes are there
+    chromium.run(
+        "const card = document.querySelector('.case .finding'); card.closest('.case').open = true;"
+        f"card.open = false; card.querySelector('.brief').textContent = '{many}'"
+    )
+    assert chromium.run("return document.documentElement.scrollWidth") <= 400
     chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert chromium.run("return document.documentElement.scrollWidth") <= 400
     boxes = chromium.run(
@@ -217,3 +223,16 @@ def test_a_live_state_is_no_wider_than_a_phone(chromium: Browser, tmp_path: Path
     chromium.cdp("Emulation.clearDeviceMetricsOverride")
     assert wide <= 400
     assert "32 bytes" in said
+
+
+def test_on_paper_a_case_is_a_line_unless_all_were_opened(chromium: Browser, page: Path) -> None:
+    """A run with 80 findings was printed on 160 pages."""
+    chromium.open(page)
+    shown = "return [...document.querySelectorAll('.case > .body')].filter((b) => b.offsetHeight > 0).length"
+    chromium.cdp("Emulation.setEmulatedMedia", media="print")
+    chromium.run("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.run(shown) == 0
+    assert chromium.run("return document.querySelector('.alike').offsetHeight") > 0
+    chromium.run("document.querySelector('.titled button').click()")
+    assert chromium.run(shown) > 0
+    chromium.cdp("Emulation.setEmulatedMedia", media="")
