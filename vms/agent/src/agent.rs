@@ -830,8 +830,7 @@ impl Agent {
         if !matches!(self.mounted, Mounted::Recovered) {
             return Err(Failure::NothingRecovered);
         }
-        let unmount_errno = watch::during(Call::Unmount, mounts::unmount_device);
-        self.mounted = Mounted::Nothing;
+        let unmount_errno = self.unmount_recovered()?;
         forget_devices()?;
         let said = self.kernel_log.drain();
         Ok(AgentReply::Unmounted {

@@ -62,7 +62,8 @@ pub fn is_read_only() -> bool {
 /// Mount according to `spec`.
 pub fn mount_device(device: &str, spec: &MountSpec, flags: MountFlags) -> io::Result<()> {
     let (flags, options) = split(spec, flags)?;
-    if spec.fstype == "btrfs" {
+    // Below a layer it is mounted by the steps.
+    if spec.fstype == "btrfs" || spec.stack.is_some() {
         BTRFS_SCANNED.store(true, Ordering::Relaxed);
     }
     mount(

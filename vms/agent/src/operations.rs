@@ -27,7 +27,7 @@ use crate::{
     calls,
     failure::errno_of,
     mounts::{self, MOUNT_POINT},
-    program,
+    program, stack,
 };
 
 /// The most written in one call; a longer write takes several.
@@ -124,10 +124,14 @@ impl Scene {
         }
     }
 
-    /// Unmount and mount again. With anything open it fails with EBUSY, as it would for a user.
+    /// Unmount and mount again, with what is below or above. With anything open it fails with EBUSY, as it would for
+    /// a user.
     fn remount(&mut self) -> Result<(), Failed> {
         self.await_syncs();
         unmount(MOUNT_POINT, UnmountFlags::empty()).map_err(of(Call::Unmount))?;
+        if let Some(stack) = &self.mount.stack {
+            stack::restart(stack).map_err(of(Call::Mount))?;
+        }
         mounts::mount_device(&self.device, &self.mount, MountFlags::empty())
             .map_err(of(Call::Mount))
     }

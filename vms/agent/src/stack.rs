@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use powercut_protocol::StackSpec;
+use rustix::io::Errno;
 
 use crate::{failure::Failure, program};
 
@@ -27,6 +28,21 @@ pub fn start(stack: &StackSpec) -> Result<Result<String, String>, Failure> {
 /// As `start`; also if a step fails: the disk is then still in use.
 pub fn stop(stack: &StackSpec) -> Result<(), Failure> {
     run("stop", &stack.stop)?.map_err(|said| Failure::Steps { what: "stop", said })
+}
+
+/// Take it apart, and start it again.
+///
+/// # Errors
+/// As `start` and `stop`; ENXIO if a step fails.
+pub fn restart(stack: &StackSpec) -> Result<(), Errno> {
+    let restarted = stop(stack).and_then(|()| start(stack));
+    match restarted.map_err(|failure| failure.errno())? {
+        Ok(_) => Ok(()),
+        Err(said) => {
+            eprintln!("powercut-agent: restart the stack: {said}");
+            Err(Errno::NXIO)
+        }
+    }
 }
 
 fn run(what: &'static str, script: &str) -> Result<Result<(), String>, Failure> {
