@@ -24,7 +24,7 @@ from harness.cli.sections import command_sections, option_sections
 from harness.errors import ExitCode
 from harness.explain import explain
 from harness.faults.catalogue import PlantedFault
-from harness.filesystems import disks, profiles, second, stacks, tracepoints
+from harness.filesystems import disks, layers, profiles, second, stacks, tracepoints
 from harness.findings.bug_report import BugReport, StatedRun
 from harness.guests import machine
 from harness.host.resources import resource
@@ -175,6 +175,7 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
         "What lies between disks and file system.",
         (stacks.Stack, stacks.Member),
     ),
+    ("Layers: `vms/layers/NAME.toml`", "What is mounted above a file system.", (layers.Layer,)),
     ("Kinds of disk: `vms/disks/NAME.toml`", "Sectors and cache.", (disks._DiskFile,)),
     (
         "Machines: `vms/machines/NAME.toml`",
@@ -366,6 +367,10 @@ def _modes() -> Lines:
             (f"`{n}`", _escaped(s.summary), str(len(s.members)), ", ".join(map(str, s.may_miss)))
             for n, s in stacks.stacks().items()
         ],
+    )
+    yield from ("", "## Layers", "")
+    yield from _table(
+        ("layer", "what it is"), [(f"`{n}`", _escaped(x.summary)) for n, x in layers.layers().items()]
     )
     yield from ("", "## Kinds of disk", "")
     yield from _table(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from harness.cases.recording import MKFS_ATTEMPTS, target_of
@@ -55,7 +56,8 @@ def mount_once(session: Recorder, profile: Profile, base: Path, kept: Path) -> N
     """Mount the base image in a guest and add to it, and to `kept`, what mount wrote before any operation. A
     kernel that tells no times leaves it as it is. Raises as `Session.record`.
     """
-    events = session.record(target_of(profile, base, None), [Operation(OperationKind.SYNC)])
+    bare = replace(profile, layer=None)
+    events = session.record(target_of(bare, base, None), [Operation(OperationKind.SYNC)])
     log = read_log(session.log)
     times = times_of(log.entries, events)
     if times is None:

@@ -196,9 +196,10 @@ def by_times(recording: Recording, unit_sectors: int) -> tuple[Recording, str]:
 
 def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
     """What is put on the disk for a mode."""
+    layer = profile.layer
     return Target(
-        profile.fstype,
-        profile.mount_options,
+        layer.fstype if layer else profile.fstype,
+        ",".join(layer.mount_options) if layer else profile.mount_options,
         base,
         log,
         profile.parts,
@@ -206,6 +207,7 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
         stacked=profile.stacked,
         disk=profile.disk,
         first=profile.first.script if profile.first else "",
+        layer=layer,
         errors=tuple(profile.console.errors),
     )
 

@@ -32,6 +32,7 @@ from harness.cli.serve import Server, Site
 from harness.cli.stored import stored_rows
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.disks import disks
+from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles, ruled_modes
 from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
@@ -200,15 +201,15 @@ def _compared(found: Comparison) -> str:
 @click.argument(
     "what",
     type=click.Choice(
-        ["filesystems", "stacks", "disks", "workloads", "kernels", "runs"], case_sensitive=False
+        ["filesystems", "stacks", "layers", "disks", "workloads", "kernels", "runs"], case_sensitive=False
     ),
 )
 @out_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
 def list_command(what: str, out: Path, as_json: bool) -> None:
-    """List what can be named: file systems and modes, stacks, kinds of disk, workloads, kernels, and what is
-    stored: runs, campaigns and other series, measurements, each with its state.
+    """List what can be named: file systems and modes, stacks, layers, kinds of disk, workloads, kernels,
+    and what is stored: runs, campaigns and other series, measurements, each with its state.
 
     Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
     which are in the cache, and whether UML judges them.
@@ -247,6 +248,7 @@ def _piled_up(kept: Sequence[Kept]) -> str:
 COLUMNS = {
     "filesystems": ("name", "mount_options", "summary"),
     "stacks": ("name", "summary", "promises"),
+    "layers": ("name", "summary", "promises"),
     "disks": ("name", "sectors", "summary"),
     "workloads": ("name", "summary"),
     "kernels": ("name", "newest", "cached", "judged_natively", "summary"),
@@ -283,6 +285,8 @@ def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
                 (" ".join([name, *(f"{name}-{n}" for n in s.may_miss)]), s.summary, s.promises)
                 for name, s in stacks().items()
             ]
+        case "layers":
+            return [(name, layer.summary, layer.promises) for name, layer in layers().items()]
         case "disks":
             return [(name, f"{d.logical_bytes}/{d.physical_bytes}", d.summary) for name, d in disks().items()]
         case "workloads":

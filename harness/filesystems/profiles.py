@@ -25,6 +25,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
+from harness.filesystems.layers import Layer, find_layer, layers
 from harness.filesystems.second import NODE, Patch, file_for, join, patch, split_off
 from harness.filesystems.stacks import MEMBER, Stack, Stacked, contradiction, find_stack, stacks
 from harness.filesystems.tracepoints import Tracepoints
@@ -366,24 +367,25 @@ class RecoverySource:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A file system in a mode, written `ext4/ordered`; on a stack, `ext4/ordered@raid1`; on another kind of
-    disk, `ext4/ordered@4k`. `size_bytes`: of the disk, second device or all members of the stack included.
-    `fsck`: None if there is no such program. `repair`: must run on the image before it is mounted; `clean`
-    exit codes mean that it succeeded. `tools_image`: None if the guest with tools has no mkfs for it.
-    `tracing`: None if the kernel has no tracepoints for its journal; its `programs` are paths. `on_request`:
-    runs only if it is named in full, never as one of `all` or of its file system's modes. `mounted_once`: its
-    base image holds what a first mount writes (`harness.cases.first_mount`). `mailing_list`: of those who
-    look after it in Linux. `options`: that the kernel must have been built with, beside its driver. `steps`:
-    programs that run after mkfs. `read_only_first`: after a crash it is mounted read-only, as a boot does
-    with its root file system, and then remounted. `first`: what is done with a crashed disk before it is
-    mounted. `source`: its file system's own folders and files in the kernel's source; `mode_source`: files
-    that this mode alone runs; `recovery`: where its recovery is there. `usual`: the mode that most people
-    use. `mount_counters`: where it counts its mounts.
+    """A file system in a mode, written `ext4/ordered`; on a stack, `ext4/ordered@raid1`; below a layer,
+    `ext4/ordered@overlay`; on another kind of disk, `ext4/ordered@4k`. `size_bytes`: of the disk, second
+    device or all members of the stack included. `fsck`: None if there is no such program. `repair`: must run
+    on the image before it is mounted; `clean` exit codes mean that it succeeded. `tools_image`: None if the
+    guest with tools has no mkfs for it. `tracing`: None if the kernel has no tracepoints for its journal; its
+    `programs` are paths. `on_request`: runs only if it is named in full, never as one of `all` or of its file
+    system's modes. `mounted_once`: its base image holds what a first mount writes
+    (`harness.cases.first_mount`). `mailing_list`: of those who look after it in Linux. `options`: that the
+    kernel must have been built with, beside its driver. `steps`: programs that run after mkfs.
+    `read_only_first`: after a crash it is mounted read-only, as a boot does with its root file system, and
+    then remounted. `first`: what is done with a crashed disk before it is mounted. `source`: its file
+    system's own folders and files in the kernel's source; `mode_source`: files that this mode alone runs;
+    `recovery`: where its recovery is there. `usual`: the mode that most people use. `mount_counters`: where
+    it counts its mounts.
     `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
     checksums nor compression join blocks of data, nor does any structure that is read with them.
     `seek_reads_mapping`: lseek(SEEK_DATA) and lseek(SEEK_HOLE) read all that says where a file's data lies,
-    so that nothing of it is read with the data. `rules`: of a mode that is only rules: no kernel's file
-    system is tested, and nothing is on the disk.
+    so that nothing of it is read with the data. `layer`: what is mounted above it. `rules`: of a mode that is
+    only rules: no kernel's file system is tested, and nothing is on the disk.
     """
 
     filesystem: str
@@ -420,6 +422,7 @@ class Profile:
     no_csum_no_compression: bool = False
     seek_reads_mapping: bool = False
     first: First | None = None
+    layer: Layer | None = None
     rules: Rules | None = None
 
     @property
@@ -445,14 +448,14 @@ class Profile:
 
     @property
     def needs_bare_disk(self) -> str:
-        """Why it cannot be on a stack; empty if it can."""
+        """Why it can neither be on a stack nor below a layer; empty if it can."""
         if self.rules:
             return "no disk at all"
         if self.second:
             return "a second device"
         if self.stacked:
             return "devices of its own"
-        if self.first:
+        if self.first or self.layer:
             return "a disk on which something is done before it is mounted"
         if any(tool.always for tool in self.tools):
             return "programs of another release, which the guest does not have"
@@ -469,6 +472,23 @@ class Profile:
         made = Stacked(name, stack, self.size_bytes >> 20, missing)
         there = replace(self, mode=f"{self.mode}@{name}", summary=f"{self.summary}; on {stack.summary}")
         return replace(there._divided(made), on_request=True)
+
+    def below_layer(self, name: str) -> Profile:
+        """The same mode below a layer. Raises UsageError for a layer that is none, and for a mode that takes
+        one disk as it is.
+        """
+        layer = find_layer(name)
+        if why := self.needs_bare_disk or (self.read_only_first and "two mounts"):
+            raise UsageError(f"{self.name} takes {why}, and no layer", "name another mode")
+        return replace(
+            self,
+            mode=f"{self.mode}@{name}",
+            summary=f"{self.summary}; below {layer.summary}",
+            modules=(*self.modules, *layer.modules),
+            contract=layer.kept_of(self.contract),
+            layer=layer.above(self.fstype, self.mount_options),
+            on_request=True,
+        )
 
     def on_members(self, stack: Stack) -> Iterator[Profile]:
         """A mode that divides its data among devices itself: with all of them, and less each that it can do
@@ -525,7 +545,7 @@ class Profile:
         if self.first:
             return [SHELL, *self.first.programs]
         if not self.stacked:
-            return []
+            return [SHELL] if self.layer else []
         of_filesystem = [f"{tool.program}:{tool.package}" for tool in (self.mkfs, self.fsck) if tool]
         return [SHELL, *self.stacked.stack.programs, *of_filesystem]
 
@@ -840,8 +860,8 @@ def _wrong_patches(second: Second) -> Iterator[str]:
 
 def select_profiles(wanted: Sequence[str]) -> list[Profile]:
     """The modes named: `ext4/ordered`, `ext4` (all its modes), `all`; those that run on request only if they
-    are named in full. With `@raid1` behind it, the same on a stack; with `@4k`, on another kind of disk; with
-    both, the stack comes first. Raises UsageError with the nearest.
+    are named in full. With `@raid1` behind it, the same on a stack; with `@overlay`, below a layer; with
+    `@4k`, on another kind of disk, which comes last. Raises UsageError with the nearest.
     """
     known = profiles() | ruled_modes()
     found: dict[str, Profile] = {}
@@ -860,14 +880,17 @@ def select_profiles(wanted: Sequence[str]) -> list[Profile]:
 
 
 def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Profile]:
-    """These modes on a disk or a stack. `every`: all modes of a file system, or all there are, less those
-    that cannot be there.
+    """These modes on a disk or a stack, or below a layer. `every`: all modes of a file system, or all there
+    are, less those that cannot be there.
     """
     disk = disks().get(what)
     for profile in chosen:
         if disk is not None:
             if not (every and profile.needs_small_sectors(disk)):
                 yield replace(profile.on_disk(disk, f"@{what}"), on_request=True)
+        elif what in layers():
+            if not (every and (profile.needs_bare_disk or profile.read_only_first)):
+                yield profile.below_layer(what)
         elif what not in stacks() and (near := difflib.get_close_matches(what, disks(), n=1, cutoff=0.4)):
             raise UsageError(f"no stack or disk {what!r}", f"is it {near[0]} (powercut list disks)?")
         elif not (every and profile.needs_bare_disk):

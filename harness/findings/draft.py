@@ -206,9 +206,9 @@ def script(profile: Profile, finding: Finding, operations: Sequence[Operation], 
     mount decides is complete; else the check is to be written, and until then the script exits with 2: it
     could not tell.
     """
-    if profile.parts or profile.repair or profile.first:
+    if profile.parts or profile.repair or profile.first or profile.layer:
         raise UsageError(
-            f"{profile.name} takes several devices, or something is done before it is mounted",
+            f"{profile.name} takes several devices, or more than itself is mounted",
             "the template knows neither: write reproduce.sh by hand",
         )
     title = f"{profile.name}: {one_line(_titled(shown or finding.summary))}"

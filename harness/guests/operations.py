@@ -72,10 +72,15 @@ owners are refused to root by nothing else ([code] fs/fat/file.c, fat_setattr).
 """
 
 
+_MOVES = (OperationKind.RENAME, OperationKind.EXCHANGE)
+
+
 def _lacks(error: int, operation: Operation) -> bool:
     """Whether the error says that the file system does not have the operation."""
     if operation.kind is OperationKind.EXCHANGE and error == errno.EINVAL:
         return True  # rename(2): the file system does not support one of the flags
+    if operation.kind in _MOVES and error == errno.EXDEV:
+        return True  # overlayfs.rst, redirect_dir: a directory of a lower layer cannot be renamed
     return error == errno.EOPNOTSUPP or (error == errno.EPERM and operation.kind in _REFUSED_TO_ROOT)
 
 

@@ -33,6 +33,7 @@ from harness.errors import (
     VersionsDiffer,
 )
 from harness.filesystems.disks import USUAL, DiskKind
+from harness.filesystems.layers import Layer
 from harness.filesystems.profiles import MountCounter
 from harness.filesystems.stacks import MEMBER, Stacked
 from harness.guests import wire
@@ -98,7 +99,8 @@ class Target:
     in which the disk applies the log's entries, if not in their own. `read_only_first`: after a crash it is
     mounted read-only, then remounted. `stacked`: the stack on the parts. `disk`: what kind of disk that is.
     `mount_counters`: what of its contents does not tell blocks apart. `first`: steps before each mount after
-    a crash, if there are any. `errors`: lines of the kernel's log that match one of these are complaints.
+    a crash, if there are any. `layer`: what is mounted above the file system, as `fstype` says. `errors`:
+    lines of the kernel's log that match one of these are complaints.
     """
 
     fstype: str
@@ -112,23 +114,28 @@ class Target:
     disk: DiskKind = USUAL
     mount_counters: tuple[MountCounter, ...] = ()
     first: str = ""
+    layer: Layer | None = None
     errors: tuple[str, ...] = ()
 
     @property
     def mount(self) -> wire.MountSpec:
         """After a power cut."""
-        return self._mount(self.stacked.start if self.stacked else self.first)
+        steps = self.layer.start if self.layer else self.first
+        return self._mount(self.stacked.start if self.stacked else steps)
 
     @property
     def mount_whole(self) -> wire.MountSpec:
         """Before it, when no member of a stack is missing."""
-        return self._mount(self.stacked.start_whole if self.stacked else "")
+        steps = self.layer.record if self.layer else ""
+        return self._mount(self.stacked.start_whole if self.stacked else steps)
 
     def _mount(self, start: str) -> wire.MountSpec:
         stack = None
         if self.stacked:
             of = self.stacked.stack
             stack = wire.StackSpec(device=of.device, start=start, stop=of.stop)
+        elif self.layer:  # to the guest, the file system below is a stack, too
+            stack = wire.StackSpec(device=self.layer.fstype, start=start, stop=self.layer.stop)
         elif start:  # to the guest, a stack of one disk that is there already
             stack = wire.StackSpec(device=MEMBER, start=start, stop="")
         return wire.MountSpec(self.fstype, self.mount_options, list(self.parts), self.read_only_first, stack)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from harness.errors import UsageError
+from harness.filesystems.layers import layers
 from harness.filesystems.profiles import Profile, profiles, select_profiles
 from harness.filesystems.stacks import stacks
 from harness.host.resources import resource
@@ -80,6 +81,7 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
     own = [p for p in profiles().values() if not p.on_request and touched(p.source)]
     first = [p.name for p in own if p.usual or any(is_of(f, s) for f in changed for s in p.mode_source)]
     first += [f"{ON_STACKS}@{name}" for name, stack in stacks().items() if touched(stack.source)]
+    first += [f"{ON_STACKS}@{name}" for name, layer in layers().items() if touched(layer.source)]
     if touched(shared.paths):
         first += shared.modes
     if not first:

@@ -27,6 +27,7 @@ DATA = {
     "vms/ci": ("cli",),
     "vms/disks": ("filesystems",),
     "vms/filesystems": ("filesystems", "model"),
+    "vms/layers": ("filesystems",),
     "vms/machines": ("guests",),
     "vms/stacks": ("filesystems",),
     "workloads": ("workloads", "litmus"),

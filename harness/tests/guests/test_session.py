@@ -430,6 +430,8 @@ def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult
         ("link", failed(Call.LINK, errno.EPERM), NotSupported, "does not support"),
         ("symlink", failed(Call.SYMLINK, errno.EPERM), NotSupported, "does not support"),
         ("append", failed(Call.OPEN, errno.EPERM), GuestError, "EPERM"),
+        ("rename", failed(Call.RENAME, errno.EXDEV), NotSupported, "does not support"),
+        ("append", failed(Call.OPEN, errno.EXDEV), GuestError, "EXDEV"),
         ("setxattr", failed(Call.SETXATTR, errno.ENOSPC), NotSupported, "no room for so many attributes"),
         ("setxattr", failed(Call.SETXATTR, errno.E2BIG), NotSupported, "no room for so many attributes"),
         ("symlink", failed(Call.SYMLINK, errno.ENAMETOOLONG), NotSupported, "no names so long"),

@@ -1,0 +1,106 @@
+"""Layers: their files, their names, the steps around the file system below, what they leave of a contract."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.cases.recording import target_of
+from harness.errors import UsageError
+from harness.filesystems.disks import disks
+from harness.filesystems.layers import BELOW, layers
+from harness.filesystems.profiles import profiles, select_profiles
+from harness.filesystems.stacks import stacks
+from harness.host.resources import resource
+
+
+@pytest.mark.parametrize("name", layers())
+def test_each_layer_has_what_it_needs(name: str) -> None:
+    layer = layers()[name]
+    assert layer.summary
+    assert layer.promises
+    assert layer.source
+    assert name not in (stacks().keys() | disks().keys())
+    assert BELOW in layer.start
+    assert BELOW in layer.record
+    for steps in (layer.start, layer.record, layer.stop):
+        assert subprocess.run(["busybox", "sh", "-n", "-c", steps], check=False).returncode == 0
+
+
+def test_a_mode_runs_below_a_layer_by_name() -> None:
+    (above,) = select_profiles(["ext4/journal@overlay"])
+    plain = profiles()["ext4/journal"]
+    assert (above.name, above.size_bytes, above.parts) == ("ext4/journal@overlay", plain.size_bytes, ())
+    assert "overlay" in above.modules
+    assert [program.partition(":")[0] for program in above.guest_programs] == ["busybox"]
+    target = target_of(above, Path("base"), None)
+    for spec, options in ((target.mount, "-o noatime"), (target.mount_whole, "")):
+        assert (spec.fstype, spec.stack.device if spec.stack else "") == ("overlay", "overlay")
+        assert "upperdir=/below/upper" in spec.options
+        lines = spec.stack.start.splitlines() if spec.stack else []
+        (line,) = [" ".join(line.split()) for line in lines if line.startswith("mount")]
+        assert line == f"mount {options} -t ext4 -o data=journal /dev/member-0 /below".replace("  ", " ")
+    assert target_of(plain, Path("base"), None).mount.stack is None
+
+
+def test_a_mode_without_options_is_mounted_without_any() -> None:
+    (above,) = select_profiles(["xfs/default@overlay"])
+    assert above.layer is not None
+    assert "mount -o noatime -t xfs /dev/member-0 /below" in above.layer.start
+
+
+def test_a_layer_leaves_of_a_contract_what_it_keeps() -> None:
+    plain, above, volatile = (
+        p.contract
+        for p in select_profiles(["ext4/ordered", "ext4/ordered@overlay", "ext4/ordered@overlay-volatile"])
+    )
+    assert plain.replace_is_safe
+    assert not above.replace_is_safe
+    assert set(plain.rules) - set(above.rules) == {"allocations-stay"}
+    assert (above.namespace, above.persists, above.data) == (plain.namespace, plain.persists, plain.data)
+    assert (volatile.namespace, volatile.persists, volatile.rules) == ("none", "nothing", ())
+
+
+def test_modes_of_a_file_system_run_below_a_layer_where_they_can() -> None:
+    names = {p.name for p in select_profiles(["ext4@overlay"])}
+    assert {"ext4/ordered@overlay", "ext4/journal@overlay"} <= names
+    assert "ext4/external-journal@overlay" not in names
+    assert not any(p.layer for p in select_profiles(["all"]))
+    assert [p.name for p in select_profiles(["xfs/default@overlay@4k"])] == ["xfs/default@overlay@4k"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("ext4/external-journal@overlay", "a second device, and no layer"),
+        ("ext4/read-only-first@overlay", "two mounts, and no layer"),
+        ("ext4/ordered@overlay@overlay", "something is done before it is mounted, and no layer"),
+        ("ext4/ordered@overlay@raid1", "something is done before it is mounted, and not a stack"),
+        ("ext4/ordered@raid1@overlay", "devices of its own, and no layer"),
+    ],
+)
+def test_what_cannot_be_below_a_layer_is_refused(name: str, told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        select_profiles([name])
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("mine.toml", 'summary = "x"', "missing required field"),
+        ("Mine.toml", 'like = "overlay"', "small letters"),
+        ("mine.toml", 'like = "other"', "No such file"),
+    ],
+)
+def test_a_file_that_is_no_layer_is_refused(
+    file: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlay = resource("vms", "layers", "overlay.toml").read_text()
+    (tmp_path / "overlay.toml").write_text(overlay)
+    (tmp_path / file).write_text(text)
+    monkeypatch.setattr("harness.filesystems.layers.resource", lambda *words: tmp_path.joinpath(*words[2:]))
+    with pytest.raises(UsageError, match=told):
+        layers()
