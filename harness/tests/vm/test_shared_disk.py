@@ -18,7 +18,7 @@ import pytest
 from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, make_base
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import select_profiles
 from harness.guests import wire
 from harness.guests.disk import BlockReads, Disk, Order
 from harness.guests.guest import Guest
@@ -138,7 +138,7 @@ def chunks_of(recording: Recording) -> tuple[tuple[int, ...], int]:
 def recorded(kernel: Path, mode: str, workload: str, folder: Path) -> tuple[GuestSpec, GuestSpec, Recording]:
     """Guests with the disk as memory and over vhost-user, and a recording made with the latter."""
     assert has_driver(kernel), "built by an earlier version: powercut kernel build"
-    profile, asked = profiles()[mode], find_workload([workload], workload)
+    (profile,), asked = select_profiles([mode]), find_workload([workload], workload)
     own = Kernel("uml", kernel, None, "")
     spec = spec_of(Uml(), own, [profile], [asked], folder / "initramfs.cpio")
     by_messages = GuestSpec(ByMessages(), spec.kernel_image, spec.initramfs)

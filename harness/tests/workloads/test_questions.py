@@ -1,4 +1,4 @@
-"""The updates of a boot partition (`workloads/boot`): what each of them asks."""
+"""Workloads that ask a question: updates of a boot partition, how engines of containers unpack a layer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from harness.workloads.load import load_workload, workload_sets
 NAMES = workload_sets()["boot"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *workload_sets()["containers"], "replace-old"])
 def test_each_question_tells_its_planted_answers_apart(name: str) -> None:
-    """A predicate that no tree fails, or every tree, would make every update safe, or none."""
+    """A predicate that no tree fails, or every tree, would make every way safe, or none."""
     workload = load_workload(name)
     asked = workload.question
     assert asked is not None
