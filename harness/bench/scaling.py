@@ -14,15 +14,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.cases import contents
-from harness.cases.answers import Messages
 from harness.cases.pool import Pool, Worker, pool_of
 from harness.cases.recording import Recording
 from harness.cases.remote import Observed, RemoteSession, WorkerProcess
 from harness.errors import PowercutError
 from harness.guests.guest_specs import GuestSpecs
-from harness.guests.session import Ask, GuestSpec, Target
+from harness.guests.session import GuestSpec, Target
 from harness.model import CaseId, CrashState
 from harness.plan import Plan
 
@@ -75,28 +75,8 @@ class _Watched(RemoteSession):
         super().__init__(process, name, spec)
         self.visits = visits
 
-    def attempt(
-        self,
-        recording: Recording,
-        state: CrashState,
-        ask: Ask | None,
-        messages: tuple[Messages, Messages],
-        *,
-        again: int,
-        faulty_disk: bool,
-        sample_rate: float,
-        recalls: bool,
-    ) -> Observed:
-        observed = super().attempt(
-            recording,
-            state,
-            ask,
-            messages,
-            again=again,
-            faulty_disk=faulty_disk,
-            sample_rate=sample_rate,
-            recalls=recalls,
-        )
+    def attempt(self, recording: Recording, state: CrashState, *rest: Any, **more: Any) -> Observed:
+        observed = super().attempt(recording, state, *rest, **more)
         self.visits.seen[recording.case, state] = dataclasses.replace(observed, note=b"", answers=b"")
         return observed
 
@@ -107,18 +87,7 @@ class _Played(_Watched):
     def boot(self, target: Target) -> None:
         """Nothing is needed."""
 
-    def attempt(
-        self,
-        recording: Recording,
-        state: CrashState,
-        ask: Ask | None,
-        messages: tuple[Messages, Messages],
-        *,
-        again: int,
-        faulty_disk: bool,
-        sample_rate: float,
-        recalls: bool,
-    ) -> Observed:
+    def attempt(self, recording: Recording, state: CrashState, *rest: Any, **more: Any) -> Observed:
         """After VISIT_S. Raises PowercutError for a state that was not visited."""
         time.sleep(VISIT_S)
         try:

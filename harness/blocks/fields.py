@@ -66,7 +66,6 @@ class Format(Protocol):
 
     def name(self, write: Write) -> Iterator[BlockName]:
         """Names that cover the write from its first byte to its last."""
-        ...
 
 
 class Image:

@@ -91,44 +91,33 @@ class WorkerPool(Protocol):
     @property
     def description(self) -> str:
         """For people: the address, and where its dashboard is."""
-        ...
 
     def workers(self) -> dict[str, ClusterWorker]:
         """The workers that are there now, by address. Raises ClusterGone."""
-        ...
 
     def ticket(self) -> int:
         """A number that no question has had."""
-        ...
 
     def identify(self, ticket: int, address: str) -> None:
         """Ask for `site.identity`."""
-        ...
 
     def fit(self, ticket: int, address: str, requirements: bytes) -> None:
         """Ask for `site.fit`."""
-        ...
 
     def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
         """Have the worker keep a blob (`blobs.keep`)."""
-        ...
 
     def work(self, ticket: int, address: str, job: bytes) -> None:
         """Ask for `site.work`."""
-        ...
 
     def forget(self, ticket: int) -> None:
         """Do without an answer; what has not begun is not begun."""
-        ...
 
     def dismiss(self, address: str) -> None:
         """Have the worker end all it does for the run, guests as well; does not wait."""
-        ...
 
     def events(self, timeout_s: float) -> list[Event]:
         """What has arrived; waits so long for the first."""
-        ...
 
     def close(self) -> None:
         """Have every worker end what it does for the run, and leave."""
-        ...

@@ -51,7 +51,6 @@ class Editable(Protocol):
 
     def edited(self, edits: Sequence[Edit]) -> dict[str, str]:
         """Raises UsageError for an edit that does not find its place."""
-        ...
 
 
 class Kernels(Editable, Protocol):
@@ -67,7 +66,6 @@ class Kernels(Editable, Protocol):
 
     def variant(self, edits: Sequence[Edit]) -> Path:
         """The kernel with these edits, built if need be. Raises KernelError if it does not build."""
-        ...
 
 
 def chosen_faults(plan: FaultsPlan) -> list[PlantedFault]:

@@ -145,7 +145,6 @@ class Tester(Protocol):
 
     def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
         """Record the operations and judge all their crash states, unless that experiment is known."""
-        ...
 
 
 class Laboratory:

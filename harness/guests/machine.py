@@ -200,7 +200,6 @@ class Machine(Protocol):
     @abstractmethod
     def launch(self, boot: Boot) -> Guest:
         """Start it. Does not wait for the agent: see `Guest.wait_until_up` and `boot_timeout_s`."""
-        ...
 
     def launch_tools(self, boot: ToolBoot) -> Guest:
         """The same for a guest with tools. Raises UsageError if the machine has none."""
@@ -226,7 +225,6 @@ class Machine(Protocol):
     @abstractmethod
     def preview(self, boot: Boot) -> str:
         """The command line that would start it, as one would type it."""
-        ...
 
 
 # --- registry --------------------------------------------------------------------------------

@@ -31,15 +31,12 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None:
         """Show one message to people."""
-        ...
 
     def begin(self, what: str, total: int) -> None:
         """Add `total` units to the work named `what`."""
-        ...
 
     def advance(self, what: str, count: int) -> None:
         """Report `count` units of the work named `what` as done."""
-        ...
 
 
 def silent(_: str) -> None:

@@ -76,17 +76,14 @@ class Kernels(Protocol):
 
     def kernel(self, commit: Revision) -> Path:
         """Its image. Raises KernelError if it does not build."""
-        ...
 
     def text(self, commit: str, file: str) -> str: ...
 
     def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
         """The image of a commit's kernel with marks, in these texts of its files. Raises KernelError."""
-        ...
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
         """A commit on top of one, in which a file has another text."""
-        ...
 
 
 class Phase(enum.Enum):

@@ -44,21 +44,17 @@ class Probes(Protocol):
 
     def attach(self) -> None:
         """Start recording."""
-        ...
 
     def detach(self) -> None:
         """Stop recording: the workload runs without probes."""
-        ...
 
     def collect(self) -> list[Record]:
         """The records since the last call."""
-        ...
 
     def cost_ns(self) -> int | None:
         """Time that the kernel has spent in the probes since the first call; None: it does not count that.
         Does not include the way to a probe and back.
         """
-        ...
 
 
 def start_probes(tools: ToolsGuest, families: Sequence[Tracepoints | None], disk: str = "vdb") -> Probes:
