@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from harness.litmus.programs import Program
-from harness.litmus.promises import documented
 from harness.litmus.results import (
     SCHEMA,
     CellAnswer,
@@ -302,8 +301,3 @@ def markdown(litmus: Litmus, programs: Sequence[Program]) -> str:
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(c.replace('|', '&#124;') for c in cells)} |"
-
-
-def promised_by_documents(program: Program, mode: str) -> bool:
-    """Whether a document promises the answer yes in this mode."""
-    return any(s.promises for s in documented(program.question, mode))

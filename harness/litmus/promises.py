@@ -24,7 +24,7 @@ from harness.model import (
     Tree,
     TreeEntry,
 )
-from harness.model.questions import Answer, PlantedEntry, Question, Statement
+from harness.model.questions import Answer, PlantedEntry, Question
 from harness.oracles import ORACLES, Judge
 from harness.oracles.contract import Contract
 
@@ -55,11 +55,6 @@ def _positions(asked: Question, operations: int) -> Iterator[Position]:
         for begun in (acked, acked + 1):
             if begun <= operations and asked.is_put(begun, acked):
                 yield Position(begun, acked)
-
-
-def documented(asked: Question, mode: str) -> tuple[Statement, ...]:
-    """What documents say of the question in this mode."""
-    return tuple(s for s in asked.documented if not s.modes or mode in s.modes)
 
 
 def tree_of(answer: Answer) -> Tree:

@@ -241,7 +241,7 @@ def test_one_noun_has_one_name(nouns: dict[str, list[str]], known: set[str]) -> 
     assert sorted(ONE_HOME & twice.keys()) == []
 
 
-ONE_HOME = {"Asked", "Cut", "Epoch", "Ledger", "Moment", "Profile", "Reads", "Target", "Trial"}
+ONE_HOME = {"Asked", "Cut", "Ledger", "Moment", "Profile", "Reads", "Target", "Trial"}
 """Nouns that had two to four homes."""
 OLD_WORDS = {
     "harness": (

@@ -16,7 +16,6 @@ in the target's status line and in a comparison with the data disk.
 from __future__ import annotations
 
 import bisect
-import itertools
 import mmap
 import re
 import struct
@@ -88,23 +87,6 @@ def devices_of(entries: Sequence[LogEntry]) -> Devices:
     return Devices(begins, numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """The entries between two flushes: indices `start` to `stop` (exclusive) in the log.
-
-    A flush belongs to the epoch that it ends. A flush that carries data ends the epoch *before* it and opens
-    the next: its data is written after the cache has been flushed
-    (Documentation/block/writeback_cache_control.rst, REQ_PREFLUSH).
-    """
-
-    number: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
 @dataclass(frozen=True)
 class WriteLog:
     """A validated log. Entry i of the file is `entries[i]`."""
@@ -136,16 +118,6 @@ class WriteLog:
     def marks(self) -> tuple[LogEntry, ...]:
         """Entries that are marks, in order."""
         return tuple(entry for entry in self.entries if EntryFlag.MARK in entry.flags)
-
-    def epochs(self) -> tuple[Epoch, ...]:
-        """All entries, divided at the flushes. Empty epochs are left out; marks end no epoch."""
-        bounds = [0]
-        for entry in self.entries:
-            if EntryFlag.FLUSH in entry.flags:
-                bounds.append(entry.index if entry.sectors else entry.index + 1)
-        bounds.append(len(self.entries))
-        filled = [(a, b) for a, b in itertools.pairwise(bounds) if a < b]
-        return tuple(Epoch(number, a, b) for number, (a, b) in enumerate(filled))
 
 
 def changes(entry: LogEntry) -> bool:

@@ -9,7 +9,6 @@ import pytest
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
-from harness.litmus.page import promised_by_documents
 from harness.litmus.programs import GROUPS, MAX_OPERATIONS, Program, programs
 from harness.litmus.promises import promises, tree_of
 from harness.oracles.question import why_not
@@ -101,7 +100,8 @@ def unstated(mode: str) -> set[str]:
     return {
         p.name
         for p in ALL
-        if promised_by_documents(p, mode) and not promises(contract, p.workload.operations, p.question)
+        if any(s.promises for s in p.question.documented if not s.modes or mode in s.modes)
+        and not promises(contract, p.workload.operations, p.question)
     }
 
 

@@ -113,19 +113,6 @@ def test_a_missing_log_is_no_crash(tmp_path: Path) -> None:
         read_log(tmp_path / "none")
 
 
-def test_epochs_end_at_flushes(log_path: Path) -> None:
-    _sample(log_path)
-    epochs = read_log(log_path).epochs()
-    # the flush that carries entry 4 has nothing to end; the one that carries entry 7 ends 4 to 6
-    assert [(e.number, e.start, e.stop) for e in epochs] == [(0, 0, 4), (1, 4, 7), (2, 7, 9)]
-    assert sum(len(e) for e in epochs) == 9
-
-
-def test_an_empty_log_has_no_epochs(log_path: Path) -> None:
-    write_log(log_path, [])
-    assert read_log(log_path).epochs() == ()
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
