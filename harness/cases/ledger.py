@@ -281,7 +281,10 @@ class Ledger:
                 f"{counts.checked:,} of {info.generated:,} states of the log's order, {counts.contents:,} of "
                 f"{info.distinct:,} different ones; ended by {coverage.why}"
             )
-            self._progress.say(f"{self.id}: covered {why}")
+            self._progress.say(
+                f"{self.id}: looked at {counts.checked:,} of {info.generated:,} crash states; "
+                f"ended by {coverage.why}"
+            )
             coverage = replace(coverage, why=why)
         self._store.add_case(
             replace(

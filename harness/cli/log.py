@@ -28,7 +28,7 @@ from harness.host.text import first_few, one_line
 from harness.model import CaseId, LogEntry, bounds
 from harness.plan import LOG_BYTES
 from harness.store import RunStore
-from harness.store.bundle import holds_a_run
+from harness.store.bundle import holds_a_run, packed_case
 from harness.writelog import WriteLog, read_log, select
 from harness.writelog.calls import NOT_NOTED, Places, ProgramCall, ProgramCalls, calls_of
 from harness.writelog.events import times_of
@@ -312,6 +312,8 @@ def _only_case(store: RunStore) -> CaseId:
     known = [c.case for c in store.cases()]
     if len(known) == 1:
         return known[0]
+    if (packed := packed_case(store.layout)) in known:
+        return packed
     shown, left = first_few([str(c) for c in known], 6)
     has = ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
     raise UsageError(f"the run {store.path.name} has {len(known)} cases", f"name one: {has}")

@@ -159,7 +159,7 @@ def out_option(said: str = "Where runs are kept") -> Decorator:
         default=REPORTS,
         show_default=True,
         metavar="DIR",
-        help=f"{said}: in DIR/runs; DIR/latest is the one begun last.",
+        help=f"{said}: in DIR/runs; DIR/latest is what powercut run began last.",
     )
 
 

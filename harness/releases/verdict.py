@@ -58,6 +58,11 @@ class Kind(enum.Enum):
     SAFE = "safe as far as looked"
 
 
+NOT_REACHED = "not reached"
+_NO_TIME = ("the run ended", "no state was checked")
+"""How the reasons begin of what was undecided only because the time, or that of the case, was up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
@@ -65,7 +70,7 @@ class Standing:
     those that were looked at, or were to be, and are not decided. `in_part`: decided ones of which the
     budget left out crash states. `bugs`: known bugs that it showed,
     `by_design`: reasons for which it is expected to lose something; `new`: findings that are neither. `why`:
-    for the first workload that is not decided or was not looked at.
+    for a workload that is not decided or was not looked at, see `_why`.
     """
 
     configuration: str
@@ -128,6 +133,8 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
 
 
 def _why(answers: Sequence[Answer], open_: Sequence[Answer]) -> str:
+    """Of the first workload for which more than time was lacking; NOT_REACHED if there is none such."""
     for_all = len({a.reason for a in answers}) == 1
-    told = (a.reason if for_all else f"{a.workload}: {a.reason}" for a in open_ if a.reason)
-    return next(told, "" if answers else "not reached")
+    lacking = [a for a in open_ if a.reason and not a.reason.startswith(_NO_TIME)]
+    told = (a.reason if for_all else f"{a.workload}: {a.reason}" for a in lacking)
+    return next(told, NOT_REACHED if open_ or not answers else "")

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from harness.known.base import KnownBug, Severity
 from harness.known.words import brief
 from harness.releases.results import OnKernel, Sweep
-from harness.releases.verdict import DEPTHS, Kind, Standing, deeper, standings
-from harness.report.lines import full
+from harness.releases.verdict import DEPTHS, NOT_REACHED, Kind, Standing, deeper, standings
+from harness.report.lines import full, resume_sweep
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import enumerated, number, plural
 
@@ -69,8 +69,16 @@ def verdict_page(sweep: Sweep) -> Page:
             Section("How to read this", lines=(Line(_HOW),), in_text=False),
         ),
         command=shlex.join(["powercut", *sweep.plan.argv]),
+        again=_again(sweep, rows),
         data=_for_programs(sweep, rows),
     )
+
+
+def _again(sweep: Sweep, rows: Rows) -> str:
+    """What goes on with a verdict of which something is open."""
+    if not any(s.kind in (Kind.OPEN, Kind.NOT_LOOKED) or s.undecided for _, of in rows for s in of):
+        return ""
+    return resume_sweep("verdict", sweep.plan.kernels, [], "", full(sweep.path))
 
 
 def headline(rows: Rows, kernels: int) -> str:
@@ -86,8 +94,9 @@ def headline(rows: Rows, kernels: int) -> str:
 
 def cell_text(s: Standing) -> str:
     """What the table says of a configuration on a kernel, with how far it was looked."""
-    extent = f"{plural(s.states, 'state')}, {number(s.looked)} of {plural(s.of, 'workload')}"
-    extent += f", {number(s.in_part)} of them in part" if s.in_part else ""
+    workloads = f"{number(s.looked)} of {plural(s.of, 'workload')}"
+    in_part = f", {number(s.in_part)} of them in part" if s.in_part else ""
+    extent = f"{plural(s.states, 'state')}, {workloads}{in_part}"
     match s.kind:
         case Kind.NEW:
             also = f", beside {_names(s)}" if s.bugs or s.by_design else ""
@@ -99,7 +108,9 @@ def cell_text(s: Standing) -> str:
             lacking = f"; not run: {s.why}" if s.why and s.looked < s.of else ""
             return f"{s.kind.value} ({extent}{lacking})"
         case Kind.OPEN if s.looked:
-            return f"{s.kind.value} ({extent} kept every promise): {s.why}"
+            why = "the others were not reached" if s.why == NOT_REACHED else s.why
+            kept = f"{workloads} kept every promise{in_part}"
+            return f"{s.kind.value}: {kept} ({plural(s.states, 'state')}); {why}"
         case _:
             return f"{s.kind.value}{f': {s.why}' if s.why else ''}"
 
@@ -151,8 +162,9 @@ def _unknown(rows: Rows) -> Iterator[Line]:
     for name, of in rows:
         for s in of:
             if s.kind in (Kind.OPEN, Kind.NOT_LOOKED):
-                known = "it is not known enough" if s.looked else "nothing is known"
-                together.setdefault((s.kernel.title, known, s.why), []).append(name)
+                known = "not enough is known" if s.looked else "nothing is known"
+                why = "not all was reached" if s.looked and s.why == NOT_REACHED else s.why
+                together.setdefault((s.kernel.title, known, why), []).append(name)
     for (kernel, known, why), names in together.items():
         yield Line(f"On {kernel} {known}{f': {why}' if why else ''}.", enumerated(names))
 

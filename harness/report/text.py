@@ -201,12 +201,13 @@ def _cell(c: Cell | None) -> Text:
 def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]:
     shown: list[Finding] = []
     alike: Counter[tuple[CaseId, str]] = Counter()
-    for f in summary.unexpected:
+    here = [f for f in summary.unexpected if summary.packed in (None, f.case)]
+    for f in here:
         alike[f.case, f.oracle] += 1
         if _within(alike[f.case, f.oracle], limits.alike) and _within(len(shown) + 1, limits.findings):
             shown.append(f)
-    if len(summary.unexpected) == len(shown) + 1:
-        shown = [*summary.unexpected]  # "and 1 more" would hide it, and be as long
+    if len(here) == len(shown) + 1:
+        shown = here  # "and 1 more" would hide it, and be as long
     infos = {c.case: c.info for c in summary.cases}
     if counted := counted_findings(summary):
         yield _line("bold", f"{counted}:")
@@ -214,11 +215,14 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
         yield _line("", known)
         yield Text()
     for i, group in enumerate(grouped(shown)):
-        here = summary.packed in (None, group[0].case)
-        offered = i == 0 and here and can_be_shrunk(infos[group[0].case])
+        offered = i == 0 and can_be_shrunk(infos[group[0].case])
         yield from _group(group, source, summary.packed, offered=offered)
-    if left := len(summary.unexpected) - len(shown):
+    if left := len(here) - len(shown):
         yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more; report.html has them all")
+        yield Text()
+    if elsewhere := [f for f in summary.unexpected if f not in here]:
+        (why,) = commands(elsewhere[0], source, summary.packed)
+        yield _line("", f"{plural(len(elsewhere), 'finding')} of other cases {why}")
         yield Text()
 
 

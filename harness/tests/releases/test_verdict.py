@@ -91,8 +91,8 @@ def test_a_configuration_with_an_undecided_workload_is_not_called_safe() -> None
     ((_, (standing,)),) = standings(sweep(answers))
     assert (standing.kind, standing.states, standing.looked, standing.of) == (Kind.OPEN, 20, 1, 2)
     text = verdict_page(sweep(answers)).text()
-    assert "not decided (20 states, 1 of 2 workloads kept every promise): b: the archive has no mkfs" in text
-    assert "it is not known enough: b: the archive has no mkfs" in text
+    assert "not decided: 1 of 2 workloads kept every promise (20 states); b: the archive has no mkfs" in text
+    assert "not enough is known: b: the archive has no mkfs" in text
 
 
 @pytest.mark.parametrize(("lacks", "of"), [(True, 2), (False, 1)])
@@ -110,6 +110,23 @@ def test_a_workload_of_which_the_budget_left_out_states_is_counted() -> None:
     part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
     text = verdict_page(sweep((part, answer("xfs/default", name="b")))).text()
     assert "safe as far as looked (20 states, 2 of 2 workloads, 1 of them in part)" in text
+
+
+def test_what_the_time_was_too_short_for_is_told_as_that_and_how_to_go_on() -> None:
+    """Thirty cells said "rename-new: the run ended before it was started", and no line how to go on."""
+    late = msgspec.structs.replace(
+        answer("xfs/default", verdict=CaseVerdict.UNKNOWN, name="b"),
+        reason="the run ended before it was started",
+    )
+    both = sweep(
+        (answer("xfs/default"), late, msgspec.structs.replace(late, configuration="jfs/default", states=0))
+    )
+    text = verdict_page(both).text()
+    assert "not decided: 1 of 2 workloads kept every promise (20 states); the others were not reached" in text
+    assert "jfs/default    not looked at: not reached" in text
+    assert "xfs/default: On 6.1 not enough is known: not all was reached." in text
+    assert f"continue with: powercut verdict --resume {both.path.absolute()}" in text
+    assert "continue with" not in verdict_page(sweep((answer("xfs/default"),))).text()
 
 
 @pytest.mark.parametrize(("depth", "says"), [("quick", "normal"), ("normal", "deep"), ("deep", "")])

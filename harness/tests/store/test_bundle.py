@@ -108,7 +108,9 @@ def test_a_package_of_one_case_prints_no_command_for_what_was_left_out(run: RunS
     assert f"powercut repro {mine.case}@" in report
     assert f"powercut repro {other.case}@" not in report
     (unpacked,) = Path("reports/runs").iterdir()
-    assert f"not here: the file was packed with {mine.case} alone" in report
+    assert report.count(f"not here: the file was packed with {mine.case} alone") == 1
+    assert f"FAIL {other.case} " not in report
+    assert "name one" not in powercut("log", "ls", "--from", tmp_path / "one.tar.zst").stderr
     with RunStore.open(unpacked) as store:
         write_reports(store)
     for name in ("report.html", "summary.txt", "summary.md", "junit.xml"):
