@@ -187,6 +187,8 @@ def need_run(path: Path) -> None:
             "go to the folder in which powercut run was started, or name the run: DIR/reports/latest",
         )
     if not (path / "run.json").is_file():
+        if of_kernels := sorted(str(p.parent) for p in path.glob("kernels/*/runs/*/run.json")):
+            raise UsageError(f"{path} has a run of each kernel", f"name one: {', '.join(of_kernels)}")
         raise UsageError(
             f"{path} is not a run directory: it has no run.json",
             "name reports/latest or a directory in reports/runs; powercut run creates them",

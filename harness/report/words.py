@@ -251,7 +251,7 @@ def headline(summary: Summary) -> str:
     kept = [name for name, verdict in judged.items() if verdict is CaseVerdict.PASS]
     parts = _not_kept(summary, judged, CaseVerdict.FAIL) + own
     parts += _not_kept(summary, judged, CaseVerdict.UNKNOWN)
-    if kept or len(judged) > 1:
+    if kept or (len(judged) > 1 and CaseVerdict.UNKNOWN not in judged.values()):
         # Beside "my-db lost ...", "every promise" alone would read as if nothing had been lost.
         parts.append(f"{'in all other cases ' if own else ''}{_kept(summary, kept, len(judged))}")
     elif own and not judged:

@@ -62,6 +62,14 @@ def test_a_folder_that_is_no_run_is_a_wrong_path(command: str, tmp_path: Path) -
     says(powercut(command, tmp_path), "is not a run directory")
 
 
+def test_of_a_verdict_the_runs_are_named(run: Path, tmp_path: Path) -> None:
+    """ "it has no run.json", of what had just been printed."""
+    inner = tmp_path / "verdict" / "kernels" / "debian-6.12" / "runs" / run.name
+    inner.parent.mkdir(parents=True)
+    run.rename(inner)
+    says(powercut("report", tmp_path / "verdict"), "has a run of each kernel", f"name one: {inner}")
+
+
 def test_a_directory_is_no_kernel(tmp_path: Path) -> None:
     """ "there is no such file", of one that is there."""
     says(powercut("run", "-n", "--kernel", tmp_path), "that is a directory", "arch/x86/boot/bzImage")
