@@ -64,6 +64,8 @@ MEANINGS = {
     "platter": "what the disk keeps without power, whatever it is made of; the rest was in its cache",
     "finding": "a broken promise of one case, shown at the smallest crash state that has it",
     "symptom": "what a finding says was lost, without names and numbers: several findings may share it",
+    "choice": "a block that was written but not flushed when the power failed: it may be lost or kept; an "
+    "unexplored one left states out",
     "(?)": "behind the name of a block: it follows from other blocks, and not from its own words",
 }
 """What a newcomer meets first in a report or an explanation."""
@@ -748,7 +750,7 @@ def counted(counts: Counts) -> str:
     said = [(counts.passed, "kept"), (counts.failed, "broken"), (counts.unknown, "undecided")]
     text = ", ".join(f"{number(count)} {what}" for count, what in said if count)
     of = f" of {number(counts.generated)}" if counts.generated != counts.checked else ""
-    contents = f"; {number(counts.distinct)} different" if counts.distinct != counts.generated else ""
+    contents = f"; {number(counts.distinct)} different disks" if counts.distinct != counts.generated else ""
     return f"{number(counts.checked)}{of} checked" + (f": {text}" if text else "") + contents
 
 

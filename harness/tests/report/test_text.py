@@ -357,7 +357,7 @@ def test_what_a_case_came_to_is_told_once() -> None:
     whole = Counts(190, 190, passed=126, failed=64)
     assert counted(whole) == "190 checked: 126 kept, 64 broken"
     assert counted(Counts(190, 180, passed=100, unknown=1)) == (
-        "101 of 190 checked: 100 kept, 1 undecided; 180 different"
+        "101 of 190 checked: 100 kept, 1 undecided; 180 different disks"
     )
 
 
