@@ -21,6 +21,7 @@ from harness.cli.options import (
     named_here,
     out_option,
     resume_option,
+    schedules_option,
     states_options,
     with_options,
     workloads_option,
@@ -50,6 +51,7 @@ from harness.trust import need_named_workloads
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @modes_option("Only in these modes: ext4/ordered, ext4 (all its modes). Default: those of each fault.")
 @workloads_option("Workloads, as for powercut run. Default: those that each fault's file names, or all.")
+@schedules_option
 @click.option(
     "--other-campaign",
     type=RunDirectory(exists=True),
@@ -95,6 +97,7 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     powercut faults -c ext4 -w quick                 all of ext4's, under the workloads of `quick`
     powercut faults                                  all of them
     powercut faults -w all,more -x --other-campaign reports/runs/DATE-faults    and what do general sets find?
+    powercut faults -x --schedules 20 stale-log-flushed        record each workload 20 times more
     powercut faults --resume reports/runs/DATE-faults
 
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
@@ -134,6 +137,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
         names=list(names),
         modes=given["modes"],
         workloads=given["workloads"],
+        schedules=given["schedules"],
         source=given["source"],
         machine=given["machine"],
         fault_models=asked_states(states),

@@ -36,6 +36,7 @@ from harness.host.trees import need_plain
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
 from harness.model import CaseId
+from harness.model.schedules import with_schedules
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
@@ -73,8 +74,9 @@ def chosen_faults(plan: FaultsPlan) -> list[PlantedFault]:
     not exist.
     """
     chosen = select_faults(plan.names, [p.name for p in select_profiles(plan.modes)], faults().values())
-    if plan.workloads:
-        chosen = [msgspec.structs.replace(f, workloads=tuple(plan.workloads)) for f in chosen]
+    if plan.workloads or plan.schedules:
+        asked = [with_schedules(plan.workloads or list(f.asked_workloads), plan.schedules) for f in chosen]
+        chosen = [msgspec.structs.replace(f, workloads=tuple(w)) for f, w in zip(chosen, asked, strict=True)]
     for fault in chosen:
         try:
             select_workloads(fault.asked_workloads)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from harness.faults.catalogue import PlantedFault
-from harness.model.bounds import Jobs
+from harness.model.bounds import Jobs, Schedules
 from harness.plan import Budget
 from harness.series.journal import Done
 
@@ -129,13 +129,15 @@ class OtherCampaign(msgspec.Struct, frozen=True):
 
 class FaultsPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a campaign. `names`, `modes`: see `select_faults`. `workloads`: empty: those of each
-    fault. `first`: a fault's run ends with the first case that finds it. `started`: set when the run
-    directory is made. `other`: another campaign's answers.
+    fault. `schedules`: how many times more each is recorded, under other schedules. `first`: a fault's run
+    ends with the first case that finds it. `started`: set when the run directory is made. `other`: another
+    campaign's answers.
     """
 
     names: list[str] = []
     modes: list[str] = []
     workloads: list[str] = []
+    schedules: Schedules = 0
     source: str = "linux-source-6.12"
     machine: str
     fault_models: tuple[str, ...] = ("prefix",)

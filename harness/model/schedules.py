@@ -168,5 +168,7 @@ def under_schedule(workload: str, chosen: ScheduleName) -> str:
 
 
 def with_schedules(workloads: list[str], count: int) -> list[str]:
-    """Every name or set, and then again under each of so many schedules."""
-    return [under_schedule(w, ScheduleName(number)) for number in range(count + 1) for w in workloads]
+    """Every name or set, and then again under each of so many schedules. One with a schedule comes once."""
+    plain = [w for w in workloads if not without_schedule(w)[1].number]
+    under = [under_schedule(w, ScheduleName(number)) for number in range(1, count + 1) for w in plain]
+    return list(dict.fromkeys([*workloads, *under]))

@@ -115,6 +115,22 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "dirs.toml").write_text(WORKLOAD)
 
 
+@pytest.mark.parametrize(
+    ("named", "asked"),
+    [([], ("a", "a.s1", "b", "b.s1", "a.s2", "b.s2")), (["quick"], ("quick", "quick.s1", "quick.s2"))],
+)
+def test_each_workload_of_a_fault_is_recorded_under_more_schedules(
+    monkeypatch: pytest.MonkeyPatch, named: list[str], asked: tuple[str, ...]
+) -> None:
+    """Whether the fault's file names its workloads, some with a schedule, or the command does."""
+    own = msgspec.structs.replace(fault("own"), workloads=("a", "a.s1", "b"))
+    plant(monkeypatch, own)
+    monkeypatch.setattr(campaign_module, "select_workloads", lambda names: names)
+    plan = FaultsPlan(machine="toy", workloads=named, schedules=2)
+    (chosen,) = campaign_module.chosen_faults(plan)
+    assert sorted(chosen.workloads) == sorted(asked)
+
+
 def test_a_fault_says_what_is_done_to_recoveries(
     kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
