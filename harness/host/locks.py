@@ -20,10 +20,12 @@ _COMMAND_CHARACTERS = 200
 
 @contextlib.contextmanager
 def exclusive(path: Path, what: str, say: Callable[[str], None], wait_s: float = BUILD_S) -> Iterator[None]:
-    """Hold the lock file `path` (flock(2)): one process at a time; the kernel releases it when its holder
-    dies. `say` is told who has `what`, if somebody does. Raises InUse if that is so after `wait_s`.
+    """Hold the lock file `path` (flock(2)): one process at a time. The kernel releases it when its holder and
+    all that `run_group` started for it are gone: a killed build's make goes on. `say` is told who has `what`,
+    if somebody does. Raises InUse if that is so after `wait_s`.
     """
     with path.open("a+") as lock:
+        os.set_inheritable(lock.fileno(), True)
         if not _taken(lock.fileno()):
             minutes = f"{wait_s / 60:.0f} min" if wait_s >= 60 else f"{wait_s:g} s"
             say(f"{what}: in use by {_holder(path)}; waiting for it, up to {minutes} (lock file {path})")

@@ -64,10 +64,16 @@ def kill_children(thread: int) -> None:
 
 def run_group(line: Sequence[str], output: BinaryIO) -> int:
     """Run a program that starts others, as make does; all that they print goes to `output`. Returns its exit
-    code. Whatever ends this call early (KeyboardInterrupt) kills every one of them.
+    code. Whatever ends this call early (KeyboardInterrupt) kills every one of them; SIGKILL does not, and so
+    they hold the locks of `harness.host.locks` until they end.
     """
     process = subprocess.Popen(
-        line, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        line,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        close_fds=False,
     )
     try:
         return process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,34 @@ def held(lock: Path) -> Iterator[subprocess.Popen[str]]:
             yield holder
         finally:
             holder.kill()
+
+
+BUILDS = """
+import sys
+from pathlib import Path
+from harness.host.locks import exclusive
+from harness.host.processes import run_group
+with exclusive(Path(sys.argv[1]), "it", lambda _: None):
+    run_group(["sh", "-c", "echo $$; exec sleep 600"], sys.stdout.buffer)
+"""
+
+
+def test_a_killed_build_has_its_lock_until_the_last_of_its_programs_has_ended(tmp_path: Path) -> None:
+    """make went on in the kept tree, and the next build of another process worked in it at the same time."""
+    lock = tmp_path / "lock"
+    argv = [sys.executable, "-c", BUILDS, str(lock)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as build:
+        assert build.stdout is not None
+        program = int(build.stdout.readline())
+        build.kill()
+        build.wait()
+        try:
+            with pytest.raises(InUse), exclusive(lock, "it", print, 0.01):
+                pass
+        finally:
+            os.kill(program, signal.SIGKILL)
+        with exclusive(lock, "it", print, 60):
+            pass
 
 
 def test_the_second_waits_for_the_first_and_says_for_whom(tmp_path: Path) -> None:
