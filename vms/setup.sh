@@ -28,6 +28,7 @@ if [ "${POWERCUT_REQUIRE_VM:-}" = 1 ]; then
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 	need chromium chromium # tests of the pages
 	need chromedriver chromium-driver
+	need strace strace # tests of `powercut import`
 fi
 need make make
 need gcc gcc

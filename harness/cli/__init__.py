@@ -23,6 +23,7 @@ from harness.cli.fetch import fetch_command
 from harness.cli.findings import bugreport_command, findings_command
 from harness.cli.gc import gc_command
 from harness.cli.guard import make_harmless
+from harness.cli.import_ import import_command
 from harness.cli.kernel import kernel_group
 from harness.cli.known import known_command
 from harness.cli.litmus import litmus_command
@@ -53,6 +54,7 @@ COMMANDS: tuple[click.Command, ...] = (
     patch_command,
     smoke_command,
     new_command,
+    import_command,
     try_command,
     repro_command,
     show_command,

@@ -15,7 +15,7 @@ import click
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Test": ("run", "patch", "smoke", "campaign", "verdict", "matrix", "litmus"),
     "Understand": ("show", "report", "repro", "compare", "shrink", "triage", "log", "history", "known"),
-    "Your own": ("new", "try"),
+    "Your own": ("new", "try", "import"),
     "Hand on": ("pack", "bugreport", "findings"),
     "Kernels and machines": ("list", "kernel", "doctor", "docs", "fetch", "gc", "rootfs", "man"),
     "How good is it": ("faults", "regressions", "coverage", "bench"),

@@ -265,6 +265,17 @@ def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, .
     return tuple(words)
 
 
+def operations_of(lines: Iterable[str]) -> tuple[Operation, ...]:
+    """The operations of a workload. Raises UsageError for what no guest can do."""
+    operations = tuple(map(parse_operation, lines))
+    if not 0 < len(operations) <= MAX_OPERATIONS:
+        raise UsageError(f"{len(operations)} operations", f"1 to {MAX_OPERATIONS} are possible")
+    need_possible(operations)
+    if len(operations) > MAX_NAMES and (names := most_names(operations)) > MAX_NAMES:
+        raise UsageError(f"{names} names at once", f"a guest can tell of {MAX_NAMES}: make fewer")
+    return operations
+
+
 def _load_operations(path: Path) -> Workload:
     try:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
@@ -276,13 +287,7 @@ def _load_operations(path: Path) -> Workload:
             ) from e
         raise UsageError(f"{path}: {e}", next_key(e, _OperationList)) from e
     try:
-        lines = list(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
-        if not 0 < len(lines) <= MAX_OPERATIONS:
-            raise UsageError(f"{len(lines)} operations", f"1 to {MAX_OPERATIONS} are possible")
-        operations = tuple(map(parse_operation, lines))
-        need_possible(operations)
-        if len(operations) > MAX_NAMES and (names := most_names(operations)) > MAX_NAMES:
-            raise UsageError(f"{names} names at once", f"a guest can tell of {MAX_NAMES}: make fewer")
+        operations = operations_of(itertools.islice(table.lines(), MAX_OPERATIONS + 1))
     except UsageError as e:
         raise UsageError(f"{path}: {e.what}", e.next_step) from e
     return Workload(path.stem, table.summary, operations, question=table.question)

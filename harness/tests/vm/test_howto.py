@@ -29,6 +29,8 @@ WITHOUT = {
     "linux-source-7.3": "a package that only another suite of the distribution has",
     "IMAGE": "a kernel that the reader built",
     "workloads/my-db": "the program that docs/tutorials/my-program.md makes, whose session runs it",
+    "strace.log": "a log of the reader's own program; harness/tests/workloads/test_import.py makes one",
+    "./my-db.toml": "what that log becomes",
     "~/linux": "the tree of docs/tutorials/my-patch.md, whose session asks the same",
     "BASE..HEAD": "commits in a tree of the reader's own, as above",
     "NAME": "a file that the reader has just written",

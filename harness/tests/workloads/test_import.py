@@ -1,0 +1,219 @@
+"""What a program did, as strace(1) saw it, becomes the operations that it did."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.import_ import import_command
+from harness.errors import ExitCode, UsageError
+from harness.tests.needs import need_program
+from harness.workloads.imported import Imported, imported
+from harness.workloads.load import load_workload
+from harness.workloads.strace import OPTIONS, calls_of, split, string
+
+PROGRAM = """
+import fcntl, os, sys
+os.chdir(sys.argv[1])
+fd = os.open("f", os.O_CREAT | os.O_EXCL | os.O_RDWR)
+os.write(fd, b"x" * 100); os.write(fd, b"x" * 50)
+os.pwrite(fd, b"y" * 10, 4096)
+os.lseek(fd, 20, os.SEEK_SET); os.writev(fd, [b"a", b"bc"])
+os.fsync(fd); os.fdatasync(fd)
+os.ftruncate(fd, 5000); os.posix_fallocate(fd, 0, 8192)
+os.rename("f", "g")
+os.setxattr("g", "user.key", b"four"); os.removexattr("g", "user.key")
+os.chmod("g", 0o600); os.chown("g", 1, 2); os.fchmod(fd, 0o640)
+synced = os.open("log", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_DSYNC)
+os.write(synced, b"z" * 30)
+os.mkdir("d"); os.link("g", "d/hard"); os.symlink("g", "d/soft"); os.mkfifo("d/pipe")
+here = os.open("d", os.O_DIRECTORY)
+os.fsync(here); os.unlink("pipe", dir_fd=here); os.rename("soft", "../soft", src_dir_fd=here, dst_dir_fd=here)
+os.unlink("d/hard"); os.rmdir("d")
+os.unlink("g"); os.write(fd, b"unseen by name"); os.fsync(fd); os.close(fd)
+if not (child := os.fork()):
+    os.write(synced, b"c"); os._exit(0)
+os.waitpid(child, 0)
+nameless = os.open(".", os.O_TMPFILE | os.O_WRONLY)
+os.write(nameless, b"1234"); os.fsync(nameless)
+os.link(f"/proc/self/fd/{nameless}", "named", src_dir_fd=0, follow_symlinks=True)
+os.sync(); os.truncate("named", 2)
+open(sys.argv[1] + "/../elsewhere", "w").write("not below the folder")
+os.utime("named")
+"""
+DONE = """
+create f; write f 0 100; write f 100 50; write f 4096 10; write f 20 3; fsync f; fdatasync f; truncate f 5000
+fallocate f 0 8192; rename f g; setxattr g user.key vvvv; removexattr g user.key; chmod g 600; chown g 1 2
+chmod g 640; create log; append log 30 dsync; mkdir d; link g d/hard; symlink d/soft g; mkfifo d/pipe; fsync d
+unlink d/pipe; rename d/soft soft; unlink d/hard; rmdir d; open g @2; unlink g; write @2 23 14; fsync @2
+close @2; append log 1 dsync; open-tmpfile . @3; write @3 0 4; fsync @3; link @3 named; sync; truncate named 2
+close @3
+"""
+
+
+def of(lines: str, root: str = "/r") -> Imported:
+    return imported(calls_of(lines.splitlines()), root)
+
+
+def told(found: Imported) -> list[str]:
+    return [str(op) for op in found.operations]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_program("strace")
+    folder = tmp_path_factory.mktemp("traced")
+    (folder / "work").mkdir()
+    log = folder / "strace.log"
+    program = [sys.executable, "-c", PROGRAM, str(folder / "work")]
+    traced = ["strace", *shlex.split(OPTIONS), "-o", str(log), *program]
+    subprocess.run(traced, check=True, timeout=120)
+    return log
+
+
+def test_each_call_that_changes_something_is_the_operation_that_it_did(log: Path) -> None:
+    found = imported(calls_of(log.read_text().splitlines()), str(log.parent / "work"))
+    assert told(found) == [line.strip() for line in DONE.replace("\n", ";").split(";") if line.strip()]
+    assert found.before == ()
+    assert found.left_out == {"utimensat": 1}
+
+
+def test_the_command_writes_a_workload_that_can_be_loaded(log: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    asked = [str(log), "--root", str(log.parent / "work"), "--output", str(file)]
+    done = CliRunner().invoke(import_command, asked)
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert "left out, since no operation does it: utimensat: 1" in done.output
+    assert [str(op) for op in load_workload(str(file)).operations][:2] == ["create f", "write f 0 100"]
+    again = CliRunner().invoke(import_command, asked)
+    assert again.exit_code == ExitCode.USAGE
+    assert f"{file} is there" in again.output
+
+
+def test_a_log_of_another_folder_names_the_root(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('1 mkdir("\\x2f\\x61", 0777) = 0\n')
+    done = CliRunner().invoke(import_command, [str(tmp_path / "log"), "--root", "/srv"])
+    assert done.exit_code == ExitCode.USAGE
+    assert "no call changes anything below /srv" in done.output
+
+
+def test_what_was_there_before_is_made_first_with_its_size() -> None:
+    found = of(
+        """
+7 newfstatat(AT_FDCWD</r>, "\\x6f\\x6c\\x64", {st_mode=S_IFREG|0644, st_size=700, ...}, 0) = 0
+7 openat(AT_FDCWD</r>, "\\x6f\\x6c\\x64", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3</r/\\x6f\\x6c\\x64>
+7 unlink("\\x64\\x2f\\x78") = 0
+"""
+    )
+    assert [str(op) for op in found.whole] == [
+        *("create old", "append old 700", "mkdir d", "create d/x", "sync"),
+        *("truncate old 0", "unlink d/x"),
+    ]
+
+
+def test_a_name_that_was_seen_and_removed_is_made_anew() -> None:
+    """ld removes an old program before it writes a new one."""
+    found = of(
+        """
+7 newfstatat(AT_FDCWD</r>, "\\x61", {st_mode=S_IFREG|0644, st_size=7, ...}, 0) = 0
+7 unlink("\\x2f\\x72\\x2f\\x61") = 0
+7 openat(AT_FDCWD</r>, "\\x61", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3</r/\\x61>
+"""
+    )
+    assert told(found) == ["unlink a", "create a"]
+
+
+def test_a_call_that_failed_did_nothing() -> None:
+    assert told(of('7 mkdir("\\x2fr", 0777) = -1 EEXIST (File exists)\n7 sync() = 0\n')) == ["sync"]
+
+
+def test_calls_that_overlap_are_in_the_order_in_which_they_returned() -> None:
+    found = of(
+        """
+1 openat(AT_FDCWD</r>, "\\x66", O_WRONLY|O_CREAT, 0666) = 3</r/\\x66>
+1 clone(child_stack=0x1, flags=CLONE_VM|CLONE_FILES|CLONE_THREAD <unfinished ...>
+2 write(3</r/\\x66>, ""..., 5 <unfinished ...>
+1 <... clone resumed>, child_tidptr=0x2) = 2
+1 write(3</r/\\x66>, ""..., 7) = 7
+2 <... write resumed>) = 5
+"""
+    )
+    assert told(found) == ["create f", "write f 0 7", "write f 7 5"]
+
+
+def test_a_thread_shares_descriptors_and_a_process_has_its_own() -> None:
+    calls = """
+1 openat(AT_FDCWD</r>, "\\x66", O_WRONLY|O_CREAT|O_APPEND, 0666) = 3</r/\\x66>
+1 clone(child_stack=NULL, flags={flags}) = 2
+2 close(3</r/\\x66>) = 0
+2 openat(AT_FDCWD</r>, "\\x67", O_WRONLY|O_CREAT, 0666) = 3</r/\\x67>
+1 write(3</r/\\x66>, ""..., 5) = 5
+"""
+    assert told(of(calls.replace("{flags}", "SIGCHLD")))[-1] == "append f 5"
+    assert told(of(calls.replace("{flags}", "CLONE_FILES")))[-1] == "write f 0 5"
+
+
+def test_a_file_that_is_replaced_while_it_is_open_is_held_until_its_process_ends() -> None:
+    found = of(
+        """
+1 openat(AT_FDCWD</r>, "\\x66", O_RDWR|O_CREAT, 0666) = 3</r/\\x66>
+1 mkdir("\\x2f\\x72\\x2f\\x67", 0777) = 0
+1 rename("\\x2f\\x72\\x2f\\x6e", "\\x2f\\x72\\x2f\\x66") = 0
+1 fsync(3</r/\\x66>(deleted)) = 0
+1 +++ exited with 0 +++
+"""
+    )
+    assert told(found) == ["create f", "mkdir g", "open f @1", "rename n f", "fsync @1", "close @1"]
+    assert [str(op) for op in found.before] == ["create n"]
+
+
+def test_a_file_that_leaves_the_folder_is_removed_and_one_that_comes_is_told() -> None:
+    found = of(
+        """
+1 rename("\\x2f\\x72\\x2f\\x66", "\\x2f\\x73") = 0
+1 rename("\\x2f\\x73", "\\x2f\\x72\\x2f\\x67") = 0
+"""
+    )
+    assert told(found) == ["unlink f"]
+    assert sum(found.left_out.values()) == 1
+
+
+def test_what_no_operation_does_is_counted() -> None:
+    found = of(
+        """
+1 openat(AT_FDCWD</r>, "\\x66", O_RDWR|O_CREAT, 0666) = 3</r/\\x66>
+1 fallocate(3</r/\\x66>, FALLOC_FL_COLLAPSE_RANGE, 0, 4096) = 0
+1 mmap(NULL, 3, PROT_READ|PROT_WRITE, MAP_SHARED, 3</r/\\x66>, 0) = 0x7f00
+1 ioctl(3</r/\\x66>, FS_IOC_SETFLAGS, [FS_SYNC_FL]) = 0
+1 ioctl(3</r/\\x66>, TCGETS, 0x7f) = 0
+1 symlink("\\x66", "\\x2f\\x72\\x2f\\x6c") = 0
+1 lchown("\\x2f\\x72\\x2f\\x6c", 0, 0) = 0
+1 setxattr("\\x2f\\x72\\x2f\\x66", "\\x73\\x65\\x63\\x75\\x72\\x69\\x74\\x79\\x2e\\x78", ""..., 1, 0) = 0
+1 io_uring_enter(4, 1, 1, IORING_ENTER_GETEVENTS, NULL, 8) = 1
+"""
+    )
+    assert told(found) == ["create f", "symlink l f"]
+    assert sum(found.left_out.values()) == 6
+
+
+def test_a_name_that_no_word_can_hold_is_escaped() -> None:
+    (made,) = told(of('1 mkdir("\\x2f\\x72\\x2f\\x40\\x61\\x20\\x25\\xff", 0777) = 0\n'))
+    assert made == "mkdir %40a%20%25%ff"
+
+
+def test_arguments_with_commas_are_one_each() -> None:
+    assert split('3</a,b>, [{iov_base="\\x2c"..., iov_len=1}, {}], 2') == [
+        *("3</a,b>", '[{iov_base="\\x2c"..., iov_len=1}, {}]', "2")
+    ]
+    assert string('"\\x61"...') == "a"
+
+
+def test_what_is_no_log_says_how_to_make_one() -> None:
+    with pytest.raises(UsageError) as told_:
+        list(calls_of(["nothing of the kind"]))
+    assert OPTIONS in str(told_.value.next_step)
