@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from harness.model import Operation, OperationKind
-from harness.workloads.strace import EXIT, Call, descriptor, string, structure
+from harness.workloads.strace import EXIT, SystemCall, descriptor, string, structure
 
 _K = OperationKind
 _FALLOCATE = {
@@ -47,7 +47,7 @@ class Imported:
         return (*self.before, *([Operation(_K.SYNC)] if self.before else []), *self.operations)
 
 
-def imported(calls: Iterable[Call], root: str) -> Imported:
+def imported(calls: Iterable[SystemCall], root: str) -> Imported:
     """What the calls do below the folder `root`; what they do elsewhere, and what only reads, is ignored.
     A file that is not known to be there before is made by the open(2) that may make it.
     """
@@ -98,7 +98,7 @@ class _Import:
         self._seen: dict[str, tuple[bool, int]] = {}  # by a call that only looked: a directory, and its size
         self._handles = 0
 
-    def take(self, call: Call) -> None:
+    def take(self, call: SystemCall) -> None:
         process = self._processes.setdefault(call.pid, _Process())
         for argument in call.arguments:
             if argument.startswith("AT_FDCWD<"):
@@ -115,7 +115,7 @@ class _Import:
         inner = posixpath.relpath(path, self._root)
         return None if inner == ".." or inner.startswith("../") else "" if inner == "." else _word(inner)
 
-    def _named(self, call: Call, process: _Process, at: int) -> str | None:
+    def _named(self, call: SystemCall, process: _Process, at: int) -> str | None:
         """The path that argument `at` names; the one before it may be the directory that it starts from."""
         name = string(call.arguments[at])
         start = process.directory
@@ -176,7 +176,7 @@ class _Import:
 
     # The calls.
 
-    def looks(self, call: Call, process: _Process) -> None:
+    def looks(self, call: SystemCall, process: _Process) -> None:
         """stat(2): the name is there, and how long it is."""
         at = next((i for i, a in enumerate(call.arguments) if a.startswith('"')), None)
         told = next((a for a in call.arguments if a.startswith("{")), "")
@@ -188,7 +188,7 @@ class _Import:
             size = structure(told, "st_size") or structure(told, "stx_size") or 0
             self._seen[path] = ("S_IFDIR" in told, 0 if "S_IFDIR" in told else size)
 
-    def opens(self, call: Call, process: _Process) -> None:
+    def opens(self, call: SystemCall, process: _Process) -> None:
         process.files.pop(call.result, None)
         path = self._below(call.path)
         if path is None:
@@ -208,14 +208,14 @@ class _Import:
             if "O_TRUNC" in flags:
                 self._do(_K.TRUNCATE, path)
 
-    def closes(self, call: Call, process: _Process) -> None:
+    def closes(self, call: SystemCall, process: _Process) -> None:
         number = descriptor(call.arguments[0]).number if "<" in call.arguments[0] else None
         known = process.files.pop(number, None) if number is not None else None
         others = [o for p in self._processes.values() for o in p.files.values()]
         if known and known.handle and known not in others:
             self._do(_K.CLOSE, known.handle)
 
-    def exits(self, call: Call, process: _Process) -> None:
+    def exits(self, call: SystemCall, process: _Process) -> None:
         """Closes what the process has open, unless it shares its descriptors."""
         del self._processes[call.pid]
         if any(p.files is process.files for p in self._processes.values()):
@@ -225,32 +225,32 @@ class _Import:
             if known.handle and known not in others:
                 self._do(_K.CLOSE, known.handle)
 
-    def duplicates(self, call: Call, process: _Process) -> None:
+    def duplicates(self, call: SystemCall, process: _Process) -> None:
         is_other = call.name == "fcntl" and not call.arguments[1].startswith("F_DUPFD")
         if not is_other and (found := self._file(process, call.arguments[0])):
             process.files[call.result] = found[1]
 
-    def forks(self, call: Call, process: _Process) -> None:
+    def forks(self, call: SystemCall, process: _Process) -> None:
         """What shares descriptors shares them; another process has copies, with common offsets."""
         is_shared = "CLONE_FILES" in " ".join(call.arguments)
         files = process.files if is_shared else dict(process.files)
         self._processes[call.result] = _Process(process.directory, files)
 
-    def changes_directory(self, call: Call, process: _Process) -> None:
+    def changes_directory(self, call: SystemCall, process: _Process) -> None:
         if call.name == "fchdir":
             process.directory = descriptor(call.arguments[0]).path
         else:
             process.directory = posixpath.join(process.directory, string(call.arguments[0]))
 
-    def seeks(self, call: Call, process: _Process) -> None:
+    def seeks(self, call: SystemCall, process: _Process) -> None:
         if found := self._file(process, call.arguments[0]):
             found[1].offset = call.result
 
-    def reads(self, call: Call, process: _Process) -> None:
+    def reads(self, call: SystemCall, process: _Process) -> None:
         if found := self._file(process, call.arguments[0]):
             found[1].offset += call.result
 
-    def writes(self, call: Call, process: _Process) -> None:
+    def writes(self, call: SystemCall, process: _Process) -> None:
         to, place = _WRITES[call.name]
         found = self._file(process, call.arguments[to])
         if not found or not call.result:
@@ -268,11 +268,11 @@ class _Import:
         )
         known.offset += call.result if at is None else 0
 
-    def truncates(self, call: Call, process: _Process) -> None:
+    def truncates(self, call: SystemCall, process: _Process) -> None:
         if (path := self._either(call, process)) is not None:
             self._do(_K.TRUNCATE, path, length=int(call.arguments[1]))
 
-    def allocates(self, call: Call, process: _Process) -> None:
+    def allocates(self, call: SystemCall, process: _Process) -> None:
         mode = frozenset(re.findall(r"FALLOC_FL_(\w+)", call.arguments[1]))
         if not (found := self._file(process, call.arguments[0])):
             return
@@ -281,7 +281,7 @@ class _Import:
         offset, length = map(int, call.arguments[2:4])
         self._do(_K.FALLOCATE, found[0], offset=offset, length=length, flags=_FALLOCATE[mode])
 
-    def renames(self, call: Call, process: _Process) -> None:
+    def renames(self, call: SystemCall, process: _Process) -> None:
         is_at = call.name != "rename"
         old, new = (self._named(call, process, at) for at in ((1, 3) if is_at else (0, 1)))
         if old is None and new is None:
@@ -318,7 +318,7 @@ class _Import:
             if known.path == old or known.path.startswith(f"{old}/"):
                 known.path = new + known.path.removeprefix(old)
 
-    def links(self, call: Call, process: _Process) -> None:
+    def links(self, call: SystemCall, process: _Process) -> None:
         is_at = call.name == "linkat"
         new = self._named(call, process, 3 if is_at else 1)
         old = self._linked(call, process) if is_at else self._named(call, process, 0)
@@ -332,7 +332,7 @@ class _Import:
         self._there[new] = self._there.get(old, _K.CREATE)
         self._do(_K.LINK, old, target=new)
 
-    def _linked(self, call: Call, process: _Process) -> str | None:
+    def _linked(self, call: SystemCall, process: _Process) -> str | None:
         """The file of linkat(2): by name, or a file without one by its descriptor."""
         name = string(call.arguments[1])
         if m := re.fullmatch(r"/proc/(?:self|\d+)/fd/(\d+)", name):
@@ -343,7 +343,7 @@ class _Import:
             return found[0] if found else None
         return self._named(call, process, 1)
 
-    def makes(self, call: Call, process: _Process) -> None:
+    def makes(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name.endswith("at") else 0
         if (path := self._named(call, process, at)) is None:
             return
@@ -355,12 +355,12 @@ class _Import:
             kind = _NODES[word]
         self._make(kind, path)
 
-    def makes_symlink(self, call: Call, process: _Process) -> None:
+    def makes_symlink(self, call: SystemCall, process: _Process) -> None:
         path = self._named(call, process, 2 if call.name == "symlinkat" else 1)
         if path is not None:
             self._make(_K.SYMLINK, path, target=_word(string(call.arguments[0])))
 
-    def removes(self, call: Call, process: _Process) -> None:
+    def removes(self, call: SystemCall, process: _Process) -> None:
         path = self._named(call, process, 1 if call.name == "unlinkat" else 0)
         if path is None:
             return
@@ -369,14 +369,14 @@ class _Import:
         self._lose(path)
         self._do(_K.RMDIR if is_directory else _K.UNLINK, path)
 
-    def syncs(self, call: Call, process: _Process) -> None:
+    def syncs(self, call: SystemCall, process: _Process) -> None:
         if call.name == "sync":
             self._do(_K.SYNC)
         elif found := self._file(process, call.arguments[0]):
             kinds = {"fsync": _K.FSYNC, "fdatasync": _K.FDATASYNC}
             self._do(kinds.get(call.name, _K.SYNC), found[0] if call.name in kinds else "")
 
-    def syncs_range(self, call: Call, process: _Process) -> None:
+    def syncs_range(self, call: SystemCall, process: _Process) -> None:
         if found := self._file(process, call.arguments[0]):
             offset, length = map(int, call.arguments[1:3])
             waits = "WAIT_AFTER" in call.arguments[3]
@@ -384,7 +384,7 @@ class _Import:
                 _K.SYNC_FILE_RANGE, found[0], offset=offset, length=length, flags=() if waits else ("async",)
             )
 
-    def sets_attribute(self, call: Call, process: _Process) -> None:
+    def sets_attribute(self, call: SystemCall, process: _Process) -> None:
         if (path := self._either(call, process)) is None:
             return
         name = string(call.arguments[1])
@@ -395,14 +395,14 @@ class _Import:
         else:
             self._do(_K.SETXATTR, path, name=name, value=b"v" * max(int(call.arguments[3]), 1))
 
-    def sets_mode(self, call: Call, process: _Process) -> None:
+    def sets_mode(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name.startswith("fchmodat") else 0
         path = self._named(call, process, at) if at else self._either(call, process)
         if path is not None:
             self._need(path)
             self._do(_K.CHMOD, path, length=int(call.arguments[at + 1], 8) & 0o7777)
 
-    def sets_owner(self, call: Call, process: _Process) -> None:
+    def sets_owner(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name == "fchownat" else 0
         path = self._named(call, process, at) if at else self._either(call, process)
         if path is None:
@@ -415,7 +415,7 @@ class _Import:
             raise _LeftOut("owners of symbolic links")
         self._do(_K.CHOWN, path, offset=user, length=group)
 
-    def controls(self, call: Call, process: _Process) -> None:
+    def controls(self, call: SystemCall, process: _Process) -> None:
         word = call.arguments[1].partition(" ")[0]
         found = (
             self._file(process, call.arguments[0]) if word in (*_CLONE_IOCTLS, *_CHANGING_IOCTLS) else None
@@ -427,19 +427,19 @@ class _Import:
             raise _LeftOut(f"ioctl {word}")
         self._do(_K.CLONE, source[0], target=found[0])
 
-    def maps(self, call: Call, process: _Process) -> None:
+    def maps(self, call: SystemCall, process: _Process) -> None:
         is_written = "MAP_SHARED" in call.arguments[3] and "PROT_WRITE" in call.arguments[2]
         if is_written and self._file(process, call.arguments[4]):
             raise _LeftOut("stores into a shared mapping, which strace does not see")
 
-    def has_none(self, call: Call, process: _Process) -> None:
+    def has_none(self, call: SystemCall, process: _Process) -> None:
         """The call changes what no operation changes."""
         if call.name.startswith("io_uring"):
             raise _LeftOut("io_uring, whose requests strace does not see")
         if self._either(call, process) is not None:
             raise _LeftOut(call.name)
 
-    def _either(self, call: Call, process: _Process) -> str | None:
+    def _either(self, call: SystemCall, process: _Process) -> str | None:
         """Of a call with a descriptor or a path as its first argument, or a directory and a path."""
         if call.arguments[0].startswith('"'):
             path = self._named(call, process, 0)
@@ -481,7 +481,7 @@ _WRITES = {
     "splice": (2, 3),
 }
 """Which argument is the file, and which the place; 0: the file's own."""
-_Does = Callable[[_Import, Call, _Process], None]
+_Does = Callable[[_Import, SystemCall, _Process], None]
 _CALLS: Mapping[str, _Does] = {
     name: does
     for names, does in (

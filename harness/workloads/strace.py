@@ -25,7 +25,7 @@ _RETURNED = re.compile(r"\)\s+= (-?\d+|0x[0-9a-f]+|\?)(?:<([^>]*)>(\(deleted\))?
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SystemCall:
     """One call that succeeded. `arguments`: as strace writes them. `path`: of the descriptor returned."""
 
     pid: int
@@ -44,7 +44,7 @@ class Descriptor:
     is_deleted: bool = False
 
 
-def calls_of(lines: Iterable[str]) -> Iterator[Call]:
+def calls_of(lines: Iterable[str]) -> Iterator[SystemCall]:
     """The calls of a log that succeeded, and the ends of its processes. A new process stands before its own
     calls, although the call that made it returns later. Raises UsageError if not one line is strace's.
     """
@@ -57,10 +57,10 @@ def calls_of(lines: Iterable[str]) -> Iterator[Call]:
         pid, word, rest = int(m[1] or 0), m[2], m[3].rstrip()
         if pid not in known and known and forking:
             parent, name = forking.pop(0)
-            yield Call(parent, name, tuple(split(begun[parent][1:])), pid)
+            yield SystemCall(parent, name, tuple(split(begun[parent][1:])), pid)
         known.add(pid)
         if word == "+++":
-            yield Call(pid, EXIT, (), 0)
+            yield SystemCall(pid, EXIT, (), 0)
         elif rest.endswith(_UNFINISHED):
             begun[pid] = rest.removesuffix(_UNFINISHED)
             forking += [(pid, word)] if word in FORKS else []
@@ -75,13 +75,13 @@ def calls_of(lines: Iterable[str]) -> Iterator[Call]:
         raise UsageError("it has no line of strace", f"trace with: strace {OPTIONS} -o FILE PROGRAM")
 
 
-def _call(pid: int, name: str, rest: str) -> Iterator[Call]:
+def _call(pid: int, name: str, rest: str) -> Iterator[SystemCall]:
     ends = list(_RETURNED.finditer(rest))
     if not ends or not rest.startswith("(") or ends[-1][1] == "?":
         return
     if (result := int(ends[-1][1], 0)) >= 0:
         path = unescaped(ends[-1][2] or "")
-        yield Call(pid, name, tuple(split(rest[1 : ends[-1].start()])), result, path)
+        yield SystemCall(pid, name, tuple(split(rest[1 : ends[-1].start()])), result, path)
 
 
 def split(text: str) -> list[str]:
