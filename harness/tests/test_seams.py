@@ -252,6 +252,7 @@ CARRIES_NOTHING = {
     "fetch": "it copies a packed run: see pack",
     "findings": "it runs scripts",
     "gc": "it removes runs",
+    "import": "it writes a workload",
     "kernel": "it builds kernels",
     "known": "it lists known bugs",
     "list": "it lists runs",
