@@ -145,28 +145,9 @@ class Examiner:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def observe(
-        self, session: AnySession, states: Sequence[CrashState], stop: threading.Event
-    ) -> Observation:
-        """The outcome of these states, which have one content, from the memo or from a guest. A failure makes
-        these states Unobserved. Raises VersionsDiffer alone, which would cost every state.
-        """
-        try:
-            number = self.memo.recall(states[0])
-            known = None if number is None else self.known(number, session.machine_name, states)
-            if known is not None:
-                return known
-            observation = self.visit(session, states, stop)
-            self.learn(states[0], observation, number)
-        except VersionsDiffer:
-            raise
-        except Exception as e:  # see Attempts, invariant 2: the memo may have defects, too
-            return Observation(Unobserved(reason_of(e)))
-        return observation
-
     def visit(self, session: AnySession, states: Sequence[CrashState], stop: threading.Event) -> Observation:
-        """Recover the content of these states in a guest. Raises as `observe`. The memo does not know of it
-        before `learn`.
+        """Recover these states, which have one content, in a guest. A failure makes them Unobserved. The memo
+        does not know of it before `learn`. Raises VersionsDiffer alone, which would cost every state.
         """
         try:
             return self._visit(session, states, stop)

@@ -165,14 +165,6 @@ class OutcomeMemo:
             target,
         )
 
-    def recall(self, state: CrashState) -> int | None:
-        """The outcome of an earlier state that agrees with this one in every block read there, if any."""
-        if not self._recalls:
-            return None
-        target, shown = self._recording.shown(state)
-        (number,) = self._ask(lambda disk: disk.recall([shown]), target)
-        return number
-
     def hashes(self, states: Sequence[CrashState], target: Target | None = None) -> list[str]:
         """Of the contents of states, named as the disk takes them. `target`: as for `explore`."""
         return self._ask(lambda disk: disk.hashes(states), target)

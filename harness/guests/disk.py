@@ -279,32 +279,18 @@ class Disk:
         """
         self._ask(wire.AlsoRead(blocks=list(dict.fromkeys(blocks))), wire.Noted)
 
-    def remember(self, outcome: int) -> int | None:
-        """Keep the number `outcome` with the contents of all blocks read since the `switch`.
-
-        If `recall` already returns an outcome for this state, that one stays and is returned. If the two
-        differ in meaning, the outcome depends on more than what was read, and nothing recalled in this run
-        can be trusted. Refused if nothing was read: the guest saw its own cache.
-        """
-        return self._ask(wire.Remember(outcome=outcome), wire.Remembered).earlier
-
-    def recall(self, states: Sequence[CrashState]) -> list[int | None]:
-        """For each state the outcome of a remembered one that agrees with it on every block that was read
-        there, or None. Never wrong if outcomes depend only on what was read; may miss.
-        """
-        found: list[int | None] = []
-        for part in _parts(states):
-            found += self._ask(wire.Recall(states=part), wire.Recalled).outcomes
-        return found
-
     def reads(self) -> BlockReads:
         """What was read since the `switch`. Refused if nothing was: the guest saw its own cache."""
         were = self._ask(wire.Reads(), wire.WereRead)
         return BlockReads(tuple(were.blocks), tuple(were.data))
 
     def learn(self, state: CrashState, reads: BlockReads, outcome: int) -> int | None:
-        """As `remember`, for a state that another disk with the same base image and log showed, and what was
-        read of it there.
+        """Keep the number `outcome` for a state with the contents of what was read of it by this disk's guest
+        or by that of another disk with the same base image and log.
+
+        If an outcome is already known for this state, that one stays and is returned. If the two differ in
+        meaning, the outcome depends on more than what was read, and nothing recalled in this run can be
+        trusted.
         """
         request = wire.Learn(
             state=wire.State.of(state), blocks=list(reads.blocks), data=list(reads.data), outcome=outcome

@@ -23,7 +23,7 @@ from harness.cases.recording import Recording, history_of
 from harness.errors import DiskError, DiskRefused, GuestError, GuestLost, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
 from harness.guests import wire
-from harness.guests.disk import BlockReads, Disk
+from harness.guests.disk import BlockReads, Disk, Explored, KnownOutcome
 from harness.guests.session import Ask, CheckImage, Recovery, Session, Used
 from harness.guests.wire import WireError
 from harness.model import (
@@ -51,6 +51,7 @@ from harness.model import (
     Workload,
 )
 from harness.store.records import How
+from harness.tests.cases import looks
 from harness.workloads.load import load_workload, parse_operation
 from harness.writelog import MarkText, read_log, write_log
 
@@ -70,6 +71,13 @@ class MemoDisk:
 
     def recall(self, states: Sequence[CrashState]) -> list[int | None]:
         return [self.memo.get(s.prefix % 2) for s in states]
+
+    def explore(self, states: Sequence[CrashState], **_: object) -> list[Explored]:
+        found = zip(states, self.recall(states), strict=True)
+        return [
+            Explored((state,), (), 1) if n is None else Explored((), (KnownOutcome(n, state, False, 0),), 0)
+            for state, n in found
+        ]
 
     def learn(self, state: CrashState, reads: BlockReads, number: int) -> int | None:
         earlier = self.memo.get(state.prefix % 2)
@@ -195,7 +203,7 @@ def observe(examiner: Examiner, session: FakeSession, prefix: int) -> Observatio
 def observe_at(examiner: Examiner, session: FakeSession, *prefixes: int) -> Observation:
     """States of one content."""
     states = [CrashState(p) for p in prefixes]
-    return examiner.observe(cast(Session, cast(Any, session)), states, threading.Event())
+    return looks.observe(examiner, cast(Session, cast(Any, session)), states, threading.Event())
 
 
 def test_a_lost_guest_is_replaced(recording: Recording) -> None:
@@ -271,11 +279,10 @@ def test_a_guest_that_says_no_is_not_asked_again(recording: Recording) -> None:
 
 def test_a_guest_of_another_version_is_no_answer(recording: Recording) -> None:
     """Each state of a kept recording booted one, and was UNKNOWN for it."""
-    for look in (Examiner.observe, Examiner.visit):
-        session = FakeSession({1: [VersionsDiffer("the agent speaks protocol 2")]})
-        with pytest.raises(VersionsDiffer):
-            look(Examiner(recording), session, [CrashState(1)], threading.Event())  # type: ignore[arg-type]  # a fake
-        assert session.looked == [1]
+    session = FakeSession({1: [VersionsDiffer("the agent speaks protocol 2")]})
+    with pytest.raises(VersionsDiffer):
+        observe(Examiner(recording), session, 1)
+    assert session.looked == [1]
 
 
 def test_the_memo_spares_the_guest(recording: Recording) -> None:
@@ -798,7 +805,8 @@ def test_a_memo_whose_disk_is_lost_learns_everything_again(
     failing.append(DiskError("the disk is gone"))
     assert observe(examiner, session, 3).recalled
     failing += [DiskError("the disk is gone")] * 3
-    assert observe(examiner, session, 3) == Observation(Unobserved("the disk is gone"))
+    with pytest.raises(DiskError, match="the disk is gone"):
+        observe(examiner, session, 3)
 
 
 def test_a_refusal_of_the_disk_is_no_loss_of_it(
@@ -813,9 +821,8 @@ def test_a_refusal_of_the_disk_is_no_loss_of_it(
 
     monkeypatch.setattr(MemoDisk, "recall", refusing)
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
-    assert observe(examiner, FakeSession({1: [GOOD]}), 1) == Observation(
-        Unobserved("a state does not fit the log")
-    )
+    with pytest.raises(DiskRefused, match="a state does not fit the log"):
+        observe(examiner, FakeSession({1: [GOOD]}), 1)
     assert len(asked) == 1
 
 
@@ -863,7 +870,7 @@ def test_a_stopped_run_says_unknown(recording: Recording) -> None:
     stop = threading.Event()
     stop.set()
     session = cast(Session, cast(Any, FakeSession({1: [GOOD]})))
-    seen = Examiner(recording).observe(session, [CrashState(1)], stop).outcome
+    seen = Examiner(recording).visit(session, [CrashState(1)], stop).outcome
     assert isinstance(seen, Unobserved)
 
 
@@ -1020,17 +1027,8 @@ def test_a_disk_that_recalls_what_nobody_remembered_is_not_believed(
     examiner = Examiner(recording, memo=True, sample_rate=0.0)
     observe(examiner, session, 1)
     monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [number])
-    found = observe(examiner, session, 3)
-    assert found == Observation(Unobserved(f"outcome {number} was recalled, and 1 are known"))
-
-
-def test_a_defect_of_the_memo_costs_its_state_only(
-    recording: Recording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MemoDisk, "recall", lambda disk, states: [])
-    seen = observe(Examiner(recording, memo=True), FakeSession({1: [GOOD]}), 1).outcome
-    assert isinstance(seen, Unobserved)
-    assert seen.reason.startswith("unforeseen ValueError at outcome_memo.py:")
+    with pytest.raises(DiskError, match=f"outcome {number} was recalled, and 1 are known"):
+        observe(examiner, session, 3)
 
 
 # --- mismatch ------------------------------------------------------------------------------------
@@ -1082,7 +1080,8 @@ def test_doubt_that_could_not_be_kept_is_told_all_the_same(recording: Recording)
         raise OSError(28, "No space left on device")
 
     examiner, session = in_doubt(recording, full)
-    assert isinstance(observe(examiner, session, 3).outcome, Unobserved)
+    with pytest.raises(OSError, match="No space left"):
+        observe(examiner, session, 3)
     assert "not deterministic" in examiner.memo.mismatch
     assert not observe(examiner, session, 5).recalled
 

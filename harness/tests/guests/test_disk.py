@@ -20,6 +20,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import enumerate_prefixes
+from harness.tests.guests.visits import recall, remember
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, states
 from harness.tests.states.replay import replay
@@ -156,12 +157,12 @@ def test_recall_gives_what_recovery_would(
         expected = [
             _recover(c)[1] if trace in known else None for c, trace in zip(contents, traces, strict=True)
         ]
-        assert shared.recall(chosen) == expected
+        assert recall(shared, chosen) == expected
         shared.switch(state)
         blocks, outcome = _recover(content)
         for block in blocks:
             shared.also_read([block])
-        assert shared.remember(outcome) in (None, outcome)
+        assert remember(shared, state, outcome) in (None, outcome)
         known.add(tuple(_block(content, b) for b in blocks))
 
 
@@ -181,12 +182,12 @@ def test_recall_is_sound_for_any_reads_in_any_order(
         for block in read:
             shared.also_read([block])
         content = replay(BASE, log, state)
-        earlier = shared.remember(len(visits))
+        earlier = remember(shared, state, len(visits))
         visits.append((content, read))
         assert earlier is None or _agree(content, visits[earlier])
-        assert shared.recall([state]) == [len(visits) - 1 if earlier is None else earlier]
+        assert recall(shared, [state]) == [len(visits) - 1 if earlier is None else earlier]
     asked = data.draw(st.lists(states(steps), min_size=1, max_size=8))
-    for state, outcome in zip(asked, shared.recall(asked), strict=True):
+    for state, outcome in zip(asked, recall(shared, asked), strict=True):
         assert outcome is None or _agree(replay(BASE, log, state), visits[outcome]), state
 
 

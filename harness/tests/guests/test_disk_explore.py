@@ -18,6 +18,7 @@ from harness.guests import disk as disk_module
 from harness.guests.disk import BlockReads, Disk, Explored, Order
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices
+from harness.tests.guests.visits import recall, remember
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, step_sectors
 from harness.writelog import Discard, Step, Write, write_log
@@ -141,7 +142,7 @@ def _explore(shared: Disk, chunks: list[tuple[int, bytes]], crash_time: Choices,
             shared.switch(state)
             blocks, outcome = _recover(_replayed(chunks, state))
             shared.also_read(blocks)
-            assert shared.remember(outcome) is None, "two states to visit read the same"
+            assert remember(shared, state, outcome) is None, "two states to visit read the same"
     return explored
 
 
@@ -224,7 +225,7 @@ def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: P
         other.also_read([0])
         shared.switch(CrashState(0))  # what it shows does not matter
         assert shared.learn(CrashState(1), other.reads(), 7) is None
-    assert shared.recall([CrashState(n) for n in range(3)]) == [None, 7, 7]
+    assert recall(shared, [CrashState(n) for n in range(3)]) == [None, 7, 7]
     assert shared.learn(CrashState(2), BlockReads((0, 1)), 8) == 7
 
 
@@ -267,14 +268,14 @@ def test_outcomes_outlive_an_open_that_keeps_them(shared: Disk, tmp_path: Path, 
     shared.open(base, first)
     shared.switch(CrashState(1))
     shared.also_read([0])
-    shared.remember(7)
+    remember(shared, CrashState(1), 7)
     states = [CrashState(n) for n in range(3)]
     shared.open(base, second, keep_memo=True)
-    assert shared.recall(states) == [None, 7, 7]
+    assert recall(shared, states) == [None, 7, 7]
     shared.open(base, second, Order((1, 0)), keep_memo=True)
-    assert shared.recall(states) == [None, None, 7]
+    assert recall(shared, states) == [None, None, 7]
     shared.open(base, second)
-    assert shared.recall(states) == [None, None, None]
+    assert recall(shared, states) == [None, None, None]
 
 
 def test_a_crash_time_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:

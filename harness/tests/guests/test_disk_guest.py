@@ -19,6 +19,7 @@ from harness.guests.disk import Disk, Order, find_binary
 from harness.model import SECTOR_BYTES, CrashState, HoldOrder
 from harness.states import Choices
 from harness.tests.guests.frontend import Frontend
+from harness.tests.guests.visits import recall, remember
 from harness.tests.needs import needed
 from harness.writelog import Write, write_log
 
@@ -75,7 +76,7 @@ def test_data_that_the_guest_reads_between_its_marks_is_not_combined(disk: Disk,
                     guest.identity()
                     guest.read(0, 32)
                     guest.identity()
-                    disk.remember(0)
+                    remember(disk, state, 0)
             assert explored.unexplored == 0
             counts.append((len(explored.known), sum(known.data for known in explored.known)))
     # both defaults, and each with one block changed
@@ -149,10 +150,10 @@ def test_only_what_the_guest_read_of_the_state_decides(disk: Disk) -> None:
         guest.write(8, b"G" * 8 * S)
         guest.read(8, 8)
         guest.read(24, 40)
-        assert disk.remember(7) is None
-        assert disk.recall(states) == [None, 7, 7, 7]
+        assert remember(disk, CrashState(1), 7) is None
+        assert recall(disk, states) == [None, 7, 7, 7]
         guest.read(16, 1)
-        assert disk.remember(8) == 7, "it agrees with the first visit on all that one read"
+        assert remember(disk, CrashState(1), 8) == 7, "it agrees with the first visit on all that one read"
 
 
 def test_a_block_that_the_guest_wrote_in_part_counts_as_read(disk: Disk) -> None:
@@ -160,8 +161,8 @@ def test_a_block_that_the_guest_wrote_in_part_counts_as_read(disk: Disk) -> None
         disk.switch(CrashState(1))
         guest.write(8, b"G" * S)
         guest.read(8, 2)
-        disk.remember(7)
-        assert disk.recall([CrashState(0), CrashState(1), CrashState(2)]) == [7, 7, None]
+        remember(disk, CrashState(1), 7)
+        assert recall(disk, [CrashState(0), CrashState(1), CrashState(2)]) == [7, 7, None]
 
 
 def test_a_visit_that_read_nothing_is_not_remembered(disk: Disk) -> None:
@@ -170,7 +171,7 @@ def test_a_visit_that_read_nothing_is_not_remembered(disk: Disk) -> None:
         disk.switch(CrashState(1))
         guest.write(0, b"G" * S)
         with pytest.raises(DiskError, match="nothing was read"):
-            disk.remember(7)
+            disk.reads()
 
 
 def test_the_device_keeps_its_size_while_a_guest_is_there(disk: Disk, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from harness.model import SECTOR_BYTES, CaseId, CrashState, EntryFlag, Verdict
 from harness.states import CrashTime, LegalStates
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
+from harness.tests.cases.looks import observe
 from harness.tests.reference.again import Cuts, check_again
 from harness.workloads.load import find_workload
 from harness.writelog.times import Times
@@ -210,7 +211,7 @@ def _violated(
     """What any state of a crash time violates."""
     found: Violated = set()
     for state in _contents(legal, session, examiner.recording, crash_times, figures):
-        observation = examiner.observe(session, [state], threading.Event())
+        observation = observe(examiner, session, [state], threading.Event())
         if isinstance(observation.outcome, Unobserved):
             figures.differences.append(f"{state}: {observation.outcome.reason}")
             continue

@@ -24,6 +24,7 @@ from harness.cases.recoveries import RecoveryLog
 from harness.guests.session import Session
 from harness.model import CaseId, CrashState, EntryFlag, Persisted, Verdict
 from harness.store import RunStore
+from harness.tests.cases.looks import observe
 from harness.writelog import read_log
 
 VOLATILE_MAX = 12
@@ -99,7 +100,7 @@ def _violated(examiner: Examiner, session: Session, recovery: RecoveryLog, cuts:
     cuts.contents += len(distinct)
     found: set[tuple[str, str]] = set()
     for state in distinct.values():
-        observation = examiner.observe(session, [state], threading.Event())
+        observation = observe(examiner, session, [state], threading.Event())
         if isinstance(observation.outcome, Unobserved):
             found.add(("unknown", observation.outcome.reason))
             continue
