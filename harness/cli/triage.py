@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from harness.report.similar import SimilarFindings, similar
 from harness.report.words import plural, shown_path
 from harness.store import RunStore
 
+_STANDS_FOR_ANY = re.compile(r"\b(NAME|N)\b")
 _SHOWN = 6
 """Of a cause: how many members are named, one of each symptom and rule; the others are counted."""
 
@@ -128,6 +130,8 @@ def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
         told = f"{g.example.symptom}{more}{_standing(g)}"
         yield one_line(f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {told}")
         yield one_line(f"   such as {g.example.id}, {g.example.crash_point}: {g.why or g.example.summary}")
+    if any(_STANDS_FOR_ANY.search(str(g.example.symptom)) for g in groups):
+        yield "NAME and N stand for any name and any number."
 
 
 def _standing(group: SimilarFindings) -> str:

@@ -77,7 +77,8 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
             need_time(0)
             if found := _kept_or_found(store, finding, named, accel, need_time):
                 told += 1
-                console.say(one_line(f"{finding.id}: {found.mechanism or found.headline}"))
+                where = f"{finding.id}, {finding.crash_point}"
+                console.say(one_line(f"{where}: {found.mechanism or found.headline}"))
     except (_TimeUp, KeyboardInterrupt):
         console.say(f"{told} of {len(chosen)} explained; the others: powercut show --all")
     if told:

@@ -65,11 +65,14 @@ def compare(first: RunStore, second: RunStore) -> Comparison:
     name different disks.
     """
     mine, others = ({c.case: c for c in store.cases()} for store in (first, second))
+    for store, cases in ((first, mine), (second, others)):
+        if not cases:
+            raise UsageError(f"{store.path.name} has no case yet", f"powercut run --resume {store.path}")
     common = [case for case in mine if case in others]
     if not common:
         raise UsageError(
             f"{first.path.name} and {second.path.name} share no case",
-            "compare a run with one made by: powercut run --recordings RUN",
+            "compare runs of the same modes and workloads",
         )
     compared = [_compare_case(case, first, second) for case in common]
     return Comparison(

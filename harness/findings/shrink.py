@@ -183,7 +183,8 @@ class _Candidates:
     def _what(self, operations: Sequence[Operation]) -> str:
         only = self.chosen.only
         decisions = "no decision" if only == (NEVER,) else plural(len(only), "decision")
-        return f"{len(operations):3} operations" + (f", {decisions} of the schedule" if only else "")
+        noun = "operation" if len(operations) == 1 else "operations"
+        return f"{len(operations):3} {noun}" + (f", {decisions} of the schedule" if only else "")
 
     def _violation(self, operations: Sequence[Operation]) -> str:
         paths = paths_of(operations)

@@ -99,11 +99,12 @@ def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
     )
     lost = next(i for i in range(back, point.floor) if timeline.names.changed(i) or i + 1 == point.floor)
     wanted, seen = _apart(timeline.names.names(point.floor), timeline.names.names(back))
+    first = "operation" if point.floor == 1 else f"{point.floor} operations"
     return Violation(
         oracle="durability",
         subject=timeline.operations[lost].path,
         summary=f"{describe(lost)} is undone, although {describe(point.index)} was acknowledged",
-        expected=f"the names after at least the first {point.floor} operations{wanted}",
+        expected=f"the names after at least the first {first}{wanted}",
         found=f"the names after the first {back}{seen}",
         signature=f"names undone after {point.index}{timeline.of_all(point.index)}",
     )
@@ -242,7 +243,7 @@ def tell_inode(kind: str, mode: int, owner: Owner, target: bytes, xattrs: Attrib
     if owner != (0, 0):
         words.append("of {}:{}".format(*owner))
     if target:
-        words.append(f"to {target!r}")
+        words.append(f"to {target.decode(errors='backslashreplace')!r}")
     words += [f"{attribute}={value!r}" for attribute, value in xattrs]
     return " ".join(words)
 

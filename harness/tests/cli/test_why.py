@@ -49,7 +49,7 @@ def test_the_reports_have_the_cause(
 
     monkeypatch.setattr(why, "find_out", find)
     why.explain_first(run, Named(), "auto")
-    assert f"{first.id}: {MECHANISM}" in capsys.readouterr().out
+    assert f"{first.id}, {first.crash_point}: {MECHANISM}" in capsys.readouterr().out
     assert read_explanation(run.layout, first.id) == explained(first)
     for report in ("summary.md", "junit.xml", "report.html"):
         assert "No flush was sent" in (run.path / report).read_text(), report

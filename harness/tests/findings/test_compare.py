@@ -103,6 +103,15 @@ def test_runs_without_a_common_case_agree_on_nothing(stores: tuple[RunStore, Run
         compare(one, two)
 
 
+def test_a_run_that_ended_before_its_first_case_is_to_go_on(stores: tuple[RunStore, RunStore]) -> None:
+    """It was told to make its recordings anew."""
+    one, two = stores
+    put(one, {0: OK})
+    with pytest.raises(UsageError, match="has no case yet") as refused:
+        compare(one, two)
+    assert str(two.path) in refused.value.next_step
+
+
 def test_crash_points_of_two_recordings_are_not_the_same(stores: tuple[RunStore, RunStore]) -> None:
     one, two = stores
     put(one, {0: OK})

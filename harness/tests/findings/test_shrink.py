@@ -236,6 +236,7 @@ def test_what_is_left_shows_it_and_can_be_carried_out(broken_by: Shrink) -> None
     assert [str(op) for op in found.workload.operations] == ["create f", "rename f h"]
     assert (found.summary, found.oracle) == ("@1 durability: durability of f", "durability")
     assert found.tried == len(said)
+    assert not any("  1 operations" in line for line in said)
 
 
 def test_another_oracles_violation_is_not_the_one(broken_by: Shrink) -> None:

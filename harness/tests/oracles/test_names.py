@@ -82,6 +82,12 @@ def test_the_first_promise_that_is_broken_is_told_with_the_first_change_that_is_
     assert judged(operations, tree(file("f", written(2, 0, 10))), begun=6).verdict is Verdict.PASS
 
 
+def test_one_operation_is_not_told_as_several() -> None:
+    """It said "the first 1 operations"."""
+    (v,) = judged(["create f", "sync"], tree()).violations
+    assert v.expected == "the names after at least the first operation: f: file 0644"
+
+
 def test_names_that_went_back_are_told_with_what_they_lack() -> None:
     """Of a lost attribute the box said "the names after the first 4" and nothing of the attribute."""
     operations = ["create f", "sync", "setxattr f user.a x", "fsync f"]
@@ -182,7 +188,7 @@ def test_names_of_an_operation_that_had_not_begun() -> None:
     [
         (["create f", "sync"], file("f", mode=0o600), "file 0644", "file 0600"),
         (["mkdir f", "sync"], file("f"), "directory 0755", "file 0644"),
-        (["symlink f a", "sync"], file("f"), "symlink to b'a'", "file 0644"),
+        (["symlink f a", "sync"], file("f"), "symlink to 'a'", "file 0644"),
         (["create f", "sync"], file("f", xattrs={"user.a": b"x"}), "file 0644", "file 0644 user.a=b'x'"),
         (["create f", "sync"], file("f", links=2), "file 0644", "file 0644 links=2 {f}"),
     ],
