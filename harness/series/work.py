@@ -34,6 +34,7 @@ from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreErr
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
 from harness.host.progress import Progress, Quiet
+from harness.host.text import first_few
 from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
@@ -328,7 +329,7 @@ class Work(Generic[DoneT]):
                     return self._executed(item, plan, store)
             except RunChanged as e:
                 anew = e.what
-            self.progress.say(f"{item.name}: its run is begun anew: {anew}")
+            self.progress.say(f"{item.name}: its run is begun anew: {in_short(anew)}")
         shutil.rmtree(folder, ignore_errors=True)
         with create_run(plan, folder, "run", expectations, self._series.bugs) as store:
             return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
@@ -360,6 +361,12 @@ def _opened(run: Path) -> RunStore:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def in_short(differences: str) -> str:
+    """The first of what differs: of an installation that was renewed, every mode and program does."""
+    shown, left = first_few(differences.split("; "), 2)
+    return "; ".join([*shown, *([f"{left} more"] if left else [])])
 
 
 class _OfItem:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.report.page import Page
 from harness.series.journal import JOURNAL, Begun, Done, End, Ended, Journal, Known, Started
-from harness.series.work import Item, Series, Work
+from harness.series.work import Item, Series, Work, in_short
 from harness.store import RunStore
 from harness.summary import Summary
 
@@ -84,3 +84,12 @@ def test_the_folder_of_an_item_is_below_that_of_the_series(tmp_path: Path, item:
     series = Empty(tmp_path, [])
     assert series.place(item).parent == tmp_path / "items"
     assert ".." not in series.place(item).parts
+
+
+def test_of_an_installation_that_was_renewed_not_every_part_is_named() -> None:
+    """Seventy modes and programs, each with two digests, stood before a resumed verdict began."""
+    several = "RUN was begun with other parts than there are now: source: 1 then, 2 now"
+    assert in_short(several) == several
+    assert in_short(f"{several}; mode a: 1 then, 2 now; b: 1 then, 2 now; c: 1 then, 2 now") == (
+        f"{several}; mode a: 1 then, 2 now; 2 more"
+    )
