@@ -16,6 +16,7 @@ the answers of one item come from one installation.
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -125,9 +126,9 @@ class Series(ABC, Generic[DoneT]):
 
     def place(self, item: str) -> Path:
         """The folder of an item: of a name with slashes, such as a kernel's file, below that of the series
-        all the same.
+        all the same. Without spaces and commas, which no guest finds that is a process of this host.
         """
-        return self.path / self.folder / (item.replace("/", "_").lstrip(".") or "_")
+        return self.path / self.folder / (re.sub(r"[/\s,]", "_", item).lstrip(".") or "_")
 
     def write(self) -> Page:
         """Write the page, in its four forms."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from harness.litmus.results import LitmusPlan
 from harness.report.page import Page
 from harness.series.journal import JOURNAL, Begun, Done, End, Ended, Journal, Known, Started
 from harness.series.work import Item, Series, Work, in_short
@@ -93,3 +95,11 @@ def test_of_an_installation_that_was_renewed_not_every_part_is_named() -> None:
     assert in_short(f"{several}; mode a: 1 then, 2 now; b: 1 then, 2 now; c: 1 then, 2 now") == (
         f"{several}; mode a: 1 then, 2 now; 2 more"
     )
+
+
+def test_a_guest_that_is_a_process_finds_the_folder_of_a_column_with_its_kernel(tmp_path: Path) -> None:
+    """`powercut litmus --kernels A,B` was refused on UML: 'cannot open files in a folder with ' ''."""
+    plan = LitmusPlan(modes=["xfs/default"], kernels=["debian-6.12", "debian-7.3"], machine="uml")
+    folders = {Empty(tmp_path, []).place(plan.column(*column)) for column in plan.columns}
+    assert len(folders) == 2
+    assert not [f for f in folders if re.search(r"[\s,]", f.name)]
