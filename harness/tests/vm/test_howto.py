@@ -55,6 +55,8 @@ BEGUN = {
 QUICKLY = ("run", "campaign")
 """Commands that `--minutes` or `--hours` ends in good order."""
 FINE = (ExitCode.CONSISTENT, ExitCode.INCONSISTENT, ExitCode.TIME_UP)
+LIMITED = ("--minutes", "--hours", "--budget")
+"""With one of these, a busy host may leave something undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, uml_kernel: Path) -> Place:
     for name in ("vms", "workloads"):
         (folder / name).symlink_to(ROOT / name)
     for name in ("before", "after"):
-        asked = ("-c", "ext4/ordered,ext4/nobarrier", "-w", "append-fsync", "--machine", "uml")
+        asked = ("-c", "ext4/ordered,ext4/nobarrier", "-w", "append-fsync")
         assert powercut(folder, "run", *asked, "--name", name).returncode == ExitCode.INCONSISTENT
     before, after = sorted((folder / "reports" / "runs").iterdir(), key=lambda p: p.name.endswith("after"))
     cases = json.loads((after / "results.json").read_text())["cases"]
@@ -116,7 +118,8 @@ def test_a_command_of_a_how_to_does_what_it_says(document: str, words: tuple[str
         asked = [*_without_limit(asked), *limit]
     done = powercut(place.folder, *asked)
     told = f"{document}: {' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-    assert done.returncode in FINE, told
+    undecided = [ExitCode.UNDECIDED] if set(asked) & set(LIMITED) else []
+    assert done.returncode in (*FINE, *undecided), told
     assert "Traceback" not in done.stderr, told
 
 
