@@ -171,7 +171,10 @@ def _named(store: RunStore, text: str) -> tuple[Finding, str]:
     there = [f for f in store.findings_of(point.case) if (f.oracle, f.signature) in seen]
     if not there:
         ids = ", ".join(f.id for f in known[:6]) or "none"
-        raise UsageError(f"no finding is shown at {point}", f"the run {store.path.name} has: {ids}")
+        raise UsageError(
+            f"no finding is shown at {point}",
+            f"powercut repro {point} judges it again; the findings of {store.path.name}: {ids}",
+        )
     if others := ", ".join(f.id for f in there[1:]):
         errors.say(f"{point} shows {len(there)} findings; this is {there[0].id}, beside {others}")
     return there[0], str(point)

@@ -78,7 +78,8 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
             if found := _kept_or_found(store, finding, named, accel, need_time):
                 told += 1
                 where = f"{finding.id}, {finding.crash_point}"
-                console.say(one_line(f"{where}: {found.mechanism or found.headline}"))
+                by_control = "; ".join(filter(None, (found.headline, found.lines.get("control"))))
+                console.say(one_line(f"{where}: {found.mechanism or by_control}"))
     except (_TimeUp, KeyboardInterrupt):
         console.say(f"{told} of {len(chosen)} explained; the others: powercut show --all")
     if told:

@@ -225,7 +225,7 @@ class _Case:
         notes = {
             CALLS: "\n".join(_call_lines(judging.notes)),
             UNSYNCED: "\n".join(unsynced_lines(judging.effect)),
-            REMEDY: f"{told.remedy}\nfor all that was found: {together}",
+            REMEDY: remedy_words(told, together),
             "files that came back": "\n".join([*shown, *([f"and {more} more"] if more else [])]) or "none",
         }
         self._store.put_evidence(finding, Evidence(finding.state, notes=notes))
@@ -241,8 +241,8 @@ class _Case:
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
             f"{lost.bit_count()} had not",
-            "missing": finding.violations[0].found if finding.violations else "",
-            "control": f"tried: {told.remedy}{f'; for all that was found: {together}' if together else ''}",
+            "missing": f"the check ended with {finding.violations[0].found}" if finding.violations else "",
+            "control": f"tried: {remedy_words(told, together)}",
             "contract": f"{self._id.configuration}: fsync of a file "
             f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
             f"{'keep their order' if rules.names_in_order.holds else 'persist in any order'}",
@@ -257,6 +257,13 @@ class _Case:
             str(finding.crash_point),
             visits=judging.asked,
         )
+
+
+def remedy_words(told: Told, together: str) -> str:
+    """What would mend a finding, and what all findings of the program; once, if that is the same."""
+    if not together or together.startswith(f"{told.remedy}. "):
+        return together or told.remedy
+    return f"{told.remedy}; for all findings of the program together: {together}"
 
 
 def promised(notes: Notes, acks: int) -> str:

@@ -88,19 +88,28 @@ class NotFollowed(ValueError):
 
 @dataclass(slots=True)
 class Effect:
-    """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, a name
-    that each had. `needs`: of each micro-operation, those without which it does not persist. `syncs`: in
-    order.
+    """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, the names
+    that each had, with the calls that gave them. `needs`: of each micro-operation, those without which it
+    does not persist. `syncs`: in order.
     """
 
     notes: Notes
     rules: Rules
     micros: list[Micro] = field(default_factory=list)
     made: dict[int, Made] = field(default_factory=dict)
-    paths: dict[int, str] = field(default_factory=dict)
+    paths: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     needs: list[int] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
     _needed_by: list[int] = field(default_factory=list)
+
+    def path(self, inode: int, time: float) -> str:
+        """The name of a file at a time, or its first one."""
+        names = self.paths.get(inode, [(0, "?")])
+        return next((name for call, name in reversed(names) if call <= time), names[0][1])
+
+    def name(self, inode: int, call: int, path: str) -> None:
+        """A call gives a file a name."""
+        self.paths.setdefault(inode, []).append((call, path))
 
     @property
     def every(self) -> int:
@@ -165,7 +174,7 @@ def effect_of(notes: Notes, rules: Rules) -> Effect:
     """The micro-operations of a program's calls, in a directory that was empty. Raises NotFollowed."""
     made = Effect(notes, rules)
     made.made[notes.root] = Made("directory", notes.owner)
-    made.paths[notes.root] = "."
+    made.name(notes.root, 0, ".")
     maker = _Maker(made, {}, {})
     for number, call in enumerate(notes.calls):
         maker.follow(number, call)
@@ -192,12 +201,12 @@ class _Maker:
         if word in ("create", "mkdir", "symlink", "tmpfile"):
             kind = {"mkdir": "directory", "symlink": "symlink"}.get(word, "file")
             self.effect.made[call.inode] = Made(kind, call.owner, call.other)
-            self.effect.paths.setdefault(call.inode, call.path)
+            self.effect.name(call.inode, number, call.path)
         if word in ("create", "mkdir", "symlink"):
             self._name(number, call.inode, ((*self._place(number, call.path), call.inode),))
         elif word == "link":
             self._name(number, call.inode, ((*self._place(number, call.other), call.inode),))
-            self.effect.paths[call.inode] = call.other
+            self.effect.name(call.inode, number, call.other)
         elif word == "unlink":
             place = self._place(number, call.path)
             self._name(number, self._at(number, place), ((*place, None),))
@@ -219,7 +228,7 @@ class _Maker:
             return
         back = there if call.word == "exchange" else None
         self._name(number, moved, ((*old, back), (*new, moved)))
-        self.effect.paths[moved] = call.other
+        self.effect.name(moved, number, call.other)
 
     def _write(self, number: int, call: NotedCall, at: int) -> None:
         end = call.offset + call.length
@@ -333,7 +342,7 @@ def unsynced(effect: Effect, time: float) -> Iterator[tuple[str, str]]:
         parts += ["its size"] * any(m.sort is Sort.SIZE for m in micros)
         parts += ["its attributes"] * any(m.sort is Sort.ATTRIBUTES for m in micros)
         parts += dict.fromkeys(_name_words(m) for m in micros if m.sort is Sort.NAME)
-        yield effect.paths.get(inode, "?"), ", ".join(parts)
+        yield effect.path(inode, time), ", ".join(parts)
 
 
 def _ranges(micros: Iterator[Micro]) -> Iterator[str]:

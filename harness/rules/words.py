@@ -59,7 +59,7 @@ class Words:
 
     def _what(self, micros: Sequence[Micro]) -> str:
         text = f"`{text_of(self.effect.notes.calls[micros[0].call])}`"
-        path = self.effect.paths.get(micros[0].inode, "?")
+        path = self.effect.path(micros[0].inode, micros[0].call)
         sorts = {m.sort for m in micros}
         if Sort.DATA in sorts and not any(m.exact for m in micros):
             return f"the data of {text}"
@@ -94,7 +94,7 @@ class Words:
     def _of(self, remedy: Remedy) -> str:
         made = self.effect.made[remedy.inode]
         what = "the directory " if made.kind == "directory" else ""
-        return f"fsync of {what}`{self.effect.paths.get(remedy.inode, '?')}`"
+        return f"fsync of {what}`{self.effect.path(remedy.inode, remedy.after)}`"
 
 
 def text_of(call: NotedCall) -> str:

@@ -55,6 +55,21 @@ def test_the_reports_have_the_cause(
         assert "No flush was sent" in (run.path / report).read_text(), report
 
 
+def test_where_no_mechanism_is_told_the_line_has_the_control(
+    run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `any/posix` the line repeated the headline: which fsync is missing stood in `show` alone."""
+    control = {"control": "tried: fsync of `t`"}
+
+    def find(_: RunStore, finding: Finding, *__: object) -> tuple[Explanation, str]:
+        return Explanation(finding.id, finding.summary, "", control, (), str(finding.crash_point)), ""
+
+    monkeypatch.setattr(why, "find_out", find)
+    first = next(iter(why.first_of_each(run)))
+    why.explain_first(run, Named(), "auto")
+    assert f"{first.summary}; tried: fsync of `t`" in capsys.readouterr().out
+
+
 def test_it_ends_within_its_time_and_says_what_is_left(
     run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

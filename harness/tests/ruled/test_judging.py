@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.model import Check, CheckResult, Verdict
 from harness.plan import Budget
 from harness.ruled.judging import Judging, NotJudged, RunCheck, answer, followed, judgement_of, unsynced_lines
-from harness.ruled.work import promised
+from harness.ruled.work import promised, remedy_words
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
 from harness.rules.micro import effect_of
@@ -93,6 +93,18 @@ def test_an_unsynced_file_is_told_with_the_smallest_set_of_syncs() -> None:
     assert "fsync of `f`" in found.together
     assert found.together.endswith("none of 5 states fails")
     assert unsynced_lines(made.effect)[0] == "acknowledged `done`: f: bytes 0 to 4, its size, its name f"
+
+
+def test_one_remedy_is_told_once() -> None:
+    """The control line said the same fsync twice: as what was tried, and "for all that was found"."""
+    made = judging(of_one_file(synced=False))
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    found = answer(made, failed)
+    told = found.told[0]
+    together = f"{told.remedy}. With it, none of 5 states fails"
+    assert remedy_words(told, together) == together
+    assert remedy_words(told, "") == told.remedy
+    assert remedy_words(told, "fsync of `g`. With it, ...").startswith(f"{told.remedy}; for all findings")
 
 
 def many_writes() -> Notes:

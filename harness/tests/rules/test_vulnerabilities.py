@@ -76,7 +76,8 @@ def test_a_rename_before_its_data_is_told_with_the_fsync_that_helps() -> None:
         "the data of `write(t, 3 at 0)` must persist before the change of names by `rename(t, c)`"
         in headlines(looked)
     )
-    assert looked.words.remedies(looked.remedies) == "fsync of `c` after call 5, `write(t, 3 at 0)`"
+    told = "fsync of `t` after call 5, `write(t, 3 at 0)`"  # "of `c`", said the old one: its later name
+    assert looked.words.remedies(looked.remedies) == told
     least = looked.smallest()
     assert (len(least), looked.failing_with(least)[0]) == (1, 0)
 

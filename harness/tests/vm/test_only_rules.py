@@ -92,7 +92,7 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
         findings = store.findings_of(CaseId("any", "linux", "wrong"))
         told = [read_explanation(store.layout, f.id) for f in findings]
     assert any(
-        t and "must persist before" in t.headline and "fsync of `c`" in t.lines["control"] for t in told
+        t and "must persist before" in t.headline and "fsync of `t`" in t.lines["control"] for t in told
     )
     named = ["--from", str(path), "--kernel", str(uml_kernel), "-w", wrong]
     shown = powercut("show", "--all", "--no-ladder", *named, "-w", right)
