@@ -52,8 +52,8 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
             notes = trees.note(workload.operations[check.operation].argv)
             if notes.digest() != record.info.log_hash:
                 raise EnvironmentLacks(
-                    f"{point.case}: the program made other calls than when the run was made",
-                    "its states are other ones: run it again",
+                    f"{point.case}: the program made or acknowledged its calls otherwise than in the run",
+                    "run it again; printed lines count a moment late, powercut-ack is exact",
                 )
             acks = [ack.text for ack in notes.acks]
             judging = Judging(notes, profile.rules, lambda asked: trees.check(asked, check, acks))

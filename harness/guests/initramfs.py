@@ -123,7 +123,8 @@ class Initramfs:
         for applet in listed.stdout.split():
             self.links[f"bin/{applet}"] = "busybox"
         del self.links["bin/busybox"]
-        for tool in ("powercut-ack", "powercut-as", "powercut-on-copy"):  # vms/agent/src/main.rs
+        # vms/agent/src/main.rs
+        for tool in ("powercut-ack", "powercut-ack-lines", "powercut-as", "powercut-on-copy"):
             self.links[f"bin/{tool}"] = "/init"
         self.links["usr/bin"] = "/bin"
 

@@ -37,7 +37,7 @@ _ACKNOWLEDGE_LINES = b"""\
 #!/bin/sh
 # Acknowledge each line that the program prints. It goes on meanwhile: a line counts from when it was read.
 set -o pipefail
-"$@" | while IFS= read -r line; do powercut-ack "$line"; done
+"$@" | powercut-ack-lines
 """
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10

@@ -59,7 +59,7 @@ def test_each_line_that_a_program_prints_may_be_its_acknowledgement(directory: P
     need_program("busybox")
     for name, text in (
         ("lines", workload.files["/workload/.lines"].decode()),
-        ("powercut-ack", f"#!/bin/sh\nprintf '%s\\n' \"$#:$1\" >>{tmp_path}/told\n"),
+        ("powercut-ack-lines", f"#!/bin/sh\ncat >>{tmp_path}/told\n"),
         ("run", "#!/bin/sh\nprintf '%s\\n' one 'two  words * \\x'\nexit $1\n"),
     ):
         (tmp_path / name).write_text(text)
@@ -68,7 +68,7 @@ def test_each_line_that_a_program_prints_may_be_its_acknowledgement(directory: P
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     for code in (0, 3):
         assert subprocess.run([*line, str(code)], env=path, check=False).returncode == code
-    told = ["1:one", "1:two  words * \\x"]
+    told = ["one", "two  words * \\x"]
     assert (tmp_path / "told").read_text().splitlines() == told * 2
 
 
@@ -159,6 +159,7 @@ def test_a_shell_comes_with_its_commands_and_the_agent_s() -> None:
     assert found["bin/powercut-as"] == (link, b"/init")
     assert found["bin/sh"] == (link, b"busybox")
     assert found["bin/powercut-ack"] == (link, b"/init")
+    assert found["bin/powercut-ack-lines"] == (link, b"/init")
     assert found["bin/powercut-on-copy"] == (link, b"/init")
     assert found["usr/bin"] == (link, b"/bin")
     assert stat.S_ISREG(found["bin/busybox"][0])

@@ -4,7 +4,11 @@
 //! its user that something is done. It puts the mark `app TEXT` behind everything logged so far: for a
 //! crash after the mark, the application's check receives TEXT.
 
-use std::{fs, io::Read, path::Path};
+use std::{
+    fs,
+    io::{self, BufRead, Read},
+    path::Path,
+};
 
 use rustix::fs::{flock, FlockOperation};
 
@@ -16,6 +20,9 @@ use crate::{
 
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-ack";
+
+/// The name that the program goes by if it acknowledges each line that it reads.
+pub const LINES_NAME: &str = "powercut-ack-lines";
 
 /// Holds the name of the device-mapper device that records, and in a second line [`EVENTS`] if its events are
 /// recorded as well; exists only while one does.
@@ -48,6 +55,31 @@ pub fn begin_whole() -> Result<(), Failure> {
 pub fn end() {
     // Absent if nothing was recorded.
     let _ = fs::remove_file(RECORDING);
+}
+
+/// Acknowledge each line of standard input as soon as it is there. One process for all of them: while another
+/// begins for each, the program that prints them goes on.
+pub fn run_lines() -> Result<(), String> {
+    each_line(io::stdin().lock(), |line| run(&[line]))
+}
+
+/// Do `act` with each line that has ended, and go on behind one that fails. Returns what became of the last.
+fn each_line(
+    mut from: impl BufRead,
+    mut act: impl FnMut(String) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut done = Ok(());
+    loop {
+        let mut line = Vec::new();
+        from.read_until(b'\n', &mut line)
+            .map_err(|e| format!("read what the program prints: {e}"))?;
+        if line.pop() != Some(b'\n') {
+            return done;
+        }
+        if let Err(why) = std::mem::replace(&mut done, act(String::from_utf8_lossy(&line).into())) {
+            eprintln!("{LINES_NAME}: {why}");
+        }
+    }
 }
 
 /// Put the mark into the log, and then among the events.
@@ -135,6 +167,25 @@ mod tests {
         assert!(one_at_a_time(&file, |_| Ok(()))
             .unwrap_err()
             .contains("nothing is being recorded"));
+    }
+
+    #[test]
+    fn each_line_that_has_ended_is_acknowledged() {
+        let mut seen = Vec::new();
+        let mut take = |line: String| {
+            seen.push(line.clone());
+            mark_of(&[line]).map(drop)
+        };
+        assert_eq!(
+            each_line(&b"one\ntwo  words * \\x\ncut"[..], &mut take),
+            Ok(())
+        );
+        assert!(each_line(&b"\n\xff\n"[..], &mut take).is_err());
+        assert_eq!(each_line(&b"\nlast\n"[..], &mut take), Ok(()));
+        assert_eq!(
+            seen,
+            ["one", "two  words * \\x", "", "\u{fffd}", "", "last"]
+        );
     }
 
     #[test]

@@ -106,6 +106,7 @@ fn tool(argv: &[String]) -> i32 {
     let name = argv.first().and_then(|path| path.rsplit('/').next());
     let done = match name {
         Some(ack::NAME) => ack::run(&argv[1..]),
+        Some(ack::LINES_NAME) => ack::run_lines(),
         Some(copy::NAME) => copy::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
         _ if argv.get(1).is_some_and(|word| word == contained::NAME) => contained::run(&argv[2..]),
