@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harness.cli.guard import guarded
+from harness.cli.options import NewFile
 from harness.errors import ExitCode, UsageError
 from harness.report.words import number, plural, shown_path
 from harness.workloads.imported import Imported, imported
@@ -21,7 +22,7 @@ from harness.workloads.strace import OPTIONS, calls_of
 @click.option("--root", required=True, metavar="DIR",
               help="The folder that the program worked in, as the log names it: the root of the file system "
               "under test stands for it.")  # fmt: skip
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@click.option("-o", "--output", type=NewFile(), metavar="FILE",
               help="The workload, a *.toml; it must not be there. Default: standard output.")  # fmt: skip
 @guarded
 def import_command(log: Path, root: str, output: Path | None) -> ExitCode:

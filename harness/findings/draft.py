@@ -208,8 +208,8 @@ def script(profile: Profile, finding: Finding, operations: Sequence[Operation], 
     """
     if profile.parts or profile.repair or profile.first or profile.layer:
         raise UsageError(
-            f"{profile.name} takes several devices, or more than itself is mounted",
-            "the template knows neither: write reproduce.sh by hand",
+            f"{profile.name} takes several devices or a layer, or something is done before it is mounted",
+            "the template knows none of these: write reproduce.sh by hand",
         )
     title = f"{profile.name}: {one_line(_titled(shown or finding.summary))}"
     fsck = [profile.fsck.program, *profile.fsck.arguments] if profile.fsck else ["true"]

@@ -62,9 +62,11 @@ def test_every_command_that_takes_a_run_directory_is_attacked() -> None:
 
 OTHER_PATHS = {
     *("modules", "replaced", "file", "own_kernel", "folder", "expect", "known_files"),
-    *("tree", "mbox", "config"),
+    *("tree", "mbox", "config", "log"),
 }
-"""Parameters that name a file, modules, a folder of bug reports, or a kernel's source."""
+"""Parameters that name a file, modules, a folder of bug reports, a kernel's source, or a log of
+strace.
+"""
 
 
 def test_every_other_path_on_a_command_line_is_known_to_be_none() -> None:
