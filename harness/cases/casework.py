@@ -47,11 +47,19 @@ from harness.cases.recording import (
 from harness.cases.recoveries import keep
 from harness.cases.remote import AnySession
 from harness.cases.selection import in_turn
-from harness.errors import CannotRecord, NotSupported, PowercutError, StoreError, VersionsDiffer
+from harness.errors import (
+    CannotRecord,
+    GuestLost,
+    NotSupported,
+    PowercutError,
+    StoreError,
+    VersionsDiffer,
+)
 from harness.filesystems.profiles import Profile
 from harness.guests.session import Recorder
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Verdict, Workload
+from harness.oracles.endings import ending
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.layout import CaseLayout, RunLayout
@@ -92,6 +100,15 @@ class _Work:
     @property
     def id(self) -> CaseId:
         return self.ledger.id
+
+
+def _why_not_recorded(error: Exception) -> str:
+    """Why a case has no recording: how its kernel ended, where that was what happened."""
+    end = ending(error.console) if isinstance(error, GuestLost) else None
+    if end is not None:
+        verb = "hung" if end.hangs else "died"
+        return f"the kernel {verb} while the workload was recorded: {end.line} ({error})"
+    return str(error) if isinstance(error, PowercutError) else reason_of(error)
 
 
 class EnoughDone(Exception):
@@ -285,7 +302,7 @@ class Casework:
                 status = CaseStatus.NOT_RECORDED
             case _:
                 status = CaseStatus.UNKNOWN
-        reason = str(error) if isinstance(error, PowercutError) else reason_of(error)
+        reason = _why_not_recorded(error)
         return lambda: self._not_recorded(pool, case, status, reason)
 
     def _keep(

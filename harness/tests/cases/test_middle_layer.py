@@ -633,3 +633,14 @@ def test_a_guest_that_complained_records_no_other_workload(bench: Bench) -> None
             session.record(target, bench.workload.operations)
             assert session.has_complained
             assert kernel.boots == expected_boots
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_kernel_that_dies_while_it_is_recorded_is_unknown_with_what_it_said(
+    bench: Bench, apart: bool
+) -> None:
+    """The reason was "guest lost: ... machine ended with -6", without the panic's text."""
+    bench.run(Kernel(dies_in=1), "exhaustive", apart=apart)
+    (case,) = summarise(bench.store).cases
+    assert case.verdict is CaseVerdict.UNKNOWN
+    assert case.undecided.startswith("the kernel died while the workload was recorded: Kernel panic")

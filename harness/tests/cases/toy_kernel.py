@@ -183,7 +183,7 @@ class Kernel:
     those of a file are. `joins`: the tree has a file, `broken`, if so many of them are written; `stale`: if
     so many are, and recovery found that it had been there before.
     `in_memory`: a journal is replayed in memory, never on the disk, and emptied.
-    `complains_in`: an operation of the workload in which it complains.
+    `complains_in`, `dies_in`: an operation of the workload in which it complains, or dies.
     """
 
     kind: Kind = Kind.FINE
@@ -207,6 +207,7 @@ class Kernel:
     stale: Collection[int] = ()
     in_memory: bool = False
     complains_in: int | None = None
+    dies_in: int | None = None
     visits: list[str] = field(default_factory=list)
     uses: list[str] = field(default_factory=list)
     boots: int = 0
@@ -251,9 +252,7 @@ class ToyGuest:
             case wire.RecordStart():
                 return wire.RecordStarted()
             case wire.RunOperations(first_index=first, operations=operations):
-                for number in range(first, first + len(operations)):
-                    self._tape.run(number)
-                return wire.OperationsDone([wire.OperationResult(first + n) for n in range(len(operations))])
+                return self._run(range(first, first + len(operations)))
             case wire.RecordFinish():
                 said = [wire.Said(self._kernel.complains_in, [COMPLAINT])]
                 written = self._tape.write(self._log)
@@ -272,6 +271,13 @@ class ToyGuest:
             case wire.Unmount():
                 return wire.Unmounted(0, [], True)
         raise AssertionError(f"a toy is not asked to {message}")
+
+    def _run(self, numbers: range) -> wire.OperationsDone:
+        for number in numbers:
+            if number == self._kernel.dies_in:
+                self._die()
+            self._tape.run(number)
+        return wire.OperationsDone([wire.OperationResult(number) for number in numbers])
 
     def _recover(self) -> wire.Recovered:
         try:
