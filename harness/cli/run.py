@@ -312,8 +312,8 @@ def run_command(**given: Any) -> ExitCode:
     git bisect run sh -c 'make -s bzImage || exit 125;
         powercut run -c ext4/ordered -w append-fsync --kernel arch/x86/boot/bzImage --bisect'
 
-    PROGRAM does its work in the file system under test, and each line that it prints is acknowledged,
-    shortly after it is flushed. After each power cut it is run again with the words check and FILE before its
+    PROGRAM does its work in the file system under test, and each line that it prints is acknowledged
+    once it is flushed. After each power cut it is run again with the words check and FILE before its
     arguments, FILE being the acknowledged lines: it exits with 0 if what they promise is there, else with 1,
     and prints what is lost. powercut new makes a folder, for whoever needs more than that.
 

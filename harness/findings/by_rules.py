@@ -53,7 +53,7 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
             if notes.digest() != record.info.log_hash:
                 raise EnvironmentLacks(
                     f"{point.case}: the program made or acknowledged its calls otherwise than in the run",
-                    "run it again; printed lines count a moment late, powercut-ack is exact",
+                    "run it again",
                 )
             acks = [ack.text for ack in notes.acks]
             judging = Judging(notes, profile.rules, lambda asked: trees.check(asked, check, acks))

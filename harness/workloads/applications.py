@@ -32,13 +32,7 @@ _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
-_BY_LINES = "/workload/.lines"
-_ACKNOWLEDGE_LINES = b"""\
-#!/bin/sh
-# Acknowledge each line that the program prints. It goes on meanwhile: a line counts from when it was read.
-set -o pipefail
-"$@" | powercut-ack-lines
-"""
+_BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
 
@@ -154,10 +148,10 @@ def _workload(
     if not is_name(name):
         raise UsageError(f"{directory}: a workload cannot be named {name!r}", "letters, digits and _ . + -")
     run = (f"{place}/run", *variant.arguments)
-    if described.acknowledges:
-        run, files = (_BY_LINES, *run), {**files, _BY_LINES: _ACKNOWLEDGE_LINES}
     if described.user:
         run = ("powercut-as", described.user, *run)
+    if described.acknowledges:
+        run = (_BY_LINES, *run)  # before the user, who may not acknowledge
     check = (f"{place}/check", *variant.arguments)
     return Workload(
         name,

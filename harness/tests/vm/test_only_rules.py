@@ -71,6 +71,41 @@ def test_a_pipe_that_nobody_reads_any_more_ends_its_writer(tmp_path: Path, uml_k
     assert (notes.exit_code, notes.output) == (0, "")
 
 
+PRINTS = """#!/bin/sh
+for i in 1 2 3 4 5; do echo $i >f$i; sync f$i; echo "$i is done"; done
+"""
+
+
+@pytest.mark.parametrize("user", ["", "me"])
+def test_a_printed_line_is_acknowledged_where_it_was_printed(
+    user: str, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """The program went on while another one read its lines: they counted some calls later, at another one
+    each time, and `repro` refused every finding of such a program.
+    """
+    place = write_program(tmp_path, "prints", "true")
+    described = 'summary = "prints"\nacknowledges = "lines"\n' + (f'user = "{user}"\n' if user else "")
+    (tmp_path / "prints" / "workload.toml").write_text(described)
+    (tmp_path / "prints" / "run").write_text(PRINTS)
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    assert [ack.text for ack in notes.acks] == [f"{i} is done" for i in range(1, 6)]
+    done = [[call.word for call in notes.calls[: ack.calls]].count("fsync") for ack in notes.acks]
+    begun = [[call.word for call in notes.calls[: ack.calls]].count("create") for ack in notes.acks]
+    assert done == begun == [1, 2, 3, 4, 5]
+
+
+def test_a_line_that_cannot_be_acknowledged_is_told(tmp_path: Path, uml_kernel: Path) -> None:
+    """Only the last line of all was looked at: the others were left out, and what they promised."""
+    place = write_program(tmp_path, "prints", "true")
+    (tmp_path / "prints" / "workload.toml").write_text('summary = "prints"\nacknowledges = "lines"\n')
+    (tmp_path / "prints" / "run").write_text("#!/bin/sh\necho caf\303\251 done\necho 2\n")
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert [ack.text for ack in notes.acks] == ["2"]
+    assert notes.exit_code == 125
+    assert "printable ASCII" in notes.output
+
+
 def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, uml_kernel: Path) -> None:
     """A file that is empty under its final name needed another program's commit to show: ext4 hid it."""
     wrong, right = write_program(tmp_path, "wrong", "true"), write_program(tmp_path, "right", "sync t")

@@ -3,14 +3,15 @@
 //! The program is this very binary under another name. The application under test runs it once it has told
 //! its user that something is done. It puts the mark `app TEXT` behind everything logged so far: for a
 //! crash after the mark, the application's check receives TEXT.
+//!
+//! `powercut-ack-lines PROGRAM ARGUMENTS` acknowledges each line that a program prints: see `calls.rs`.
 
-use std::{
-    fs,
-    io::{self, BufRead, Read},
-    path::Path,
+use std::{fs, io::Read, path::Path};
+
+use rustix::{
+    fs::{flock, FlockOperation},
+    io::Errno,
 };
-
-use rustix::fs::{flock, FlockOperation};
 
 use crate::{
     dm::{DeviceMapper, Target},
@@ -21,7 +22,7 @@ use crate::{
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-ack";
 
-/// The name that the program goes by if it acknowledges each line that it reads.
+/// The name of the program that acknowledges each line which another one prints.
 pub const LINES_NAME: &str = "powercut-ack-lines";
 
 /// Holds the name of the device-mapper device that records, and in a second line [`EVENTS`] if its events are
@@ -57,35 +58,19 @@ pub fn end() {
     let _ = fs::remove_file(RECORDING);
 }
 
-/// Acknowledge each line of standard input as soon as it is there. One process for all of them: while another
-/// begins for each, the program that prints them goes on.
-pub fn run_lines() -> Result<(), String> {
-    each_line(io::stdin().lock(), |line| run(&[line]))
-}
-
-/// Do `act` with each line that has ended, and go on behind one that fails. Returns what became of the last.
-fn each_line(
-    mut from: impl BufRead,
-    mut act: impl FnMut(String) -> Result<(), String>,
-) -> Result<(), String> {
-    let mut done = Ok(());
-    loop {
-        let mut line = Vec::new();
-        from.read_until(b'\n', &mut line)
-            .map_err(|e| format!("read what the program prints: {e}"))?;
-        if line.pop() != Some(b'\n') {
-            return done;
-        }
-        if let Err(why) = std::mem::replace(&mut done, act(String::from_utf8_lossy(&line).into())) {
-            eprintln!("{LINES_NAME}: {why}");
-        }
-    }
-}
-
 /// Put the mark into the log, and then among the events.
 pub fn run(words: &[String]) -> Result<(), String> {
+    acknowledge(words, FlockOperation::LockExclusive).map(drop)
+}
+
+/// The same, but false at once where another process acknowledges: it may be one that the caller has stopped.
+pub fn try_run(words: &[String]) -> Result<bool, String> {
+    acknowledge(words, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn acknowledge(words: &[String], lock: FlockOperation) -> Result<bool, String> {
     let mark = mark_of(words)?;
-    one_at_a_time(Path::new(RECORDING), |recording| {
+    one_at_a_time(Path::new(RECORDING), lock, |recording| {
         if recording == WHOLE {
             let text = mark.split_once(' ').map_or("", |(_, text)| text);
             return crate::whole::acknowledge(text).map_err(|e| e.to_string());
@@ -101,17 +86,25 @@ pub fn run(words: &[String]) -> Result<(), String> {
     })
 }
 
-/// Do `act` with the contents of the file, while no other process does. Processes of an application may
-/// acknowledge at the same time, and their marks must have one order in the log and among the events.
-fn one_at_a_time<T>(file: &Path, act: impl FnOnce(&str) -> Result<T, String>) -> Result<T, String> {
+/// Do `act` with the contents of the file, while no other process does; false if one does, and `how` does not wait.
+/// Processes of an application may acknowledge at the same time, and their marks must have one order in the log and
+/// among the events.
+fn one_at_a_time(
+    file: &Path,
+    how: FlockOperation,
+    act: impl FnOnce(&str) -> Result<(), String>,
+) -> Result<bool, String> {
     let mut lock = fs::File::open(file).map_err(|_| {
         "nothing is being recorded: only the `run` of a workload can acknowledge".to_owned()
     })?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(|e| format!("lock: {e}"))?;
+    match flock(&lock, how) {
+        Err(Errno::WOULDBLOCK) => return Ok(false),
+        locked => locked.map_err(|e| format!("lock: {e}"))?,
+    }
     let mut contents = String::new();
     lock.read_to_string(&mut contents)
         .map_err(|e| format!("read {}: {e}", file.display()))?;
-    act(&contents)
+    act(&contents).map(|()| true)
 }
 
 /// The mark for a text, which must fit a mark and one line of the list that a check receives.
@@ -158,34 +151,24 @@ mod tests {
             assert_eq!(inside.fetch_sub(1, SeqCst), 1);
             Ok(())
         };
+        let waits = FlockOperation::LockExclusive;
         std::thread::scope(|threads| {
             for _ in 0..4 {
-                threads.spawn(|| (0..5).for_each(|_| one_at_a_time(&file, both).unwrap()));
+                threads.spawn(|| {
+                    (0..5).for_each(|_| assert_eq!(one_at_a_time(&file, waits, both), Ok(true)))
+                });
             }
         });
+        let asks = FlockOperation::NonBlockingLockExclusive;
+        let inner = |_: &str| {
+            assert_eq!(one_at_a_time(&file, asks, |_| Ok(())), Ok(false));
+            Ok(())
+        };
+        assert_eq!(one_at_a_time(&file, asks, inner), Ok(true));
         fs::remove_file(&file).unwrap();
-        assert!(one_at_a_time(&file, |_| Ok(()))
+        assert!(one_at_a_time(&file, waits, |_| Ok(()))
             .unwrap_err()
             .contains("nothing is being recorded"));
-    }
-
-    #[test]
-    fn each_line_that_has_ended_is_acknowledged() {
-        let mut seen = Vec::new();
-        let mut take = |line: String| {
-            seen.push(line.clone());
-            mark_of(&[line]).map(drop)
-        };
-        assert_eq!(
-            each_line(&b"one\ntwo  words * \\x\ncut"[..], &mut take),
-            Ok(())
-        );
-        assert!(each_line(&b"\n\xff\n"[..], &mut take).is_err());
-        assert_eq!(each_line(&b"\nlast\n"[..], &mut take), Ok(()));
-        assert_eq!(
-            seen,
-            ["one", "two  words * \\x", "", "\u{fffd}", "", "last"]
-        );
     }
 
     #[test]

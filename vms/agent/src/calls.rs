@@ -16,6 +16,9 @@
 //! The number of the call, its thread, and what it is; then what it returned, a negative errno if it failed. At
 //! most [`CALLS_MAX`] are noted; `powercut-more: 12` says at the program's end how many were not. Stores into a
 //! mapping are no calls. `harness/writelog/calls.py` reads them.
+//!
+//! Behind `powercut-ack-lines`, each line that the program prints is acknowledged as soon as the call that prints it
+//! has returned, while the thread that called is stopped.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,8 +32,9 @@ use std::{
 use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 
 use crate::{
-    events,
+    ack, events,
     mounts::MOUNT_POINT,
+    printed::Printed,
     whole::{Notes, MORE_CHOSEN},
 };
 
@@ -43,6 +47,8 @@ const CALLS_MAX: u64 = 4000;
 const PATH_BYTES: usize = 100;
 /// A stop at a system call, by PTRACE_O_TRACESYSGOOD.
 const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
+/// What a program ends with that printed a line which cannot be acknowledged.
+const NOT_ACKNOWLEDGED: i32 = 125;
 /// What shells exit with if they cannot start a program.
 const NOT_STARTED: i32 = 127;
 /// The code segment of 64-bit programs (`__USER_CS`); others number their calls differently.
@@ -70,18 +76,36 @@ pub fn noted(argv: &[String]) -> Vec<String> {
     tracer.into_iter().chain(argv.iter().cloned()).collect()
 }
 
-/// Run a program to its end; returns its exit code as shells tell it.
+/// Which calls of a program are noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// None: what it prints is acknowledged.
+    Nothing,
+    /// What each does, among the events of a recording.
+    Briefly,
+    /// Each with what it wrote.
+    Whole,
+}
+
+/// Run a program to its end; returns its exit code as shells tell it. Behind `powercut-ack-lines`, the lines that it
+/// prints are acknowledged.
 ///
 /// The tracer is a child, since it has to outlive the program: where a filter chooses the calls, those of what the
 /// program has left behind would fail with ENOSYS without a tracer (seccomp(2), SECCOMP_RET_TRACE).
 ///
 /// # Errors
 /// Why it could not be run, in words.
-pub fn run(argv: &[String], whole: bool) -> Result<i32, String> {
+pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
+    let (argv, lines) = match argv.split_first() {
+        Some((word, program)) if word == ack::LINES_NAME => (program, true),
+        _ => (argv, false),
+    };
     let told = |e: io::Error| format!("trace {}: {e}", argv.join(" "));
-    let sink = match whole {
-        true => Sink::Whole(Box::new(Notes::open().map_err(told)?)),
-        false => Sink::Events(events::open_marker()?),
+    let printed = lines.then(Printed::open).transpose().map_err(told)?;
+    let sink = match noted {
+        Noted::Whole => Sink::Whole(Box::new(Notes::open().map_err(told)?)),
+        Noted::Briefly => Sink::Events(events::open_marker()?),
+        Noted::Nothing => Sink::Nothing,
     };
     let (mut ended, mut ends) = io::pipe().map_err(told)?;
     for signal in IGNORED {
@@ -95,7 +119,7 @@ pub fn run(argv: &[String], whole: bool) -> Result<i32, String> {
     }
     if tracer == 0 {
         drop(ended);
-        if let Err(why) = trace(argv, sink, &mut ends).map_err(told) {
+        if let Err(why) = trace(argv, sink, printed, &mut ends).map_err(told) {
             eprintln!("{NAME}: {why}");
         }
         std::process::exit(0);
@@ -107,11 +131,22 @@ pub fn run(argv: &[String], whole: bool) -> Result<i32, String> {
 }
 
 /// Trace a program, tell `ends` its exit code, and go on with what it has left behind, which is not noted.
-fn trace(argv: &[String], sink: Sink, ends: &mut impl Write) -> io::Result<()> {
+fn trace(
+    argv: &[String],
+    sink: Sink,
+    printed: Option<Printed>,
+    ends: &mut impl Write,
+) -> io::Result<()> {
     let whole = matches!(sink, Sink::Whole(_));
-    let (program, tracing) = start(argv, whole)?;
-    let mut tracer = Tracer::new(sink, tracing);
-    let code = tracer.follow(Some(program))?;
+    let (program, tracing) = start(argv, whole, printed.as_ref())?;
+    let mut tracer = Tracer::new(sink, printed, tracing);
+    let mut code = tracer.follow(Some(program))?;
+    if let Some(mut printed) = tracer.printed.take() {
+        printed.acknowledge(ack::try_run);
+        if code == 0 && !printed.is_acknowledged() {
+            code = NOT_ACKNOWLEDGED;
+        }
+    }
     if tracing != Tracing::Nothing {
         tracer.say_more();
     }
@@ -135,10 +170,10 @@ enum Tracing {
 }
 
 /// A child that will be the program, traced from its first instruction on.
-fn start(argv: &[String], whole: bool) -> io::Result<(pid_t, Tracing)> {
+fn start(argv: &[String], whole: bool, printed: Option<&Printed>) -> io::Result<(pid_t, Tracing)> {
     let more: &[c_long] = if whole { &MORE_CHOSEN } else { &[] };
     let chosen: Vec<_> = CHOSEN.iter().chain(more).copied().collect();
-    let child = stopped_child(argv, &chosen)?;
+    let child = stopped_child(argv, &chosen, printed)?;
     let filtered = fs::read_to_string(format!("/proc/{child}/status"))
         .is_ok_and(|status| status.lines().any(|line| line == "Seccomp:\t2"));
     // SAFETY: the request takes numbers.
@@ -150,13 +185,17 @@ fn start(argv: &[String], whole: bool) -> io::Result<(pid_t, Tracing)> {
         };
         return Ok((proceed(child), tracing));
     }
-    eprintln!("{NAME}: no calls are noted: {}", io::Error::last_os_error());
+    let why = io::Error::last_os_error();
     // SAFETY: the calls take numbers.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
-    Ok((proceed(stopped_child(argv, &[])?), Tracing::Nothing))
+    if printed.is_some() {
+        return Err(why); // nobody would acknowledge what it prints
+    }
+    eprintln!("{NAME}: no calls are noted: {why}");
+    Ok((proceed(stopped_child(argv, &[], None)?), Tracing::Nothing))
 }
 
 fn proceed(child: pid_t) -> pid_t {
@@ -165,9 +204,13 @@ fn proceed(child: pid_t) -> pid_t {
     child
 }
 
-/// A child that becomes the program once it is continued. With a filter for the chosen calls, if there are any and
-/// the kernel has filters.
-fn stopped_child(argv: &[String], chosen: &[c_long]) -> io::Result<pid_t> {
+/// A child that becomes the program once it is continued, and prints to `printed`. With a filter for the chosen calls,
+/// if there are any and the kernel has filters.
+fn stopped_child(
+    argv: &[String],
+    chosen: &[c_long],
+    printed: Option<&Printed>,
+) -> io::Result<pid_t> {
     let words: Vec<CString> = argv
         .iter()
         .map(|word| CString::new(word.as_str()))
@@ -179,6 +222,7 @@ fn stopped_child(argv: &[String], chosen: &[c_long]) -> io::Result<pid_t> {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
+    let output = printed.map(Printed::descriptor);
     // SAFETY: this process has one thread. The child makes calls that take numbers and a filter, whose length is
     // beside it, stops itself, and becomes the program, whose words end in NUL, their list in a null pointer.
     let child = unsafe {
@@ -188,6 +232,9 @@ fn stopped_child(argv: &[String], chosen: &[c_long]) -> io::Result<pid_t> {
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::signal(libc::SIGPIPE, libc::SIG_DFL); // the Rust runtime ignores it
+            if let Some(output) = output {
+                libc::dup2(output, 1);
+            }
             if !chosen.is_empty() {
                 libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
             }
@@ -281,10 +328,14 @@ enum Sink {
     Events(File),
     /// In files of their own, with what they wrote.
     Whole(Box<Notes>),
+    /// Nowhere.
+    Nothing,
 }
 
 struct Tracer {
     sink: Sink,
+    /// What the program prints, if that is acknowledged.
+    printed: Option<Printed>,
     /// Threads that wait until another one has returned from a call: only where calls are noted whole.
     held: VecDeque<pid_t>,
     /// The thread that is in such a call.
@@ -299,15 +350,16 @@ struct Tracer {
 }
 
 impl Tracer {
-    fn new(sink: Sink, tracing: Tracing) -> Self {
+    fn new(sink: Sink, printed: Option<Printed>, tracing: Tracing) -> Self {
         Self {
+            quiet: matches!(sink, Sink::Nothing),
             sink,
+            printed,
             held: VecDeque::new(),
             inside: None,
             tracing,
             tasks: HashMap::new(),
             calls: 0,
-            quiet: false,
         }
     }
 
@@ -352,6 +404,10 @@ impl Tracer {
             _ => libc::PTRACE_SYSCALL,
         };
         let mut delivered = 0;
+        let in_call = event == libc::PTRACE_EVENT_SECCOMP || (event, signal) == (0, SYSCALL_STOP);
+        if let Some(printed) = self.printed.as_mut().filter(|_| in_call) {
+            printed.acknowledge(ack::try_run);
+        }
         match (event, signal) {
             (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => {}
             // It was stopped by a signal, and stays so until another continues it.
@@ -366,8 +422,9 @@ impl Tracer {
                     return;
                 }
                 self.at_call(task);
-                if self.tasks.get(&task).copied().flatten().is_some() {
-                    request = libc::PTRACE_SYSCALL; // for its end
+                // For its end, also where it prints.
+                if self.printed.is_some() || self.tasks.get(&task).copied().flatten().is_some() {
+                    request = libc::PTRACE_SYSCALL;
                 }
             }
             (0, SYSCALL_STOP) => {
@@ -953,8 +1010,8 @@ mod tests {
         let name = format!("powercut-calls-{:?}", std::thread::current().id());
         let file = std::env::temp_dir().join(name);
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
-        let (program, tracing) = start(&argv, false).unwrap();
-        let mut tracer = Tracer::new(Sink::Events(File::create(&file).unwrap()), tracing);
+        let (program, tracing) = start(&argv, false, None).unwrap();
+        let mut tracer = Tracer::new(Sink::Events(File::create(&file).unwrap()), None, tracing);
         let code = tracer.follow(Some(program)).unwrap();
         let noted = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();
@@ -985,6 +1042,7 @@ mod tests {
         trace(
             &argv,
             Sink::Events(File::create("/dev/null").unwrap()),
+            None,
             &mut ends,
         )
         .unwrap();

@@ -40,6 +40,7 @@ mod mounts;
 mod operations;
 mod parts;
 mod phases;
+mod printed;
 mod processes;
 mod program;
 mod requests;
@@ -106,7 +107,7 @@ fn tool(argv: &[String]) -> i32 {
     let name = argv.first().and_then(|path| path.rsplit('/').next());
     let done = match name {
         Some(ack::NAME) => ack::run(&argv[1..]),
-        Some(ack::LINES_NAME) => ack::run_lines(),
+        Some(ack::LINES_NAME) => return traced(argv, calls::Noted::Nothing),
         Some(copy::NAME) => copy::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
         _ if argv.get(1).is_some_and(|word| word == contained::NAME) => contained::run(&argv[2..]),
@@ -114,16 +115,28 @@ fn tool(argv: &[String]) -> i32 {
             .get(1)
             .is_some_and(|word| [calls::NAME, calls::WHOLE].contains(&word.as_str())) =>
         {
-            match calls::run(&argv[2..], argv[1] == calls::WHOLE) {
-                Ok(exit_code) => return exit_code,
-                Err(why) => Err(why),
-            }
+            let noted = match argv[1] == calls::WHOLE {
+                true => calls::Noted::Whole,
+                false => calls::Noted::Briefly,
+            };
+            return traced(&argv[2..], noted);
         }
         _ => Err("it is the first process of a guest and does nothing elsewhere".to_owned()),
     };
-    let Err(why) = done else { return 0 };
-    eprintln!("{}: {why}", name.unwrap_or("powercut-agent"));
-    125
+    ended(argv, done.map(|()| 0))
+}
+
+/// A program that is traced: its exit code.
+fn traced(argv: &[String], noted: calls::Noted) -> i32 {
+    ended(argv, calls::run(argv, noted))
+}
+
+fn ended(argv: &[String], done: Result<i32, String>) -> i32 {
+    done.unwrap_or_else(|why| {
+        let name = argv.first().and_then(|path| path.rsplit('/').next());
+        eprintln!("{}: {why}", name.unwrap_or("powercut-agent"));
+        125
+    })
 }
 
 /// Answer the host until it closes the channel.
