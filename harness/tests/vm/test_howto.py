@@ -114,7 +114,7 @@ def test_a_command_of_a_how_to_does_what_it_says(document: str, words: tuple[str
     """It was read by click and never carried out: a file that it names, or a case, need not exist."""
     asked = [_begun(word, place.folder) or _given(word, place.words) for word in words[1:]]
     if asked[0] in QUICKLY and "-n" not in asked:
-        limit = ("--hours", "0.02") if asked[0] == "campaign" else ("--minutes", "1")
+        limit = ("--hours", "0.05") if asked[0] == "campaign" else ("--minutes", "1")
         asked = [*_without_limit(asked), *limit]
     done = powercut(place.folder, *asked)
     told = f"{document}: {' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
