@@ -33,7 +33,8 @@ def import_command(log: Path, root: str, output: Path | None) -> ExitCode:
     powercut import strace.log --root /srv/my-db -o my-db.toml
     powercut run -c ext4/ordered,xfs/default -w ./my-db.toml
 
-    OPTIONS: -f -y -xx -s 256 -e trace=%file,%desc,%process,sync,syncfs,msync,io_uring_enter
+    OPTIONS: -f -y -xx -s 256
+    -e trace=%file,%desc,%process,sync,syncfs,msync,io_uring_setup,io_uring_enter,io_submit
 
     The operations have the names, places, lengths, flags and syncs of the program's calls below DIR, in the
     order in which they returned; the data is ours, so that each byte says where it comes from. Names that
@@ -69,8 +70,8 @@ def _check(found: Imported, root: str) -> None:
 
 
 def _toml(found: Imported, summary: str) -> str:
-    lines = [f"    {json.dumps(str(op))},\n" for op in found.whole]
-    return f"summary = {json.dumps(summary)}\noperations = [\n{''.join(lines)}]\n"
+    lines = [f"    {json.dumps(str(op), ensure_ascii=False)},\n" for op in found.whole]
+    return f"summary = {json.dumps(summary, ensure_ascii=False)}\noperations = [\n{''.join(lines)}]\n"
 
 
 def _tell(found: Imported, output: Path | None) -> None:
@@ -78,7 +79,7 @@ def _tell(found: Imported, output: Path | None) -> None:
     if found.before:
         _note(f"{plural(len(found.before), 'operation')} before them, for what was there")
     for what, count in found.left_out.items():
-        _note(f"left out, since no operation does it: {what}: {number(count)}")
+        _note(f"left out: {what}: {number(count)}")
     if output:
         _note(f"next: powercut run -c ext4/ordered -w {shown_path(output)}")
 

@@ -7,13 +7,19 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from harness.errors import UsageError
 from harness.model import Operation, OperationKind
-from harness.workloads.strace import EXIT, SystemCall, descriptor, string, structure
+from harness.workloads.strace import EXIT, OPTIONS, SystemCall, descriptor, string, structure
 
 _K = OperationKind
+_TRACE = f"trace with: strace {OPTIONS} -o FILE PROGRAM"
+_USUAL = ("close", "fsync", "mmap", "read", "write")
+"""Each program has one of them: in a log without, such calls were not traced."""
+_KINDS = {"S_IFDIR": _K.MKDIR, "S_IFLNK": _K.SYMLINK, "S_IFREG": _K.CREATE, "S_IFIFO": _K.MKFIFO}
+_MOST_LINKS = 40
 _FALLOCATE = {
     frozenset[str](): (),
     frozenset({"KEEP_SIZE"}): ("keep-size",),
@@ -49,14 +55,24 @@ class Imported:
 
 def imported(calls: Iterable[SystemCall], root: str) -> Imported:
     """What the calls do below the folder `root`; what they do elsewhere, and what only reads, is ignored.
-    A file that is not known to be there before is made by the open(2) that may make it.
+    A file that is not known to be there before is made by the open(2) that may make it. Raises UsageError for
+    a log in which calls that change something cannot be seen, or understood.
     """
-    work = _Import(posixpath.normpath(root))
+    if not root.startswith("/"):
+        raise UsageError(f"{root or 'an empty path'} is no absolute path", "--root DIR as the log names it")
+    work, seen = _Import(posixpath.normpath(root)), set[str]()
     for call in calls:
-        work.take(call)
+        seen.add(call.name)
+        try:
+            work.take(call)
+        except (IndexError, ValueError) as e:
+            told = f"{call.name}({', '.join(call.arguments)})"
+            raise UsageError(f"{told:.200} is not written as it should be", _TRACE) from e
+    if EXIT in seen and seen.isdisjoint(_USUAL):
+        raise UsageError("it has no call on a descriptor, not even close", _TRACE)
     used = {op.path for op in work.operations if op.kind is not _K.CLOSE}
     kept = [op for op in work.operations if _held(op) is None or _held(op) in used]
-    return Imported(tuple(work.before), tuple(kept), dict(work.left_out.most_common()))
+    return Imported(tuple(work.making()), tuple(kept), dict(work.left_out.most_common()))
 
 
 def _held(op: Operation) -> str | None:
@@ -67,18 +83,34 @@ def _held(op: Operation) -> str | None:
 
 
 @dataclass(slots=True, eq=False)
+class _Inode:
+    """What a name stands for. `first`: the name that it had before; None: the program made it, by `made` if
+    it may have been there all the same. `size`, `target`: at first. `is_changed`: they are seen no more.
+    """
+
+    kind: OperationKind
+    first: str | None = None
+    size: int = 0
+    target: str = ""
+    is_changed: bool = False
+    made: Operation | None = None
+
+
+@dataclass(slots=True, eq=False)
 class _Open:
-    """An open file description: `flags` as open(2) names them, `handle` once its name is gone."""
+    """An open file description: `flags` as open(2) names them, `handle` once its name is gone. `offset`: None
+    if the log does not show it.
+    """
 
     path: str
     flags: frozenset[str] = frozenset()
-    offset: int = 0
+    offset: int | None = None
     handle: str = ""
 
 
 @dataclass(slots=True)
 class _Process:
-    directory: str = "/"
+    directory: str = ""  # not known
     files: dict[int, _Open] = field(default_factory=dict)
 
 
@@ -89,17 +121,21 @@ class _LeftOut(Exception):
 class _Import:
     def __init__(self, root: str) -> None:
         self._root = root
-        self.before: list[Operation] = []
+        self._before: dict[str, _Inode] = {}
         self.operations: list[Operation] = []
         self.left_out: Counter[str] = Counter()
         self._processes: dict[int, _Process] = {}
-        self._there = {"": _K.MKDIR}  # names, and what makes each
+        self._there = {"": _Inode(_K.MKDIR, first="")}
         self._gone: set[str] = set()
-        self._seen: dict[str, tuple[bool, int]] = {}  # by a call that only looked: a directory, and its size
+        self._seen: dict[str, _Inode] = {}  # by a call that only looked
         self._handles = 0
 
     def take(self, call: SystemCall) -> None:
-        process = self._processes.setdefault(call.pid, _Process())
+        if call.pid not in self._processes:
+            if self._processes:
+                self.left_out["what a process did before the log shows it: its folder, its open files"] += 1
+            self._processes[call.pid] = _Process()
+        process = self._processes[call.pid]
         for argument in call.arguments:
             if argument.startswith("AT_FDCWD<"):
                 process.directory = descriptor(argument).path
@@ -107,21 +143,51 @@ class _Import:
             try:
                 does(self, call, process)
             except _LeftOut as what:
-                self.left_out[str(what) or call.name] += 1
+                if does is not _Import.looks:
+                    self.left_out[str(what)] += 1
+
+    def making(self) -> Iterator[Operation]:
+        """What makes the names that were there before."""
+        for path, inode in self._before.items():
+            yield Operation(inode.kind, path, inode.target or "?" if inode.kind is _K.SYMLINK else "")
+            if inode.size and inode.kind is _K.CREATE:
+                yield Operation(_K.APPEND, path, length=inode.size)
 
     # What a path or a descriptor stands for: below the root, or None.
 
     def _below(self, path: str) -> str | None:
-        inner = posixpath.relpath(path, self._root)
-        return None if inner == ".." or inner.startswith("../") else "" if inner == "." else _word(inner)
+        """Pipes and sockets have no absolute path."""
+        return _inside(_word(posixpath.relpath(path, self._root))) if path.startswith("/") else None
 
-    def _named(self, call: SystemCall, process: _Process, at: int) -> str | None:
-        """The path that argument `at` names; the one before it may be the directory that it starts from."""
+    def _named(self, call: SystemCall, process: _Process, at: int, *, follows: bool = False) -> str | None:
+        """The path that argument `at` names; the one before it may be the directory that it starts from.
+        `follows`: where a symbolic link leads, not the link.
+        """
         name = string(call.arguments[at])
         start = process.directory
         if at and re.match(r"(\d+|AT_FDCWD)<", call.arguments[at - 1]):
             start = descriptor(call.arguments[at - 1]).path
-        return self._below(posixpath.normpath(posixpath.join(start, name)))
+        if not name.startswith("/") and not start:
+            raise _LeftOut(f"{call.name} of a relative path in a folder that the log does not name")
+        return self._resolved(self._below(posixpath.normpath(posixpath.join(start, name))), follows=follows)
+
+    def _resolved(self, path: str | None, *, follows: bool, depth: int = 0) -> str | None:
+        """The path without the symbolic links that the log shows."""
+        if not path or depth > _MOST_LINKS:
+            return path
+        for end in [*(m.start() for m in re.finditer("/", path)), *([len(path)] if follows else [])]:
+            inode = self._inode(path[:end])
+            if inode and inode.kind is _K.SYMLINK:
+                if not inode.target:
+                    raise _LeftOut("calls through a symbolic link that the log does not read")
+                start = posixpath.join(_word(self._root), posixpath.dirname(path[:end]))
+                led = posixpath.normpath(posixpath.join(start, inode.target, path[end + 1 :]))
+                led = posixpath.relpath(led, _word(self._root))
+                return self._resolved(_inside(led), follows=follows, depth=depth + 1)
+        return path
+
+    def _inode(self, path: str) -> _Inode | None:
+        return self._there.get(path) or (None if path in self._gone else self._seen.get(path))
 
     def _file(self, process: _Process, argument: str) -> tuple[str, _Open] | None:
         """What an operation calls an open file, and its description; None: it is not below the root."""
@@ -139,26 +205,30 @@ class _Import:
             self._need(path)
         return known.handle or path, known
 
-    def _need(self, path: str, *, directory: bool = False) -> None:
-        """The name has to be there: what nobody made was there before."""
-        if path in self._there:
-            return
-        if path in self._gone:
-            raise _LeftOut("calls on a name that came back unseen")
-        self._need(posixpath.dirname(path), directory=True)
-        is_directory, size = self._seen.get(path, (directory, 0))
-        self._there[path] = _K.MKDIR if is_directory or directory else _K.CREATE
-        self.before.append(Operation(self._there[path], path))
-        if size and self._there[path] is _K.CREATE:
-            self.before.append(Operation(_K.APPEND, path, length=size))
+    def _need(self, path: str, *, directory: bool = False) -> _Inode:
+        """The name has to be there: what nobody made was there before, below the name that its folder had."""
+        if inode := self._there.get(path):
+            if directory and inode.kind is _K.CREATE and inode.first is not None:
+                inode.kind = _K.MKDIR
+            return inode
+        folder = self._need(posixpath.dirname(path), directory=True)
+        first = posixpath.join(folder.first or "", posixpath.basename(path))
+        if path in self._gone or folder.first is None or first in self._before:
+            raise _LeftOut("calls on a name that came unseen")
+        inode = self._seen.pop(path, None) or _Inode(_K.CREATE)
+        inode.kind, inode.first = _K.MKDIR if directory else inode.kind, first
+        self._there[path] = self._before[first] = inode
+        return inode
 
     def _do(self, kind: OperationKind, path: str = "", **fields: object) -> None:
         self.operations.append(Operation(kind, path, **fields))  # type: ignore[arg-type]  # of the callers below
+        if kind in (_K.WRITE, _K.APPEND, _K.TRUNCATE, _K.FALLOCATE) and (inode := self._there.get(path)):
+            inode.is_changed = True
 
-    def _make(self, kind: OperationKind, path: str, **fields: object) -> None:
+    def _make(self, kind: OperationKind, path: str, target: str = "") -> None:
         self._need(posixpath.dirname(path), directory=True)
-        self._there[path] = kind
-        self._do(kind, path, **fields)
+        self._there[path] = _Inode(kind, target=target, is_changed=True)
+        self._do(kind, path, target=target)
 
     def _lose(self, path: str) -> None:
         """The name goes: whoever has the file open holds it by a handle from now on."""
@@ -177,43 +247,76 @@ class _Import:
     # The calls.
 
     def looks(self, call: SystemCall, process: _Process) -> None:
-        """stat(2): the name is there, and how long it is."""
+        """stat(2): the name is there, and how long it is. readlink(2): where it leads."""
         at = next((i for i, a in enumerate(call.arguments) if a.startswith('"')), None)
-        told = next((a for a in call.arguments if a.startswith("{")), "")
-        if at is None:
+        if at is None or (at and not string(call.arguments[at])):
             path = self._below(descriptor(call.arguments[0]).path) if "<" in call.arguments[0] else None
         else:
-            path = self._named(call, process, at)
-        if path is not None and path not in self._there:
-            size = structure(told, "st_size") or structure(told, "stx_size") or 0
-            self._seen[path] = ("S_IFDIR" in told, 0 if "S_IFDIR" in told else size)
-
-    def opens(self, call: SystemCall, process: _Process) -> None:
-        process.files.pop(call.result, None)
-        path = self._below(call.path)
+            is_link = call.name.startswith(("lstat", "readlink")) or "NOFOLLOW" in " ".join(call.arguments)
+            path = self._named(call, process, at, follows=not is_link)
         if path is None:
             return
+        inode = self._there.get(path) or self._seen.setdefault(path, _Inode(_K.CREATE))
+        told = next((a for a in call.arguments if a.startswith("{")), "")
+        if inode.is_changed or (call.name.startswith("readlink") and inode.kind is not _K.CREATE):
+            return
+        if call.name.startswith("readlink"):
+            inode.kind, inode.target = _K.SYMLINK, _word(string(call.arguments[-2]))
+        elif word := next((w for w in _KINDS if w in told), ""):
+            inode.kind = _KINDS[word]
+            inode.size = structure(told, "st_size") or structure(told, "stx_size") or 0
+        if inode.made and inode.size:
+            self.operations.remove(inode.made)
+            inode.first, self._before[inode.made.path], inode.made = inode.made.path, inode, None
+
+    def opens(self, call: SystemCall, process: _Process) -> None:
         flags = frozenset(re.findall(r"O_\w+", " ".join(call.arguments)))
         if call.name == "creat":
             flags |= {"O_CREAT", "O_TRUNC", "O_WRONLY"}
-        process.files[call.result] = known = _Open(path, flags)
+        if not call.path or not flags:
+            raise ValueError(call.name)
+        self._put(process, call.result, None)
+        path = self._below(call.path)
+        if path is None:
+            self._need_the_same_root(call, process)
+            return
+        self._put(process, call.result, known := _Open(path, flags, 0))
         if "O_TMPFILE" in flags:
             known.path, known.handle = "", self._handle()
             self._need(parent := posixpath.dirname(path), directory=True)
             self._do(_K.OPEN_TMPFILE, parent, target=known.handle)
-        elif "O_CREAT" in flags and path not in self._there and path not in self._seen:
+        elif "O_CREAT" in flags and path not in self._there and ("O_EXCL" in flags or path not in self._seen):
             self._make(_K.CREATE, path)
+            if flags.isdisjoint({"O_EXCL", "O_TRUNC"}) and posixpath.dirname(path) in ("", *self._before):
+                self._there[path].is_changed, self._there[path].made = False, self.operations[-1]
         else:
             self._need(path, directory="O_DIRECTORY" in flags)
             if "O_TRUNC" in flags:
                 self._do(_K.TRUNCATE, path)
 
+    def _need_the_same_root(self, call: SystemCall, process: _Process) -> None:
+        """The name of a descriptor has no symbolic links. Raises UsageError if there is one in the root's."""
+        at = 0 if call.name in ("open", "creat") else 1
+        named = self._named(call, process, at, follows=True)
+        if named and _word(call.path).endswith(f"/{named}"):
+            real = call.path[: -len(posixpath.normpath(string(call.arguments[at])))]
+            raise UsageError(
+                f"{self._root} has another name in the log, without symbolic links", "--root " + real
+            )
+
+    def _put(self, process: _Process, number: int, known: _Open | None) -> None:
+        """What a descriptor stands for from now on."""
+        old = process.files.pop(number, None)
+        if known:
+            process.files[number] = known
+        others = [o for p in self._processes.values() for o in p.files.values()]
+        if old and old.handle and old not in others:
+            self._do(_K.CLOSE, old.handle)
+
     def closes(self, call: SystemCall, process: _Process) -> None:
         number = descriptor(call.arguments[0]).number if "<" in call.arguments[0] else None
-        known = process.files.pop(number, None) if number is not None else None
-        others = [o for p in self._processes.values() for o in p.files.values()]
-        if known and known.handle and known not in others:
-            self._do(_K.CLOSE, known.handle)
+        if number is not None:
+            self._put(process, number, None)
 
     def exits(self, call: SystemCall, process: _Process) -> None:
         """Closes what the process has open, unless it shares its descriptors."""
@@ -226,15 +329,26 @@ class _Import:
                 self._do(_K.CLOSE, known.handle)
 
     def duplicates(self, call: SystemCall, process: _Process) -> None:
-        is_other = call.name == "fcntl" and not call.arguments[1].startswith("F_DUPFD")
-        if not is_other and (found := self._file(process, call.arguments[0])):
-            process.files[call.result] = found[1]
+        known = self._known(process, call.arguments[0])
+        if call.name != "fcntl" or call.arguments[1].startswith("F_DUPFD"):
+            self._put(process, call.result, known)
+        elif known and call.arguments[1] == "F_SETFL":
+            set_ = frozenset(re.findall(r"O_\w+", call.arguments[2]))
+            known.flags = (known.flags - {"O_APPEND", "O_DIRECT"}) | (set_ & {"O_APPEND", "O_DIRECT"})
+
+    def _known(self, process: _Process, argument: str) -> _Open | None:
+        return process.files.get(int(m[0])) if (m := re.match(r"\d+", argument)) else None
 
     def forks(self, call: SystemCall, process: _Process) -> None:
-        """What shares descriptors shares them; another process has copies, with common offsets."""
-        is_shared = "CLONE_FILES" in " ".join(call.arguments)
-        files = process.files if is_shared else dict(process.files)
-        self._processes[call.result] = _Process(process.directory, files)
+        """What shares descriptors shares them; another process has copies, with common offsets. A thread
+        shares its folder, too.
+        """
+        if not call.pid:
+            raise _LeftOut("what another process did, which strace shows only with -f")
+        told = " ".join(call.arguments)
+        files = process.files if "CLONE_FILES" in told else dict(process.files)
+        is_thread = "CLONE_FS" in told and "CLONE_FILES" in told
+        self._processes[call.result] = process if is_thread else _Process(process.directory, files)
 
     def changes_directory(self, call: SystemCall, process: _Process) -> None:
         if call.name == "fchdir":
@@ -243,15 +357,20 @@ class _Import:
             process.directory = posixpath.join(process.directory, string(call.arguments[0]))
 
     def seeks(self, call: SystemCall, process: _Process) -> None:
-        if found := self._file(process, call.arguments[0]):
-            found[1].offset = call.result
+        if known := self._known(process, call.arguments[0]):
+            known.offset = call.result
 
     def reads(self, call: SystemCall, process: _Process) -> None:
-        if found := self._file(process, call.arguments[0]):
-            found[1].offset += call.result
+        known = self._known(process, call.arguments[0])
+        if known and known.offset is not None:
+            known.offset += call.result
 
     def writes(self, call: SystemCall, process: _Process) -> None:
         to, place = _WRITES[call.name]
+        source, start = _SOURCES.get(call.name, (0, 0))
+        known = self._known(process, call.arguments[source])
+        if start and known and known.offset is not None and _place(call.arguments[start]) is None:
+            known.offset += call.result
         found = self._file(process, call.arguments[to])
         if not found or not call.result:
             return
@@ -263,10 +382,10 @@ class _Import:
             self._do(_K.APPEND, path, length=call.result, flags=tuple(flags))
             return
         at = _place(call.arguments[place]) if place else None
-        self._do(
-            _K.WRITE, path, offset=known.offset if at is None else at, length=call.result, flags=tuple(flags)
-        )
-        known.offset += call.result if at is None else 0
+        if (offset := known.offset if at is None else at) is None:
+            raise _LeftOut("writes at a place that the log does not show")
+        self._do(_K.WRITE, path, offset=offset, length=call.result, flags=tuple(flags))
+        known.offset = offset + call.result if at is None else known.offset
 
     def truncates(self, call: SystemCall, process: _Process) -> None:
         if (path := self._either(call, process)) is not None:
@@ -286,11 +405,7 @@ class _Import:
         old, new = (self._named(call, process, at) for at in ((1, 3) if is_at else (0, 1)))
         if old is None and new is None:
             return
-        if (
-            old is None
-            or (new is None and self._there.get(old) is _K.MKDIR)
-            or "WHITEOUT" in call.arguments[-1]
-        ):
+        if old is None or (new is None and self._is(old, _K.MKDIR)) or "WHITEOUT" in call.arguments[-1]:
             raise _LeftOut("renames into the folder, of directories out of it, or with a whiteout")
         self._need(old)
         if new is None:
@@ -300,20 +415,28 @@ class _Import:
         if "EXCHANGE" in call.arguments[-1] and is_at:
             self._need(new)
             self._do(_K.EXCHANGE, old, target=new)
-            self._there[old], self._there[new] = self._there[new], self._there[old]
+            for moved in ((old, "?"), (new, old), ("?", new)):
+                self._move(*moved)
             return
         self._need(posixpath.dirname(new), directory=True)
+        if self._there[old] is self._there.get(new):
+            return  # two names of one file: rename(2) does nothing
         if new in self._there or new in self._seen:
             self._need(new)
             self._lose(new)
         self._do(_K.RENAME, old, target=new)
         self._move(old, new)
 
+    def _is(self, path: str, kind: OperationKind) -> bool:
+        inode = self._inode(path)
+        return inode is not None and inode.kind is kind
+
     def _move(self, old: str, new: str) -> None:
-        for name in [n for n in self._there if n == old or n.startswith(f"{old}/")]:
-            self._there[new + name.removeprefix(old)] = self._there.pop(name)
-            self._gone.add(name)
-        self._gone -= self._there.keys()
+        for names in (self._there, self._seen):
+            for name in [n for n in names if n == old or n.startswith(f"{old}/")]:
+                names[new + name.removeprefix(old)] = names.pop(name)
+                self._gone.add(name)
+        self._gone -= {*self._there, *self._seen}
         for known in {o for p in self._processes.values() for o in p.files.values() if not o.handle}:
             if known.path == old or known.path.startswith(f"{old}/"):
                 known.path = new + known.path.removeprefix(old)
@@ -326,10 +449,9 @@ class _Import:
             return
         if old is None:
             raise _LeftOut("links to what is not in the folder")
-        if not old.startswith("@"):
-            self._need(old)
+        inode = _Inode(_K.CREATE, is_changed=True) if old.startswith("@") else self._need(old)
         self._need(posixpath.dirname(new), directory=True)
-        self._there[new] = self._there.get(old, _K.CREATE)
+        self._there[new] = inode
         self._do(_K.LINK, old, target=new)
 
     def _linked(self, call: SystemCall, process: _Process) -> str | None:
@@ -341,7 +463,7 @@ class _Import:
         if not name:
             found = self._file(process, call.arguments[0])
             return found[0] if found else None
-        return self._named(call, process, 1)
+        return self._named(call, process, 1, follows="AT_SYMLINK_FOLLOW" in call.arguments[-1])
 
     def makes(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name.endswith("at") else 0
@@ -358,7 +480,7 @@ class _Import:
     def makes_symlink(self, call: SystemCall, process: _Process) -> None:
         path = self._named(call, process, 2 if call.name == "symlinkat" else 1)
         if path is not None:
-            self._make(_K.SYMLINK, path, target=_word(string(call.arguments[0])))
+            self._make(_K.SYMLINK, path, _word(string(call.arguments[0])))
 
     def removes(self, call: SystemCall, process: _Process) -> None:
         path = self._named(call, process, 1 if call.name == "unlinkat" else 0)
@@ -397,21 +519,17 @@ class _Import:
 
     def sets_mode(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name.startswith("fchmodat") else 0
-        path = self._named(call, process, at) if at else self._either(call, process)
-        if path is not None:
-            self._need(path)
+        if (path := self._either(call, process)) is not None:
             self._do(_K.CHMOD, path, length=int(call.arguments[at + 1], 8) & 0o7777)
 
     def sets_owner(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name == "fchownat" else 0
-        path = self._named(call, process, at) if at else self._either(call, process)
-        if path is None:
+        if (path := self._either(call, process)) is None:
             return
         user, group = map(int, call.arguments[at + 1 : at + 3])
         if min(user, group) < 0:
             raise _LeftOut("chown of the user or the group alone")
-        self._need(path)
-        if self._there.get(path) is _K.SYMLINK:
+        if self._is(path, _K.SYMLINK):
             raise _LeftOut("owners of symbolic links")
         self._do(_K.CHOWN, path, offset=user, length=group)
 
@@ -434,32 +552,35 @@ class _Import:
 
     def has_none(self, call: SystemCall, process: _Process) -> None:
         """The call changes what no operation changes."""
-        if call.name.startswith("io_uring"):
-            raise _LeftOut("io_uring, whose requests strace does not see")
+        if call.name.startswith("io_"):
+            raise _LeftOut(f"{call.name}, whose requests are not in the workload")
         if self._either(call, process) is not None:
             raise _LeftOut(call.name)
 
     def _either(self, call: SystemCall, process: _Process) -> str | None:
         """Of a call with a descriptor or a path as its first argument, or a directory and a path."""
-        if call.arguments[0].startswith('"'):
-            path = self._named(call, process, 0)
-        elif len(call.arguments) > 1 and call.arguments[1].startswith('"') and call.name.endswith("at"):
-            path = self._named(call, process, 1)
-        else:
+        at = 1 if re.search("at2?$", call.name) and call.arguments[1].startswith('"') else 0
+        if not call.arguments[at].startswith('"') or (at and not string(call.arguments[1])):
             found = self._file(process, call.arguments[0])
             return found[0] if found else None
-        if path is not None:
+        follows = not call.name.startswith("l") and "NOFOLLOW" not in call.arguments[-1]
+        if (path := self._named(call, process, at, follows=follows)) is not None:
             self._need(path)
         return path
 
 
+def _inside(path: str) -> str | None:
+    """A relative path that leads nowhere else."""
+    return None if path == ".." or path.startswith("../") else "" if path == "." else path
+
+
 def _word(text: str) -> str:
-    """A name as a word of an operation: what separates words, and what is no UTF-8, as %20."""
+    """A path as a word of an operation: what separates words, and what is no UTF-8, as %20."""
 
     def escaped(m: re.Match[str]) -> str:
         return "".join(f"%{byte:02x}" for byte in m[0].encode("utf-8", "surrogateescape"))
 
-    return re.sub(r"[\s\x00-\x1f\x7f%\udc80-\udcff]|^@", escaped, text)
+    return re.sub(r"[\s\x00-\x1f\x7f%\udc80-\udcff]|(?<![^/])@", escaped, text)
 
 
 def _place(argument: str) -> int | None:
@@ -481,11 +602,13 @@ _WRITES = {
     "splice": (2, 3),
 }
 """Which argument is the file, and which the place; 0: the file's own."""
+_SOURCES = {"sendfile": (1, 2), "copy_file_range": (0, 1), "splice": (0, 1)}
+"""Which argument is the file that is read, and which the place."""
 _Does = Callable[[_Import, SystemCall, _Process], None]
 _CALLS: Mapping[str, _Does] = {
     name: does
     for names, does in (
-        ("stat lstat fstat newfstatat statx access faccessat faccessat2", _Import.looks),
+        ("stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat", _Import.looks),
         ("open openat openat2 creat", _Import.opens),
         ("close", _Import.closes),
         ("dup dup2 dup3 fcntl", _Import.duplicates),
@@ -509,7 +632,7 @@ _CALLS: Mapping[str, _Does] = {
         ("chown lchown fchown fchownat", _Import.sets_owner),
         ("ioctl", _Import.controls),
         ("mmap", _Import.maps),
-        ("utime utimes utimensat futimesat io_uring_enter", _Import.has_none),
+        ("utime utimes utimensat futimesat io_uring_setup io_uring_enter io_submit", _Import.has_none),
     )
     for name in names.split()
 }

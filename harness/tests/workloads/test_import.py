@@ -88,7 +88,7 @@ def test_the_command_writes_a_workload_that_can_be_loaded(log: Path, tmp_path: P
     asked = [str(log), "--root", str(log.parent / "work"), "--output", str(file)]
     done = CliRunner().invoke(import_command, asked)
     assert done.exit_code == ExitCode.CONSISTENT, done.output
-    assert "left out, since no operation does it: utimensat: 1" in done.output
+    assert "left out: utimensat: 1" in done.output
     assert [str(op) for op in load_workload(str(file)).operations][:2] == ["create f", "write f 0 100"]
     again = CliRunner().invoke(import_command, asked)
     assert again.exit_code == ExitCode.USAGE
@@ -217,3 +217,187 @@ def test_what_is_no_log_says_how_to_make_one() -> None:
     with pytest.raises(UsageError) as told_:
         list(calls_of(["nothing of the kind"]))
     assert OPTIONS in str(told_.value.next_step)
+
+
+def test_a_log_without_the_paths_behind_descriptors_is_refused() -> None:
+    with pytest.raises(UsageError, match="is not written as it should be") as told_:
+        of('7 openat(AT_FDCWD, "\\x66", O_WRONLY|O_CREAT, 0666) = 3\n')
+    assert OPTIONS in str(told_.value.next_step)
+
+
+@pytest.mark.parametrize("line", ["pwrite64(3</r/f>", "fallocate(3</r/f>, 0, ?, 1", "ftruncate(3</r/f>, x"])
+def test_a_call_that_is_cut_or_not_understood_is_a_usage_error(line: str) -> None:
+    with pytest.raises(UsageError, match="is not written as it should be"):
+        of(f"7 {line}) = 7\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        ('7 execve() = 0\n7 creat("\\x66", 0666) = 3</r/f>\n7 +++ exited with 0 +++\n', "no call on a descr"),
+        ("close(3</r/f>) = 0\n[pid  7] write(3</r/f>, 1, 1) = 1\n", "which process they are of"),
+        ('7 openat(AT_FDCWD</x>, "\\x2fr\\x2ff", O_RDWR) = 3</real/r/f>\n', "has another name in the log"),
+    ],
+)
+def test_a_log_in_which_calls_are_not_to_be_seen_is_refused(lines: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        of(lines)
+
+
+def test_a_root_that_no_log_could_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="no absolute path"):
+        of("7 sync() = 0\n", "r")
+
+
+def test_pipes_and_sockets_are_no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert told(of("7 write(1<pipe:[33]>, 1, 1) = 1\n7 sync() = 0\n", str(tmp_path))) == ["sync"]
+
+
+def test_a_time_before_a_call_is_no_process() -> None:
+    opened = 'openat(AT_FDCWD</r>, "\\x66", O_WRONLY|O_CREAT, 0666) = 3</r/f>'
+    calls = (opened, "write(3</r/f>, 1, 7) = 7", "write(3</r/f>, 1, 2) = 2")
+    lines = "".join(f"170000000{i}.5 {call}\n" for i, call in enumerate(calls))
+    assert told(of(lines)) == ["create f", "write f 0 7", "write f 7 2"]
+
+
+def test_what_other_processes_did_is_told_where_the_log_does_not_show_it() -> None:
+    without_f = of("clone(child_stack=NULL, flags=SIGCHLD) = 8\nsync() = 0\n")
+    assert without_f.left_out == {"what another process did, which strace shows only with -f": 1}
+    attached = of('7 sync() = 0\n8 write(1</r/f>, 1, 4) = 4\n8 mkdir("\\x64", 0777) = 0\n')
+    assert told(attached) == ["sync"]
+    assert sum(attached.left_out.values()) == 3
+
+
+def test_requests_of_aio_are_counted() -> None:
+    assert "io_submit" in OPTIONS
+    assert sum(of("7 io_submit(0x1, 1, [{aio_fildes=3</r/f>}]) = 1\n").left_out.values()) == 1
+
+
+def test_what_changes_a_file_without_a_name_changes_it_by_its_handle() -> None:
+    found = of(
+        """
+7 openat(AT_FDCWD</r>, "\\x66", O_RDWR|O_CREAT, 0666) = 3</r/f>
+7 unlink("\\x2fr\\x2ff") = 0
+7 fchmod(3</r/f>(deleted), 0600) = 0
+7 fchown(3</r/f>(deleted), 1, 2) = 0
+7 dup2(1</dev/null>, 3</r/f>(deleted)) = 3</dev/null>
+7 sync() = 0
+"""
+    )
+    assert told(found) == [
+        *("create f", "open f @1", "unlink f", "chmod @1 600", "chown @1 1 2", "close @1", "sync")
+    ]
+    assert found.before == ()
+
+
+def test_a_symbolic_link_that_was_there_is_one_and_is_followed() -> None:
+    found = of(
+        """
+7 readlink("\\x2fr\\x2fl", "\\x64", 4096) = 1
+7 lstat("\\x2fr\\x2fl", {st_mode=S_IFLNK|0777, st_size=1, ...}) = 0
+7 mkdir("\\x2fr\\x2fl\\x2fx", 0777) = 0
+7 chmod("\\x2fr\\x2fl", 0700) = 0
+7 unlink("\\x2fr\\x2fl") = 0
+7 lstat("\\x2fr\\x2fm", {st_mode=S_IFLNK|0777, st_size=1, ...}) = 0
+7 truncate("\\x2fr\\x2fm", 4) = 0
+"""
+    )
+    assert told(found) == ["mkdir d/x", "chmod d 700", "unlink l"]
+    assert [str(op) for op in found.before] == ["mkdir d", "symlink l d"]
+    assert found.left_out == {"calls through a symbolic link that the log does not read": 1}
+
+
+def test_what_a_log_shows_only_after_open_was_there_before() -> None:
+    """A folder that was opened without O_DIRECTORY, and the sizes that fstat(2) tells of open files."""
+    found = of(
+        """
+7 openat(AT_FDCWD</r>, "\\x64", O_RDONLY) = 3</r/d>
+7 openat(AT_FDCWD</r>, "\\x66", O_RDWR) = 4</r/f>
+7 fstat(4</r/f>, {st_mode=S_IFREG|0644, st_size=700, ...}) = 0
+7 openat(AT_FDCWD</r>, "\\x67", O_RDWR|O_CREAT, 0644) = 5</r/g>
+7 fstat(5</r/g>, {st_mode=S_IFREG|0644, st_size=300, ...}) = 0
+7 pwrite64(4</r/f>, ""..., 9, 100) = 9
+7 fstat(4</r/f>, {st_mode=S_IFREG|0644, st_size=800, ...}) = 0
+7 mkdirat(3</r/d>, "\\x78", 0777) = 0
+7 fsync(3</r/d>) = 0
+"""
+    )
+    assert [str(op) for op in found.whole] == [
+        *("mkdir d", "create f", "append f 700", "create g", "append g 300", "sync"),
+        *("write f 100 9", "mkdir d/x", "fsync d"),
+    ]
+
+
+def test_what_was_in_a_folder_that_was_renamed_was_there_by_its_old_name() -> None:
+    renamed = '7 rename("\\x2fr\\x2fd", "\\x2fr\\x2fe") = 0\n7 unlink("\\x2fr\\x2fe\\x2fx") = 0\n'
+    found = of(renamed)
+    assert told(found) == ["rename d e", "unlink e/x"]
+    assert [str(op) for op in found.before] == ["mkdir d", "create d/x"]
+    exchanged = of(
+        """
+7 mkdir("\\x2fr\\x2fd", 0777) = 0
+7 mkdir("\\x2fr\\x2fd\\x2fx", 0777) = 0
+7 mkdir("\\x2fr\\x2fe", 0777) = 0
+7 renameat2(AT_FDCWD</r>, "\\x64", AT_FDCWD</r>, "\\x65", RENAME_EXCHANGE) = 0
+7 rmdir("\\x2fr\\x2fe\\x2fx") = 0
+"""
+    )
+    assert told(exchanged)[3:] == ["exchange d e", "rmdir e/x"]
+    assert exchanged.before == ()
+
+
+def test_offsets_follow_what_is_read_by_a_copy_and_flags_what_is_set_later() -> None:
+    found = of(
+        """
+7 openat(AT_FDCWD</r>, "\\x66", O_RDWR|O_CREAT|O_EXCL, 0666) = 3</r/f>
+7 openat(AT_FDCWD</r>, "\\x67", O_RDWR|O_CREAT|O_EXCL, 0666) = 4</r/g>
+7 sendfile(4</r/g>, 3</r/f>, NULL, 50) = 50
+7 write(3</r/f>, ""..., 5) = 5
+7 fcntl(3</r/f>, F_SETFL, O_RDWR|O_APPEND) = 0
+7 write(3</r/f>, ""..., 6) = 6
+"""
+    )
+    assert told(found)[2:] == ["write g 0 50", "write f 50 5", "append f 6"]
+
+
+def test_a_child_is_of_the_process_that_made_it_while_another_is_making_one() -> None:
+    found = of(
+        """
+1 openat(AT_FDCWD</r>, "\\x66", O_WRONLY|O_CREAT|O_APPEND, 0666) = 3</r/f>
+1 clone(child_stack=NULL, flags=SIGCHLD) = 2
+2 close(3</r/f>) = 0
+1 clone(child_stack=NULL, flags=SIGCHLD) = 3
+2 clone(child_stack=NULL, flags=SIGCHLD <unfinished ...>
+3 write(3</r/f>, ""..., 5) = 5
+2 <... clone resumed>) = 4
+4 write(3</r/f>, ""..., 9) = 9
+"""
+    )
+    assert told(found) == ["create f", "append f 5"]
+    assert sum(found.left_out.values()) == 1
+
+
+def test_a_thread_shares_the_folder_it_is_in() -> None:
+    found = of(
+        """
+1 chdir("\\x2fr") = 0
+1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
+2 chdir("\\x64") = 0
+1 mkdir("\\x78", 0777) = 0
+"""
+    )
+    assert told(found) == ["mkdir d/x"]
+
+
+def test_strings_of_other_options_of_strace_are_read() -> None:
+    assert split(r'"a\", b", 5') == [r'"a\", b"', "5"]
+    assert string(r'"a\"\303\244\n"...') == 'a"\u00e4\n'
+
+
+def test_any_name_can_be_loaded_again(tmp_path: Path) -> None:
+    log, file = tmp_path / "\U0001f389.log", tmp_path / "mine.toml"
+    log.write_text('7 mkdir("\\x2fr\\x2f\\xf0\\x9f\\x8e\\x89", 0777) = 0\n')
+    done = CliRunner().invoke(import_command, [str(log), "--root", "/r", "-o", str(file)])
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert [op.path for op in load_workload(str(file)).operations] == ["\U0001f389"]
