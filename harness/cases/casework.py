@@ -190,6 +190,7 @@ class Casework:
             None if plan.again or plan.disk else KnownContents(on_case_mismatch=store.set_case_mismatch)
         )
         self._unrecorded: deque[PlannedCase] = deque()
+        self._to_record: set[CaseId] = set()  # what an earlier part of the run kept is no work done by this
         self._open: dict[CaseId, _Work] = {}
         self._waiting: dict[cf.Future[Callback], bool] = {}  # and whether it takes a worker
         # From tasks that still run.
@@ -204,7 +205,8 @@ class Casework:
         are of another version.
         """
         self._line_up(wanted, lacking)
-        self._progress.begin("recorded", len(self._unrecorded))
+        if self._to_record:
+            self._progress.begin("recorded", len(self._to_record))
         # Two recordings per worker at first, of which one is kept while the other is made, and another
         # whenever a case is done: the first verdict comes early, and logs do not pile up.
         for _ in range(2 * self._plan.jobs):
@@ -239,6 +241,8 @@ class Casework:
             self._unrecorded.append(case)
         if self._plan.minutes is not None:
             self._unrecorded = breadth_first(self._unrecorded)
+        kept = self._store.layout
+        self._to_record = {case.id for case in self._unrecorded if not is_kept(case.id, kept)}
 
     def _carry_on(self, pool: Pool) -> None:
         """Wait for tasks, and do what their results lead to."""
@@ -388,9 +392,13 @@ class Casework:
         examiner.share(self._answers)
         return examiner
 
+    def _recording_done(self, case: CaseId) -> None:
+        if case in self._to_record:
+            self._progress.advance("recorded", 1)
+
     def _not_recorded(self, pool: Pool, case: PlannedCase, status: CaseStatus, reason: str) -> None:
         self._progress.say(f"{case.id}: {reason}")
-        self._progress.advance("recorded", 1)
+        self._recording_done(case.id)
         self._store.set_case_status(case.id, status, reason)
         self._on_done(case.id)
         self._next_recording(pool)
@@ -398,7 +406,7 @@ class Casework:
     def _recorded(
         self, pool: Pool, work: _Work, groups: Sequence[Group], why_not_legal: str, machine: str
     ) -> None:
-        self._progress.advance("recorded", 1)
+        self._recording_done(work.id)
         self._open[work.id] = work
         try:
             decided = work.ledger.recorded(groups, why_not_legal)

@@ -78,18 +78,19 @@ class RuledWork:
         lacking: Mapping[str, str],
     ) -> None:
         """Decide all cases that no earlier part of the run decided. Raises EnoughDone, VersionsDiffer."""
-        self._progress.begin("recorded", len(cases))
-        for profile, workload in cases:
-            case = CaseId(profile.filesystem, profile.mode, workload.name)
-            before = self._store.case(case)
-            if before is None or before.status is not CaseStatus.DONE:
+        named = {CaseId(p.filesystem, p.mode, w.name): (p, w) for p, w in cases}
+        decided = {c.case for c in self._store.cases() if c.status is CaseStatus.DONE}
+        if left := named.keys() - decided:
+            self._progress.begin("recorded", len(left))
+        for case, (profile, workload) in named.items():
+            if case in left:
                 self._store.add_case(CaseInfo(case, "", "", workload.summary, (ORACLE,)))
                 if reason := lacking.get(profile.name) or lacking.get(workload.name):
                     self._store.set_case_status(case, CaseStatus.NOT_RUN, reason)
                 else:
                     self._limits.need_more()
                     self._decide(case, profile, workload, bases[profile.name])
-            self._progress.advance("recorded", 1)
+                self._progress.advance("recorded", 1)
             self._limits.ended(self._store, case)
             self._on_done(case)
 

@@ -471,8 +471,9 @@ def test_a_recording_that_is_kept_is_loaded_and_not_made(
     if not elsewhere:
         keep()
     script = Script()
-    run(script, "w", recordings=str(tmp_path / "other") if elsewhere else None)
+    progress = run(script, "w", recordings=str(tmp_path / "other") if elsewhere else None)
     assert (script.recorded, len(script.looks)) == ([], 2)
+    assert ("recorded" in progress.left) is elsewhere, "an earlier part did that"
     assert copied == ([(case_of("w"), tmp_path / "other")] if elsewhere else [])
     run(script, "w", recordings=str(tmp_path / "other"))
     assert len(copied) == elsewhere, "once it is there it stays"
