@@ -19,6 +19,7 @@ from harness.host.files import file_hash, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
 from harness.model import Operation, Workload
+from harness.oracles.names import first_operations
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.html import finding_html
 from harness.report.ladder import ladder_svg, ladder_text
@@ -73,6 +74,7 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
             operations,
             _kernels(store, finding),
             explanation,
+            shrunk=bool(shown),
         ),
         "finding.toml": _toml(store, finding, profile, shown),
         SCRIPT: script(profile, finding, operations, shown),
@@ -106,7 +108,10 @@ def _maintainers(store: RunStore, profile: Profile) -> str:
     return profile.mailing_list
 
 
-_NUMBERED = re.compile(r"(?P<words>\(?\boperation )(?P<of>\d+)(?P<end>\)?)|(?P<first>\bfirst )(?P<count>\d+)")
+_NUMBERED = re.compile(
+    r"(?P<words>\(?\boperation )(?P<of>\d+)(?P<end>\)?)"
+    r"|\bthe first (?P<count>\d+)(?: operations\b|(?=[:;]|$))"
+)
 
 
 def renumbered(
@@ -126,7 +131,7 @@ def renumbered(
             new = kept.index(int(found["of"])) if known and int(found["of"]) in kept else "that was left out"
             return f"{found['words']}{new}{found['end']}"
         before = sum(n < int(found["count"]) for n in kept)
-        return f"{found['first']}{before}" if known else found[0]
+        return first_operations(before) if known else found[0]
 
     def told(text: str) -> str:
         return _NUMBERED.sub(number, text)

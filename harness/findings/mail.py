@@ -11,6 +11,10 @@ from harness.report.explanation import LABELS, Explanation
 
 LINES = 50
 """A screen."""
+NUMBERING = (
+    "Operations are numbered as in reproduce.sh, which has those that it takes; events and entries as in the "
+    "recording of the whole workload, evidence/write-log.txt."
+)
 _WIDTH = 72
 _OPERATIONS = 8
 _SUBJECT, _SENTENCE, _LINE = 100, 400, 220
@@ -26,11 +30,17 @@ def mail(
     operations: Sequence[Operation],
     seen: Sequence[str],
     explanation: Explanation | None,
+    *,
+    shrunk: bool = False,
 ) -> str:
-    """The text, at most LINES long. `seen`: kernels, with what they showed."""
+    """The text, at most LINES long. `seen`: kernels, with what they showed. `shrunk`: the operations are not
+    all of the workload that was explained.
+    """
     for left_out in range(1, len(_LEFT_OUT) + 1):
         kept = [label for label in LABELS if label not in _LEFT_OUT[:left_out]]
         lines = [*_head(to, subject), *_body(summary, operations, seen, explanation, kept)]
+        if shrunk and explanation:
+            lines[-2:-2] = ["", *_wrapped(NUMBERING)]
         if len(lines) <= LINES:
             break
     return "\n".join(lines[:LINES]) + "\n"

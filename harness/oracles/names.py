@@ -99,15 +99,21 @@ def undone(timeline: ModelTimeline, position: Position, back: int) -> Violation:
     )
     lost = next(i for i in range(back, point.floor) if timeline.names.changed(i) or i + 1 == point.floor)
     wanted, seen = _apart(timeline.names.names(point.floor), timeline.names.names(back))
-    first = "operation" if point.floor == 1 else f"{point.floor} operations"
     return Violation(
         oracle="durability",
         subject=timeline.operations[lost].path,
         summary=f"{describe(lost)} is undone, although {describe(point.index)} was acknowledged",
-        expected=f"the names after at least the first {first}{wanted}",
-        found=f"the names after the first {back}{seen}",
+        expected=f"the names after at least {first_operations(point.floor)}{wanted}",
+        found=f"the names after {first_operations(back)}{seen}",
         signature=f"names undone after {point.index}{timeline.of_all(point.index)}",
     )
+
+
+def first_operations(count: int) -> str:
+    """So many operations from the first on, in words."""
+    if count < 2:
+        return "the first operation" if count else "no operation"
+    return f"the first {count} operations"
 
 
 def _apart(wanted: Names, seen: Names) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.host.text import markdown, markdown_plain, one_line
 from harness.report.lines import commands
+from harness.report.pages import on_page
 from harness.report.words import (
     Cell,
     Matrix,
@@ -94,7 +95,7 @@ def _finding(f: Finding, summary: Summary, source: str) -> Iterator[str]:
         yield f"Fewest operations that show it: {markdown('; '.join(f'`{o}`' for o in fewest))}"
         yield ""
     for command in commands(f, source, summary.packed):
-        yield f"    {one_line(command.removeprefix('why: ').removeprefix('reproduce: '))}"
+        yield f"    {one_line(on_page(command.removeprefix('why: ').removeprefix('reproduce: ')))}"
 
 
 def _elsewhere(summary: Summary) -> str:

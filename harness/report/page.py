@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.host.files import json_text
 from harness.host.text import markdown, markdown_plain, one_line
-from harness.report.pages import sentence, template
+from harness.report.pages import on_page, sentence, template
 from harness.report.plot import Plot
 
 
@@ -144,7 +144,7 @@ class Page:
         made = (("Made with", self.command), ("Continue with", self.again))
         for how, command in made:
             if command:
-                yield from ("", f"{how}:", "", f"    {one_line(command)}")
+                yield from ("", f"{how}:", "", f"    {one_line(on_page(command))}")
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.subject}: {self.headline}"
@@ -179,7 +179,7 @@ def _markdown_section(section: Section) -> Iterator[str]:
         yield from _markdown_table(table)
     for finding in section.findings:
         yield from ("", f"**{markdown(finding.title)}**")
-        told = (*finding.operations, *map(str, finding.lines), *finding.commands)
+        told = (*finding.operations, *map(str, finding.lines), *map(on_page, finding.commands))
         yield from ("", *(f"    {one_line(line)}" for line in told))
     if section.lines:
         yield from ("", *(f"- {markdown(str(line))}" for line in section.lines))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import jinja2
@@ -27,9 +29,32 @@ def template(
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters.update({"sentence": sentence, **filters})
+    environment.filters.update({"sentence": sentence, "on_page": on_page, **filters})
     environment.globals.update(functions)
     return environment.get_template(name)
+
+
+def on_page(command: str) -> str:
+    """A command as a page shows it, which others may read: paths below the working directory are relative to
+    it, and of a run elsewhere the last names are left, `reports/runs/NAME`. Other texts stay as they are.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quotation without an end
+        return command
+    return shlex.join(map(_shown, words)) if shlex.join(words) == command else command
+
+
+def _shown(word: str) -> str:
+    path = Path(word)
+    if not path.is_absolute():
+        return word
+    if path.is_relative_to(here := Path.cwd()) and here != Path(here.root):
+        below = str(path.relative_to(here))
+        return below if "/" in below else f"./{below}"  # what has no slash may be a name
+    parts = path.parts
+    at = parts.index("runs", 2) if "runs" in parts[2:-1] else 1
+    return "/".join(parts[at - 1 :]) if at > 1 else word
 
 
 def sentence(text: str) -> str:

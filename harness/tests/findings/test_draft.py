@@ -332,6 +332,7 @@ def test_a_shrunk_workload_has_one_numbering(run: RunStore) -> None:
                 finding.violations[0],
                 summary="`fsync f` (operation 3) lost",
                 expected="the names after at least the first 4 operations",
+                found="the names after the first 2: d: no such name; the first 4 bytes",
             ),
         ),
     )
@@ -342,6 +343,7 @@ def test_a_shrunk_workload_has_one_numbering(run: RunStore) -> None:
     found, explained = renumbered(told, why, whole, short)
     assert found.summary == "`fsync f` (operation 1) lost"
     assert found.violations[0].expected == "the names after at least the first 2 operations"
+    assert found.violations[0].found == "the names after no operation: d: no such name; the first 4 bytes"
     assert explained is not None
     assert explained.lines["promised"] == "by `sync`, operation that was left out: begun at event 7"
 

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.findings.mail import LINES, mail
+from harness.findings.mail import LINES, NUMBERING, mail
 from harness.model import Operation
 from harness.report.explanation import LABELS
 from harness.tests.explain.test_explain import explanation
@@ -34,6 +34,14 @@ def test_it_says_to_whom_of_what_why_and_on_which_kernels() -> None:
     assert "TO DO: Fixes:" in body
 
 
+def test_it_says_which_of_its_numbers_are_of_the_shrunk_workload() -> None:
+    """Operations were numbered as in the shrunk one, entries as in the whole, and neither was said."""
+    texts = [mail(LIST, "s", "s", operations(3), SEEN, explanation(), shrunk=s) for s in (False, True)]
+    assert ["are numbered" in text for text in texts] == [False, True]
+    assert texts[1].replace("\n", " ").count(NUMBERING) == 1
+    assert texts[1].splitlines()[-1].startswith("TO DO: Fixes:")
+
+
 def test_what_is_not_explained_is_sent_as_it_is() -> None:
     text = mail("", "x: y", "x/y: lost", operations(30), SEEN, None)
     assert text.startswith("To: TO DO")
@@ -49,7 +57,7 @@ def test_it_fits_a_screen_and_ends_with_what_is_to_do(
     mechanism: str, lines: dict[str, str], count: int
 ) -> None:
     found = msgspec.structs.replace(explanation(), lines=lines, mechanism=mechanism)
-    text = mail(LIST, "ext4: f\nTo: me", "f", operations(count), SEEN, found).splitlines()
+    text = mail(LIST, "ext4: f\nTo: me", "f", operations(count), SEEN, found, shrunk=True).splitlines()
     assert len(text) <= LINES
     assert [line for line in text if line.startswith("To:")] == [f"To: {LIST}"]
     assert text[-1].startswith("TO DO: Fixes:")

@@ -78,14 +78,18 @@ def test_the_first_promise_that_is_broken_is_told_with_the_first_change_that_is_
     assert (
         v.summary == "`unlink f` (operation 3) is undone, although `fsync .` (operation 5) was acknowledged"
     )
-    assert (v.subject, v.found) == ("f", "the names after the first 3: d: no such name; f: file 0644")
+    assert (v.subject, v.found) == (
+        "f",
+        "the names after the first 3 operations: d: no such name; f: file 0644",
+    )
     assert judged(operations, tree(file("f", written(2, 0, 10))), begun=6).verdict is Verdict.PASS
 
 
 def test_one_operation_is_not_told_as_several() -> None:
-    """It said "the first 1 operations"."""
+    """It said "the first 1 operations", and of none "the first 0"."""
     (v,) = judged(["create f", "sync"], tree()).violations
     assert v.expected == "the names after at least the first operation: f: file 0644"
+    assert v.found == "the names after no operation: f: no such name"
 
 
 def test_names_that_went_back_are_told_with_what_they_lack() -> None:
@@ -93,7 +97,7 @@ def test_names_that_went_back_are_told_with_what_they_lack() -> None:
     operations = ["create f", "sync", "setxattr f user.a x", "fsync f"]
     (v,) = judged(operations, tree(file("f"))).violations
     assert "f: file 0644 user.a=" in v.expected
-    assert v.found == "the names after the first 2: f: file 0644"
+    assert v.found == "the names after the first 2 operations: f: file 0644"
 
 
 def test_one_lost_promise_among_kept_later_operations() -> None:

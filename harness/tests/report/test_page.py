@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+from pathlib import Path
+
+import pytest
 
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 
@@ -69,3 +73,27 @@ def test_figures_of_a_table_are_to_the_right() -> None:
     table = PageTable(("case", "states"), (("a", "7"), ("long", "12,000")), figures=1)
     text = Page("t", "s", "h", "pass", (Section("S", tables=(table,)),)).text()
     assert text.splitlines()[-3:] == ["case  states", "a          7", "long  12,000"]
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("show f --from /home/me/reports/runs/X", "show f --from reports/runs/X"),
+        (
+            "show f --from /srv/ci/reports/runs/X -w /home/me/a.toml",
+            "show f --from reports/runs/X -w ./a.toml",
+        ),
+        ("repro a/b@1 --from '/home/me/a b/runs/X'", "repro a/b@1 --from 'a b/runs/X'"),
+        ("repro a --from /srv/v/runs/V/kernels/k/runs/X", "repro a --from v/runs/V/kernels/k/runs/X"),
+        ("run --kernel /srv/linux/bzImage", "run --kernel /srv/linux/bzImage"),
+        ("not here: it's packed; /home/me/x", "not here: it's packed; /home/me/x"),
+    ],
+)
+def test_a_page_has_no_path_of_its_makers(command: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that was mailed said `--from /home/me/reports/runs/X`."""
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/home/me"))
+    found = Finding("f", commands=(f"powercut {command}",))
+    page = Page("t", "s", "h", "fail", (Section("Found", findings=(found,)),), command=f"powercut {command}")
+    for form in (html.unescape(page.html()), page.markdown()):
+        assert form.count(f"powercut {shown}") == 2, form
+    assert page.text().count(f"powercut {command}") == 2, "on a terminal it is pasted in any folder"
