@@ -47,7 +47,7 @@ from harness.guests.guest_specs import (
     missing_program,
     recording_machine,
 )
-from harness.guests.machine import Machine, default_name, profile_of
+from harness.guests.machine import Machine, default_name, machine_of, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash, write_atomically
 from harness.host.folders import sweep
@@ -55,7 +55,7 @@ from harness.host.progress import Progress
 from harness.kernels.build import title_of
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
 from harness.kernels.instrumented import points_of
-from harness.kernels.module_files import need_replaced
+from harness.kernels.module_files import need_release, need_replaced
 from harness.known.base import KnownBugs
 from harness.model import CaseId, Workload
 from harness.model.schedules import without_schedule
@@ -203,6 +203,7 @@ def look_up(plan: Plan) -> Planned:
     if kernel.replaced and asked.able:
         machine = profile_of(machine_name)
         need_replaced(kernel, [*machine.modules, *(m for p in asked.able for m in p.modules)])
+        need_release(kernel, machine_of(machine_name).kernel_release(kernel.image))
     return asked
 
 
@@ -319,7 +320,7 @@ class _Job:
     def here(self) -> None:
         """With `plan.jobs` workers of this host; tasks of all cases share them."""
         plan, asked = self.plan, self.asked
-        self.progress.say(f"{title_of(asked.kernel)}: {self.specs.description}, {plan.jobs} at once")
+        self.progress.say(f"{title_of(asked.kernel)}, {plan.jobs} at once: {self.specs.description}")
         recorded = recorded_files(plan)
         casework = Casework(plan, self.store, self.progress, self.scratch, self.bases, recorded, self.on_done)
         with contextlib.closing(self.make_pool(self.specs, self.scratch, plan)) as pool:
@@ -335,7 +336,7 @@ class _Job:
         requirements, blobs = requirements_of(run, plan, self.specs, named, store.info.pins)
         with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:
             self.progress.say(
-                f"{title_of(self.asked.kernel)}: {self.specs.description}, on {pool.description}"
+                f"{title_of(self.asked.kernel)}, on {pool.description}: {self.specs.description}"
             )
             dispatch = Dispatch(
                 plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done

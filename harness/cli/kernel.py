@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -60,8 +61,7 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
     if source and named:
         raise UsageError(f"two sources: {source} and {named}", "name one")
     wanted = source or named or DEFAULT_SOURCE
-    if "/" in wanted and not Path(wanted).is_dir():
-        raise UsageError(f"{wanted} is not a directory", "name a kernel tree, or a source package")
+    _need_source(wanted)
     path = cache_dir() / f"build-{machine}.log"
     flavour = profile_of(machine).build
     if flavour is None:
@@ -75,6 +75,18 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
     image, built = build(wanted, machine, flavour, jobs, path, say)
     console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
     console.print(f"next: {_next(wanted, machine, image)}", highlight=False)
+
+
+def _need_source(named: str) -> None:
+    """Raises UsageError for what can be neither a kernel tree nor a source package, before a tool is looked
+    for.
+    """
+    if Path(named).is_dir():
+        return
+    is_package = re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", named)  # Debian Policy, 5.6.7
+    if Path(named).exists() or not is_package:
+        why = "is not a directory" if Path(named).exists() else "does not exist"
+        raise UsageError(f"{named} {why}", "name the top folder of a kernel tree, or a source package")
 
 
 def _next(source: str, machine: str, image: Path) -> str:

@@ -15,7 +15,7 @@ from harness.cli.guard import guarded
 from harness.cli.options import Folder
 from harness.cli.sections import COMMANDS_BELOW, command_sections, option_sections
 from harness.errors import ExitCode, UsageError
-from harness.host.files import write_atomically
+from harness.host.files import not_made, write_atomically
 from harness.report.words import plural, shown_path
 
 _SECTION = 1
@@ -37,7 +37,7 @@ def man_command(folder: Path) -> ExitCode:
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise UsageError(f"{target} cannot be made: {e.strerror}", "name a folder to write to") from e
+        raise UsageError(not_made(target, e), "name a folder to write to") from e
     for name, text in pages.items():
         write_atomically(target / f"{name}.{_SECTION}", text)
     console.say(f"{plural(len(pages), 'page')} in {shown_path(target)}")

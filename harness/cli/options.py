@@ -16,6 +16,7 @@ from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
 from harness.expectations import Expectation, known_failures, read_expectations
 from harness.guests.machine import accelerators, names
+from harness.host.files import refuses
 from harness.known.base import KnownBugs, read_known
 from harness.model import bounds
 from harness.oracles import ORACLES
@@ -76,9 +77,24 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not (ctx and ctx.resilient_parsing) and (why := refuses(path)):
+            self.fail(f"{why}; name a file that you may write", param, ctx)
         if not path.absolute().parent.is_dir():
             self.fail(f"{path}: no such directory: {path.absolute().parent}", param, ctx)
         return path
+
+
+class Stream(click.File):
+    """A file to write to from now on; -: standard output."""
+
+    def __init__(self) -> None:
+        super().__init__("w", lazy=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        words = isinstance(value, str | os.PathLike) and not (ctx and ctx.resilient_parsing)
+        if words and str(value) != "-" and (why := refuses(Path(value))):
+            self.fail(f"{why}; name a file that you may write", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Folder(click.Path):
@@ -92,6 +108,9 @@ class Folder(click.Path):
         there = next((p for p in (path.absolute(), *path.absolute().parents) if p.exists()), path)
         if not there.is_dir():
             self.fail(f"{path}: {there} is not a directory", param, ctx)
+        is_default = param is not None and value == param.default
+        if not path.exists() and not is_default and (why := refuses(path)):
+            self.fail(f"{why}; name a folder that you may write to", param, ctx)
         return path
 
 

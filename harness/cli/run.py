@@ -28,6 +28,7 @@ from harness.cli.events import EventStream
 from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
+    Stream,
     asked_baseline,
     asked_budget,
     asked_expectations,
@@ -268,7 +269,7 @@ class RunCommand(Sectioned, BisectCommand):
 )
 @click.option(
     "--events",
-    type=click.File("w", lazy=False),
+    type=Stream(),
     metavar="FILE",
     help="Write a line of JSON when the run begins, when a case is done, and at the end; -: standard output.",
 )
@@ -338,7 +339,7 @@ def run_command(**given: Any) -> ExitCode:
             return _resumed(plan, store, given["events"], _explaining(given))
     plan = _plan(given)
     if given["no_action"]:
-        return _show(plan, verbose=given["verbose"], expect=given["expect"], baseline=given["baseline"])
+        return _show(plan, given)
     return shell_code(_run(plan, given))
 
 
@@ -566,18 +567,22 @@ def _execute(
     return summary
 
 
-def _show(plan: Plan, *, verbose: bool, expect: Sequence[Path], baseline: Path | None) -> ExitCode:
-    """Print what a run would do (--no-action). `expect`, `baseline`: what it would read. `verbose`: with the
-    name of every case, and the command line of a guest.
+def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
+    """Print what a run would do (--no-action); the files that it would read are read. With -v, the name of
+    every case, and the command line of a guest.
     """
-    asked_expectations(expect)
-    asked_baseline(baseline)
+    asked_expectations(given["expect"])
+    asked_baseline(given["baseline"])
+    asked_known(given)
+    verbose = given["verbose"]
     with telling(lambda: "finding the kernel and the cases", errors.say):
         asked = look_up(plan)  # what the run itself would refuse
     machine_name = recording_machine(plan.machine, asked.kernel)
     kernel = booted_kernel(machine_name, asked.kernel)
     cases = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
     console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
+    for module in asked.kernel.replaced:
+        console.say(f"module: {module}, in place of the kernel's own")
     by_mode: dict[str, list[str]] = {}
     for profile, workload in cases:
         by_mode.setdefault(profile.name, []).append(workload.name)

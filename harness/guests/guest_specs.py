@@ -14,9 +14,11 @@ from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.filesystems.profiles import Profile, recovery_files
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
+from harness.guests.boots import Boots
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
 from harness.guests.session import GuestSpec, Session, Target, find_agent
 from harness.host import elf
+from harness.host.packed import read_module
 from harness.kernels.build import matching_kernel, need_as_built, outdated_kernel
 from harness.kernels.find import Kernel
 from harness.kernels.instrumented import instrumented_kernel, is_instrumented
@@ -221,7 +223,8 @@ def spec_of(
     stacked = next((p.stacked for p in profiles if p.stacked), None)  # a shell has one mode
     steps = {START_STACK: stacked.start.encode()} if stacked else {}
     packed = pack(kernel, modules, archive, programs, steps, workloads)
-    return GuestSpec(machine, kernel.image, packed)
+    built_for = {p.name.split(".ko")[0]: elf.module_release(read_module(p)) for p in kernel.replaced}
+    return GuestSpec(machine, kernel.image, packed, built_for=built_for)
 
 
 def pack(
@@ -252,10 +255,10 @@ def _recorder(
     made = spec_of(machine_of(name), kernel, profiles, workloads, archive)
 
     def comes_up(machine: Machine) -> None:
-        boot_once(GuestSpec(machine, kernel.image, archive), base, scratch / "trial", asked.log_bytes)
+        boot_once(replace(made, machine=machine, boots=Boots()), base, scratch / "trial", asked.log_bytes)
 
     chosen = choose_accel(name, asked.accel, comes_up, known_good=bool(kernel.package_version))
-    return GuestSpec(chosen.machine, made.kernel_image, archive), chosen.reason
+    return replace(made, machine=chosen.machine, boots=Boots()), chosen.reason
 
 
 def boot_once(spec: GuestSpec, base: Path, directory: Path, log_bytes: int) -> None:

@@ -25,7 +25,7 @@ from harness.guests.brought import (
     python_files,
 )
 from harness.host.elf import linked
-from harness.kernels.module_files import read_module
+from harness.host.packed import read_module
 from harness.model import Workload
 
 DIRECTORIES = ("dev", "proc", "sys", "mnt", "tmp", "bin", "etc")

@@ -13,7 +13,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -145,7 +145,8 @@ class Target:
 class GuestSpec:
     """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up. `hits`: the
     file in which those that judge note what they run, for a kernel that can; `recording_hits`: the one of
-    those that record.
+    those that record. `built_for`: of modules that are not the kernel's own, by name, the release that they
+    were built for.
     """
 
     machine: Machine
@@ -154,6 +155,7 @@ class GuestSpec:
     hits: Path | None = None
     recording_hits: Path | None = None
     boots: Boots = field(default_factory=Boots, compare=False)
+    built_for: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         hold(self.kernel_image)
@@ -402,7 +404,7 @@ class Session:
                 boots.failed(f"{machine.described}, kernel {self._spec.kernel_image}", e)
             raise
         boots.succeeded()
-        _need_modules(guest.hello)
+        _need_modules(guest.hello, self._spec.built_for)
         return guest
 
     def _renew(self, *, recording: bool = False) -> None:
@@ -865,13 +867,19 @@ def _pattern(errors: tuple[str, ...]) -> re.Pattern[str] | None:
 _FOREIGN_MODULE = frozenset({errno.ENOEXEC, errno.ENOENT, errno.EKEYREJECTED, errno.EBADMSG})
 
 
-def _need_modules(hello: wire.Hello) -> None:
+def _need_modules(hello: wire.Hello, built_for: Mapping[str, str]) -> None:
     """Raises KernelError for modules built for another kernel. Missing hardware or firmware does not matter:
     which modules a kernel loads softly depends on the processor.
     """
+
+    def named_one(e: wire.ModuleError) -> str:
+        release = built_for.get(e.name, "")
+        other = f"built for {release}" if release != hello.release else "built for another build of it"
+        return f"{e.name}: {errno.errorcode[e.errno]} ({e.errno})" + (f", {other}" if release else "")
+
     refused = [e for e in hello.module_errors if e.errno in _FOREIGN_MODULE]
     if refused:
-        named = "; ".join(f"{e.name}: {errno.errorcode[e.errno]} ({e.errno})" for e in refused)
+        named = "; ".join(map(named_one, refused))
         raise KernelError(
             f"this kernel ({hello.release}) refuses modules: {named}",
             "build them for this very kernel: from its source and configuration, or against its headers",

@@ -7,6 +7,7 @@ loader, which runs code of what it loads.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,12 +58,23 @@ def is_program(path: Path) -> bool:
     return first is not None and struct.unpack_from("<Q", program, first + _ADDRESS)[0] < _KERNEL_HALF
 
 
-def is_object(path: Path) -> bool:
-    """Whether a file is what a compiler makes before it is linked (ET_REL), as a kernel module is."""
-    with path.open("rb") as file:
-        head = file.read(_HEADER_BYTES)
-    whole = head.startswith(_MAGIC) and len(head) == _HEADER_BYTES
-    return whole and struct.unpack_from("<H", head, 16)[0] == 1
+def is_object(data: bytes) -> bool:
+    """Whether these are what a compiler makes before it is linked (ET_REL), as a kernel module is."""
+    whole = data.startswith(_MAGIC) and len(data) >= _HEADER_BYTES
+    return whole and struct.unpack_from("<H", data, 16)[0] == 1
+
+
+def module_release(module: bytes) -> str:
+    """The release of the kernel that a module was built for, by its `vermagic`; empty if it has none."""
+    found = re.search(rb"\0vermagic=([^\0 ]+)", module)
+    return found[1].decode(errors="replace") if found else ""
+
+
+def has_symbol_versions(module: bytes) -> bool:
+    """Whether a module has checksums of the symbols that it uses (CONFIG_MODVERSIONS): then a kernel compares
+    these, and not its release. By the names of its sections.
+    """
+    return b"\0__versions\0" in module or b"\0__version_ext_crcs\0" in module
 
 
 @dataclass(frozen=True, slots=True)

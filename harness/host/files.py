@@ -7,11 +7,13 @@ surrogates (PEP 383). What is written here is valid UTF-8: such a byte is writte
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +96,40 @@ def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> Non
         os.fsync(file.fileno())
     temporary.chmod(mode)
     temporary.replace(path)
+
+
+def not_made(path: Path, error: OSError) -> str:
+    """In words that the host refused to make a file or folder, and what is in the way."""
+    there, link = _on_the_way(path)
+    if link:
+        return f"{path} cannot be made: {link} is a link that leads nowhere"
+    # where all of the path above is there, as in /proc, ENOENT says that nothing is made there
+    if error.errno == errno.ENOENT:
+        return f"{path} cannot be made: {there} takes no new files"
+    return f"{path} cannot be made: {error.strerror or error} ({there})"
+
+
+def refuses(path: Path) -> str:
+    """In words why no file or folder can be made at this path, with the folders above it, or why what is
+    there cannot be written to; empty if all is well. Nothing changes.
+    """
+    if path.exists():
+        return "" if os.access(path, os.W_OK) else f"{path} cannot be written to"
+    there, link = _on_the_way(path)
+    try:
+        if link:
+            raise FileNotFoundError(errno.ENOENT, "", str(link))
+        with tempfile.TemporaryFile(dir=there):
+            return ""
+    except OSError as e:
+        return not_made(path, e)
+
+
+def _on_the_way(path: Path) -> tuple[Path, Path | None]:
+    """What there is of a path; and the link on it that leads nowhere, if there is one."""
+    above = [path.absolute(), *path.absolute().parents]
+    link = next((p for p in above if p.is_symlink() and not p.exists()), None)
+    return next(p for p in above if p.exists()), link
 
 
 def json_bytes(value: object) -> bytes:

@@ -1,4 +1,5 @@
-"""Images and logs in compressed form: one zstd frame (RFC 8878) with its content's size and checksum.
+"""Files in compressed form: images and logs as one zstd frame (RFC 8878) with its content's size and
+checksum, and kernel modules as distributions pack them.
 
 A packed file appears whole or not at all, and what it unpacks to is bounded before a byte is written: a frame
 of 205 KB can hold 6 GiB of zeros.
@@ -6,20 +7,48 @@ of 205 KB can hold 6 GiB of zeros.
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import shutil
+import zlib
 from pathlib import Path
 from typing import BinaryIO
 
 import zstandard
 
-from harness.errors import EnvironmentLacks, StoreError
+from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.host.files import replacement
 
 COPY_BYTES = 1 << 20
 FRAME_HEADER_BYTES = 18  # at most; zstd.h, ZSTD_FRAMEHEADERSIZE_MAX
 SPARE_BYTES = 64 << 20
 """What unpacking leaves of the host's disk."""
+
+
+MODULE_SUFFIXES = (".ko", ".ko.xz", ".ko.zst", ".ko.gz")
+
+
+def read_module(path: Path) -> bytes:
+    """A kernel module's bytes, unpacked if its name says that it is packed, as distributions do it. Raises
+    UsageError for a damaged one.
+    """
+    data = path.read_bytes()
+    try:
+        match path.suffix:
+            case ".xz":
+                return lzma.decompress(data)
+            case ".zst":
+                unpacker = zstandard.ZstdDecompressor().decompressobj()
+                unpacked = unpacker.decompress(data)
+                if not unpacker.eof:
+                    raise UsageError(f"{path} cannot be unpacked: it ends early", "copy it again")
+                return unpacked
+            case ".gz":
+                return gzip.decompress(data)
+    except (lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, zlib.error) as e:
+        raise UsageError(f"{path} cannot be unpacked: {e}", "copy it again") from e
+    return data
 
 
 def pack(source: Path, kept: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from harness.errors import KernelError, UsageError
 from harness.host import elf
 from harness.host.cache import hold
+from harness.host.packed import MODULE_SUFFIXES, read_module
 from harness.kernels.packages import cached_version, depmod, have, only, root_of
 from harness.kernels.pins import Pin, asked_version, pins, version_in
 from harness.plan import KernelChoice
@@ -83,15 +85,15 @@ def look_up_kernel(
             raise UsageError(
                 f"there is no {path.absolute()}", "name the module that your build made: fs/ext4/ext4.ko"
             )
-        if path.is_file() and path.suffix == ".ko" and not elf.is_object(path):
+        if not path.is_file() or not path.name.endswith(MODULE_SUFFIXES):
+            raise UsageError(
+                f"{path} is not a kernel module (a file whose name ends in {', '.join(MODULE_SUFFIXES)})",
+                "name the module that your build made: fs/ext4/ext4.ko",
+            )
+        if not elf.is_object(read_module(path)):
             raise UsageError(
                 f"{path} is not a kernel module: it is no ELF object ({path.stat().st_size:,} bytes)",
                 "build it again: make M=DIRECTORY modules",
-            )
-        if not path.is_file() or path.suffix != ".ko":
-            raise UsageError(
-                f"{path} is not a kernel module (a file whose name ends in .ko)",
-                "name the module that your build made: fs/ext4/ext4.ko",
             )
     if modules is not None:
         _modules_dir(modules)
@@ -113,12 +115,27 @@ def _no_kernel(spec: str) -> UsageError:
             f"no kernel {spec!r}: {why}",
             "name arch/x86/boot/bzImage or vmlinux of your build; powercut list kernels has Debian's",
         )
-    near = difflib.get_close_matches(spec, list(pins()), n=4)
+    near = _nearest(spec) or difflib.get_close_matches(spec, list(pins()), n=4)
     known = ", ".join(near or pins())
     return UsageError(
         f"no kernel {spec!r}: neither a file nor a name that powercut list kernels shows",
         f"try one of: {known}",
     )
+
+
+def _nearest(spec: str) -> list[str]:
+    """The pins of the nearest versions, those first; none if `spec` names no version as pins do."""
+    kind, version = _parts(spec)
+    of_kind = sorted((name for name in pins() if _parts(name)[0] == kind), key=lambda name: _parts(name)[1])
+    below = sum(_parts(name)[1] < version for name in of_kind)
+    near = {name: below - 1 - at if at < below else at - below for at, name in enumerate(of_kind)}
+    return sorted(of_kind, key=lambda name: near[name])[:4] if version else []
+
+
+def _parts(name: str) -> tuple[str, list[int]]:
+    """What stands before a kernel's version, and its numbers: `debian-6.12`."""
+    kind, _, version = name.rpartition("-")
+    return kind, [int(n) for n in re.findall(r"\d+", version)]
 
 
 def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:

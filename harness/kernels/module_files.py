@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import zstandard
-
 from harness.errors import KernelError, UsageError
+from harness.host import elf
+from harness.host.packed import read_module
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
 
@@ -53,6 +52,21 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
             raise UsageError(
                 f"{kernel.name} loads no module {_key(path)} here: {path} would not be tested",
                 f"a file is called as the module that it replaces; loaded are {names}",
+            )
+
+
+def need_release(kernel: Kernel, release: str) -> None:
+    """Raises UsageError for a module of `kernel.replaced` that a kernel of this release refuses for certain:
+    it is built for another one, and has no checksums of symbols that might agree for all that
+    (`same_magic`, kernel/module/main.c). What else is refused, the guest says.
+    """
+    for path in kernel.replaced:
+        module = read_module(path)
+        built_for = elf.module_release(module)
+        if release and built_for not in ("", release) and not elf.has_symbol_versions(module):
+            raise UsageError(
+                f"{path} is built for {built_for}, and {kernel.name} is {release}: it refuses the module",
+                f"build it for {release}: from its source and configuration, or against its headers",
             )
 
 
@@ -124,13 +138,3 @@ class _ModuleIndex:
 def _key(path: Path) -> str:
     """A module's name as the kernel compares it: no directory, no suffix, `-` as `_`."""
     return path.name.split(".ko")[0].replace("-", "_")
-
-
-def read_module(path: Path) -> bytes:
-    """The module's ELF bytes, decompressed if it is a .ko.xz or .ko.zst."""
-    data = path.read_bytes()
-    if path.suffix == ".xz":
-        return lzma.decompress(data)
-    if path.suffix == ".zst":
-        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
-    return data

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.host.files import json_bytes, json_text, write_atomically
+from harness.host.files import json_bytes, json_text, not_made, write_atomically
 from harness.plan import Plan
 from harness.store.database import damaged, other_schema, read_from
 from harness.store.digests import digest_of_bytes
@@ -47,8 +47,9 @@ def making_run(root: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
+        why = not_made(runs(root), error) if isinstance(error, OSError) else str(error)
         raise StoreError(
-            f"cannot make a run directory in {root}: {error}", "choose another directory for the runs"
+            f"cannot make a run directory: {why}", "name a folder that you may write to: --out DIR"
         ) from error
 
 

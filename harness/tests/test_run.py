@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import tempfile
 from collections import namedtuple
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -293,6 +294,16 @@ def without_guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finish: Call
     monkeypatch.setattr(run, "run_info", lambda plan, info, *_: info)
     monkeypatch.setattr(run, "Casework", Nothing)
     return recorded
+
+
+def test_the_first_line_of_a_run_ends_with_the_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "powercut kernel build TREE, 2 at once" was taken for a command."""
+    without_guests(monkeypatch, tmp_path, lambda *_: None)
+    out, no_workers = io.StringIO(), cast(Any, SimpleNamespace(close=lambda: None))
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=2)
+    with create_run(plan, tmp_path, "test") as store:
+        execute(plan, store, Lines(Console(file=out, width=200)), make_pool=lambda *_: no_workers)
+    assert "k, 2 at once: no guest\n" in out.getvalue()
 
 
 @pytest.mark.parametrize("error", [WriteLogError, GuestLost])

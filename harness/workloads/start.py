@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.errors import EnvironmentLacks, UsageError
+from harness.host.files import not_made
 from harness.host.text import one_line
 from harness.workloads.applications import DESCRIPTION, is_name
 
@@ -285,9 +286,7 @@ def make_workload(place: Path, kind: str) -> Path:
     try:
         _write(place, name, kind)
     except OSError as e:
-        raise UsageError(
-            f"{place} cannot be made: {e.strerror}", "name a folder that you may write to"
-        ) from e
+        raise UsageError(not_made(place, e), "name a folder that you may write to") from e
     return place
 
 

@@ -512,6 +512,20 @@ def test_no_action_counts_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(powercut("run", "-n", "-v", "-w", "ace1").stdout) > 5_000
 
 
+def test_no_action_reads_the_known_bugs_and_names_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken --known was found by the run, after its -n had passed; of --module nothing was said."""
+    own, known = tmp_path / "ext4.ko", tmp_path / "known.toml"
+    kernel = Kernel("k", Path("bzImage"), None, "", "", (own,))
+    monkeypatch.setattr(run, "look_up", lambda plan: Planned(select_cases(plan), kernel, {}))
+    known.write_text("")
+    shown = powercut("run", "-n", "-w", "append-fsync", "--known", known)
+    assert f"module: {own}, in place of the kernel's own" in shown.stdout.replace("\n", " ")
+    known.write_text("[[bug\n")
+    assert powercut("run", "-n", "-w", "append-fsync", "--known", known).exit_code == ExitCode.USAGE
+
+
 def test_no_action_is_not_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """-n of all modes under ace2 said nothing for minutes."""
     monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
-from harness.errors import ExitCode, UsageError
+from harness.cli import main
+from harness.cli.options import Folder, NewFile, Stream
+from harness.errors import ExitCode, StoreError, UsageError
 from harness.findings import repro
 from harness.guests.machine import machine_of
 from harness.store.bundle import bundle
+from harness.store.directory import make_directory
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
+from harness.tests.store.samples import INFO
 
 
 @pytest.fixture
@@ -73,6 +79,44 @@ def test_of_a_verdict_the_runs_are_named(run: Path, tmp_path: Path) -> None:
 def test_a_directory_is_no_kernel(tmp_path: Path) -> None:
     """ "there is no such file", of one that is there."""
     says(powercut("run", "-n", "--kernel", tmp_path), "that is a directory", "arch/x86/boot/bzImage")
+
+
+def test_a_source_that_is_not_there_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "/gone is not a directory"; `LINUX` was looked for among apt's packages."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    for gone in ("/gone/linux", "~me/linux", "LINUX"):
+        says(powercut("kernel", "build", gone), f"{gone} does not exist", "the top folder of a kernel tree")
+    for file in ("./file", "file"):
+        says(powercut("kernel", "build", file), f"{file} is not a directory")
+
+
+def places_to_write(command: click.Command) -> Iterator[tuple[str, click.Parameter]]:
+    if isinstance(command, click.Group):
+        yield from (pair for below in command.commands.values() for pair in places_to_write(below))
+    for param in command.params:
+        if isinstance(param.type, NewFile | Folder | Stream):
+            yield f"{command.name} {param.opts[-1]}", param
+
+
+PLACES = dict(places_to_write(main))
+
+
+@pytest.mark.parametrize("param", PLACES.values(), ids=PLACES)
+def test_a_place_that_takes_no_files_is_refused_in_words(param: click.Parameter, tmp_path: Path) -> None:
+    """ "[Errno 2] No such file or directory: '/proc/x'", of some after minutes of work."""
+    with pytest.raises(click.UsageError, match="/proc/x cannot be made: /proc takes no new files; name a f"):
+        param.type.convert("/proc/x", param, None)
+    link = tmp_path / "link"
+    link.symlink_to("gone")
+    with pytest.raises(click.UsageError, match="link that leads nowhere"):
+        param.type.convert(str(link / "x"), param, None)
+    param.type.convert(str(tmp_path / "x"), param, None)
+
+
+def test_where_no_run_can_be_made_says_what_is_in_the_way() -> None:
+    with pytest.raises(StoreError, match="/proc/x/runs cannot be made: /proc takes no new files"):
+        make_directory(Path("/proc/x"), "t", INFO.started)
 
 
 def test_the_description_of_an_application_is_named_by_its_directory(tmp_path: Path) -> None:

@@ -81,13 +81,24 @@ def hello(**errors: int) -> wire.Hello:
 def test_a_module_for_another_kernel_is_named(number: int, told: str) -> None:
     """It was told as `mount: ENODEV`."""
     with pytest.raises(KernelError, match=r"6\.12") as caught:
-        _need_modules(hello(crc32c_intel=errno.ENODEV, ext4=number))
+        _need_modules(hello(crc32c_intel=errno.ENODEV, ext4=number), {})
     assert told in str(caught.value)
     assert "crc32c_intel" not in str(caught.value)
 
 
 def test_a_module_without_its_hardware_is_no_matter() -> None:
-    _need_modules(hello(crc32c_intel=errno.ENODEV))
+    _need_modules(hello(crc32c_intel=errno.ENODEV), {})
+
+
+@pytest.mark.parametrize(
+    ("release", "said"), [("6.1", "built for 6.1"), ("6.12", "built for another build of it"), ("", "")]
+)
+def test_a_refused_module_of_the_users_own_says_what_it_was_built_for(release: str, said: str) -> None:
+    """Its kernel alone was named."""
+    with pytest.raises(KernelError) as caught:
+        _need_modules(hello(ext4=errno.ENOEXEC), {"ext4": release})
+    assert "this kernel (6.12)" in caught.value.what
+    assert caught.value.what.endswith(said or "ENOEXEC (8)")
 
 
 def test_an_accelerator_that_was_asked_for_and_does_not_work_is_said_at_once(memory: Path) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
 from harness.host.elf import interpreter
+from harness.host.packed import read_module
 from harness.kernels import packages
 from harness.kernels.find import Kernel, find_kernel, look_up_kernel, look_up_pc_kernel
-from harness.kernels.module_files import need_replaced, read_module, resolve_modules
+from harness.kernels.module_files import need_release, need_replaced, resolve_modules
 from harness.kernels.pins import Pin, asked_version, pins
 
 
@@ -76,6 +79,22 @@ def test_an_unknown_kernel_names_the_pins() -> None:
     assert "debian-6.12" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("spec", "nearest"),
+    [
+        ("debian-6.13", "debian-6.12, debian-6.16, "),
+        ("debian-5.10", "debian-6.1, debian-6.12, "),
+        ("debian-99.1", "debian-7.3, debian-7.2, "),
+        ("uml-6.13", "uml-6.12, uml-"),
+    ],
+)
+def test_the_nearest_versions_are_named_first(spec: str, nearest: str) -> None:
+    """Of debian-6.13, debian-6.1 was proposed first."""
+    with pytest.raises(UsageError) as caught:
+        look_up_kernel(spec)
+    assert f"try one of: {nearest}" in str(caught.value)
+
+
 def test_a_file_that_is_no_kernel_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bzImage"
     path.write_bytes(bytes(4096))
@@ -99,6 +118,52 @@ def test_a_module_that_is_no_module_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ext4.ko").write_bytes(b"")
     with pytest.raises(UsageError, match="no ELF object"):  # an empty one was found out by the guest
         find_kernel("debian-6.12", None, [tmp_path / "ext4.ko"])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "packed"),
+    [
+        (".ko", bytes),
+        (".ko.xz", lzma.compress),
+        (".ko.gz", gzip.compress),
+        (".ko.zst", zstandard.ZstdCompressor().compress),
+    ],
+)
+def test_a_module_is_taken_as_it_is_packed(
+    suffix: str, packed: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """Debian's own modules were refused: "a file whose name ends in .ko"."""
+    own = tmp_path / f"ext4{suffix}"
+    own.write_bytes(packed(module()))
+    look_up_kernel("debian-6.12", replaced=[own])
+    assert read_module(own) == module()
+    own.write_bytes(packed(b"text"))
+    with pytest.raises(UsageError, match="no ELF object"):
+        look_up_kernel("debian-6.12", replaced=[own])
+    if suffix != ".ko":
+        own.write_bytes(packed(module())[:-5])
+        with pytest.raises(UsageError, match="cannot be unpacked"):
+            look_up_kernel("debian-6.12", replaced=[own])
+
+
+def test_a_module_that_this_kernel_refuses_for_certain_needs_no_boot(tmp_path: Path) -> None:
+    """The guest said ENOEXEC, after 31 s."""
+    own = tmp_path / "ext4.ko"
+    own.write_bytes(module("6.1.0-56-amd64"))
+    with pytest.raises(UsageError, match=r"built for 6\.1\.0-56-amd64, and k is 6\.12\.117"):
+        need_release(kernel(None, own), "6.12.117+deb12-amd64")
+    need_release(kernel(None, own), "6.1.0-56-amd64")
+    need_release(kernel(None, own), "")
+    for section in (b"__versions", b"__version_ext_crcs"):  # their checksums may agree
+        own.write_bytes(module("6.1.0-56-amd64") + b"\0" + section + b"\0")
+        need_release(kernel(None, own), "6.12.117+deb12-amd64")
+    own.write_bytes(module())
+    need_release(kernel(None, own), "6.12.117+deb12-amd64")
+
+
+def module(release: str = "") -> bytes:
+    head = b"\x7fELF\x02\x01".ljust(16, b"\0") + b"\x01\0" + bytes(100)
+    return head + (f"\0license=GPL\0vermagic={release} SMP mod_unload \0".encode() if release else b"")
 
 
 OFFERED = {

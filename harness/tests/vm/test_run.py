@@ -19,9 +19,10 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import ExitCode
 from harness.findings.repro import repro_context, reproduce
 from harness.guests import qemu
+from harness.host.packed import read_module
 from harness.host.progress import Lines
 from harness.kernels.find import find_kernel
-from harness.kernels.module_files import read_module, resolve_modules
+from harness.kernels.module_files import resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import Plan
 from harness.run import create_run, execute
