@@ -29,7 +29,7 @@ def work_at(series: Series[DoneT], what: str, until_s: float | None = None) -> E
 def show_series(series: Series[DoneT], end: End, again: str) -> None:
     """What a series has come to."""
     page = series.page()
-    console.block(page.text())
+    console.block(page.text(console.width if console.is_terminal else 0))
     if end is not End.COMPLETE and not page.again:
         console.say(f"{end}; continue with: {again}")
     console.say(f"report: {shown_path(series.path / 'report.html')}")

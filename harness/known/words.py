@@ -46,7 +46,7 @@ def worst(bugs: Iterable[KnownBug]) -> Severity:
 
 
 def about(bug: KnownBug) -> Iterator[tuple[str, str]]:
-    """All that is known of a bug: what it is, and the words."""
+    """All that is known of a bug: what it is, and the words. Last what only programs read."""
     record = bug.record
     yield "what", bug.title
     yield "severity", record.severity.words
@@ -60,7 +60,10 @@ def about(bug: KnownBug) -> Iterator[tuple[str, str]]:
     yield "status", record.status
     for s in record.shows:
         shown = " or ".join(f'"{what}"' for what in s.symptoms)
-        stated = {"words": s.says, "operations": s.operations, "cause": " or ".join(s.causes)}
-        also = [f"{what}: {text}" for what, text in stated.items() if text] + ["no flush"] * s.quiet
+        also = [f"cause: {' or '.join(s.causes)}"] * bool(s.causes) + ["no flush"] * s.quiet
         during = "" if s.during.value == "power-cut" else f" ({s.during.value})"
         yield "shows", "; ".join([f"{', '.join(s.modes)}: {', '.join(s.oracles)}: {shown}{during}", *also])
+    for s in record.shows:
+        for what, pattern in (("words", s.says), ("operations", s.operations)):
+            if pattern:
+                yield "pattern", f"{what} of {s.symptoms[0]}: {pattern}"

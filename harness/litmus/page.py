@@ -19,6 +19,7 @@ from harness.litmus.results import (
 )
 from harness.report.lines import full
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.pages import on_page
 from harness.report.words import enumerated, number, plural
 
 _KINDS: Mapping[Standing, str] = {
@@ -240,9 +241,8 @@ def _column(litmus: Litmus, mode: OnMode) -> Line:
         "not finished" if mode.interrupted else "",
         f"begun anew: {mode.anew}" if mode.anew else "",
     ]
-    return Line(
-        "; ".join(filter(None, said)), mode.item, aside=full(litmus.path / mode.run) if mode.run else ""
-    )
+    run = on_page(full(litmus.path / mode.run)) if mode.run else ""
+    return Line("; ".join(filter(None, said)), mode.item, aside=run)
 
 
 def _for_programs(litmus: Litmus, programs: Sequence[Program]) -> dict[str, object]:

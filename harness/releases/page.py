@@ -15,6 +15,7 @@ from harness.plan import LEGAL
 from harness.releases.results import SCHEMA, Answer, OnKernel, Sweep, story
 from harness.report.lines import full
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.pages import on_page
 from harness.report.strip import Strip, StripCell
 from harness.report.words import VERDICT_WORDS, enumerated, number, plural
 from harness.summary import CaseVerdict
@@ -170,7 +171,7 @@ def _kernel(sweep: Sweep, k: OnKernel) -> Line:
         "not finished" if k.interrupted else "",
         f"begun anew, so its answers are of this installation: {k.anew}" if k.anew else "",
     ]
-    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=_run(sweep, k))
+    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=on_page(_run(sweep, k)))
 
 
 def _run(sweep: Sweep, kernel: OnKernel) -> str:

@@ -14,6 +14,7 @@ from harness.releases.results import OnKernel, Sweep
 from harness.releases.verdict import DEPTHS, NOT_REACHED, Kind, Standing, deeper, standings
 from harness.report.lines import full, resume_sweep
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.pages import on_page
 from harness.report.words import enumerated, number, plural
 
 _COLOUR = {
@@ -203,7 +204,7 @@ def _repro(sweep: Sweep, kernel: OnKernel, point: str) -> str:
 
 def _kernel(sweep: Sweep, k: OnKernel) -> Line:
     parts = [f"not run: {k.failed}" if k.failed else "", ", ".join(filter(None, [k.release, k.machine]))]
-    aside = full(sweep.path / k.run) if k.run else ""
+    aside = on_page(full(sweep.path / k.run)) if k.run else ""
     return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=aside)
 
 

@@ -8,6 +8,7 @@ Powercut. Words between backquotes are shown as code.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -125,9 +126,14 @@ class Page:
         """For programs: the headline, and the data."""
         return json_text({"headline": self.headline, **(self.data or {})})
 
-    def text(self) -> str:
-        """For a terminal: no line of it is longer for what a guest wrote."""
-        return "\n".join(map(one_line, self._lines())) + "\n"
+    def text(self, width: int = 0) -> str:
+        """For a terminal: no line of it is longer for what a guest wrote. `width`: no line is longer than
+        that, but for commands and single words; 0: lines are as long as they are.
+        """
+        lines = [one_line(line) for line in self._lines(width)]
+        if width:
+            lines = [part for line in lines for part in _wrapped(line, width)]
+        return "\n".join(lines) + "\n"
 
     def markdown(self) -> str:
         """For a mail, a pull request, or the page of a CI job: what the text shows."""
@@ -146,23 +152,23 @@ class Page:
             if command:
                 yield from ("", f"{how}:", "", f"    {one_line(on_page(command))}")
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, width: int) -> Iterator[str]:
         yield f"{self.subject}: {self.headline}"
         yield from self.figures
         if self.notice:
             yield self.notice
         for section in self.sections:
             if section.holds and section.in_text:
-                yield from ("", section.title, *_section(section))
+                yield from ("", section.title, *_section(section, width))
         made = (("made with", self.command), ("continue with", self.again))
         if told := [f"{how}: {command}" for how, command in made if command]:
             yield from ("", *told)
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: Section, width: int) -> Iterator[str]:
     for table in (t for t in section.tables if t.rows):
         yield from ([f"{table.title}:"] if table.title else [])
-        yield from _aligned(table)
+        yield from _fitting(table, width)
     for finding in section.findings:
         yield finding.title
         yield from (f"       {operation}" for operation in finding.operations)
@@ -207,6 +213,29 @@ def _aligned(table: PageTable) -> Iterator[str]:
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
+
+
+def _fitting(table: PageTable, width: int) -> Iterator[str]:
+    """The rows, aligned where that fits; else each as its first cell, and a line for each further one."""
+    aligned = list(_aligned(table))
+    if not width or max(map(len, aligned), default=0) <= width:
+        yield from aligned
+        return
+    for first, *others in table.rows[: table.in_text]:
+        yield str(first)
+        yield from (f"  {name}: {cell}" for name, cell in zip(table.columns[1:], others, strict=True))
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """In lines of that width, indented so that none of them can pass for a line of ours; a command, which is
+    pasted, stays as it is.
+    """
+    if len(line) <= width or re.match(r"(\S+( with)?: )?powercut ", line):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _capitalised(text: str) -> str:

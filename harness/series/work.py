@@ -53,6 +53,7 @@ OnDone = Callable[[CaseId], None]
 Execute = Callable[[Plan, RunStore, Progress, OnDone], Summary]
 PlanT = TypeVar("PlanT", bound=msgspec.Struct)
 _TICK_S = 5.0
+TEXT_COLUMNS = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Series(ABC, Generic[DoneT]):
         """Write the page, in its four forms."""
         page = self.page()
         write_atomically(self.path / self.results, page.json())
-        write_atomically(self.path / "summary.txt", page.text())
+        write_atomically(self.path / "summary.txt", page.text(TEXT_COLUMNS))
         write_atomically(self.path / "summary.md", page.markdown())
         write_atomically(self.path / "report.html", page.html())
         return page

@@ -49,6 +49,16 @@ def test_each_bug_says_what_to_do_and_how_likely_it_is() -> None:
     assert not [b.name for b in installed().values() if not (b.record.workaround and b.record.likely)]
 
 
+def test_what_a_bug_shows_is_told_in_words_before_any_pattern() -> None:
+    """ "shows" had regular expressions of 300 characters."""
+    for bug in installed().values():
+        told = list(about(bug))
+        patterns = [s for shown in bug.record.shows for s in (shown.says, shown.operations) if s]
+        assert not [text for what, text in told if what == "shows" and any(p in text for p in patterns)]
+        last = told[len(told) - len(patterns) :]
+        assert [text.endswith(p) for (_, text), p in zip(last, patterns, strict=True)] == [True] * len(last)
+
+
 def test_a_file_of_the_user_adds_bugs_and_replaces_those_of_the_same_name(tmp_path: Path) -> None:
     file = tmp_path / "known.toml"
     file.write_text(OURS + OURS.replace("xfs-sync-no-flush", "other"))

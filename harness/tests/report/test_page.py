@@ -69,6 +69,21 @@ def test_a_bar_in_a_cell_ends_no_cell_of_markdown() -> None:
     assert rows == ["| case | words |", "| --- | --- |", r"| a | \`x \| y\` |"]
 
 
+def test_no_line_of_a_summary_is_wider_than_a_screen() -> None:
+    """A verdict on three kernels had lines of 250 characters; a command is pasted, and stays in one."""
+    words = "safe as far as looked (451 states, 8 of 8 workloads)"
+    table = PageTable(("mode", "6.1", "7.3"), (("ext4/ordered", words, f"{words}; {words}"),))
+    repro = f"reproduce: powercut repro a@1 --from /{'x' * 150}"
+    found = Finding("f", (Line(words * 3),), (words * 3,), (repro,))
+    section = Section("S", words, (table, PageTable(("a", "b"), (("c", "d"),))), (), (found,))
+    lines = Page("t", "s", words * 3, "pass", (section,), figures=(words * 3,)).text(110).splitlines()
+    assert [line for line in lines if len(line) > 110] == [repro]
+    at = lines.index("ext4/ordered")
+    in_lines = (f"  6.1: {words}", f"  7.3: {words}; {words.removesuffix(' workloads)')}", "      workloads)")
+    assert tuple(lines[at + 1 : at + 4]) == in_lines, "none can pass for another line"
+    assert "a  b" in lines
+
+
 def test_figures_of_a_table_are_to_the_right() -> None:
     table = PageTable(("case", "states"), (("a", "7"), ("long", "12,000")), figures=1)
     text = Page("t", "s", "h", "pass", (Section("S", tables=(table,)),)).text()
