@@ -121,7 +121,7 @@ def test_every_cell_leads_to_its_program_and_the_command_that_shows_it() -> None
     assert '<td class="unknown" title="no in 5 of 40' in html
     assert f'<a href="#{NAME}">no</a>' in html
     assert f'id="{NAME}"' in html
-    assert f"powercut repro {CASE}@4 --from /t/modes/m/runs/r" in html
+    assert f"powercut repro {CASE}@4 --from m/runs/r" in html
 
 
 def test_a_column_that_was_not_reached_is_listed_and_stands_in_no_table() -> None:
