@@ -84,7 +84,7 @@ class NewFile(click.Path):
         return path
 
 
-class Stream(click.File):
+class OpenFile(click.File):
     """A file to write to from now on; -: standard output."""
 
     def __init__(self) -> None:

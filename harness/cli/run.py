@@ -27,8 +27,8 @@ from harness.cli.estimate import estimate
 from harness.cli.events import EventStream
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    OpenFile,
     RunDirectory,
-    Stream,
     asked_baseline,
     asked_budget,
     asked_expectations,
@@ -269,7 +269,7 @@ class RunCommand(Sectioned, BisectCommand):
 )
 @click.option(
     "--events",
-    type=Stream(),
+    type=OpenFile(),
     metavar="FILE",
     help="Write a line of JSON when the run begins, when a case is done, and at the end; -: standard output.",
 )

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from harness.cli import main
-from harness.cli.options import Folder, NewFile, Stream
+from harness.cli.options import Folder, NewFile, OpenFile
 from harness.errors import ExitCode, StoreError, UsageError
 from harness.findings import repro
 from harness.guests.machine import machine_of
@@ -95,7 +95,7 @@ def places_to_write(command: click.Command) -> Iterator[tuple[str, click.Paramet
     if isinstance(command, click.Group):
         yield from (pair for below in command.commands.values() for pair in places_to_write(below))
     for param in command.params:
-        if isinstance(param.type, NewFile | Folder | Stream):
+        if isinstance(param.type, NewFile | Folder | OpenFile):
             yield f"{command.name} {param.opts[-1]}", param
 
 
