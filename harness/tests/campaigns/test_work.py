@@ -19,6 +19,7 @@ from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError, Us
 from harness.host.progress import Progress
 from harness.model import CaseId
 from harness.plan import Budget, Plan
+from harness.report.pages import on_page
 from harness.series import work as engine
 from harness.series.journal import End, Journal
 from harness.series.work import OnDone
@@ -282,7 +283,7 @@ def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) 
     (cause,) = told.causes
     text, page = made.text(), made.html()
     for shown_there in (text, page):
-        assert cause.reproduce in shown_there
+        assert (on_page(cause.reproduce) if shown_there is page else cause.reproduce) in shown_there
         assert "tmpfile foo 0" in shown_there
         assert told.headline[1:] in shown_there
         assert (
