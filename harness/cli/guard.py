@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from types import FrameType
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from harness.cli.console import errors
-from harness.errors import ExitCode, PowercutError
+from harness.errors import ExitCode, PowercutError, UsageError
 from harness.host.console import OutputClosed
 from harness.host.text import indented, one_line
 from harness.model import Verdict
@@ -37,6 +37,7 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
+            _need_text(sys.argv)
             with _signals_interrupt():
                 code = command(*args, **kwargs)
         except PowercutError as e:
@@ -61,6 +62,13 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
         sys.exit(int(code or 0))
 
     return run
+
+
+def _need_text(words: Sequence[str]) -> None:
+    """Raises UsageError for a word that is no text: no file that a run leaves could hold it."""
+    for word in words:
+        if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise UsageError(f"{os.fsencode(word)!r} is no text in UTF-8", "name it otherwise")
 
 
 def code_of(*verdicts: Verdict) -> ExitCode:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -70,7 +71,10 @@ def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
     Raises UsageError for a file that cannot be one.
     """
     if not program.is_file():
-        raise UsageError(f"there is no program {program}", "a workload is named with -w")
+        there = shutil.which(program) if "/" not in str(program) else None
+        raise UsageError(
+            f"there is no program {program}", f"its path: {there}" if there else "a workload is named with -w"
+        )
     if not is_name(program.name):
         raise UsageError(
             f"a workload cannot be named {program.name!r}", "letters, digits and _ . + -: my-test"

@@ -409,14 +409,21 @@ def select_workloads(wanted: Sequence[str], shard: str = "") -> list[Workload]:
     application's directory.
 
     `shard`: `2/5` selects the second of five parts: every fifth name, beginning with the second. Raises
-    UsageError for an unknown name and for an empty part.
+    UsageError for an unknown name, for an empty part, and where two workloads have one name: their cases
+    would be one.
     """
     sets = workload_sets()
     names = list(dict.fromkeys(n for name in wanted for n in _expanded(name, sets)))
     part = names[_slice_of(shard)]
     if names and not part:
         raise UsageError(f"shard {shard} holds none of {len(names)} workloads", "make fewer parts")
-    return [w for name in part for w in _load_all(name)]
+    found: dict[str, Workload] = {}
+    for workload in (w for name in part for w in _load_all(name)):
+        if workload != found.setdefault(workload.name, workload):
+            raise UsageError(
+                f"two workloads of one run are named {workload.name!r}", "rename one, or run each by itself"
+            )
+    return [*found.values()]
 
 
 def _expanded(name: str, sets: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -35,6 +36,15 @@ def raises(error: BaseException) -> Callable[[], ExitCode | None]:
 def test_a_code_is_passed_on_and_none_is_good() -> None:
     assert ended(lambda: ExitCode.INCONSISTENT) == 1
     assert ended(lambda: None) == 0
+
+
+def test_a_word_that_is_no_text_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`run -- ./my-test $'\\xff'` was a traceback, and so was a run directory of such a name."""
+    monkeypatch.setattr(sys, "argv", ["powercut", "run", os.fsdecode(b"\xff")])
+    assert ended(lambda: ExitCode.CONSISTENT) == ExitCode.USAGE
+    assert "is no text in UTF-8" in capsys.readouterr().err
 
 
 def test_what_a_message_quotes_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_a_program_needs_no_folder(
     assert plans[0].fault_models == ("exhaustive",), "as of any application"
     (workload,) = load_application(folder)
     assert (workload.name, workload.runtime) == ("my-test", "python" if "python" in needs else "")
-    assert workload.operations[0].argv[0] == "/workload/.lines", "a line is an acknowledgement"
+    assert workload.operations[0].argv[0] == "powercut-ack-lines", "a line is an acknowledgement"
     assert (folder / "workload.toml").read_text().endswith(f'acknowledges = "lines"\n{needs}')
     program.write_text(f"{first}\n# rebuilt\n")
     powercut("run", "-n", "--out", tmp_path / "r", "--", program, "a b", "--fast")
@@ -131,6 +131,7 @@ def test_a_program_does_its_work_and_checks_it(tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["append-fsync"], "there is no program append-fsync"),
+        (["sh", "-c", "echo"], "next: its path: "),
         (["/etc/passwd"], "begins neither with"),
         (["--failed-from", "reports/latest", "/bin/true"], "--failed-from has its own workloads"),
         (["--resume", ".", "/bin/true"], "cannot change it"),

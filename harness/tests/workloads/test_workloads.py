@@ -283,6 +283,18 @@ def test_shards_are_a_partition(count: int) -> None:
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Their cases would be one, and a finding of either could be lost."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.toml").write_text(f'summary = ""\noperations = ["create {folder}"]\n')
+    wanted = [str(tmp_path / folder / "mine.toml") for folder in ("a", "b")]
+    with pytest.raises(UsageError, match="two workloads of one run are named 'mine'"):
+        select_workloads(wanted)
+    (tmp_path / "b/mine.toml").write_bytes((tmp_path / "a/mine.toml").read_bytes())
+    assert len(select_workloads(wanted)) == 1
+
+
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "1/0", "-1/2", "1/2/3"])
 def test_a_shard_that_is_none_is_refused(shard: str) -> None:
     with pytest.raises(UsageError):
