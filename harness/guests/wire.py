@@ -529,14 +529,6 @@ class AlsoRead(_Message, tag="also_read"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
-class Remember(_Message, tag="remember"):
-    outcome: U64
-
-
-class Recall(_Message, tag="recall"):
-    states: Annotated[list[State], _up_to("STATES")]
-
-
 class BlockHashes(_Message, tag="block_hashes"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
@@ -598,10 +590,8 @@ DiskRequest: TypeAlias = (
     | Completions
     | Stats
     | AlsoRead
-    | Remember
     | Reads
     | Learn
-    | Recall
     | BlockHashes
     | Snapshot
     | RollBack
@@ -663,10 +653,6 @@ class BlocksHashed(_Message, tag="blocks_hashed"):
     hashes: bytes
 
 
-class Recalled(_Message, tag="recalled"):
-    outcomes: Annotated[list[U64 | None], _up_to("STATES")]
-
-
 class RolledBack(_Message, tag="rolled_back"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
@@ -710,7 +696,6 @@ DiskReply: TypeAlias = (
     | Noted
     | Remembered
     | WereRead
-    | Recalled
     | BlocksHashed
     | RolledBack
     | Logged

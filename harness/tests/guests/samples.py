@@ -356,14 +356,12 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("completions at once", "DiskRequest", wire.Completions(hold_us=None, guest=None)),
     ("stats", "DiskRequest", wire.Stats()),
     ("also read", "DiskRequest", wire.AlsoRead(blocks=[0, 128, 1 << 20, 1 << 33])),
-    ("remember", "DiskRequest", wire.Remember(outcome=1 << 63)),
     ("reads", "DiskRequest", wire.Reads()),
     (
         "learn",
         "DiskRequest",
-        wire.Learn(state=_STATES[0], blocks=[0, 16_383], data=[16_383], outcome=300),
+        wire.Learn(state=_STATES[0], blocks=[0, 16_383], data=[16_383], outcome=1 << 63),
     ),
-    ("recall", "DiskRequest", wire.Recall(states=_STATES)),
     ("block hashes", "DiskRequest", wire.BlockHashes(blocks=[0, 16_383])),
     ("snapshot", "DiskRequest", wire.Snapshot()),
     ("roll_back", "DiskRequest", wire.RollBack()),
@@ -421,7 +419,6 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("remembered first", "DiskReply", wire.Remembered(earlier=None)),
     ("remembered again", "DiskReply", wire.Remembered(earlier=7)),
     ("were read", "DiskReply", wire.WereRead(blocks=[0, 16_383], data=[16_383])),
-    ("recalled", "DiskReply", wire.Recalled(outcomes=[None, 0, 300])),
     ("blocks hashed", "DiskReply", wire.BlocksHashed(hashes=bytes(range(16)) * 2)),
     ("logged", "DiskReply", wire.Logged(state=12, entries=417, complete=True)),
     (

@@ -143,8 +143,8 @@ def test_what_has_no_encoding_is_a_wire_error() -> None:
     """A lone surrogate was a UnicodeEncodeError, a number of 65 bits an OverflowError."""
     for message in (
         wire.Image(path="\udc80"),
-        wire.Remember(outcome=1 << 64),
-        wire.Remember(outcome=-(1 << 64)),
+        wire.Unmounted(unmount_errno=1 << 64, kernel_log=[], log_complete=True),
+        wire.FaultEnded(hits=-(1 << 64)),
     ):
         with pytest.raises(wire.WireError, match="cannot be encoded"):
             wire.encode(message)

@@ -147,15 +147,6 @@ fn carry_out(device: &mut Device, request: DiskRequest) -> Answer<DiskReply> {
         DiskRequest::EndFault {} => Ok(DiskReply::FaultEnded {
             hits: device.end_fault()?,
         }),
-        DiskRequest::Remember { outcome } => {
-            let earlier = device.remember(outcome)?;
-            Ok(DiskReply::Remembered { earlier })
-        }
-        DiskRequest::Recall { states } => {
-            let outcomes = states.iter().map(|state| device.recall(state));
-            let outcomes = outcomes.collect::<Answer<_>>()?;
-            Ok(DiskReply::Recalled { outcomes })
-        }
         DiskRequest::BlockHashes { blocks } => {
             let hashes = device.view().block_hashes(&blocks)?;
             Ok(DiskReply::BlocksHashed { hashes })

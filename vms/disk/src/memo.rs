@@ -168,6 +168,7 @@ impl Memo {
 
     /// The outcome of a remembered state that agrees with this one on everything that was read there.
     /// `content` returns the hash of a block in this state.
+    #[cfg(test)]
     pub fn recall(&self, content: impl Fn(u64) -> u128) -> Option<u64> {
         match self.at(self.walk(self.root(), content, |_, _| ())) {
             Found::Outcome(outcome) => Some(outcome),

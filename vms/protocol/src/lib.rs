@@ -584,25 +584,21 @@ pub enum DiskRequest {
     /// Count these 4 KiB blocks of what the device shows now as read, as if the guest had read them:
     /// a program on the host saw them in the `Image`.
     AlsoRead { blocks: Vec<u64> },
-    /// Keep the outcome of this state, a number that the host chose, with the contents of all blocks
-    /// that were read since the `Switch`, until an `Open` that does not keep them. Refused if nothing was read.
-    Remember { outcome: u64 },
     /// Which blocks were read since the `Switch`. Refused if nothing was.
     Reads {},
-    /// As `Remember`, for any state, of which another disk with the same base image and log says what was read
-    /// (`DiskReply::WereRead`). What this device shows does not matter.
+    /// Keep the outcome of a state, a number that the host chose, with the contents of the blocks that were read
+    /// of it, until an `Open` that does not keep them. A disk with the same base image and log says which were
+    /// (`DiskReply::WereRead`); what this device shows does not matter.
     Learn {
         state: State,
         blocks: Vec<u64>,
         data: Vec<u64>,
         outcome: u64,
     },
-    /// Outcomes of states that agree with a remembered one on every block that was read there.
-    Recall { states: Vec<State> },
     /// Contents of 4 KiB blocks of the device as it is now, the guest's writes included.
     BlockHashes { blocks: Vec<u64> },
     /// Keep the device as it is now, and note from here on which blocks of that the guest reads, until `RollBack`.
-    /// These reads do not count for `Remember`.
+    /// `Reads` does not tell of these.
     Snapshot {},
     /// Show the device again as it was at the `Snapshot`.
     RollBack {},
@@ -682,10 +678,6 @@ pub enum DiskReply {
     WereRead {
         blocks: Vec<u64>,
         data: Vec<u64>,
-    },
-    Recalled {
-        /// One per state; none if no remembered state agrees.
-        outcomes: Vec<Option<u64>>,
     },
     BlocksHashed {
         /// 16 bytes per block, in the order of the request; equal exactly when the contents are (but for
