@@ -12,6 +12,7 @@ from harness.cli.guard import guarded
 from harness.cli.options import NewFile
 from harness.errors import ExitCode, UsageError
 from harness.report.words import number, plural, shown_path
+from harness.workloads.applications import need_name
 from harness.workloads.imported import Imported, imported
 from harness.workloads.load import operations_of
 from harness.workloads.strace import OPTIONS, calls_of
@@ -43,6 +44,8 @@ def import_command(log: Path, root: str, output: Path | None) -> ExitCode:
     """
     if output and output.suffix != ".toml":
         raise UsageError(f"{output} is not named *.toml", "the name of a workload of operations ends so")
+    if output:
+        need_name(output.stem, str(output))
     if output and output.exists():
         raise UsageError(f"{output} is there", "name another file, or remove it")
     with log.open(errors="surrogateescape") as lines:

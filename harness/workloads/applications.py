@@ -22,6 +22,7 @@ from harness.errors import UsageError
 from harness.host.files import json_bytes, write_atomically
 from harness.host.trees import files_below
 from harness.model import Check, Operation, OperationKind, Workload
+from harness.model.schedules import without_schedule
 
 DESCRIPTION = "workload.toml"
 SHELL = "busybox:busybox-static"
@@ -75,10 +76,7 @@ def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
         raise UsageError(
             f"there is no program {program}", f"its path: {there}" if there else "a workload is named with -w"
         )
-    if not is_name(program.name):
-        raise UsageError(
-            f"a workload cannot be named {program.name!r}", "letters, digits and _ . + -: my-test"
-        )
+    need_name(program.name)
     described, words = _of_program(program), shlex.join(arguments)
     start = f'#!/bin/sh\nexport PYTHONUNBUFFERED=1\nexec "${{0%/*}}/program/{program.name}"'
     files = {
@@ -112,9 +110,15 @@ def is_application(path: Path) -> bool:
     return (path / DESCRIPTION).is_file()
 
 
-def is_name(name: str) -> bool:
-    """Whether a workload can have this name."""
-    return _NAME.fullmatch(name) is not None
+def need_name(name: str, of: str = "") -> None:
+    """Raises UsageError unless a workload can have this name, by which its crash points are named. `of`: what
+    has it.
+    """
+    if not _NAME.fullmatch(name) or without_schedule(name)[1]:
+        raise UsageError(
+            f"{of and f'{of}: '}a workload cannot be named {name!r}",
+            "letters, digits and _ . + -, and at its end no .s2, which is a schedule: my-test",
+        )
 
 
 def load_application(directory: Path) -> list[Workload]:
@@ -149,8 +153,7 @@ def _workload(
     place: str,
     files: Mapping[str, bytes],
 ) -> Workload:
-    if not is_name(name):
-        raise UsageError(f"{directory}: a workload cannot be named {name!r}", "letters, digits and _ . + -")
+    need_name(name, str(directory))
     run = (f"{place}/run", *variant.arguments)
     if described.user:
         run = ("powercut-as", described.user, *run)

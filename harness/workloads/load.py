@@ -30,7 +30,7 @@ from harness.model.operations import ARGUMENTS
 from harness.model.questions import Question
 from harness.model.schedules import ScheduleName, under_schedule, without_schedule
 from harness.oracles.replay import most_names, need_possible
-from harness.workloads.applications import DESCRIPTION, is_application, load_application, next_key
+from harness.workloads.applications import DESCRIPTION, is_application, load_application, need_name, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
 
@@ -358,6 +358,7 @@ def load_workload(name: str) -> Workload:
     path = known.get(name) or Path(name)
     if path.suffix not in LOADERS or not path.is_file():
         raise _no_workload(name, known | applications())
+    need_name(without_schedule(path.stem)[0], str(path))  # what was shrunk has its schedule
     return LOADERS[path.suffix](path)
 
 

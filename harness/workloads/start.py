@@ -11,7 +11,7 @@ from types import MappingProxyType
 from harness.errors import EnvironmentLacks, UsageError
 from harness.host.files import not_made
 from harness.host.text import one_line
-from harness.workloads.applications import DESCRIPTION, is_name
+from harness.workloads.applications import DESCRIPTION, need_name
 
 OPERATIONS = "operations"
 
@@ -274,8 +274,7 @@ def make_workload(place: Path, kind: str) -> Path:
     if kind == OPERATIONS and place.suffix != ".toml":
         place = place.with_name(f"{place.name}.toml")
     name = place.stem if kind == OPERATIONS else place.name
-    if not is_name(name):
-        raise UsageError(f"a workload cannot be named {name!r}", "letters, digits and _ . + -: my-db")
+    need_name(name)
     if place.exists() or place.is_symlink():
         raise UsageError(f"{place} is there already", "choose another name, or remove it")
     above = place.absolute().parent

@@ -86,7 +86,7 @@ def test_a_program_needs_no_folder(
     """Whoever had one program for both had to write a folder with a description and two scripts."""
     plans: list[Plan] = []
 
-    def show(plan: Plan, **_: object) -> ExitCode:
+    def show(plan: Plan, _: object) -> ExitCode:
         plans.append(plan)
         return ExitCode.CONSISTENT
 
@@ -133,12 +133,15 @@ def test_a_program_does_its_work_and_checks_it(tmp_path: Path) -> None:
         (["append-fsync"], "there is no program append-fsync"),
         (["sh", "-c", "echo"], "next: its path: "),
         (["/etc/passwd"], "begins neither with"),
+        (["{tmp}/my-test.s2"], "at its end no .s2, which is a schedule"),
         (["--failed-from", "reports/latest", "/bin/true"], "--failed-from has its own workloads"),
         (["--resume", ".", "/bin/true"], "cannot change it"),
     ],
 )
 def test_what_is_no_program_is_a_usage_error(words: list[str], says: str, tmp_path: Path) -> None:
-    done = powercut("run", "-n", "--out", tmp_path, *words)
+    (program := tmp_path.parent / "my-test.s2").write_text("#!/bin/sh\n")
+    named = [w.replace("{tmp}/my-test.s2", str(program)) for w in words]
+    done = powercut("run", "-n", "--out", tmp_path, *named)
     assert done.exit_code == ExitCode.USAGE, done.output
     assert says in " ".join(done.stderr.split())
     assert not list(tmp_path.iterdir())

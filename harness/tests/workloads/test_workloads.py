@@ -283,6 +283,15 @@ def test_shards_are_a_partition(count: int) -> None:
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
+@pytest.mark.parametrize("name", ["we ird", "a@b", "\u00e4", "-x", "we ird.s2"])
+def test_a_file_whose_name_could_name_no_crash_point_is_refused(name: str, tmp_path: Path) -> None:
+    """It was recorded and judged, and then no command took the name that its findings had."""
+    file = tmp_path / f"{name}.toml"
+    file.write_text('summary = ""\noperations = ["sync"]\n')
+    with pytest.raises(UsageError, match="a workload cannot be named"):
+        load_workload(str(file))
+
+
 def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
     """Their cases would be one, and a finding of either could be lost."""
     for folder in ("a", "b"):
