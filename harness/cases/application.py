@@ -58,7 +58,7 @@ def lines(noted: ProgramCalls, times: Times | None, before: Callable[[int], bool
         return ["not noted" + ": this recording has no times" * (times is None)]
     texts = [(call.began, _call(call, before)) for call in noted.calls]
     texts += [
-        (m.at, m.text.replace("app ", "powercut-ack ", 1)) for m in times.marks if m.text.startswith("app ")
+        (m.at, m.text.replace("app ", "acknowledged: ", 1)) for m in times.marks if m.text.startswith("app ")
     ]
     texts.sort()
     done = [text for at, text in texts if before(at)]

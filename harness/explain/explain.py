@@ -393,7 +393,7 @@ def _promised(facts: Facts) -> str:
 def _acknowledged(program: Program) -> str:
     if program.at < 0:
         return f"by {program.name}'s own check, before anything was acknowledged"
-    said = f"by `powercut-ack {program.text}` of {program.name}, at event {program.at}"
+    said = f"by the acknowledgement `{program.text}` of {program.name}, at event {program.at}"
     if not program.known:
         return f"{said}; not all that it had asked of the kernel is known"
     if (last := program.synced) is None:
@@ -619,7 +619,7 @@ def _marks(facts: Facts) -> Iterator[Rung]:
             text = f"{said} {number} {steps[int(number)].operation}"
         accent = facts.promise is not None and mark.text == f"ack {facts.promise}"
         if word == "app":
-            text = f"powercut-ack {number}"
+            text = f"acknowledged: {number}"
             accent = facts.program is not None and mark.at == facts.program.at
         yield Rung("mark", text, event=mark.at, entry=mark.entry, accent=accent)
 

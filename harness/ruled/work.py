@@ -237,12 +237,14 @@ class _Case:
         state, effect = told.found.state, judging.effect
         lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
         rules = judging.rules
+        # With the fewest acknowledgements for which it fails, as `promised` names the last of them.
+        fewest = judgement_of(judging.result(state, told.found.acks), self._check, "").violations
         lines = {
             "promised": promised(judging.notes, told.found.acks),
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
             f"{lost.bit_count()} had not",
-            "missing": f"the check ended with {finding.violations[0].found}" if finding.violations else "",
+            "missing": f"the check ended with {fewest[0].found}" if fewest else "",
             "control": f"tried: {remedy_words(told, together)}",
             "contract": f"{self._id.configuration}: fsync of a file "
             f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
@@ -273,7 +275,7 @@ def promised(notes: Notes, acks: int) -> str:
         return "nothing had been acknowledged; the check must accept what is there all the same"
     ack = notes.acks[acks - 1]
     rest = f", and by {plural(acks - 1, 'acknowledgement')} before it" if acks > 1 else ""
-    return f"by `powercut-ack {ack.text}`, after {plural(ack.calls, 'call')}{rest}"
+    return f"by the acknowledgement `{ack.text}`, after {plural(ack.calls, 'call')}{rest}"
 
 
 def _call_lines(notes: Notes) -> list[str]:
@@ -282,9 +284,9 @@ def _call_lines(notes: Notes) -> list[str]:
     acks = list(notes.acks)
     for number, call in enumerate(notes.calls):
         while acks and acks[0].calls <= number:
-            lines.append(f"     powercut-ack {acks.pop(0).text}")
+            lines.append(f"     acknowledged: {acks.pop(0).text}")
         lines.append(f"{number:4} {call.text or call.word}")
-    lines += [f"     powercut-ack {ack.text}" for ack in acks]
+    lines += [f"     acknowledged: {ack.text}" for ack in acks]
     return [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]
 
 

@@ -103,14 +103,14 @@ def test_the_last_calls_before_the_cut_stand_between_the_acknowledgements() -> N
     assert told == [
         "write(journal, 7) = 7",
         "fsync(journal) = 0",
-        "powercut-ack line 1",
+        "acknowledged: line 1",
         "write(journal, 7) = 7",
         "fsync(journal) had not returned",
         "not yet: rename(journal, old)",
         "3 more calls of this recording were not noted",
     ]
     assert "fsync(journal) = EIO" in lines(ProgramCalls(calls, 0), times, lambda event: event < 14)
-    assert lines(ProgramCalls((), 0), times, lambda event: False) == ["none", "not yet: powercut-ack line 1"]
+    assert lines(ProgramCalls((), 0), times, lambda event: False) == ["none", "not yet: acknowledged: line 1"]
 
 
 def test_many_calls_are_counted_and_none_is_told_apart_from_not_noted() -> None:

@@ -1126,7 +1126,7 @@ def test_the_ladder_of_an_application_has_its_calls() -> None:
     rungs = [r for r in ladder(app.facts(), app.calls) if r.kind in ("call", "mark")]
     assert [(r.text, r.accent) for r in rungs] == [
         ("write(f, 5) = 5, done at 1", True),
-        ("powercut-ack 1", True),
+        ("acknowledged: 1", True),
         ("fsync(f) = 0, done at 6", False),
     ]
     drawn = Explanation("0" * 12, "", "", {}, tuple(rungs), "X")

@@ -35,8 +35,11 @@ def of_one_file(*, synced: bool) -> Notes:
 def test_what_was_promised_is_what_was_acknowledged() -> None:
     """It was the summary of the workload, such as `nothing is synced`."""
     notes = replace(Calls().create("f").ack("one").write("f", b"text").ack("two").notes([]), exit_code=0)
-    assert promised(notes, 2) == "by `powercut-ack two`, after 2 calls, and by 1 acknowledgement before it"
-    assert promised(notes, 1) == "by `powercut-ack one`, after 1 call"
+    assert (
+        promised(notes, 2)
+        == "by the acknowledgement `two`, after 2 calls, and by 1 acknowledgement before it"
+    )
+    assert promised(notes, 1) == "by the acknowledgement `one`, after 1 call"
     assert promised(notes, 0).startswith("nothing had been acknowledged")
 
 

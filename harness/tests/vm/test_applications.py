@@ -181,7 +181,7 @@ def test_the_last_calls_stand_beside_a_finding(ran: tuple[Summary, Path]) -> Non
     assert evidence is not None
     told = evidence.notes[CALLS].splitlines()
     assert "write(journal, 7) = 7" in told
-    assert "powercut-ack line 1" in told
+    assert "acknowledged: line 1" in told
     assert not any("sync" in line for line in told)
 
 

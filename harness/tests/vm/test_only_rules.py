@@ -31,7 +31,7 @@ CHECK = """#!/bin/sh
 read -r last </dev/null; while read -r line; do last=$line; done <"$1"
 [ -n "$last" ] || exit 0
 held=$(cat c 2>&1)
-[ "$held" = new ] || { [ "$held" = old ] && [ "$last" = 0 ]; } || { echo "it holds: $held"; exit 1; }
+[ "$held" = new ] || { [ "$held" = old ] && [ "$last" = 0 ]; } || { echo "after $last: $held"; exit 1; }
 """
 
 SPOILS = CHECK.replace("2>&1)\n", "2>&1)\nrm -f t; echo spoiled >c; mkdir -p junk/below; chmod 700 .\n")
@@ -129,6 +129,9 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
     assert any(
         t and "must persist before" in t.headline and "fsync of `t`" in t.lines["control"] for t in told
     )
+    for explained in filter(None, told):  # the check's answer is that to what `promised` names
+        last = explained.lines["promised"].split("`")[1]
+        assert f"exit code 1: after {last}:" in explained.lines["missing"]
     named = ["--from", str(path), "--kernel", str(uml_kernel), "-w", wrong]
     shown = powercut("show", "--all", "--no-ladder", *named, "-w", right)
     assert "must persist before" in shown.stdout
