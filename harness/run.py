@@ -7,6 +7,7 @@ in `harness.cases.examine`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
@@ -51,7 +52,7 @@ from harness.guests.machine import Machine, default_name, machine_of, profile_of
 from harness.guests.session import GuestSpec, Session
 from harness.host.files import file_hash, write_atomically
 from harness.host.folders import sweep
-from harness.host.progress import Progress
+from harness.host.progress import Progress, telling
 from harness.kernels.build import title_of
 from harness.kernels.find import Kernel, find_chosen, look_up_chosen
 from harness.kernels.instrumented import points_of
@@ -92,7 +93,8 @@ def execute(
             _note_why_not(store, asked)
             return _report(store)
         # 2. Make base images: poison, then mkfs on the host. A mode whose mkfs refuses cannot be run here.
-        bases, refused = _base_images(plan, asked, store, scratch)
+        with telling(lambda: "making base images", progress.say):
+            bases, refused = _base_images(plan, asked, store, scratch)
         asked = replace(asked, lacking={**asked.lacking, **refused})
         if not bases:
             _note_why_not(store, asked)
@@ -100,9 +102,11 @@ def execute(
         # 3. Make the guests' specs: an initramfs around the agent; machines, tried on the real kernel. Mount
         #    once what writes the same at every mount, and make stacks.
         able, loaded, any_base = asked.able, asked.loaded, next(iter(bases.values()))
-        specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
+        with telling(lambda: "packing what guests boot, and trying how they boot", progress.say):
+            specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
         specs = _noting(specs, store.layout) if plan.coverage else specs
-        refused, lost = _finish_bases(plan, able, bases, specs.recorder, store.layout, scratch)
+        run, spec = store.layout, specs.recorder
+        refused, lost = _finish_bases(plan, able, bases, spec, run, scratch, progress)
         asked = replace(asked, lacking={**asked.lacking, **refused})
         able = asked.able
         if not able:
@@ -254,6 +258,7 @@ def _finish_bases(
     spec: GuestSpec,
     run: RunLayout,
     scratch: Path,
+    progress: Progress,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Finish the base images that need a guest, unless something was already recorded on them. Returns, by
     name, why the steps of a mode's stack made none: this kernel may not have what they ask for. And why
@@ -264,7 +269,11 @@ def _finish_bases(
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if (p.mounted_once or p.stacked) and p.name in bases and not recorded:
-            with Session(spec, scratch / "first-mount", plan.log_bytes) as session:
+            what = f"{p.name}: a guest {'makes its stack' if p.stacked else 'mounts its base image once'}"
+            with (
+                telling(functools.partial(str, what), progress.say),
+                Session(spec, scratch / "first-mount", plan.log_bytes) as session,
+            ):
                 try:
                     finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
                 except VersionsDiffer:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import guarded
 from harness.cli.options import out_option
 from harness.errors import ExitCode, UsageError
 from harness.host.cache import cache_dir
+from harness.host.progress import at_work
 from harness.report.words import shown_path
 from harness.store.garbage import Kept, delete, kept_cache, kept_runs, old
 
@@ -67,7 +68,8 @@ def gc_command(
 
     Exits 0 if it did what was asked, 3 if you said no or something could not be deleted.
     """
-    runs, cache = kept_runs(out), kept_cache(cache_dir())
+    with at_work(f"looking at every file of the runs in {shown_path(out)} and of the cache", errors):
+        runs, cache = kept_runs(out), kept_cache(cache_dir())
     for what, kept in ((f"runs in {shown_path(out)}", runs), (f"cache {cache_dir()}", cache)):
         console.say(f"{what}: {_sized(kept)}")
         for each in kept if verbose else ():
@@ -86,7 +88,8 @@ def gc_command(
         console.say(f"  {_line(each)}")
     if not yes and not _agreed():
         return ExitCode.UNDECIDED
-    freed = delete(doomed)
+    with at_work("deleting", errors):
+        freed = delete(doomed)
     console.say(f"freed {freed // MIB:,} MiB")
     return ExitCode.CONSISTENT if not any(k.path.exists() for k in doomed) else ExitCode.UNDECIDED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from harness.cases.attempts import Unobserved
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import code_of, guarded, say_error
 from harness.cli.options import (
     NewFile,
@@ -39,6 +40,7 @@ from harness.findings.repro import (
 )
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import json_line, write_atomically
+from harness.host.progress import at_work
 from harness.measurements.samples import interval
 from harness.model import CrashPoint, Judgement, Verdict, bounds
 from harness.model.schedules import under_schedule, without_schedule
@@ -118,7 +120,9 @@ def repro_command(
             _print_judgement(where, judgement, as_json=as_json)
             return code_of(judgement.verdict)
         tools = _say_tools() if given["want_shell"] else []
-        with repro_context(store, where, named_here(given), accel, tools) as shown:
+        with contextlib.ExitStack() as stack:
+            with at_work(f"{where}: unpacking the recording", errors):
+                shown = stack.enter_context(repro_context(store, where, named_here(given), accel, tools))
             return _done(shown, store, where, given, as_json=as_json)
 
 
@@ -136,7 +140,8 @@ def _done(
         return _recorded_again(shown)
     if given["repeat"] > 1:
         return _repeated(shown, given["repeat"], as_json=as_json)
-    seen = reproduce(shown)
+    with at_work(f"{where}: a guest recovers it", errors):
+        seen = reproduce(shown)
     if as_json:
         console.say(json_line(_as_json(seen)))
     else:
@@ -147,7 +152,9 @@ def _done(
 
 def _recorded_again(shown: ReproContext) -> ExitCode:
     """Record the case once more, and print whether that gave the same."""
-    case, differs = shown.point.case, record_again(shown)
+    case = shown.point.case
+    with at_work(f"{case}: a guest records it again", errors):
+        differs = record_again(shown)
     if not differs:
         console.say(f"{case}: recorded again, and the recordings are equal, byte for byte")
         return ExitCode.CONSISTENT
@@ -159,7 +166,8 @@ def _repeated(shown: ReproContext, times: int, *, as_json: bool) -> ExitCode:
     """Recover a crash state so many times, and print how often each verdict came of it."""
     verdicts: list[Verdict] = []
     for number in range(1, times + 1):
-        verdict = reproduce(shown).judgement.verdict
+        with at_work(f"{number} of {times}: a guest recovers it", errors):
+            verdict = reproduce(shown).judgement.verdict
         verdicts.append(verdict)
         if not as_json:
             console.say(f"  {number} of {times}: {verdict.name}")
@@ -295,7 +303,8 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
         if changed := rebuilt(store, given["replaced"]):
             console.say(f"{changed} was rebuilt since the run, and records each workload anew; as it was:")
             console.say(f"  {recorder_files(store)}")
-        shrunk = shrink(store, finding, named_here(given), console.say)
+        with at_work(f"{finding.case}: candidates are recorded and judged", console):
+            shrunk = shrink(store, finding, named_here(given), console.say)
         if shrunk is None:
             console.say(f"{case}: a new recording does not show {finding.oracle}: {finding.summary}")
             return ExitCode.UNDECIDED

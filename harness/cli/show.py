@@ -31,11 +31,12 @@ from harness.host.progress import PLAIN_INTERVAL_S
 from harness.model import CrashPoint
 from harness.report import rewrite_reports
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
-from harness.report.ladder import ladder_svg, ladder_text
+from harness.report.ladder import ladder_lines, ladder_svg
 from harness.report.lines import reproduce, source_of, source_words
 from harness.report.words import plural
 from harness.store import RunStore
 from harness.store.records import Finding
+from harness.symptoms import Symptom
 from harness.trust import Named, other_contents, plan_here
 
 
@@ -81,6 +82,7 @@ def show_command(
         if not chosen:
             raise UsageError("no finding was named", "name one, or --all; the report has their ids")
         worst, before = ExitCode.CONSISTENT, _whys(store)
+        told = _Told(every=every, ladder=ladder, as_json=as_json)
         for finding, asked in chosen:
             try:
                 found = _explained(store, finding, named_here(given), accel, again)
@@ -90,9 +92,10 @@ def show_command(
                 say_error(e)
                 worst = ExitCode.UNDECIDED
                 continue
-            _say(found, asked, ladder, as_json)
+            told.say(finding, found, asked)
             if svg is not None:
                 svg.write_text(str(ladder_svg(found)))
+        told.say_meanings()
         if _whys(store) != before:
             rewrite_reports(store)
     return worst
@@ -103,13 +106,34 @@ def _whys(store: RunStore) -> list[Explanation | None]:
     return [read_explanation(store.layout, f.id) for f in store.findings()]
 
 
-def _say(found: Explanation, asked: str, ladder: bool, as_json: bool) -> None:
-    if as_json:
-        console.say(json_line(found))
-        return
-    text = mail_text(found, asked)
-    for line in [*text.splitlines(), "", *(ladder_text(found).splitlines() if ladder else ())]:
-        console.say(line)
+class _Told:
+    """What one command says of its findings: what words mean is said once, at the end. `every`: nobody named
+    them, so that one cause is told in full once.
+    """
+
+    def __init__(self, *, every: bool, ladder: bool, as_json: bool) -> None:
+        self._every, self._ladder, self._as_json = every, ladder, as_json
+        self._causes: dict[tuple[Symptom, str], Finding] = {}
+        self._meanings: dict[str, None] = {}
+
+    def say(self, finding: Finding, found: Explanation, asked: str) -> None:
+        if self._as_json:
+            console.say(json_line(found))
+            return
+        first = self._causes.setdefault((finding.symptom, found.mechanism), finding)
+        if self._every and found.mechanism and first is not finding:
+            console.say(f"{asked}: {found.headline}")
+            console.say(f"the same cause as that of {first.id}, above; in full: powercut show {finding.id}")
+            console.say("")
+            return
+        rows, meanings = ladder_lines(found) if self._ladder else ([], [])
+        for line in [*mail_text(found, asked).splitlines(), "", *rows, *([""] if rows else [])]:
+            console.say(line)
+        self._meanings |= dict.fromkeys(meanings)
+
+    def say_meanings(self) -> None:
+        for line in self._meanings:
+            console.say(line)
 
 
 def _explained(store: RunStore, finding: Finding, named: Named, accel: str, again: bool) -> Explanation:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.errors import PowercutError, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.findings.repro import kernel_words, repro_context
+from harness.host.progress import at_work
 from harness.host.text import one_line
 from harness.known.match import as_expectation
 from harness.report import write_reports
@@ -75,7 +76,9 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
     try:
         for finding in chosen:
             need_time(0)
-            if found := _kept_or_found(store, finding, named, accel, need_time):
+            with at_work(f"{finding.crash_point}: recovered with fewer writes lost", errors):
+                found = _kept_or_found(store, finding, named, accel, need_time)
+            if found:
                 told += 1
                 where = f"{finding.id}, {finding.crash_point}"
                 by_control = "; ".join(filter(None, (found.headline, found.lines.get("control"))))

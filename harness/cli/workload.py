@@ -10,11 +10,12 @@ import click
 
 from harness.cases.attempts import Unobserved
 from harness.cases.dry_run import DryRun, dry_run
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import code_of, guarded
 from harness.cli.options import kernel_options, with_options
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
+from harness.host.progress import at_work
 from harness.kernels.build import title_of
 from harness.kernels.find import find_chosen
 from harness.plan import GuestChoice, KernelChoice
@@ -119,7 +120,8 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     verdicts = []
     for workload in select_workloads([name]):
         console.say(f"{workload.name} on {configuration}, {title_of(kernel)}")
-        tried = dry_run(profiles[0], workload, kernel, asked)
+        with at_work(f"{workload.name}: a guest boots, and runs it", errors):
+            tried = dry_run(profiles[0], workload, kernel, asked)
         _print(tried)
         verdicts.append(tried.judgement.verdict)
     shown = shlex.quote(name)

@@ -27,6 +27,7 @@ from harness.guests.session import GuestSpec, Session
 from harness.host.elf import is_program
 from harness.host.files import file_hash
 from harness.host.folders import OwnedFolder
+from harness.host.progress import telling
 from harness.kernels.build import title_of
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
@@ -434,7 +435,8 @@ def _recovered(shown: ReproContext, file: Path, say: Callable[[str], None]) -> b
     """Write the disk as recovery leaves it into a file. Says what came of it; False if nothing did."""
     notes = shown.point.state.fault is not None
     with Session(shown.spec, shown.directory / "recovered", notes=notes) as session:
-        _, judged = recover_and_judge(shown, session)
+        with telling(lambda: "a guest recovers the disk first; then the console's own guest boots", say):
+            _, judged = recover_and_judge(shown, session)
         said = [v.summary for v in judged.violations] or [*judged.unknown, "it keeps every promise"]
         say(f"recovered: {said[0]}")
         image = session.directory / "beside.img"

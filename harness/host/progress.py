@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
@@ -63,6 +71,25 @@ def telling(what: Callable[[], str], say: Callable[[str], None]) -> Iterator[Non
         done.set()
         if say is not silent:
             thread.join()
+
+
+@contextlib.contextmanager
+def at_work(what: str, console: Console) -> Iterator[None]:
+    """While the block is at work: `what`, and for how long; on a terminal in one line that moves, elsewhere
+    as `telling` does. Not within Bars, whose console has no room for it.
+    """
+
+    def say(text: str) -> None:
+        console.print(_indented(text), highlight=False, markup=False, soft_wrap=True)
+
+    if not console.is_terminal:
+        with telling(lambda: what, say):
+            yield
+        return
+    shown = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with RichProgress(*shown, console=console, transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 class Quiet:

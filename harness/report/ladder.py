@@ -31,8 +31,14 @@ _SHOWN = 60  # letters of a write's name that fit in front of the arrows, of 7.3
 
 def ladder_text(explanation: Explanation) -> str:
     """The ladder for a terminal or a mail, with what its words mean."""
+    rows, meanings = ladder_lines(explanation)
+    return "\n".join([*rows, "", *meanings]) + "\n"
+
+
+def ladder_lines(explanation: Explanation) -> tuple[list[str], list[str]]:
+    """The ladder for a terminal, and what its words mean."""
     if explanation.ladder and all(rung.kind == "call" for rung in explanation.ladder):
-        return _calls_text(explanation.ladder)
+        return _calls(explanation.ladder), [f"{word}: {text}" for word, text in RULES_MEANINGS.items()]
     head = f"{'event':>6}  {'operation':{_LEFT}}  {'write':{_MIDDLE}}  {'covered by':>10}  platter"
     rows = [head, *map(_row, explanation.ladder)]
     said = [
@@ -40,13 +46,13 @@ def ladder_text(explanation: Explanation) -> str:
         for word in ("event", "entry", "platter", "(?)")
         if word != "(?)" or any("(?)" in r for r in rows)
     ]
-    return "\n".join([*rows, "", *(f"{word}: {MEANINGS[word]}" for word in said)]) + "\n"
+    return rows, [f"{word}: {MEANINGS[word]}" for word in said]
 
 
 _OF_RULES = {Fate.PERSISTED: "there", Fate.LOST: "not there", Fate.TORN: "in part"}
 
 
-def _calls_text(rungs: Sequence[Rung]) -> str:
+def _calls(rungs: Sequence[Rung]) -> list[str]:
     """The calls of a program where only rules decide what persists: no disk, no events and no flushes."""
     width = _LEFT + _MIDDLE
     rows = [f"{'call':>6}  {'what the program did':{width}}  of its changes"]
@@ -54,7 +60,7 @@ def _calls_text(rungs: Sequence[Rung]) -> str:
         text = _short(rung.text.removeprefix(f"{rung.event} "), width)
         mark = "  <-- matters" if rung.accent else ""
         rows.append(f"{rung.event:6}  {text:{width}}  {_OF_RULES.get(rung.fate, '')}{mark}".rstrip())
-    return "\n".join([*rows, "", *(f"{word}: {text}" for word, text in RULES_MEANINGS.items())]) + "\n"
+    return rows
 
 
 def _row(rung: Rung) -> str:

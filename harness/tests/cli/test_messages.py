@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
+from rich.console import Console
 
-from harness.cli import main, report
+from harness import run as engine
+from harness.cli import main, report, why, workload
 from harness.cli.console import errors
 from harness.cli.kernel import _next
 from harness.errors import UsageError
@@ -16,18 +23,24 @@ from harness.filesystems.profiles import select_profiles
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.findings.named import finding_by_id
 from harness.guests.kernel_list import KernelRow
-from harness.host.progress import silent, telling
+from harness.host.console import SafeConsole
+from harness.host.progress import Lines, silent, telling
 from harness.host.text import near_or
 from harness.kernels.build import _compiled
+from harness.kernels.find import Kernel
 from harness.kernels.packages import _not_offered
 from harness.kernels.pins import Pin, pins
 from harness.model import CaseId, CrashPoint, CrashState, Judgement
+from harness.plan import Plan
 from harness.report.words import headline
+from harness.run import create_run
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import summarise
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import FINISHED, demo_run, run_info
+from harness.tests.test_run import without_guests
+from harness.trust import Named
 
 
 @pytest.mark.parametrize(
@@ -242,6 +255,61 @@ def test_a_list_of_kernels_says_whom_it_asks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(errors, "say", saying)
     monkeypatch.setattr(report, "row_of", row_of)
     assert "asking apt which kernels can be had" in powercut("list", "kernels").stderr
+
+
+def waits_for_a_word(monkeypatch: pytest.MonkeyPatch, say: type, method: str) -> Callable[..., NoReturn]:
+    """Work that lasts until a line says what is being done."""
+    monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
+    heard, told = threading.Event(), getattr(say, method)
+
+    def saying(self: object, *texts: object, **how: object) -> None:
+        told(self, *texts, **how)
+        if any(re.match(r" *\d+ s  \S", str(text)) for text in texts):
+            heard.set()
+
+    def work(*_: object, **__: object) -> NoReturn:
+        assert heard.wait(60)
+        raise UsageError("heard")
+
+    monkeypatch.setattr(say, method, saying)
+    return work
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        ("gc.kept_runs", ["gc"]),
+        ("workload.dry_run", ["try", "append-fsync"]),
+        ("repro.repro_context", ["repro", "ext4-nobarrier/append-fsync@41", "--from", "RUN"]),
+        ("repro.shrink", ["shrink", "ext4-nobarrier/append-fsync", "--from", "RUN"]),
+        ("why.find_out", []),
+    ],
+)
+def test_no_command_is_silent_while_a_guest_boots(
+    work: str, words: list[str], run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """17 to 45 s without a word."""
+    monkeypatch.setattr(workload, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, ""))
+    monkeypatch.setattr(f"harness.cli.{work}", waits_for_a_word(monkeypatch, SafeConsole, "print"))
+    if words:
+        done = powercut(*(run.path if word == "RUN" else word for word in words))
+        assert "heard" in done.stderr
+    else:
+        why.explain_first(run, Named(), "auto")  # what cannot be explained is left out
+
+
+@pytest.mark.parametrize("step", ["_base_images", "make_specs", "finish_base"])
+def test_a_run_is_not_silent_before_it_records(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XFS's first run, whose base image a guest mounts once, said nothing for 42 s."""
+    work = waits_for_a_word(monkeypatch, Lines, "say")
+    without_guests(monkeypatch, tmp_path, lambda *_: None)
+    monkeypatch.setattr(engine, step, work)
+    plan = Plan(configurations=["xfs/default"], workloads=["append-fsync"])
+    pool = cast(Any, SimpleNamespace(close=lambda: None))
+    with create_run(plan, tmp_path, "test") as store, contextlib.suppress(UsageError):
+        engine.execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: pool)
 
 
 def test_a_kernel_that_was_built_is_named_in_the_next_command() -> None:

@@ -106,6 +106,29 @@ def test_the_command_is_of_this_run_directory_and_not_of_a_link_that_moves(
     assert f"reproduce:  powercut repro {finding.case}@40-38 --from {store.path}" in last
 
 
+def test_one_cause_in_two_modes_is_told_in_full_once_and_so_is_what_words_mean(tmp_path: Path) -> None:
+    with demo_run(tmp_path) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        again = Judgement(store.findings()[0].violations)
+        case = CaseId("ext4", "dioread_lock", "append-fsync")
+        store.add_case(CaseInfo(case), CaseStatus.DONE)
+        store.put_judgements(case, [JudgedState(CrashState(9), "a", again)])
+        found = [f for f, _ in show._every(store)]
+        symptoms = {f.symptom for f in found}
+        for finding in found:
+            lines = {"promised": f"by {finding.id}"}
+            at = str(finding.crash_point)
+            write_explanation(store.layout, Explanation(finding.id, "lost", "No flush.", lines, (), at))
+    assert len(symptoms) < len(found), "one symptom in several modes"
+    said = powercut("show", "--all", "--from", store.path).output
+    assert said.count("promised:") == len(symptoms)
+    assert said.count("the same cause as that of") == len(found) - len(symptoms)
+    assert said.count("platter: ") == 1
+    assert all(f"{f.id}" in said for f in found)
+    named = powercut("show", *(f.id for f in found), "--from", store.path).output
+    assert named.count("promised:") == len(found), "what somebody named is told"
+
+
 def test_a_kept_text_says_when_the_workload_named_is_another(tmp_path: Path) -> None:
     """An application that was mended since was explained with the text of what it did before."""
     app = make_workload(tmp_path / "my-db", "shell")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import threading
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from harness.host import progress as progress_module
-from harness.host.progress import Bars, Lines, time_left
+from harness.host.progress import Bars, Lines, at_work, time_left
 
 
 @pytest.mark.parametrize("kind", [Bars, Lines])
@@ -73,6 +74,23 @@ def test_soon_is_not_said_for_longer_than_it_means(monkeypatch: pytest.MonkeyPat
             progress.advance("recorded", 1)
         told = ["left" in line for line in out.getvalue().splitlines()[-4:]]
     assert told == [True, True, False, False]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_is_at_work_is_said_while_it_is(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "PLAIN_INTERVAL_S", 0.01)
+    heard = threading.Event()
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            if "it [b]oots" in text:
+                heard.set()
+            return super().write(text)
+
+    out = Out()
+    with at_work("it [b]oots", Console(file=out, width=80, force_terminal=terminal)):
+        assert heard.wait(60)
+    assert ("\x1b" in out.getvalue()) is terminal, "one line that moves"
 
 
 def test_a_line_comes_before_the_first_unit_is_done() -> None:
