@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from harness.cli.guard import guarded
 from harness.cli.options import NewFile
-from harness.errors import ExitCode, UsageError
+from harness.errors import EnvironmentLacks, ExitCode, UsageError
+from harness.host.folders import OwnedFolder
 from harness.report.words import number, plural, shown_path
 from harness.workloads.applications import need_name
 from harness.workloads.imported import Imported, imported
@@ -19,20 +24,27 @@ from harness.workloads.strace import OPTIONS, calls_of
 
 
 @click.command("import")
-@click.argument("log", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--root", required=True, metavar="DIR",
-              help="The folder that the program worked in, as the log names it: the root of the file system "
-              "under test stands for it.")  # fmt: skip
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED,
+                metavar="[LOG | -- PROGRAM ARGUMENT...]")  # fmt: skip
+@click.option("--root", metavar="DIR",
+              help="Of a log: the folder that the program worked in, as the log names it. The root of the "
+              "file system under test stands for it.")  # fmt: skip
 @click.option("-o", "--output", type=NewFile(), metavar="FILE",
               help="The workload, a *.toml; it must not be there. Default: standard output.")  # fmt: skip
 @guarded
-def import_command(log: Path, root: str, output: Path | None) -> ExitCode:
+def import_command(words: tuple[str, ...], root: str | None, output: Path | None) -> ExitCode:
     """Make any program a workload of operations, from a log of strace: judged byte for byte, in any mode.
+
+    \b
+    powercut import -o my-db.toml -- my-program ARGUMENT...
+    powercut run -c ext4/ordered,xfs/default -w ./my-db.toml
+
+    PROGRAM runs here under strace, in an empty folder that is deleted behind it. For a program that runs
+    elsewhere, make the log there, and import it:
 
     \b
     strace OPTIONS -o strace.log my-program
     powercut import strace.log --root /srv/my-db -o my-db.toml
-    powercut run -c ext4/ordered,xfs/default -w ./my-db.toml
 
     OPTIONS: -f -y -xx -s 256
     -e trace=%file,%desc,%process,sync,syncfs,msync,io_uring_setup,io_uring_enter,io_submit
@@ -42,19 +54,62 @@ def import_command(log: Path, root: str, output: Path | None) -> ExitCode:
     were there before are made first, and synced. Calls that change something and have no operation are
     counted. What a program promises its users is not in its calls: for that, see powercut new.
     """
+    _need_new(output)
+    if root is not None:
+        if len(words) != 1 or not Path(words[0]).is_file():
+            raise UsageError(
+                f"{shlex.join(words)} is not a log", "name one file that strace wrote, and --root"
+            )
+        return _import(Path(words[0]), root, f"imported from {Path(words[0]).name}", output)
+    with OwnedFolder("powercut-import-") as folder:
+        log, place = _traced(words, folder.path.resolve())
+        return _import(log, place, f"imported from {shlex.join(words)}", output)
+
+
+def _need_new(output: Path | None) -> None:
     if output and output.suffix != ".toml":
         raise UsageError(f"{output} is not named *.toml", "the name of a workload of operations ends so")
     if output:
         need_name(output.stem, str(output))
     if output and output.exists():
         raise UsageError(f"{output} is there", "name another file, or remove it")
+
+
+def _traced(words: Sequence[str], folder: Path) -> tuple[Path, str]:
+    """Run a program under strace. Returns the log, and the folder that it worked in."""
+    program = shutil.which(words[0])
+    if program is None:
+        is_file = Path(words[0]).is_file()
+        next_step = (
+            "of a log, --root says in which folder the program worked" if is_file else "name a program"
+        )
+        raise UsageError(f"{words[0]} is no program that can be run here", next_step)
+    strace = shutil.which("strace")
+    if strace is None:
+        raise EnvironmentLacks("strace is not installed", "run: apt-get install strace")
+    log, work = folder / "strace.log", folder / "work"
+    work.mkdir()
+    traced = [strace, *shlex.split(OPTIONS), "-o", str(log), str(Path(program).absolute())]
+    done = subprocess.run(
+        [*traced, *words[1:]], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode:
+        said = done.stdout.decode(errors="replace").strip().rpartition("\n")[2]
+        raise UsageError(
+            f"{shlex.join(words)} ended with {done.returncode}{f': {said}' if said else ''}",
+            "it ran in an empty folder: it has to make there all that it needs",
+        )
+    return log, str(work)
+
+
+def _import(log: Path, root: str, summary: str, output: Path | None) -> ExitCode:
     with log.open(errors="surrogateescape") as lines:
         try:
             found = imported(calls_of(lines), root)
             _check(found, root)
         except UsageError as e:
             raise UsageError(f"{log}: {e.what}", e.next_step) from e
-    text = _toml(found, f"imported from {log.name}")
+    text = _toml(found, summary)
     if output:
         output.write_text(text)
     else:

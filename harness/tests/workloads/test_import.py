@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,37 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     traced = ["strace", *shlex.split(OPTIONS), "-o", str(log), *program]
     subprocess.run(traced, check=True, timeout=120)
     return log
+
+
+def test_a_program_is_traced_in_an_empty_folder_that_goes(tmp_path: Path) -> None:
+    need_program("strace")
+    program = ["sh", "-c", "echo text >f && sync f && mv f g && pwd >&2 && ls -a"]
+    done = CliRunner().invoke(import_command, ["-o", str(tmp_path / "w.toml"), "--", *program])
+    assert done.exit_code == 0, done.output
+    made = load_workload(str(tmp_path / "w.toml"))
+    assert list(map(str, made.operations)) == ["create f", "write f 0 5", "fsync f", "rename f g"]
+    assert made.summary.startswith("imported from sh -c")
+    assert not list(Path(tempfile.gettempdir()).glob(f"powercut-import-{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sh", "-c", "echo why >&2; exit 3"], "ended with 3: why"),
+        (["no-such-program"], "no-such-program is no program that can be run here"),
+        (["{log}"], "--root says in which folder the program worked"),
+        (["true"], "no call changes anything below"),
+        (["--root", "/r", "{log}", "more"], "is not a log"),
+    ],
+)
+def test_what_cannot_be_imported_says_why(words: list[str], says: str, tmp_path: Path) -> None:
+    need_program("strace")
+    (tmp_path / "log").write_text("1 sync() = 0\n")
+    typed = [word.format(log=tmp_path / "log") for word in words]
+    options = typed[:2] if typed[0] == "--root" else []
+    done = CliRunner().invoke(import_command, [*options, "--", *typed[len(options) :]])
+    assert done.exit_code == ExitCode.USAGE
+    assert says in done.output
 
 
 def test_each_call_that_changes_something_is_the_operation_that_it_did(log: Path) -> None:
