@@ -256,8 +256,10 @@ def _bounds(count: int, known: Mapping[int, bool | None]) -> tuple[int, int]:
 
 
 def grouped(seen: Iterable[Detection]) -> dict[Found, tuple[Detection, ...]]:
-    """Findings by oracle and symptom, those of the case with the fewest states first."""
+    """Findings by oracle and symptom, those of the case with the fewest states first. States count in
+    powers of two: each recording has a few more or fewer, and the case that is named should be the same.
+    """
     found: dict[Found, list[Detection]] = {}
     for d in seen:
         found.setdefault((d.oracle, d.symptom), []).append(d)
-    return {key: tuple(sorted(ds, key=lambda d: (d.of, d.case))) for key, ds in found.items()}
+    return {key: tuple(sorted(ds, key=lambda d: (d.of.bit_length(), d.case))) for key, ds in found.items()}

@@ -115,3 +115,11 @@ def test_findings_of_one_symptom_are_one_and_the_shortest_case_stands_first() ->
         ("durability", "NAME: missing"): (seen(), longer),
         ("durability", "another"): (other,),
     }
+
+
+def test_the_case_that_is_named_does_not_hang_on_a_few_states() -> None:
+    """The document's session named append-fsync; a recording with three states more named overwrite."""
+    for counts in ((40, 43), (43, 40)):
+        cases = [seen(case=f"ext4-ordered/{n}", of=of) for n, of in zip(("a", "b"), counts, strict=True)]
+        ((first, _),) = grouped(reversed(cases)).values()
+        assert first.case == "ext4-ordered/a"
