@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from harness.host.text import first_few, one_line
 from harness.model import FileKind, History, Outcome, Position, TreeEntry, Workload
+from harness.workloads.applications import BY_LINES
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import Times
 
@@ -48,6 +49,19 @@ def notes(
 def has_notes(workload: Workload) -> bool:
     """Whether it is an application, whose own check judges it."""
     return any(check.application for check in workload.checks)
+
+
+def at_once(workload: Workload, places: Sequence[int]) -> str:
+    """What to tell of a program whose printed lines are acknowledged, if nothing came between the first and
+    the last: it may keep them until it ends, so that nothing is promised before. `places`: of each line, what
+    the program had done by then.
+    """
+    if len(places) < 2 or len(set(places)) > 1 or workload.operations[0].argv[:1] != (BY_LINES,):
+        return ""
+    return (
+        f"its {len(places)} lines were acknowledged at once, so that nothing is demanded before the first: "
+        "does it flush each (in C: setvbuf(stdout, NULL, _IOLBF, 0))?"
+    )
 
 
 def lines(noted: ProgramCalls, times: Times | None, before: Callable[[int], bool]) -> list[str]:

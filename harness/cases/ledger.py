@@ -132,6 +132,9 @@ class Ledger:
             calls=_calls(recording),
             coverage=Coverage(0, -1, 0, 0, why_not_legal) if why_not_legal else None,
         )
+        marks = [a.entry - number for number, a in enumerate(recording.history.acknowledgements)]
+        if why := application.at_once(self._case.workload, marks):
+            self._progress.say(f"{self.id}: {why}")
         decided = before is not None and self._is_decided
         if before is not None and decided:
             info = replace(before, log_hash=info.log_hash, timeline=info.timeline)

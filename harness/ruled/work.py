@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cases.application import at_once
 from harness.cases.casework import Limits
 from harness.errors import PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile
@@ -111,6 +112,8 @@ class RuledWork:
                     notes = trees.note(workload.operations[check.operation].argv)
                 self._store.set_case_status(case, CaseStatus.RECORDED)
                 acks = [ack.text for ack in notes.acks]
+                if why := at_once(workload, [ack.calls for ack in notes.acks]):
+                    self._progress.say(f"{case}: {why}")
                 judging = Judging(
                     notes,
                     profile.rules,

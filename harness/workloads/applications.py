@@ -34,7 +34,8 @@ _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
-_BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
+BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
+"""The program that acknowledges each line which another one prints."""
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
 
@@ -158,7 +159,7 @@ def _workload(
     if described.user:
         run = ("powercut-as", described.user, *run)
     if described.acknowledges:
-        run = (_BY_LINES, *run)  # before the user, who may not acknowledge
+        run = (BY_LINES, *run)  # before the user, who may not acknowledge
     check = (f"{place}/check", *variant.arguments)
     return Workload(
         name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.cases.application import (
     ACKNOWLEDGED,
     CALLS,
@@ -9,6 +11,7 @@ from harness.cases.application import (
     FILES,
     FILES_SHOWN,
     LAST_SHOWN,
+    at_once,
     lines,
     notes,
 )
@@ -56,6 +59,16 @@ def test_what_was_acknowledged_and_what_came_back_stand_beside_the_finding() -> 
         "not yet: line 4 (log entry 40)",
     ]
     assert found[FILES] == r"-rw-r--r-- 1 0 0        14 journal  'line 1\nline 2\n'"
+
+
+def test_lines_that_a_program_kept_until_its_end_are_told() -> None:
+    """A program in C that flushes nothing kept every promise at each of 400 states: it had made none."""
+    argv = ("powercut-ack-lines", *RUN.argv)
+    by_lines = replace(APPLICATION, operations=(replace(RUN, argv=argv),))
+    assert "its 3 lines were acknowledged at once" in at_once(by_lines, [7, 7, 7])
+    assert not at_once(by_lines, [7, 8, 8])
+    assert not at_once(by_lines, [7])
+    assert not at_once(APPLICATION, [7, 7]), "it says itself when something is done"
 
 
 def test_nothing_is_said_as_such() -> None:
