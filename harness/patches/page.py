@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from harness.faults.results import Trial
+from harness.faults.results import Detection, Trial
 from harness.host.text import one_line
 from harness.patches.questions import BUDGET, Stage
 from harness.patches.ran import Piece, not_run
@@ -120,7 +120,9 @@ def junit_of(answer: Answer) -> str:
     is a failure; what its base breaks as well is skipped, as an expected failure is; what was not decided or
     not compared is an error.
     """
-    told = {r.found: r for r in answer.regressions}
+    told: dict[Found, list[Regression]] = {}
+    for regression in answer.regressions:
+        told.setdefault(regression.found, []).append(regression)
     suites = {
         stage: [*_test_cases(answer, trial, told), *([_not_run(stage, trial)] if trial.failed else [])]
         for stage, trial in answer.head.items()
@@ -132,11 +134,18 @@ def _not_run(stage: str, trial: Trial) -> TestCase:
     return TestCase("powercut.patch", stage, "error", trial.failed)
 
 
-def _test_cases(answer: Answer, trial: Trial, told: Mapping[Found, Regression]) -> Iterator[TestCase]:
+def _of(seen: Detection, told: Sequence[Regression]) -> Regression:
+    """What a finding is told as: by itself, or as others of its symptom, of which the new come first."""
+    return next((r for r in told if any(d.case == seen.case for d in r.seen)), told[0])
+
+
+def _test_cases(
+    answer: Answer, trial: Trial, told: Mapping[Found, Sequence[Regression]]
+) -> Iterator[TestCase]:
     for case in dict.fromkeys([*trial.cases, *trial.undecided]):
         mode, _, workload = case.partition("/")
         where = (f"powercut.{mode}", workload)
-        shown = {told[d.oracle, d.symptom] for d in unexpected(trial) if d.case == case}
+        shown = {_of(d, told[d.oracle, d.symptom]) for d in unexpected(trial) if d.case == case}
         by = {s: [r for r in shown if r.standing is s] for s in Standing}
         text = "\n".join(_words_of(answer, r) for r in by[Standing.NEW])
         if new := by[Standing.NEW]:

@@ -71,8 +71,9 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """All findings of one oracle and symptom. `seen`: the case with the fewest states first. `stage`: that
-    showed the first of them, and `after_s`: seconds from the start until that stage was done.
+    """The findings of one oracle and symptom that stand so to the base. `seen`: the case with the fewest
+    states first. `stage`: that showed the first of them, and `after_s`: seconds from the start until that
+    stage was done.
     """
 
     seen: tuple[Detection, ...]
@@ -204,22 +205,32 @@ def unexpected(trial: Trial) -> Iterator[Detection]:
     return (d for d in trial.detections if not d.known)
 
 
-def standing_of(seen: Sequence[Detection], base: Trial | None) -> tuple[Standing, str]:
-    """How findings of one symptom stand to what the base came to in the same cases, and why they could not be
-    compared. One that the base decided without showing it makes them new.
-    """
+def standing_of(seen: Detection, base: Trial | None) -> tuple[Standing, str]:
+    """How a finding stands to what the base came to in the same case, and why they could not be compared."""
     if base is None:
         return Standing.UNDECIDED, "the base was not asked"
     if base.failed:
         return Standing.UNDECIDED, base.failed
-    shown = {(d.case, d.oracle, d.symptom) for d in base.detections}
-    decided = [d for d in seen if d.case in base.cases]
-    if any((d.case, d.oracle, d.symptom) in shown for d in seen):
+    if shows(base, seen) is True:
         return Standing.IN_BASE, ""
-    if decided:
+    if seen.case in base.cases:
         return Standing.NEW, ""
-    why = next((base.undecided[d.case] for d in seen if d.case in base.undecided), "the base did not run it")
-    return Standing.UNDECIDED, why
+    return Standing.UNDECIDED, base.undecided.get(seen.case, "the base did not run it")
+
+
+def apart(
+    seen: Sequence[Detection], base: Trial | None
+) -> Mapping[Standing, tuple[str, tuple[Detection, ...]]]:
+    """Findings of one symptom by how each stands to the base: one that is also in the base does not excuse
+    another, in a case in which the base keeps the promise. With the reason for the first of those that could
+    not be compared.
+    """
+    found: dict[Standing, tuple[str, tuple[Detection, ...]]] = {}
+    for d in seen:
+        standing, why = standing_of(d, base)
+        first, others = found.get(standing, (why, ()))
+        found[standing] = first, (*others, d)
+    return found
 
 
 def shows(trial: Trial | None, seen: Detection) -> bool | None:

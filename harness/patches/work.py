@@ -46,12 +46,12 @@ from harness.patches.results import (
     Planted,
     Regression,
     Standing,
+    apart,
     culprit_of,
     grouped,
     next_commit,
     planted_of,
     shows,
-    standing_of,
     unexpected,
 )
 from harness.plan import Budget, Plan
@@ -156,12 +156,12 @@ class PatchSeries(Series[Trial]):
         yield self._item(f"{BASE}-{stage.name}", self._series.base, stage, cases)
         base, new = self._trial(BASE, stage), []
         for (oracle, symptom), seen in found.items():
-            standing, why = standing_of(seen, base)
-            said = f"{standing}: {seen[0].case}: {oracle}: {seen[0].summary}"
-            work.progress.say(said + (f" ({why})" if why else ""))
-            if standing is Standing.NEW:
-                new.append(seen[0])
-                self._explain_first((oracle, symptom), seen[0], head, work)
+            for standing, (why, those) in apart(seen, base).items():
+                said = f"{standing}: {those[0].case}: {oracle}: {those[0].summary}"
+                work.progress.say(said + (f" ({why})" if why else ""))
+                if standing is Standing.NEW:
+                    new.append(those[0])
+                    self._explain_first((oracle, symptom), those[0], head, work)
         yield from self._bisected(stage, new)
 
     def _to_follow(self, stage: Stage, head: Trial) -> dict[Found, tuple[Detection, ...]]:
@@ -173,7 +173,7 @@ class PatchSeries(Series[Trial]):
     def _new_in(self, stage: Stage) -> Iterator[Found]:
         head, base = self._trial(HEAD, stage), self._trial(BASE, stage)
         for found, seen in grouped(unexpected(head)).items() if head else ():
-            if standing_of(seen, base)[0] is Standing.NEW:
+            if Standing.NEW in apart(seen, base):
                 yield found
 
     def _bisected(self, stage: Stage, new: Sequence[Detection]) -> Iterator[Item]:
@@ -320,7 +320,7 @@ class PatchSeries(Series[Trial]):
             found = self._to_follow(stage, head).values() if head else ()
             if found and (base is None or base.interrupted):
                 return True
-            new = [seen[0] for seen in found if standing_of(seen, base)[0] is Standing.NEW]
+            new = [of[Standing.NEW][1][0] for seen in found if Standing.NEW in (of := apart(seen, base))]
             if self._next_commit(stage, new) is not None:
                 return True
         return False
@@ -383,21 +383,26 @@ class PatchSeries(Series[Trial]):
                 yield planted_of(mistake, trial, head.values())
 
     def _regressions(self, head: Mapping[str, Trial]) -> Iterator[Regression]:
-        """Each symptom once, as it stands in the first stage in which it could be compared."""
-        best: dict[Found, Regression] = {}
+        """Each symptom once for each way in which it stands to the base, of the first stage that shows it so.
+        What is new is followed in one stage alone, so that others do not compare it.
+        """
+        best: dict[tuple[Found, Standing], Regression] = {}
         for stage in self.plan.stages:
             if stage.name not in head:
                 continue
             for found, seen in grouped(unexpected(head[stage.name])).items():
-                told = self._regression(stage, head[stage.name], seen)
-                known = best.get(found)
-                if known is None or (known.standing is not Standing.NEW and told.standing is Standing.NEW):
-                    best[found] = told
+                for standing, (why, those) in apart(seen, self._trial(BASE, stage)).items():
+                    if (found, standing) not in best:
+                        told = self._regression(stage, head[stage.name], standing, those, why)
+                        best[found, standing] = told
         order = list(Standing)
-        yield from sorted(best.values(), key=lambda r: order.index(r.standing))
+        for (found, standing), told in sorted(best.items(), key=lambda item: order.index(item[0][1])):
+            if standing is not Standing.UNDECIDED or (found, Standing.NEW) not in best:
+                yield told
 
-    def _regression(self, stage: Stage, head: Trial, seen: tuple[Detection, ...]) -> Regression:
-        standing, why = standing_of(seen, self._trial(BASE, stage))
+    def _regression(
+        self, stage: Stage, head: Trial, standing: Standing, seen: tuple[Detection, ...], why: str
+    ) -> Regression:
         culprit = None
         if standing is Standing.NEW:
             culprit = culprit_of(self._series.commits, self._answers(stage, seen[0]))

@@ -15,6 +15,7 @@ from harness.patches.results import (
     Answer,
     PatchPlan,
     Standing,
+    apart,
     culprit_of,
     grouped,
     next_commit,
@@ -34,22 +35,33 @@ def commit(n: int) -> Revision:
 
 
 def test_a_symptom_that_the_base_decided_without_is_new() -> None:
-    assert standing_of([seen()], Trial(item="base", cases=(CASE,))) == (Standing.NEW, "")
+    assert standing_of(seen(), Trial(item="base", cases=(CASE,))) == (Standing.NEW, "")
 
 
 def test_another_symptom_of_the_same_oracle_in_the_base_excuses_nothing() -> None:
     base = Trial(item="base", cases=(CASE,), detections=(seen("NAME: of another size"),))
-    assert standing_of([seen()], base)[0] is Standing.NEW
+    assert standing_of(seen(), base)[0] is Standing.NEW
 
 
 def test_what_the_base_shows_as_well_is_not_the_patchs() -> None:
     base = Trial(item="base", cases=(CASE,), detections=(seen(),))
-    assert standing_of([seen()], base) == (Standing.IN_BASE, "")
+    assert standing_of(seen(), base) == (Standing.IN_BASE, "")
+
+
+def test_what_the_base_shows_in_one_case_excuses_no_other_case() -> None:
+    """A symptom that the base showed anywhere was "also in the base, so the patch is not the cause"."""
+    lost, other = "ext4-ordered/rename-new", "ext4-ordered/overwrite"
+    base = Trial(item="base", cases=(CASE, lost), detections=(seen(),), undecided={other: "guests were lost"})
+    assert apart([seen(), seen(case=lost), seen(case=other)], base) == {
+        Standing.IN_BASE: ("", (seen(),)),
+        Standing.NEW: ("", (seen(case=lost),)),
+        Standing.UNDECIDED: ("guests were lost", (seen(case=other),)),
+    }
 
 
 def test_a_known_failure_of_the_base_still_counts_as_shown() -> None:
     base = Trial(item="base", cases=(CASE,), detections=(seen(known="it is known"),))
-    assert standing_of([seen()], base)[0] is Standing.IN_BASE
+    assert standing_of(seen(), base)[0] is Standing.IN_BASE
 
 
 def test_a_base_that_did_not_decide_the_case_says_nothing() -> None:
@@ -60,7 +72,7 @@ def test_a_base_that_did_not_decide_the_case_says_nothing() -> None:
         (Trial(item="base", undecided={CASE: "guests were lost"}), "guests were lost"),
         (Trial(item="base"), "the base did not run it"),
     ):
-        assert standing_of([seen()], base) == (Standing.UNDECIDED, why)
+        assert standing_of(seen(), base) == (Standing.UNDECIDED, why)
 
 
 def test_a_commit_that_could_not_be_tried_is_neither_good_nor_bad() -> None:

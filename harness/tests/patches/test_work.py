@@ -20,14 +20,15 @@ import pytest
 from harness.cases.casework import EnoughDone
 from harness.cli.patch import exit_code
 from harness.errors import ExitCode, KernelError, UsageError
-from harness.faults.results import Detection
+from harness.faults.results import Detection, Trial
 from harness.host.progress import Progress
 from harness.kernels.commits import Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.mistakes import Mistake
+from harness.patches.page import junit_of
 from harness.patches.questions import Stage
 from harness.patches.ran import ChangedLines
-from harness.patches.results import Fate, PatchPlan, Standing
+from harness.patches.results import Answer, Fate, PatchPlan, Regression, Standing
 from harness.patches.work import Explain, PatchSeries, Phase, create, load_plan
 from harness.plan import Plan
 from harness.series.work import Execute, OnDone, carry_out
@@ -281,6 +282,21 @@ def test_junit_has_a_failure_for_what_only_the_patch_breaks(tmp_path: Path) -> N
         assert [child.tag for child in case] == ([kind] if kind else []), kind
         if kind == "failure":
             assert "first broken by 333333333333" in (case[0].text or "")
+
+
+def test_junit_excuses_no_case_for_what_the_base_breaks_in_another() -> None:
+    def seen(case: str) -> Detection:
+        return Detection(case, case, "durability", 1, 9, f"{case} is gone", f"{case}@1", "", "NAME: missing")
+
+    cases = "ext4-ordered/a", "ext4-ordered/b"
+    stage = Trial(item="head-quick", cases=cases, detections=tuple(map(seen, cases)))
+    told = tuple(
+        Regression((seen(case),), standing, "quick", "", 0)
+        for case, standing in zip(cases, (Standing.IN_BASE, Standing.NEW), strict=True)
+    )
+    answer = Answer(plan(QUICK), Path(), {"quick": stage}, told, {})
+    (suite,) = ET.fromstring(junit_of(answer))  # noqa: S314 - our own
+    assert [child.tag for case in suite for child in case] == ["skipped", "failure"]
 
 
 # --- mistakes ---------------------------------------------------------------------------------
