@@ -23,7 +23,8 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode, UsageError
-from harness.findings.by_rules import judge_again, ruled_profile
+from harness.filesystems.profiles import Profile
+from harness.findings.by_rules import export_files, judge_again, ruled_profile
 from harness.findings.record_again import record_again
 from harness.findings.repro import (
     ReproContext,
@@ -68,7 +69,8 @@ from harness.trust import Named, plan_here
     "export_file",
     type=NewFile(),
     metavar="FILE",
-    help="Write the crashed disk as a raw image.",
+    help="Write the crashed disk as a raw image; of a mode that is only rules, a folder with the files that "
+    "are left and what had been acknowledged.",
 )
 @click.option(
     "--repeat",
@@ -112,13 +114,7 @@ def repro_command(
     with open_run(source) as store:
         where = find_point(point, store)
         if (profile := ruled_profile(where)) is not None:
-            if any(given[name] for name in ("want_shell", "export_file", "record")):
-                raise UsageError(
-                    f"{where} is of a mode that is only rules: there is no disk", "leave that out"
-                )
-            judgement = judge_again(store, where, profile, named_here(given), accel)
-            _print_judgement(where, judgement, as_json=as_json)
-            return code_of(judgement.verdict)
+            return _by_rules(store, where, profile, accel, given, as_json=as_json)
         tools = _say_tools() if given["want_shell"] else []
         with contextlib.ExitStack() as stack:
             with at_work(f"{where}: unpacking the recording", errors):
@@ -210,6 +206,27 @@ def _no_bisect() -> ExitCode:
         )
     )
     return ExitCode.BISECT_STOP
+
+
+def _by_rules(
+    store: RunStore,
+    where: CrashPoint,
+    profile: Profile,
+    accel: str,
+    given: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """What the command line asks for at a state of a mode that is only rules."""
+    if given["want_shell"] or given["record"]:
+        raise UsageError(f"{where} is of a mode that is only rules: there is no disk", "leave that out")
+    if folder := given["export_file"]:
+        export_files(store, where, profile, named_here(given), accel, folder)
+        console.say(f"{where}: {folder}; the check in {folder / 'files'} gets {folder / 'acknowledged'}")
+        return ExitCode.CONSISTENT
+    judgement = judge_again(store, where, profile, named_here(given), accel)
+    _print_judgement(where, judgement, as_json=as_json)
+    return code_of(judgement.verdict)
 
 
 def _print_judgement(point: CrashPoint, judgement: Judgement, *, as_json: bool) -> None:

@@ -7,7 +7,10 @@ same calls again; one that does not is undecided.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems.profiles import Profile, select_profiles
@@ -15,10 +18,11 @@ from harness.guests.guest_specs import make_specs
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target
 from harness.host.folders import OwnedFolder
-from harness.model import CrashPoint, Judgement
+from harness.model import Check, CrashPoint, Judgement
 from harness.plan import GuestChoice
 from harness.ruled.judging import Judging, check_of, judgement_of
 from harness.rules.states import Partial
+from harness.rules.trees import contents
 from harness.store import RunStore
 from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
 
@@ -33,6 +37,44 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
     """Run the program again, and judge the state. Raises UsageError for a state that the rules do not leave
     possible, NotJudged, GuestLost.
     """
+    with _again(store, point, profile, named, accel) as (judging, state, check):
+        return judgement_of(judging.result(state, judging.legal.acks(state)), check, "")
+
+
+def export_files(
+    store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str, folder: Path
+) -> None:
+    """Run the program again, and make a folder: in `files` the files that are left in the state, in
+    `acknowledged` what had been acknowledged, a line each. Raises as `judge_again`, and UsageError for a
+    folder that is there.
+    """
+    if folder.exists():
+        raise UsageError(f"{folder} already exists", "name a folder that does not")
+    with _again(store, point, profile, named, accel) as (judging, state, _):
+        notes = judging.notes
+        root = folder / "files"
+        root.mkdir(parents=True)
+        told = [f"{ack.text}\n" for ack in notes.acks[: judging.legal.acks(state)]]
+        (folder / "acknowledged").write_text("".join(told))
+        # A directory stands before what is in it, and a file before its other names.
+        for path, entry in sorted(judging.files(state).items(), key=lambda e: (e[1].kind == "link", e[0])):
+            place = root / path
+            match entry.kind:
+                case "directory":
+                    place.mkdir()
+                case "symlink":
+                    place.symlink_to(entry.target)
+                case "link":
+                    place.hardlink_to(root / entry.first)
+                case _:
+                    place.write_bytes(contents(notes, entry.size, entry.pieces))
+
+
+@contextlib.contextmanager
+def _again(
+    store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str
+) -> Iterator[tuple[Judging, Partial, Check]]:
+    """What judges the state, once the program has run again."""
     plan = plan_here(store, named)
     workload = vouched_workload(store, named, point.case.workload)
     check, record = check_of(workload.checks), store.case(point.case)
@@ -63,4 +105,4 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
                     f"the rules of {profile.name} do not leave {point} possible",
                     "name a crash point of the report",
                 )
-            return judgement_of(judging.result(state, judging.legal.acks(state)), check, "")
+            yield judging, state, check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,11 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
     point = CrashPoint(findings[0].case, findings[0].state)
     again = powercut("repro", str(point), *named)
     assert (again.exit_code, Verdict.FAIL.name in again.stdout) == (1, True), again.stdout
+    left = tmp_path / "left"
+    assert powercut("repro", str(point), *named, "--export", str(left)).exit_code == 0
+    asked = ["sh", f"{wrong}/check", "../acknowledged"]
+    checked = subprocess.run(asked, cwd=left / "files", capture_output=True, text=True, check=False)
+    assert (checked.returncode, "after " in checked.stdout) == (1, True)
 
 
 def test_a_check_that_changes_the_files_does_not_change_what_the_next_one_sees(
