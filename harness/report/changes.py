@@ -2,14 +2,15 @@
 
 The runs may have made recordings of their own. A finding is the same if its case, oracle and signature are;
 crash points are not compared, since those of two recordings name different disks. What the second run does
-not show is fixed only if that run looked at every state that the first can have looked at (`reach`), or, of
-the same recording, at each that the first did: at cuts in recoveries, and on a faulty disk, where only
-these show it.
+not show is fixed only if that run had the same operations, and looked at every state that the first can have
+looked at (`reach`), or, of the same recording, at each that the first did: at cuts in recoveries, and on a
+faulty disk, where only these show it.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -143,14 +144,25 @@ _NO_FURTHER = CrashState(0)
 
 
 def _as_far(case: CaseId, state: CrashState, first: Side, second: Side) -> bool:
-    """Whether the second run decided the case, and looked at every state like `state` that the first may
-    have looked at; of the same recording, at each state that the first has a verdict on.
+    """Whether the second run decided the case, with the same operations, and looked at every state like
+    `state` that the first may have looked at; of the same recording, at each state that the first has a
+    verdict on.
     """
-    if not _decided(second.cases[case]):
+    if not _decided(second.cases[case]) or _other_work(case, first, second):
         return False
     if second.looked_at(case).covers(first.looked_at(case), state):
         return True
     return _same_states(case, first, second)
+
+
+def _other_work(case: CaseId, first: Side, second: Side) -> bool:
+    """Whether the operations of the runs differ; a program, which stands for all that it does, may."""
+    mine, others = ([_PLACE.sub("", s.text) for s in side.cases[case].info.steps] for side in (first, second))
+    return bool(mine and others) and mine != others
+
+
+_PLACE = re.compile(r": @\S+$| \(before the crash(?:, lost)?\)$")
+"""What each recording adds to an operation."""
 
 
 def _same_states(case: CaseId, first: Side, second: Side) -> bool:
@@ -177,7 +189,9 @@ def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[s
         if both != ["", ""]:
             lines.append(f"{case}: {both[0] or 'decided'} in the first, {both[1] or 'decided'} in the second")
             continue
-        if case not in as_far:
+        if _other_work(case, first, second):
+            lines.append(f"{case}: the operations of the second run are not those of the first")
+        elif case not in as_far:
             one, two = (_extent(side, case) for side in (first, second))
             lines.append(f"{case}: the second run did not cover as much: {two}; the first: {one}")
         lines += [f"{case}: the second run {less}" for less in _looks_lacking(case, first, second)]
