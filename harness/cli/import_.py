@@ -22,6 +22,8 @@ from harness.workloads.imported import Imported, imported
 from harness.workloads.load import operations_of
 from harness.workloads.strace import OPTIONS, calls_of
 
+_IN_EMPTY = "it ran in an empty folder: it has to make there all that it needs"
+
 
 @click.command("import")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED,
@@ -60,10 +62,20 @@ def import_command(words: tuple[str, ...], root: str | None, output: Path | None
             raise UsageError(
                 f"{shlex.join(words)} is not a log", "name one file that strace wrote, and --root"
             )
-        return _import(Path(words[0]), root, f"imported from {Path(words[0]).name}", output)
+        log = Path(words[0])
+        try:
+            return _import(log, root, f"imported from {log.name}", output)
+        except UsageError as e:
+            raise UsageError(f"{log}: {e.what}", e.next_step) from e
     with OwnedFolder("powercut-import-") as folder:
         log, place = _traced(words, folder.path.resolve())
-        return _import(log, place, f"imported from {shlex.join(words)}", output)
+        try:
+            return _import(log, place, f"imported from {shlex.join(words)}", output)
+        except UsageError as e:
+            what = e.what.replace(place, "the folder that it ran in")
+            raise UsageError(
+                f"{shlex.join(words)}: {what}", _IN_EMPTY if place in e.what else e.next_step
+            ) from e
 
 
 def _need_new(output: Path | None) -> None:
@@ -97,18 +109,15 @@ def _traced(words: Sequence[str], folder: Path) -> tuple[Path, str]:
         said = done.stdout.decode(errors="replace").strip().rpartition("\n")[2]
         raise UsageError(
             f"{shlex.join(words)} ended with {done.returncode}{f': {said}' if said else ''}",
-            "it ran in an empty folder: it has to make there all that it needs",
+            _IN_EMPTY,
         )
     return log, str(work)
 
 
 def _import(log: Path, root: str, summary: str, output: Path | None) -> ExitCode:
     with log.open(errors="surrogateescape") as lines:
-        try:
-            found = imported(calls_of(lines), root)
-            _check(found, root)
-        except UsageError as e:
-            raise UsageError(f"{log}: {e.what}", e.next_step) from e
+        found = imported(calls_of(lines), root)
+    _check(found, root)
     text = _toml(found, summary)
     if output:
         output.write_text(text)
@@ -128,8 +137,13 @@ def _check(found: Imported, root: str) -> None:
 
 
 def _toml(found: Imported, summary: str) -> str:
-    lines = [f"    {json.dumps(str(op), ensure_ascii=False)},\n" for op in found.whole]
-    return f"summary = {json.dumps(summary, ensure_ascii=False)}\noperations = [\n{''.join(lines)}]\n"
+    lines = [f"    {_quoted(str(op))},\n" for op in found.whole]
+    return f"summary = {_quoted(summary)}\noperations = [\n{''.join(lines)}]\n"
+
+
+def _quoted(text: str) -> str:
+    """A text of TOML, which has no pairs of surrogates as JSON has, and no DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _tell(found: Imported, output: Path | None) -> None:

@@ -429,8 +429,18 @@ def test_strings_of_other_options_of_strace_are_read() -> None:
 
 
 def test_any_name_can_be_loaded_again(tmp_path: Path) -> None:
-    log, file = tmp_path / "\U0001f389.log", tmp_path / "mine.toml"
+    log, file = tmp_path / "\U0001f389\x7f.log", tmp_path / "mine.toml"
     log.write_text('7 mkdir("\\x2fr\\x2f\\xf0\\x9f\\x8e\\x89", 0777) = 0\n')
     done = CliRunner().invoke(import_command, [str(log), "--root", "/r", "-o", str(file)])
     assert done.exit_code == ExitCode.CONSISTENT, done.output
     assert [op.path for op in load_workload(str(file)).operations] == ["\U0001f389"]
+
+
+def test_a_program_that_changes_nothing_where_it_ran_is_told_so() -> None:
+    """The message named a log and a folder that were there no more, and asked for another --root."""
+    need_program("strace")
+    done = CliRunner().invoke(import_command, ["--", "true"])
+    assert done.exit_code == ExitCode.USAGE
+    assert "true: no call changes anything below the folder that it ran in" in done.output
+    assert "--root" not in done.output
+    assert "powercut-import" not in done.output
