@@ -64,6 +64,14 @@ def at_once(workload: Workload, places: Sequence[int]) -> str:
     )
 
 
+def calls_by_lines(noted: ProgramCalls, times: Times | None) -> list[int]:
+    """How many calls had begun at each acknowledgement; none where the calls were not noted."""
+    if times is None or noted.more is None:
+        return []
+    acknowledged = [m.at for m in times.marks if m.text.startswith("app ")]
+    return [sum(call.began < at for call in noted.calls) for at in acknowledged]
+
+
 def lines(noted: ProgramCalls, times: Times | None, before: Callable[[int], bool]) -> list[str]:
     """The last calls and acknowledgements before the power failure, in the order in which they began, and the
     next one. `before`: whether an event comes before it.

@@ -132,8 +132,8 @@ class Ledger:
             calls=_calls(recording),
             coverage=Coverage(0, -1, 0, 0, why_not_legal) if why_not_legal else None,
         )
-        marks = [a.entry - number for number, a in enumerate(recording.history.acknowledgements)]
-        if why := application.at_once(self._case.workload, marks):
+        places = application.calls_by_lines(recording.calls, recording.times)
+        if why := application.at_once(self._case.workload, places):
             self._progress.say(f"{self.id}: {why}")
         decided = before is not None and self._is_decided
         if before is not None and decided:

@@ -493,6 +493,10 @@ def _remedies(program: Program) -> dict[Mechanism, str]:
         found[Mechanism.PROGRAM_EARLY] = f"the return of {sync.text} before event {program.at}"
     if changes := [c for c in program.unsynced if c in program.latest] or program.unsynced:
         found[Mechanism.PROGRAM_NEVER] = _wanted(changes, program.at)
+    if program.early is not None and program.bare:
+        found[Mechanism.PROGRAM_NAMED] = (
+            f"{_wanted(program.bare, program.early.began)}, {program.early.call.text}"
+        )
     orders = {Mechanism.PROGRAM_REPLACED: program.taken, Mechanism.PROGRAM_ORDER: program.order}
     for mechanism, order in orders.items():
         if order is not None and not order.is_in_place:

@@ -81,10 +81,10 @@ class Program:
     `synced`: the last sync that had returned by then. `latest`: of `unsynced`, what was changed since the
     acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
     what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
-    gave a name to a file which has not all of its contents. `whole`: a call that wrote contents of which
-    nothing had been made durable. `known`: whether its calls tell all that it asked for. `shown`: whether
-    trees of accepted states were compared. `idle`: whether a sync that had something to make durable sent
-    nothing.
+    gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
+    synced when it did. `whole`: a call that wrote contents of which nothing had been made durable. `known`:
+    whether its calls tell all that it asked for. `shown`: whether trees of accepted states were compared.
+    `idle`: whether a sync that had something to make durable sent nothing.
     """
 
     name: str
@@ -99,6 +99,7 @@ class Program:
     order: Order | None = None
     gap: Gap | None = None
     early: Change | None = None
+    bare: tuple[Change, ...] = ()
     whole: Change | None = None
     known: bool = False
     shown: bool = False
@@ -136,6 +137,7 @@ def program_of(
         return found
     unsynced = asked.unsynced()
     earlier = last_ack(times, at)
+    early = asked.early()
     since = [c for c in asked.before(at) if earlier is None or c.began > earlier.at]
     open_ = {c for c in since if not asked.effects.covered(c, at)}
     return Program(
@@ -150,7 +152,8 @@ def program_of(
         taken=asked.taken(),
         order=asked.order(),
         gap=asked.gap(),
-        early=asked.early(),
+        early=early,
+        bare=asked.bare(early),
         whole=asked.whole(),
         known=True,
         shown=evidence is not None and evidence.more is not None,
@@ -316,6 +319,13 @@ class _Inquiry:
             return None
         found = [c for c in self.before(self.cut) if c.sort is Sort.GIVEN and self._is_early(c, evidence)]
         return found[0] if len({c.path for c in found}) == 1 else None
+
+    def bare(self, early: Change | None) -> tuple[Change, ...]:
+        """The contents of a file that no sync had covered when `early` gave it its name."""
+        if early is None:
+            return ()
+        written = (c for c in self.before(early.began) if c.sort is Sort.DATA and c.inode == early.inode)
+        return tuple(c for c in written if not self.effects.covered(c, early.began))
 
     def _is_early(self, change: Change, evidence: Evidence) -> bool:
         path, entry = change.path, evidence.found.get(change.path)

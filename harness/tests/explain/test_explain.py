@@ -984,6 +984,21 @@ def test_a_file_that_is_there_before_its_contents_is_told_before_any_acknowledge
     assert said.startswith("The file had its name before its contents were durable. my-db gave the name `db`")
 
 
+def test_contents_that_were_written_before_a_rename_want_an_fsync_before_it() -> None:
+    """ "Another name until the contents are durable, then a rename": the program does just that."""
+    app = Application()
+    for call in ("openat(t, create)", "write(t, 9)", "rename(t, c)", "fsync(.)", "fsync(later)"):
+        app.call(call)
+    app.evidence = Evidence(files(c=""), files(c="123456789"), files())
+    facts = app.facts()
+    found = mechanism_of(facts, made_up=False)
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_NAMED
+    assert _missing_of(facts.program, found.mechanism) == (
+        "an fsync of `t`, or the like, called after event 3 and done before event 4, rename(t, c)"
+    )
+
+
 @pytest.mark.parametrize("call", ["pwritev2(f, 9 at 0)", "ficlone(f)", "copy_file_range(f, 9)"])
 def test_a_write_of_any_kind_is_known(call: str) -> None:
     """pwritev2, which os.pwritev calls, and FICLONE were no writes."""
