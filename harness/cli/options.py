@@ -73,10 +73,12 @@ class NewFile(click.Path):
     """A file to write. Its directory must exist: better to fail now than after hours of work."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path, dir_okay=False)
+        super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.is_dir():
+            self.fail(f"{path} is a folder that is there; name a path that is free", param, ctx)
         if not (ctx and ctx.resilient_parsing) and (why := refuses(path)):
             self.fail(f"{why}; name a file that you may write", param, ctx)
         if not path.absolute().parent.is_dir():

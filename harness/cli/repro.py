@@ -219,7 +219,10 @@ def _by_rules(
 ) -> ExitCode:
     """What the command line asks for at a state of a mode that is only rules."""
     if given["want_shell"] or given["record"]:
-        raise UsageError(f"{where} is of a mode that is only rules: there is no disk", "leave that out")
+        raise UsageError(
+            f"{where} is of a mode that is only rules: there is no disk",
+            "leave out --shell and --record; --export writes the files that are left",
+        )
     if folder := given["export_file"]:
         export_files(store, where, profile, named_here(given), accel, folder)
         console.say(f"{where}: {folder}; the check in {folder / 'files'} gets {folder / 'acknowledged'}")

@@ -115,9 +115,10 @@ def _kept_or_found(
 
 def first_of_each(store: RunStore) -> Iterator[Finding]:
     """The first finding of each symptom that the loss of writes of the workload shows: of those that are
-    unexpected, or expected for a known bug alone.
+    unexpected, or expected for a known bug alone. What a program's check says is a symptom of each mode: one
+    may show what another hides.
     """
-    seen: set[Symptom] = set()
+    seen: set[tuple[Symptom, str]] = set()
     for finding in store.findings():
         only_known = finding.known and finding.expectation == as_expectation(finding.known.bug)
         shown = (
@@ -125,6 +126,7 @@ def first_of_each(store: RunStore) -> Iterator[Finding]:
             and not finding.state.fault
             and not finding.state.again
         )
-        if shown and finding.symptom not in seen:
-            seen.add(finding.symptom)
+        mode = finding.case.configuration if finding.oracle == "program" else ""
+        if shown and (finding.symptom, mode) not in seen:
+            seen.add((finding.symptom, mode))
             yield finding

@@ -355,6 +355,12 @@ _COMPLAINT = re.compile(
 )
 
 
+def telling_line(output: str) -> str:
+    """The line of a check's output that says what is wrong: the first; of a traceback of Python the last."""
+    lines = output.splitlines()
+    return lines[-1 if lines[0].startswith("Traceback (most recent call last)") else 0]
+
+
 def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
     """The application's check accepts the state with the acknowledgements given so far, or with more."""
     acks = case.position.app_acks
@@ -371,7 +377,7 @@ def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
         yield Undecided(f"check `{command}` {how}{why}")
         return
     output = result.output.strip() or "it does not say what is wrong"
-    first = output.splitlines()[0]
+    first = telling_line(output)
     yield Violation(
         "program",
         f"operation {check.operation}",

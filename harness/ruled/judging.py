@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from harness.errors import PowercutError
 from harness.host.text import one_line
 from harness.model import Check, CheckResult, Judgement, Violation
+from harness.oracles.surface import telling_line
 from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes
@@ -226,7 +227,10 @@ def _told(search: Search, kind: Kind) -> Told:
 
 def _no_remedy(is_tried: bool) -> str:
     if is_tried:
-        return "nothing that was tried helps: no fsync gives this order"
+        return (
+            "nothing that was tried helps: no fsync gives this order. A guess: the new under another name, "
+            "synced, and then a rename"
+        )
     return "not every fsync was tried: the time for it was up (--budget gives more)"
 
 
@@ -263,7 +267,7 @@ def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:
     if result.exit_code != 1:
         how = "was not ended in time" if result.exit_code is None else f"ended with {result.exit_code}"
         return Judgement(unknown=(f"the check {how}: {said[-200:]}",))
-    first = said.splitlines()[0]
+    first = telling_line(said)
     violation = Violation(
         ORACLE,
         f"operation {check.operation}",

@@ -267,7 +267,7 @@ class _Case:
 
 def remedy_words(told: Told, together: str) -> str:
     """What would mend a finding, and what all findings of the program; once, if that is the same."""
-    if not together or together.startswith(f"{told.remedy}. "):
+    if not together or f"{together}. ".startswith(f"{told.remedy}. "):
         return together or told.remedy
     return f"{told.remedy}; for all findings of the program together: {together}"
 

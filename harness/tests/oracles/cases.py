@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 
 from harness.model import (
@@ -131,10 +131,13 @@ _OF_EVERYTHING = (K.RUN, K.CRASH, K.SYNC, K.BEGIN_SYNC, K.WRITE_BACK, K.DROP_CAC
 
 
 class Writer:
-    """Writes down operations that can succeed, one after the other, on few names so that they meet."""
+    """Writes down operations that can succeed, one after the other, on few names so that they meet.
+    `without`: those that a file system does not have.
+    """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, without: Collection[K] = ()) -> None:
         self.random = random
+        self.without = without
         self.kinds: dict[str, str] = {"": "directory", "d": "directory"}
         self.inodes: dict[str, int] = {"": 0, "d": 0}
         self.xattrs: dict[int, set[str]] = {}
@@ -144,6 +147,7 @@ class Writer:
 
     def write(self, count: int) -> list[Operation]:
         kinds = [K.WRITE] * 4 + [K.APPEND] * 5 + [K.FSYNC] * 3 + [K.CREATE] * 2 + list(K)
+        kinds = [kind for kind in kinds if kind not in self.without]
         while len(self.operations) < count:
             op = self.try_one(self.random.choice(kinds))
             if op:

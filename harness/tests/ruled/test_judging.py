@@ -156,6 +156,9 @@ def test_what_was_not_tried_is_not_said_to_help_nothing() -> None:
         found = answer(made, failed)
         says[seconds] = [*(told.remedy for told in found.told), found.together, found.why_not]
     assert "nothing that was tried helps" in says[None][0]
+    assert "synced, and then a rename" in says[None][0]
+    twice = [remedy_words(told, answer(made, failed).together) for told in answer(made, failed).told]
+    assert all(words.count("was tried") <= 1 for words in twice)
     assert all("time" in said for said in says[0])
 
 
