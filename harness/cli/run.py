@@ -64,6 +64,7 @@ from harness.cli.why import explain_first
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
+from harness.filesystems.profiles import ANY
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for, telling
@@ -79,7 +80,7 @@ from harness.report.words import headline, plural
 from harness.run import execute, look_up, new_run
 from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
-from harness.summary import Summary, shell_code, summarise
+from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
 from harness.workloads.applications import is_application, of_program
 from harness.workloads.generate.chance import name_of as random_name
@@ -484,8 +485,7 @@ def _usual_of_applications(given: Mapping[str, Any], wanted: Sequence[str]) -> d
     """
     if given["fault_models"] or given["failed_from"] or given["disk"] or not given["workloads"]:
         return {}
-    paths = [Path(without_schedule(name)[0]) for name in wanted]
-    if not all(path.is_absolute() and is_application(path) for path in paths):
+    if not _are_own(wanted):
         return {}
     usual = dict(OF_APPLICATIONS) | ({"budget": given["budget"]} if given["budget"] else {})
     errors.say(
@@ -493,6 +493,12 @@ def _usual_of_applications(given: Mapping[str, Any], wanted: Sequence[str]) -> d
         "may be left in; --states prefix: whole writes alone, in the order of the log"
     )
     return usual
+
+
+def _are_own(workloads: Sequence[str]) -> bool:
+    """Whether all are applications of the user's own."""
+    paths = [Path(without_schedule(name)[0]) for name in workloads]
+    return all(path.is_absolute() and is_application(path) for path in paths)
 
 
 def _with_sectors(given: Mapping[str, Any]) -> list[str]:
@@ -525,6 +531,18 @@ def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]
     if names and oracles and "honesty" not in oracles:
         raise UsageError("what comes of a faulty disk is judged by the oracle honesty", "name it, too")
     return tuple(dict.fromkeys(names))
+
+
+def _asks_rules(plan: Plan, summary: Summary) -> str:
+    """Which command asks whether programs of the user's own rely on more than is promised, where no file
+    system lost anything of them; empty if that was asked, or something was lost.
+    """
+    ruled = any(c.case.filesystem == ANY for c in summary.cases)
+    kept = bool(summary.cases) and all(c.verdict is CaseVerdict.PASS for c in summary.cases)
+    if ruled or not kept or not _are_own(plan.workloads):
+        return ""
+    words = shlex.join(map(shown_path, map(Path, plan.workloads)))
+    return f"next: do they rely on what no file system promises? powercut run -c any -w {words}"
 
 
 def _execute(
@@ -564,6 +582,8 @@ def _execute(
         console.say(f"{in_words(code)}; every line: powercut coverage {shown_path(store.path)}")
     console.say(f"report: {shown_path(store.path / 'report.html')}")
     console.say(f"for the page of a CI job: {shown_path(store.path / 'summary.md')}")
+    if asked := _asks_rules(plan, summary):
+        console.say(asked)
     return summary
 
 

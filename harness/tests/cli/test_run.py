@@ -6,6 +6,8 @@ import os
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -21,7 +23,7 @@ from harness.plan import Budget, Completions, Plan
 from harness.run import Planned, select_cases
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
-from harness.summary import summarise
+from harness.summary import CaseVerdict, summarise
 from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
@@ -298,6 +300,27 @@ def test_a_finished_run_says_that_it_is_finished(tmp_path: Path, monkeypatch: py
     done = powercut("run", "--resume", path)
     assert done.exit_code == ExitCode.UNDECIDED
     assert f"powercut run --failed-from {path}" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict", "own", "asks"),
+    [
+        ("ordered", CaseVerdict.PASS, True, True),
+        ("ordered", CaseVerdict.FAIL, True, False),
+        ("posix", CaseVerdict.PASS, True, False),
+        ("ordered", CaseVerdict.PASS, False, False),
+    ],
+)
+def test_a_program_that_kept_all_is_led_to_what_no_file_system_promises(
+    mode: str, verdict: CaseVerdict, own: bool, asks: bool, tmp_path: Path
+) -> None:
+    """Its author stopped there: on ext4, XFS and btrfs a file that was written in place had been kept."""
+    (tmp_path / "workload.toml").write_text('summary = ""\n')
+    filesystem = "any" if mode == "posix" else "ext4"
+    case = SimpleNamespace(case=CaseId(filesystem, mode, "mine"), verdict=verdict)
+    plan = Plan(configurations=[f"{filesystem}/{mode}"], workloads=[str(tmp_path) if own else "stale"])
+    told = run._asks_rules(plan, cast(Any, SimpleNamespace(cases=[case])))
+    assert ("powercut run -c any -w" in told) is asks
 
 
 # --- which cases, and how long ---------------------------------------------------------------

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from harness.cli import why
 from harness.errors import UsageError
+from harness.model import CaseId
 from harness.report.explanation import Explanation, read_explanation
 from harness.store import RunStore
 from harness.store.records import Finding
@@ -34,6 +38,17 @@ def test_one_finding_of_each_symptom_is_chosen_and_none_that_was_expected(run: R
     assert all(f.expectation is None for f in chosen)
     unexpected = [f for f in run.findings() if f.expectation is None]
     assert {f.symptom for f in chosen} == {f.symptom for f in unexpected}
+
+
+def test_of_a_program_the_first_finding_in_each_mode_is_chosen(run: RunStore) -> None:
+    """One cause of three was printed: what one file system shows, another may hide."""
+    of_program = next(f for f in run.findings() if f.expectation is None)
+    cases = [CaseId(fs, "default", "mine") for fs in ("xfs", "btrfs", "xfs")]
+    findings = [replace(of_program, oracle="program", case=case) for case in cases]
+    store = cast(RunStore, cast(Any, SimpleNamespace(findings=lambda: findings)))
+    assert [f.case for f in why.first_of_each(store)] == cases[:2]
+    findings[:] = [replace(f, oracle="size") for f in findings]
+    assert len(list(why.first_of_each(store))) == 1
 
 
 def test_the_reports_have_the_cause(

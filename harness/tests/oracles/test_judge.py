@@ -454,6 +454,18 @@ def test_an_applications_check_answers_for_its_own_acknowledgements(
     assert (done.verdict, oracles(done)) == expected
 
 
+def test_a_traceback_is_told_by_its_last_line() -> None:
+    """The finding was titled "Traceback (most recent call last):", and tracebacks of all kinds were one."""
+    said = 'Traceback (most recent call last):\n  File "check", line 3\nJSONDecodeError: Expecting value'
+    checks = (Check(0, ("check",), ("*",), application=True),)
+    one = Judge(ORDERED, history([RUN]), checks=checks, error_patterns=())
+    (violation,) = one.judge(
+        Position(1, 1, 1), good(checks=(CheckResult(0, 1, said, app_acks=1),))
+    ).violations
+    assert violation.summary == "`check` after 1 acknowledgement: JSONDecodeError: Expecting value"
+    assert violation.signature.endswith("JSONDecodeError: Expecting value")
+
+
 def test_a_check_that_was_not_run_is_unknown() -> None:
     assert program_verdict() == (UNKNOWN, set())
     assert program_verdict(CheckResult(0, None, "no guest")) == (UNKNOWN, set())
