@@ -162,7 +162,7 @@ def followed(notes: Notes, rules: Rules) -> Effect:
     """The micro-operations of a program, if its notes tell all that it did. Raises NotJudged."""
     if notes.unseen:
         named = "; ".join(list(dict.fromkeys(notes.unseen))[:_UNSEEN_SHOWN])
-        raise NotJudged(f"the program made calls whose effect nobody saw: {named}")
+        raise NotJudged(f"the program made calls that the tracer cannot follow: {named}")
     if notes.cut:
         raise NotJudged("the program made more than 20,000 calls, or wrote more than 24 MiB")
     if notes.exit_code != 0:

@@ -213,7 +213,7 @@ def law_broken(effect: Effect) -> str:
         if what := _differs(notes, made.get(path), left.get(path), made):
             about = [c.text or c.word for c in notes.calls if path in (c.path, c.other) or path in c.text]
             last = f"; the last call about it was {about[-1]}" if about else "; no call was about it"
-            return f"the calls, done again, do not give what the program left: {path} {what}{last}"
+            return f"replaying the calls does not give the files that the program left: {path} {what}{last}"
     return ""
 
 
