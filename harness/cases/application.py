@@ -4,6 +4,7 @@ what the program had asked of the kernel, and the files that came back. Pure.
 
 from __future__ import annotations
 
+import bisect
 import stat
 from collections.abc import Callable, Sequence
 
@@ -68,8 +69,8 @@ def calls_by_lines(noted: ProgramCalls, times: Times | None) -> list[int]:
     """How many calls had begun at each acknowledgement; none where the calls were not noted."""
     if times is None or noted.more is None:
         return []
-    acknowledged = [m.at for m in times.marks if m.text.startswith("app ")]
-    return [sum(call.began < at for call in noted.calls) for at in acknowledged]
+    began = sorted(call.began for call in noted.calls)
+    return [bisect.bisect_left(began, m.at) for m in times.marks if m.text.startswith("app ")]
 
 
 def lines(noted: ProgramCalls, times: Times | None, before: Callable[[int], bool]) -> list[str]:

@@ -102,11 +102,11 @@ def _traced(words: Sequence[str], folder: Path) -> tuple[Path, str]:
     log, work = folder / "strace.log", folder / "work"
     work.mkdir()
     traced = [strace, *shlex.split(OPTIONS), "-o", str(log), str(Path(program).absolute())]
-    done = subprocess.run(
-        [*traced, *words[1:]], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    printed = folder / "printed"
+    with printed.open("wb") as told:
+        done = subprocess.run([*traced, *words[1:]], cwd=work, stdout=told, stderr=told, check=False)
     if done.returncode:
-        said = done.stdout.decode(errors="replace").strip().rpartition("\n")[2]
+        said = printed.read_text(errors="replace").strip().rpartition("\n")[2]
         raise UsageError(
             f"{shlex.join(words)} ended with {done.returncode}{f': {said}' if said else ''}",
             _IN_EMPTY,

@@ -123,7 +123,9 @@ class _Told:
         first = self._causes.setdefault((finding.symptom, found.mechanism), finding)
         if self._every and found.mechanism and first is not finding:
             console.say(f"{asked}: {found.headline}")
-            console.say(f"the same cause as that of {first.id}, above; in full: powercut show {finding.id}")
+            console.say(
+                f"the same symptom and mechanism as {first.id}, above; in full: powercut show {finding.id}"
+            )
             console.say("")
             return
         rows, meanings = ladder_lines(found) if self._ladder else ([], [])

@@ -8,6 +8,7 @@ same calls again; one that does not is undecided.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,23 +52,31 @@ def export_files(
     if folder.exists():
         raise UsageError(f"{folder} already exists", "name a folder that does not")
     with _again(store, point, profile, named, accel) as (judging, state, _):
-        notes = judging.notes
-        root = folder / "files"
-        root.mkdir(parents=True)
-        told = [f"{ack.text}\n" for ack in notes.acks[: judging.legal.acks(state)]]
-        (folder / "acknowledged").write_text("".join(told))
-        # A directory stands before what is in it, and a file before its other names.
-        for path, entry in sorted(judging.files(state).items(), key=lambda e: (e[1].kind == "link", e[0])):
-            place = root / path
-            match entry.kind:
-                case "directory":
-                    place.mkdir()
-                case "symlink":
-                    place.symlink_to(entry.target)
-                case "link":
-                    place.hardlink_to(root / entry.first)
-                case _:
-                    place.write_bytes(contents(notes, entry.size, entry.pieces))
+        try:
+            _write(judging, state, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _write(judging: Judging, state: Partial, folder: Path) -> None:
+    """The names are those that `followed` took: of files, below `files`."""
+    notes, root = judging.notes, folder / "files"
+    root.mkdir(parents=True)
+    told = [f"{ack.text}\n" for ack in notes.acks[: judging.legal.acks(state)]]
+    (folder / "acknowledged").write_text("".join(told))
+    # A directory stands before what is in it, and a file before its other names.
+    for path, entry in sorted(judging.files(state).items(), key=lambda e: (e[1].kind == "link", e[0])):
+        place = root / path
+        match entry.kind:
+            case "directory":
+                place.mkdir()
+            case "symlink":
+                place.symlink_to(entry.target)
+            case "link":
+                place.hardlink_to(root / entry.first)
+            case _:
+                place.write_bytes(contents(notes, entry.size, entry.pieces))
 
 
 @contextlib.contextmanager

@@ -164,7 +164,10 @@ def followed(notes: Notes, rules: Rules) -> Effect:
         named = "; ".join(list(dict.fromkeys(notes.unseen))[:_UNSEEN_SHOWN])
         raise NotJudged(f"the program made calls that the tracer cannot follow: {named}")
     if notes.cut:
-        raise NotJudged("the program made more than 20,000 calls, or wrote more than 24 MiB")
+        raise NotJudged(
+            "the program made more than 20,000 calls, wrote more than 24 MiB, or left files of more "
+            "than 24 MiB"
+        )
     if notes.exit_code != 0:
         ended = "did not end in time" if notes.exit_code is None else f"ended with {notes.exit_code}"
         raise NotJudged(f"the program {ended}: {notes.output.strip()[-200:]}")

@@ -146,6 +146,7 @@ def _lines(text: str) -> Iterator[_Line]:
         fields = line.split("\t")
         _need(len(fields) == _FIELDS, f"a line of {len(fields)} fields: {line[:80]!r}")
         word, thread, inode, offset, length, at, mode, uid, gid, flags, path, other, told = fields
+        _need(min(map(int, (inode, offset, length, at))) >= 0, f"a number is negative: {line[:80]!r}")
         yield (
             word,
             NotedCall(

@@ -18,6 +18,8 @@ from harness.rules.rules import Rules
 
 ZEROS = -1
 """Where bytes of a block that was zeroed come from."""
+FILE_BYTES_MAX = 64 << 20
+"""A larger file is not followed: each state's contents are made in memory."""
 _BEFORE_ACK = 0.25
 """An acknowledgement comes behind a sync that was put behind the call before it."""
 
@@ -266,12 +268,17 @@ class _Maker:
     def _add(self, call: int, sort: Sort, inode: int, **fields: Any) -> None:
         if inode not in self.effect.made:
             raise NotFollowed(call, "it changes a file that no call made")
+        if fields.get("size", 0) > FILE_BYTES_MAX:
+            limit = f"{FILE_BYTES_MAX >> 20} MiB"
+            raise NotFollowed(call, f"a file has {fields['size']:,} bytes, and can have {limit} at most")
         micros = self.effect.micros
         micros.append(Micro(len(micros), call, sort, inode, **fields))
 
     def _place(self, number: int, path: str) -> tuple[int, str]:
         """The directory of a path, and the name in it."""
         *parents, name = path.split("/")
+        if name in ("", ".", "..") or "\0" in name:
+            raise NotFollowed(number, f"{name!r} is no name of a file")
         at = self.effect.notes.root
         for parent in parents:
             at = self._at(number, (at, parent))

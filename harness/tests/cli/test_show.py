@@ -122,7 +122,7 @@ def test_one_cause_in_two_modes_is_told_in_full_once_and_so_is_what_words_mean(t
     assert len(symptoms) < len(found), "one symptom in several modes"
     said = powercut("show", "--all", "--from", store.path).output
     assert said.count("promised:") == len(symptoms)
-    assert said.count("the same cause as that of") == len(found) - len(symptoms)
+    assert said.count("the same symptom and mechanism as") == len(found) - len(symptoms)
     assert said.count("platter: ") == 1
     assert all(f"{f.id}" in said for f in found)
     named = powercut("show", *(f.id for f in found), "--from", store.path).output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -192,6 +193,39 @@ def test_what_are_no_notes_is_refused(raw: bytes) -> None:
     """A guest under test may send anything."""
     with pytest.raises(UnreadableNotes):
         notes_of(raw)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "d/..", "a\0b"])
+def test_a_name_that_no_file_has_is_not_followed(name: str) -> None:
+    """`repro --export` makes files of these names on the host."""
+    calls = Calls().mkdir("d")
+    notes = replace(calls.create(name).ack("done").notes([]), exit_code=0)
+    with pytest.raises(NotJudged, match="no name of a file"):
+        followed(notes, RULES)
+
+
+def test_a_file_too_large_to_make_is_not_followed() -> None:
+    """A sparse file of a terabyte is one call; its contents would have been made in memory, in each state."""
+    notes = replace(Calls().create("f").size("f", 1 << 40).ack("done").notes([]), exit_code=0)
+    with pytest.raises(NotJudged, match="1,099,511,627,776 bytes"):
+        followed(notes, RULES)
+
+
+@pytest.mark.parametrize("field", ["2", "3", "4", "5"])
+def test_a_number_of_a_call_is_not_negative(field: str) -> None:
+    """The number of a field of a line: inode, offset, length, place."""
+    fields = ["size", "7", "2", "0", "0", "0", "420", "0", "0", "", "f", "", "ftruncate"]
+    start = ["start", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", ""]
+    assert notes_of(noted([start, fields])).calls
+    fields[int(field)] = "-1"
+    with pytest.raises(UnreadableNotes, match="negative"):
+        notes_of(noted([start, fields]))
+
+
+def noted(lines: list[list[str]]) -> bytes:
+    """As a guest sends them."""
+    told = "".join("\t".join(fields) + "\n" for fields in lines).encode()
+    return struct.pack("<I", len(told)) + told
 
 
 def reading(notes: Notes) -> RunCheck:

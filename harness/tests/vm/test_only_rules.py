@@ -107,6 +107,14 @@ def test_a_line_that_cannot_be_acknowledged_is_told(tmp_path: Path, uml_kernel: 
     assert "printable ASCII" in notes.output
 
 
+def test_a_file_too_large_to_send_is_told(tmp_path: Path, uml_kernel: Path) -> None:
+    """The agent read a sparse file of a gigabyte whole, and the guest had no memory left."""
+    place = write_program(tmp_path, "sparse", "true")
+    (tmp_path / "sparse" / "run").write_text("#!/bin/sh\ntruncate -s 1G f && powercut-ack 0\n")
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.cut) == (0, True)
+
+
 def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, uml_kernel: Path) -> None:
     """A file that is empty under its final name needed another program's commit to show: ext4 hid it."""
     wrong, right = write_program(tmp_path, "wrong", "true"), write_program(tmp_path, "right", "sync t")

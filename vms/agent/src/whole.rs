@@ -33,7 +33,8 @@ use crate::{calls::Call, mounts::MOUNT_POINT};
 /// The lines, and the bytes: in the root of the guest, which is memory.
 const LINES: &str = "/tmp/powercut-notes";
 const BYTES: &str = "/tmp/powercut-noted-bytes";
-/// Calls that are noted, and bytes that they wrote: all has to fit a reply.
+/// Calls that are noted, and bytes that they wrote; with the files that are left, twice as many. All has to
+/// fit a reply.
 const CALLS_MAX: u64 = 20_000;
 const BYTES_MAX: u64 = 24 << 20;
 /// Bytes of a mapping that are compared at once.
@@ -476,6 +477,9 @@ impl Notes {
             line.inode = seen.ino();
             if seen.is_symlink() {
                 (line.flags, line.other) = ("symlink", target.as_os_str().as_bytes());
+            } else if seen.is_file() && self.at + seen.len() > 2 * BYTES_MAX {
+                self.overflow();
+                continue;
             } else if seen.is_file() {
                 let held = fs::read(&path)?;
                 self.bytes.write_all(&held)?;
