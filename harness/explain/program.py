@@ -135,7 +135,9 @@ def program_of(
     found = Program(name, text, at, synced=done[-1] if done else None, known=True)
     if evidence is not None and evidence.more is not None and not asked.explains_all():
         return found
-    unsynced = asked.unsynced()
+    unsynced, made_up_for = asked.unsynced(), []
+    if not unsynced:
+        unsynced = made_up_for = asked.made_up_for()
     earlier = last_ack(times, at)
     early = asked.early()
     since = [c for c in asked.before(at) if earlier is None or c.began > earlier.at]
@@ -156,7 +158,7 @@ def program_of(
         bare=asked.bare(early),
         whole=asked.whole(),
         known=True,
-        shown=evidence is not None and evidence.more is not None,
+        shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
     )
 
@@ -193,6 +195,34 @@ class _Inquiry:
         """What had not been covered at the acknowledgement and, where trees tell, is what is missing."""
         open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.at)]
         return [c for c in open_ if self._is_missing(c)]
+
+    def made_up_for(self) -> list[Change]:
+        """Contents of one file that had been written and not synced at the acknowledgement, and did not come
+        back, where the accepted state lacks them as well: later calls made up for them, such as those that
+        compact a log. Of several such files, no state tells which one it is; and if synced contents did not
+        come back, it may be these.
+        """
+        evidence = self.evidence
+        if evidence is None or evidence.more is None or self.at < 0:
+            return []
+        asked = self.before(self.at)
+        if any(self._is_of(c, path) for c in asked for path in evidence.lacking):
+            return []
+        gone = [c for c in asked if c.sort is Sort.DATA and self._is_absent(c)]
+        is_open = not any(self.effects.covered(c, self.at) for c in gone)
+        return gone if is_open and len({c.inode for c in gone}) == 1 else []
+
+    def _is_absent(self, change: Change) -> bool:
+        """Whether a file came back shorter than a write had made it, under each name that is there, and no
+        call had cut it.
+        """
+        assert self.evidence is not None  # noqa: S101 - it is asked where there is some
+        if any(t.inode == change.inode and t.left is not None for t in self.effects.takings):
+            return False
+        size = max((s for _, s in self.effects.sizes(change.inode, -1, self.at)), default=0)
+        names = self.effects.names_of(change.inode, self.cut)
+        there = [e for name in names if (e := self.evidence.found.get(name)) is not None]
+        return bool(names) and all(e.kind is FileKind.FILE and e.size < size for e in there)
 
     def pending(self, unsynced: Sequence[Change]) -> ProgramCall | None:
         flying = (

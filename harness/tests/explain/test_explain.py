@@ -1102,6 +1102,38 @@ def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
     assert "guess" not in _missing_of(facts.program, found.mechanism)
 
 
+_COMPACTS = ("openat(new, create)", "write(new, 5)", "fsync(new)", "rename(new, index)")
+
+
+def test_a_loss_that_later_calls_made_up_for_is_the_programs() -> None:
+    """ "No write: all that was sent is there", and no cause: the later state was accepted for a log that had
+    been compacted, and lacks the same writes.
+    """
+    calls = ["write(log, 5)", "ack", *_COMPACTS]
+    said = cause(calls, files(log="", new="12345"), files(log="", index="12345"))
+    assert "without having called fsync of `log`, or the like, for write(log, 5) (event 0)" in said
+    came = cause(calls, files(log="12345", new="12345"), files(log="12345", index="12345"))
+    assert came == "", "all of it is there"
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        (["write(log, 5)", "write(also, 5)"], {"log": "", "also": ""}),
+        (["write(db, 5)", "fsync(db)", "write(log, 5)"], {"log": "", "db": ""}),
+        (["write(db, 5)", "fsync(db)", "write(log, 5)"], {"log": ""}),
+        (["write(log, 5)", "ftruncate(log, 0)"], {"log": ""}),
+        (["write(log, 5)", "fsync(log)"], {"log": ""}),
+    ],
+    ids=["of two files, which?", "what was synced is short", "what was synced is gone", "cut", "synced"],
+)
+def test_a_loss_that_was_made_up_for_accuses_nobody_where_it_may_be_another(
+    before: list[str], found: dict[str, str]
+) -> None:
+    calls = [*before, "ack", *_COMPACTS]
+    assert cause(calls, files(**found, new="12345"), files(**found, index="12345")) == ""
+
+
 def test_a_state_that_another_of_its_own_checks_words_refuses_is_no_control() -> None:
     """The control of "apple was acknowledged" was a state in which pear was gone instead."""
     legal = three_writes()
