@@ -271,7 +271,7 @@ def _case(
             (words.plural(r.states, "state"), r.reason, reproduce(c.case, r.example, source))
             for r in c.unknown_reasons
         ],
-        how=[(words.number(count), words.HOW_WORDS[how]) for how, count in c.by_how.items()],
+        how=[(words.number(count), words.how_judged(c.case)[how]) for how, count in c.by_how.items()],
         pace=words.pace(c.counts.checked, c.seconds),
     )
 

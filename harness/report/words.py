@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from harness.errors import ExitCode, WriteLogError
 from harness.expectations import Expectation
-from harness.filesystems.profiles import profiles
+from harness.filesystems.profiles import ANY, profiles
 from harness.known.base import version_of
 from harness.known.words import details, named
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
@@ -53,6 +53,7 @@ HOW_WORDS = {
     How.SAME_CONTENT: "same bytes as a judged state",
     How.MEMO: "equal to a judged state in every block that recovery read",
 }
+_HOW_BY_RULES = {How.JUDGED: "judged by the program's check"}
 
 
 MEANINGS = {
@@ -215,18 +216,18 @@ def pieces(name: str) -> list[str]:
     return re.findall(r"[^/_-]+[/_-]*|[/_-]+", name)
 
 
-def how(summary: Summary) -> Counter[How]:
-    """How many verdicts of the run were reached in which way."""
-    total: Counter[How] = Counter()
-    for c in summary.cases:
-        total.update(c.by_how)
-    return total
+def how_judged(case: CaseId) -> Mapping[How, str]:
+    """How verdicts of a case are reached. Nothing recovers in a mode that is only rules."""
+    return HOW_WORDS | _HOW_BY_RULES if case.filesystem == ANY else HOW_WORDS
 
 
 def how_reached(summary: Summary) -> str:
     """`66 recovered and judged, 54 same bytes as a judged state`."""
-    total = how(summary)
-    return ", ".join(f"{number(total[way])} {HOW_WORDS[way]}" for way in How if total[way])
+    total: Counter[str] = Counter()
+    for way in How:
+        for c in summary.cases:
+            total[how_judged(c.case)[way]] += c.by_how.get(way, 0)
+    return ", ".join(f"{number(count)} {words}" for words, count in total.items() if count)
 
 
 def pace(states: int, guest_seconds: float) -> str:

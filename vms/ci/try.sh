@@ -1,10 +1,11 @@
 #!/bin/sh
-# Do the step of a recipe that builds a module and cuts the power, on this Debian host instead of in a job:
+# Do the step of a recipe that builds a module or a program and cuts the power, on this Debian host instead of in a job:
 #
-#   vms/ci/try.sh vms/ci/github.yml DIR     DIR holds the module's folder, $MODULE (default: fs/ext4), and gets reports/
+#   vms/ci/try.sh vms/ci/github.yml DIR             DIR holds the module's folder, $MODULE (default: fs/ext4)
+#   vms/ci/try.sh vms/ci/program/github.yml DIR     DIR holds the program's folder, $PROGRAM (default: crash/my-db)
 #
-# $MODES, $SERIES: as in the recipe. Needs root, for the headers of the kernel, and `powercut` in PATH. It ends with the
-# code of the step: 5 of GitLab's is passed by its allow_failure.
+# DIR gets reports/. $MODES, $SERIES: as in the recipe. Needs `powercut` in PATH and, for the headers of the kernel of a
+# module, root. It ends with the code of the step: 5 of GitLab's is passed by its allow_failure.
 set -eu
 recipe=$1
 step=$(awk '
@@ -14,6 +15,8 @@ step=$(awk '
 	!inside && found { exit }
 	END { printf "%s", step }
 ' "$recipe")
+named() { sed -n "s/^ *$1: *//p" "$recipe" | tr -d '"'; }
+export MODULE="${MODULE:-$(named MODULE)}" PROGRAM="${PROGRAM:-$(named PROGRAM)}"
+export MODES="${MODES:-$(named MODES)}" SERIES="${SERIES:-$(named SERIES)}"
 cd "$2"
-export MODULE="${MODULE:-fs/ext4}" MODES="${MODES:-ext4/ordered}" SERIES="${SERIES:-6.12}"
 exec sh -euc "$step"

@@ -26,11 +26,17 @@ from harness.tests.report.demo import run_info
 VMS = Path(harness.__file__).parent.parent / "vms"
 RECIPES = sorted((VMS / "ci").glob("*.yml"))
 OF_PATCHES = sorted((VMS / "ci" / "patch").glob("*.yml"))
+OF_PROGRAMS = sorted((VMS / "ci" / "program").glob("*.yml"))
+OF_RUNS = [*RECIPES, *OF_PROGRAMS]
+
+
+def id_of(recipe: Path) -> str:
+    return f"{recipe.parent.name}-{recipe.stem}"
 
 
 def lines() -> Iterator[tuple[str, str]]:
     """Every line of a recipe that calls powercut, commented ones and the Containerfile's, too."""
-    for recipe in (*RECIPES, *OF_PATCHES):
+    for recipe in (*OF_RUNS, *OF_PATCHES):
         for line in recipe.read_text().splitlines():
             if found := re.search(r"^[\s#-]*(?:run: )?(powercut .*)$", line):
                 plain = found[1].partition(" ||")[0]
@@ -184,7 +190,7 @@ def test_both_recipes_run_a_module_and_a_kernel_of_the_user() -> None:
         assert any("--kernel " in line and "--modules " in line for line in told)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", OF_RUNS, ids=id_of)
 def test_the_reports_that_a_recipe_publishes_are_written(recipe: Path, tmp_path: Path) -> None:
     """And the cache that it keeps between jobs is the one that is used."""
     with RunStore.create(tmp_path, "ci", run_info()) as store:
@@ -208,7 +214,7 @@ def report_steps(recipe: Path) -> str:
     return "".join(f"{step[1:-1] if step.startswith(chr(39)) else step}\n" for step in steps)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", OF_RUNS, ids=id_of)
 def test_a_job_that_came_to_no_run_says_so(recipe: Path, tmp_path: Path) -> None:
     """`cp: cannot stat 'reports/latest/report.html'` hid the error of the step before."""
     done = subprocess.run(
@@ -229,12 +235,12 @@ FAKES = {
     "apt-get": "exit 0",
     "apt-cache": 'printf "linux-headers-6.12.%s+deb13-amd64 - headers\\n" 9 117 57',
     "make": 'echo "make $*" >>"$SAID"; touch fs/ext4/ext4.ko; exit "$MAKES"',
-    "powercut": 'echo "powercut $*" >>"$SAID"; exit "$ENDS"',
+    "powercut": 'echo "powercut $*" >>"$SAID"; [ "$1" = run ] || exit "${TRIES:-0}"; exit "$ENDS"',
 }
 """What the step of a recipe calls."""
 
 
-def cut_the_power(recipe: Path, tmp_path: Path, ends: int, makes: int = 0) -> tuple[int, str]:
+def cut_the_power(recipe: Path, tmp_path: Path, ends: int, makes: int = 0, tries: int = 0) -> tuple[int, str]:
     """The code of the step that builds the module and runs powercut, which ends so; and what was called."""
     tools, said = tmp_path / "bin", tmp_path / "said"
     tools.mkdir()
@@ -244,14 +250,20 @@ def cut_the_power(recipe: Path, tmp_path: Path, ends: int, makes: int = 0) -> tu
         (tools / name).chmod(0o755)
     done = subprocess.run(
         [VMS / "ci" / "try.sh", recipe, tmp_path],
-        env={"PATH": f"{tools}:/usr/bin:/bin", "SAID": str(said), "ENDS": str(ends), "MAKES": str(makes)},
+        env={
+            "PATH": f"{tools}:/usr/bin:/bin",
+            "SAID": str(said),
+            "ENDS": str(ends),
+            "MAKES": str(makes),
+            "TRIES": str(tries),
+        },
         capture_output=True,
         check=False,
     )
     return done.returncode, said.read_text()
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", OF_RUNS, ids=id_of)
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5])
 def test_the_step_ends_as_the_run_does(recipe: Path, code: int, tmp_path: Path) -> None:
     """5 is passed, by GitHub's step itself and by what GitLab's job allows: see `test_a_slow_runner_...`."""
@@ -274,6 +286,20 @@ def test_a_module_that_does_not_build_fails_the_job(recipe: Path, tmp_path: Path
     code, said = cut_the_power(recipe, tmp_path, 0, makes=2)
     assert code == 2
     assert "powercut" not in said
+
+
+@pytest.mark.parametrize("recipe", OF_PROGRAMS, ids=id_of)
+def test_the_program_of_the_repository_is_tested(recipe: Path, tmp_path: Path) -> None:
+    code, said = cut_the_power(recipe, tmp_path, 0)
+    tried, run = said.splitlines()
+    assert (code, tried) == (0, "powercut try crash/my-db")
+    assert run.startswith("powercut run -c any/linux,ext4/ordered,xfs/default,btrfs/default -w crash/my-db ")
+
+
+@pytest.mark.parametrize("recipe", OF_PROGRAMS, ids=id_of)
+def test_a_program_that_fails_without_a_power_cut_fails_the_job(recipe: Path, tmp_path: Path) -> None:
+    code, said = cut_the_power(recipe, tmp_path, 0, tries=1)
+    assert (code, "powercut run" in said) == (1, False)
 
 
 def test_a_trial_of_the_image_takes_no_folder_of_the_host_along() -> None:

@@ -12,12 +12,13 @@ import pytest
 from rich.console import Console
 
 from harness.expectations import Expectation
+from harness.filesystems.profiles import ANY
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.text import print_summary, summary_text
 from harness.report.words import Cell, counted, counted_findings, grouped, headline, pace, seconds, shown_path
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, JudgedState, Step
+from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, How, JudgedState, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
@@ -161,6 +162,18 @@ def test_how_the_verdicts_were_reached_is_shown(summary: Summary) -> None:
     lines = shown(summary)
     assert lines[2].startswith("272 recovered and judged, 266 same bytes as a judged state, 267 equal to ")
     assert lines[2].endswith("; 2 min 29 s of guest time, 5.4 states/s per guest")
+
+
+def test_a_state_that_is_made_from_rules_is_not_called_recovered(summary: Summary) -> None:
+    """ "510 recovered and judged", where no kernel recovers anything."""
+    first, *others = summary.cases
+    ruled = replace(first, info=replace(first.info, case=replace(first.case, filesystem=ANY)))
+    lines = shown(replace(summary, cases=(ruled,)))
+    assert "recovered" not in lines[2]
+    assert lines[2].startswith(f"{first.by_how[How.JUDGED]} judged by the program's check")
+    both = shown(replace(summary, cases=(ruled, *others)))[2]
+    assert "recovered and judged" in both
+    assert "judged by the program's check" in both
 
 
 def test_no_pace_without_states_or_time() -> None:
