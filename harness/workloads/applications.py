@@ -33,6 +33,7 @@ _STARTABLE = (b"#!", b"\x7fELF")
 _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
+_INTERPRETER = re.compile(r"(python|perl|ruby|node|lua|php|bash|dash|sh)[\d.]*")
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
 BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
 """The program that acknowledges each line which another one prints."""
@@ -72,6 +73,12 @@ def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
 
     Raises UsageError for a file that cannot be one.
     """
+    script = next((a for a in arguments if not a.startswith("-")), "")
+    if _INTERPRETER.fullmatch(program.name) and Path(script).is_file():
+        raise UsageError(
+            f"{program} would not find {script} in the guest, which gets one program and nothing beside it",
+            f"name the script, whose first line names {program.name}: -- {shlex.join([script])} ...",
+        )
     if not program.is_file():
         there = shutil.which(program) if "/" not in str(program) else None
         raise UsageError(

@@ -132,6 +132,7 @@ def test_a_program_does_its_work_and_checks_it(tmp_path: Path) -> None:
     [
         (["append-fsync"], "there is no program append-fsync"),
         (["sh", "-c", "echo"], "next: its path: "),
+        (["python3", "{tmp}/my-test.s2", "5"], "next: name the script, whose first line names python3: -- /"),
         (["/etc/passwd"], "begins neither with"),
         (["{tmp}/my-test.s2"], "at its end no .s2, which is a schedule"),
         (["--failed-from", "reports/latest", "/bin/true"], "--failed-from has its own workloads"),
