@@ -79,6 +79,8 @@ def headline(litmus: Litmus) -> str:
         f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} are yes, {number(len(no))} no",
         f"{plural(len(broken), 'promise')} broken" if broken else "no promise broken",
     ]
+    if unseen := sum(c.standing is Standing.UNSEEN for m in litmus.shown.values() for c in m.cells):
+        parts.append(f"{plural(unseen, 'question')} not looked at")
     if others := litmus.others:
         parts.append(f"other findings under {plural(len(others), 'program')}")
     return f"{plural(len(litmus.shown), 'column')}: {'; '.join(parts)}"

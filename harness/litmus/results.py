@@ -13,6 +13,7 @@ from harness.expectations import Expectation
 from harness.model.bounds import Jobs, Schedules
 from harness.oracles.question import NAME as QUESTION
 from harness.plan import Budget
+from harness.report.words import plural
 from harness.series.journal import Done
 from harness.summary import CaseSummary
 
@@ -37,10 +38,11 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One program in one mode, over all its recordings.
 
     `promised`: by the mode's contract. `recordings`: that were looked at, each under a schedule of its own.
-    `states`: crash states that were judged; `no`: those in which the answer was no. `point`: the smallest of
-    these, `found`: what was found there. `left`: why not every legal state was looked at; empty if each was.
-    `reason`: why the program was not looked at at all. `others`: findings of other oracles, which the
-    expectations do not name: `ORACLE: SUMMARY (CRASH POINT)`.
+    `states`: crash states that gave no reason to leave the answer open; `no`: those in which the answer was
+    no. `point`: the smallest of these, `found`: what was found there. `left`: why not every legal state was
+    looked at; empty if each was. `undecided`: a recording could not be decided; `lacks`: one was not made, as
+    this host or kernel lacks something. `reason`: why the program was not looked at at all. `others`:
+    findings of other oracles, which the expectations do not name: `ORACLE: SUMMARY (CRASH POINT)`.
     """
 
     program: str
@@ -52,6 +54,8 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     found: str = ""
     left: str = ""
     reason: str = ""
+    undecided: bool = False
+    lacks: bool = False
     others: tuple[str, ...] = ()
 
     @property
@@ -76,6 +80,11 @@ class OnMode(Done, frozen=True, kw_only=True, tag="done"):
     release: str = ""
     machine: str = ""
     cells: tuple[CellAnswer, ...] = ()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it was run to the end, and left nothing undecided."""
+        return super().decided and not any(c.undecided for c in self.cells)
 
     def cell(self, program: str) -> CellAnswer:
         """The answer of a program; UNSEEN, with the reason, where there is none."""
@@ -139,29 +148,39 @@ class Litmus:
 
     @property
     def decided(self) -> bool:
-        """Whether the run of every column came to its end."""
-        return all(m.decided and m.run for m in self.columns.values())
+        """Whether the run of every column came to its end, with an answer to all that could be asked there;
+        and to anything at all.
+        """
+        cells = [c for m in self.columns.values() for c in m.cells]
+        ran = all(m.decided and m.run for m in self.columns.values())
+        return ran and any(c.states for c in cells) and not any(c.lacks for c in cells)
 
 
-def cell_of(program: str, promised: bool, cases: Sequence[CaseSummary]) -> CellAnswer:
+def cell_of(program: str, promised: bool, cases: Sequence[CaseSummary], not_put: int = 0) -> CellAnswer:
     """The answer of a program from the cases of its recordings. A recording that was not looked at leaves the
-    answer open.
+    answer open. `not_put`: states that another oracle refuses, and to which the question could not be put.
     """
     seen = [c for c in cases if c.counts.checked]
     found = [(c, f) for c in cases for f in c.findings]
     no = [f for _, f in found if f.oracle == QUESTION]
     others = [f for _, f in found if f.oracle != QUESTION and f.expectation is None]
     smallest = min(no, key=lambda f: (f.state.prefix, str(f.crash_point)), default=None)
+    states = sum(c.counts.checked - c.counts.unknown for c in seen) - not_put
+    unread = (
+        f"{plural(not_put, 'state')} could not be read, so that the question was not put" if not_put else ""
+    )
     return CellAnswer(
         program=program,
         promised=promised,
         recordings=len(seen),
-        states=sum(c.counts.checked for c in seen),
+        states=states,
         no=sum(f.states for f in no),
         point=str(smallest.crash_point) if smallest else "",
         found=smallest.violations[0].found if smallest else "",
-        left="; ".join(dict.fromkeys(filter(None, map(_left, cases)))),
-        reason="; ".join(dict.fromkeys(c.reason or c.undecided for c in cases)) if not seen else "",
+        left="; ".join(dict.fromkeys(filter(None, [*map(_left, cases), unread]))),
+        reason="" if states else "; ".join(dict.fromkeys([c.reason or c.undecided or unread for c in cases])),
+        undecided=any(c.undecided for c in cases),
+        lacks=any(c.lacks for c in cases),
         others=tuple(f"{f.oracle}: {f.summary} ({f.crash_point})" for f in others),
     )
 
@@ -176,7 +195,8 @@ def _left(case: CaseSummary) -> str:
     if covered is None or not covered.crash_times:
         return "only states in the order of the write log were looked at"
     if not covered.exhaustive:
-        return covered.why or f"{covered.unexplored:,} choices were left open"
+        drawn = f"where there are too many, {covered.drawn:,} were drawn at random" * bool(covered.sampled)
+        return covered.why or drawn or f"{covered.unexplored:,} choices were left open"
     return ""
 
 

@@ -18,14 +18,17 @@ from harness.litmus.page import markdown, page_of
 from harness.litmus.programs import Program, programs
 from harness.litmus.promises import promises
 from harness.litmus.results import NOT_YET, Litmus, LitmusPlan, OnMode, cell_of
+from harness.model import CaseId, Verdict
 from harness.model.schedules import with_schedules, without_schedule
 from harness.oracles import ORACLES
+from harness.oracles.question import NAME as QUESTION
+from harness.oracles.question import NOT_PUT
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
-from harness.summary import Summary
+from harness.summary import CaseSummary, Summary
 
 RESULTS_NAME = "litmus.json"
 
@@ -38,7 +41,7 @@ def create(plan: LitmusPlan, out: Path) -> Path:
     for kernel in plan.kernels:
         look_up_kernel(kernel)
     names = [p.name for p in select_profiles(plan.modes)]
-    plan = msgspec.structs.replace(plan, modes=names)
+    plan = msgspec.structs.replace(plan, modes=names, kernels=list(dict.fromkeys(plan.kernels)))
     if plan.compare and len(plan.columns) != 2:  # a difference is between two
         raise UsageError(
             f"{plural(len(plan.columns), 'column')} cannot be compared",
@@ -96,6 +99,9 @@ class LitmusSeries(Series[OnMode]):
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnMode:
         mode, kernel = next(c for c in self.plan.columns if self.plan.column(*c) == item.name)
+        of: dict[str, list[CaseSummary]] = {}
+        for case in summary.cases:
+            of.setdefault(without_schedule(case.case.workload)[0], []).append(case)
         of_kernel = summary.info.kernel
         return OnMode(
             item=item.name,
@@ -108,7 +114,8 @@ class LitmusSeries(Series[OnMode]):
                 cell_of(
                     p.name,
                     self._promised(mode, p),
-                    [c for c in summary.cases if without_schedule(c.case.workload)[0] == p.name],
+                    of.get(p.name, []),
+                    sum(not_put(store, c.case) for c in of.get(p.name, [])),
                 )
                 for p in self._programs
             ),
@@ -135,7 +142,9 @@ class LitmusSeries(Series[OnMode]):
     def litmus(self) -> Litmus:
         """What is known so far."""
         names = [self.plan.column(*c) for c in self.plan.columns]
-        columns = {n: self._judged(self.known.done[n]) for n in names if n in self.known.done}
+        asked = self._key()
+        done = {n: self.known.done[n] for n in names if n in self.known.done}
+        columns = {n: self._judged(of) for n, of in done.items() if of.key == asked}
         columns |= {n: OnMode(item=n, failed=NOT_YET) for n in names if n not in columns}
         return Litmus(self.plan, columns, self.path, self.known.finished, self.known.interrupted)
 
@@ -156,3 +165,9 @@ class LitmusSeries(Series[OnMode]):
         """Write the page, and the table in Markdown."""
         write_atomically(self.path / "table.md", markdown(self.litmus, self._programs))
         return super().write()
+
+
+def not_put(store: RunStore, case: CaseId) -> int:
+    """How many states that another oracle refuses gave no answer."""
+    why = (NOT_PUT, f"oracle {QUESTION} failed")
+    return sum(any(w.startswith(why) for w in v.unknown) for v in store.iter_verdicts(case, Verdict.FAIL))

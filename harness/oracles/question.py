@@ -20,6 +20,8 @@ from harness.oracles.undecided import Undecided
 from harness.oracles.untouched import comes_from
 
 NAME = "question"
+NOT_PUT = "the question was not put"
+"""How the reasons begin why a state gives no answer."""
 
 
 def question(case: Case) -> Iterator[Violation | Undecided]:
@@ -29,13 +31,13 @@ def question(case: Case) -> Iterator[Violation | Undecided]:
         return
     outcome = case.outcome
     if could_not_try(outcome.mount_errno) or outcome.not_started:
-        yield Undecided("the question was not put: nothing was mounted")
+        yield Undecided(f"{NOT_PUT}: nothing was mounted")
         return
     if outcome.mount_errno or outcome.lost:
         yield _no(asked, "nothing comes back: the file system does not mount")
         return
     if outcome.walk_errors:
-        yield Undecided(f"the question was not put: {outcome.walk_errors[0]}")
+        yield Undecided(f"{NOT_PUT}: {outcome.walk_errors[0]}")
         return
     if why := why_not(asked, case.tree):
         yield _no(asked, why)

@@ -10,11 +10,12 @@ import pytest
 
 from harness.guests.disk import find_binary
 from harness.litmus.results import Standing, cell_of
+from harness.litmus.work import not_put
 from harness.model.questions import Look, Question
 from harness.oracles import ORACLES
 from harness.store import RunStore
 from harness.summary import CaseVerdict, summarise
-from harness.tests.cases.toy_kernel import Bench, Kernel
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
 
@@ -59,6 +60,18 @@ def test_a_question_that_always_holds_is_an_answer_about_every_legal_state(bench
     (case,) = summarise(asked.store).cases
     assert cell_of("w", True, [case]).standing is Standing.KEPT
     assert cell_of("w", False, [case]).standing is Standing.LUCK
+
+
+def test_a_state_that_cannot_be_read_answers_nothing(bench: Bench) -> None:
+    """Another oracle fails such a state, so it was not undecided, and counted as a yes: `always`."""
+    asked = asking(bench, GONE)
+    asked.run(Kernel(Kind.UNREADABLE), "exhaustive", oracles=tuple(ORACLES))
+    (case,) = summarise(asked.store).cases
+    unread = not_put(asked.store, asked.case)
+    cell = cell_of("w", True, [case], unread)
+    assert 0 < unread < case.counts.checked
+    assert (cell.standing, cell.states) == (Standing.KEPT_SO_FAR, case.counts.checked - unread)
+    assert "could not be read" in cell.left
 
 
 def test_a_usual_run_puts_no_question(bench: Bench) -> None:

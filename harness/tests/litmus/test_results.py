@@ -27,6 +27,7 @@ from harness.summary import CaseSummary
 NAME = "replace-no-fsync"
 CASE = CaseId("ext4", "ordered", NAME)
 ALL_LEGAL = Coverage(crash_times=5, losses=None, unexplored=0, visits=9)
+DRAWN = Coverage(crash_times=5, losses=2, unexplored=0, visits=9, sampled=1, drawn=1024)
 SOME = Coverage(crash_times=5, losses=1, unexplored=7, visits=9, why="the budget of 9 states was used up")
 
 
@@ -42,8 +43,8 @@ def case(*found: Finding, coverage: Coverage | None = ALL_LEGAL, unknown: int = 
     return CaseSummary(info, CaseStatus.DONE, "", 1.0, counts, found, (), {})
 
 
-def not_run() -> CaseSummary:
-    return CaseSummary(CaseInfo(CASE), CaseStatus.NOT_SUPPORTED, "no exchange", 0, Counts(), (), (), {})
+def not_run(status: CaseStatus = CaseStatus.NOT_SUPPORTED) -> CaseSummary:
+    return CaseSummary(CaseInfo(CASE), status, "no exchange", 0, Counts(), (), (), {})
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,8 @@ def not_run() -> CaseSummary:
         ([case(), case(finding("question"))], False, Standing.NO),
         ([case(), case(finding("question"))], True, Standing.BROKEN),
         ([case(finding("fsck")), case()], True, Standing.KEPT),
+        ([case(unknown=20)], True, Standing.UNSEEN),
+        ([case(unknown=20), case()], True, Standing.KEPT_SO_FAR),
         ([not_run()], True, Standing.UNSEEN),
         ([], True, Standing.UNSEEN),
     ],
@@ -67,6 +70,39 @@ def test_a_cell_is_always_only_where_every_recording_was_looked_at_whole(
 ) -> None:
     """A recording that was cut short, or not made, left `always` standing."""
     assert cell_of(NAME, promised, cases).standing is standing
+
+
+def test_a_state_that_could_not_be_decided_is_none_of_which_the_answer_was_yes() -> None:
+    """`always so far (20)` stood where no guest had come up twenty times."""
+    cell = cell_of(NAME, True, [case(unknown=20)])
+    assert sentence_of("m", cell) == "not looked at: 20 of 20 states could not be decided"
+    cell = cell_of(NAME, True, [case(unknown=3), case(coverage=DRAWN)])
+    said = "yes in all 37 crash states of 2 recordings; the contract promises yes. Not all legal ones: "
+    why = "3 of 20 states could not be decided; where there are too many, 1,024 were drawn at random"
+    assert sentence_of("m", cell) == said + why
+
+
+@pytest.mark.parametrize(
+    ("cells", "decided", "again"),
+    [
+        ([[case()]], True, False),
+        ([[case()], [not_run()]], True, False),
+        ([[case()], [case(unknown=1)]], False, True),
+        ([[case()], [not_run(CaseStatus.NOT_RUN)]], False, False),
+        ([[not_run()]], False, False),
+    ],
+    ids=["answered", "not supported", "undecided", "lacking here", "nothing at all"],
+)
+def test_a_table_with_a_hole_is_not_green(cells: list[list[CaseSummary]], decided: bool, again: bool) -> None:
+    """Guests that were lost left a column of dashes, the page was green, and the exit code 0. What could not
+    be decided is tried again; a mode that lacks an operation has no answer to give.
+    """
+    litmus = table(*(cell_of(NAME, True, [*of]) for of in cells))
+    assert litmus.decided is decided
+    assert page_of(litmus, programs([NAME])).kind == ("pass" if decided else "unknown")
+    assert any(not m.decided for m in litmus.columns.values()) is again
+    unseen = [c for m in litmus.columns.values() for c in m.cells if c.standing is Standing.UNSEEN]
+    assert ("1 question not looked at" in headline(litmus)) is bool(unseen)
 
 
 def test_a_cell_tells_how_much_was_looked_at_and_the_smallest_state_that_answers_no() -> None:
