@@ -290,10 +290,14 @@ def without_files(plan: Plan) -> Plan:
 
 def need_named_files(option: str, values: Iterable[str], named: Iterable[str]) -> None:
     """Raises UsageError, with `option` and the values to add, for files among what a directory names that
-    this command line does not name.
+    this command line does not name; and for what the command line names beyond that.
     """
+    begun, named = list(values), list(named)
+    for other in named:
+        if not {other, str(_resolved(other))} & {*begun, *(str(_resolved(v)) for v in begun)}:
+            _refuse_other(option, other, ", ".join(begun))
     known = {word for value in named for word in (value, str(_resolved(value)))}
-    _need_named([(option, v) for v in values if v not in known and ("/" in v or Path(v).is_file())])
+    _need_named([(option, v) for v in begun if v not in known and ("/" in v or Path(v).is_file())])
 
 
 def need_named_workloads(words: Iterable[str], named: Named) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
@@ -95,11 +94,10 @@ def litmus_command(names: tuple[str, ...], want_list: bool, **given: Any) -> Exi
     if given["resume"]:
         if names:
             raise UsageError(f"a table is resumed as begun, not with {names[0]}", "leave the names out")
-        beside_resume("litmus", ("resume", "kernels", "expect"))
+        beside_resume("litmus", ("resume", "kernels"))
         plan = load_plan(given["resume"])
         need_named_files("--kernels", plan.kernels, given["kernels"])
-        known = asked_expectations(given["expect"]) or plan.expectations
-        return _carry_out(msgspec.structs.replace(plan, expectations=known), given["resume"].resolve())
+        return _carry_out(plan, given["resume"].resolve())
     if want_list:
         return _list(names)
     path = create(_plan(names, given), given["out"])

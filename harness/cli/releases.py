@@ -162,8 +162,8 @@ def matrix_command(**given: Any) -> ExitCode:
     Exits 0 if every kernel was decided, 3 if one was not, 130 if interrupted.
     """
     if given["resume"]:
-        beside_resume("matrix", ("resume", "kernels", "workloads", "expect"))
-        return _carry_out(_begun(given), given["resume"].resolve(), given["expect"])
+        beside_resume("matrix", ("resume", "kernels", "workloads"))
+        return _carry_out(_begun(given), given["resume"].resolve())
     models = given["fault_models"] or ["prefix"]
     if unknown := [m for m in models if m not in FAULT_MODELS]:
         raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
@@ -186,9 +186,8 @@ def matrix_command(**given: Any) -> ExitCode:
     return _carry_out(sweep, create(sweep, given["out"], "matrix"))
 
 
-def _carry_out(plan: SweepPlan, path: Path, expect: tuple[Path, ...] = ()) -> ExitCode:
-    known = asked_expectations(expect) or plan.expectations
-    series = SweepSeries(msgspec.structs.replace(plan, expectations=known), path)
+def _carry_out(plan: SweepPlan, path: Path) -> ExitCode:
+    series = SweepSeries(plan, path)
     end = run_series(series, f"{plural(len(plan.kernels), 'kernel')}, one after another", _again(plan, path))
     _add_strip(series.sweep)
     if end is End.INTERRUPTED:

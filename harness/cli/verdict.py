@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from harness.model import bounds
 from harness.plan import Plan
 from harness.releases.results import SweepPlan
 from harness.releases.sweep import VerdictSeries, create, load_plan
-from harness.releases.verdict import DEPTHS, Depth, Kind, standings
+from harness.releases.verdict import DEPTHS, Depth, Kind, Standing, standings
 from harness.report.lines import resume_sweep
 from harness.report.words import plural, shown_path
 from harness.series.journal import End
@@ -78,9 +79,7 @@ def verdict_command(**given: Any) -> ExitCode:
     3 one is not decided or was not looked at, 130 interrupted.
     """
     if given["resume"]:
-        beside_resume(
-            "verdict", ("resume", "kernels", "expect", "known_files", "new_only", "minutes", "jobs")
-        )
+        beside_resume("verdict", ("resume", "kernels", "new_only", "minutes", "jobs"))
         path = given["resume"].resolve()
         plan = load_plan(path)
         if plan.depth not in DEPTHS:
@@ -136,12 +135,13 @@ def _carry_out(plan: SweepPlan, path: Path, given: dict[str, Any]) -> ExitCode:
     end = run_series(series, f"{what}, depth {plan.depth}", again, until_s)
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    kinds = {s.kind for _, of in standings(series.sweep) for s in of}
-    return exit_code(kinds, new_only=given["new_only"])
+    found = [s for _, of in standings(series.sweep) for s in of]
+    return exit_code(found, new_only=given["new_only"])
 
 
-def exit_code(kinds: set[Kind], *, new_only: bool) -> ExitCode:
+def exit_code(found: Sequence[Standing], *, new_only: bool) -> ExitCode:
     """That of a verdict with these in its table."""
+    kinds = {s.kind for s in found}
     if Kind.NEW in kinds or (Kind.KNOWN in kinds and not new_only):
         return ExitCode.INCONSISTENT
-    return ExitCode.CONSISTENT if kinds <= {Kind.SAFE, Kind.KNOWN} and kinds else ExitCode.UNDECIDED
+    return ExitCode.UNDECIDED if not found or any(s.is_open for s in found) else ExitCode.CONSISTENT

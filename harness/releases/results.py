@@ -77,9 +77,12 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
 
     @property
     def decided(self) -> bool:
-        """Whether it was run to the end, and left nothing undecided."""
+        """Whether it was run to the end, and left nothing undecided. Where nothing could be run for want of
+        something, all of it is tried again; with answers beside that, their run would be begun anew.
+        """
         undecided = any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
-        return super().decided and bool(self.run) and not undecided
+        lacking = any(a.lacks for a in self.answers) and not any(a.states for a in self.answers)
+        return super().decided and bool(self.run) and not undecided and not lacking
 
     def answer(self, case: CaseId) -> Answer | None:
         """The answer for a case, if there is one."""
@@ -118,7 +121,12 @@ class Sweep:
 
     @property
     def decided(self) -> bool:
-        """Whether every kernel was run, and left nothing undecided."""
+        """Whether every kernel was run, and left nothing undecided; and something was looked at."""
+        return self.all_tried and any(a.states for k in self.kernels for a in k.answers)
+
+    @property
+    def all_tried(self) -> bool:
+        """Whether nothing would be tried again."""
         return all(k.decided for k in self.kernels)
 
     @property

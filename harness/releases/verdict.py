@@ -96,6 +96,11 @@ class Standing:
         return Kind.SAFE if self.looked and not self.undecided else Kind.OPEN
 
     @property
+    def is_open(self) -> bool:
+        """Whether something is left to be decided, also beside what is broken."""
+        return self.kind in (Kind.OPEN, Kind.NOT_LOOKED) or bool(self.undecided)
+
+    @property
     def severity(self) -> Severity | None:
         """Of the worst known bug."""
         return worst(self.bugs) if self.bugs else None

@@ -76,8 +76,8 @@ def verdict_page(sweep: Sweep) -> Page:
 
 
 def _again(sweep: Sweep, rows: Rows) -> str:
-    """What goes on with a verdict of which something is open."""
-    if not any(s.kind in (Kind.OPEN, Kind.NOT_LOOKED) or s.undecided for _, of in rows for s in of):
+    """What goes on with a verdict of which something is open, and would be tried again."""
+    if sweep.all_tried or not any(s.is_open for _, of in rows for s in of):
         return ""
     return resume_sweep("verdict", sweep.plan.kernels, [], "", full(sweep.path))
 

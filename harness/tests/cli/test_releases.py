@@ -114,5 +114,31 @@ def test_only_a_sweep_is_resumed(
     assert powercut(command, "--resume", source).exit_code == ExitCode.USAGE
     powercut("matrix", "-c", "ext4/ordered", "--kernels", "debian-6.1", "--out", tmp_path / "out")
     (made,) = (tmp_path / "out/runs").iterdir()
-    assert "report: " in powercut(command, "--resume", made).output
+    assert "report: " in powercut(command, "--resume", made, "--kernels", "debian-6.1").output
     assert carried[0] == carried[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "others"),
+    [
+        ("matrix", ["--expect", "expected"]),
+        ("matrix", ["--kernels", "debian-6.1,debian-7.3"]),
+        ("verdict", ["--expect", "expected"]),
+        ("verdict", ["--known", "known"]),
+        ("verdict", ["--kernels", "debian-7.3"]),
+        ("verdict", ["--depth", "deep"]),
+    ],
+)
+def test_what_a_resumed_sweep_would_not_follow_is_refused(
+    command: str, others: list[str], carried: list[SweepPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another kernel beside --resume was left out without a word, and so were known bugs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("expected", "known"):
+        (tmp_path / name).touch()
+    powercut(command, "-c", "ext4/ordered", "--kernels", "debian-6.1", "--out", tmp_path / "out")
+    (made,) = (tmp_path / "out/runs").iterdir()
+    done = powercut(command, "--resume", made, *others)
+    assert done.exit_code == ExitCode.USAGE, done.output
+    assert others[0] in done.stderr
+    assert len(carried) == 1

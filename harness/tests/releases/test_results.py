@@ -77,6 +77,19 @@ def test_what_is_shown_says_why_there_is_no_answer() -> None:
     assert Sweep(plan, kernels("+-")).decided
 
 
+def test_a_sweep_that_looked_at_nothing_is_not_green() -> None:
+    """With mkfs gone from the host, a matrix was green, and its exit code 0; --resume ran nothing."""
+    plan = SweepPlan(title="t", kernels=["k1"], plan=Plan(configurations=[], workloads=[]))
+    (on_kernel,) = kernels("-")
+    lacking = msgspec.structs.replace(on_kernel.answers[0], states=0, lacks=True)
+    for left_out in (lacking, msgspec.structs.replace(lacking, lacks=False)):
+        of = msgspec.structs.replace(on_kernel, answers=(left_out,))
+        sweep = Sweep(plan, (of,), Path("/s"))
+        assert not sweep.decided
+        assert of.decided is not left_out.lacks
+        assert '<header class="unknown">' in page_of(sweep).html()
+
+
 def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> None:
     plan = SweepPlan(
         title="t",
