@@ -316,10 +316,21 @@ def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
     if sync.word == "sync":
         return _set(iter(before))
     skipped = (Sort.NAME, Sort.ATTRIBUTES) if sync.word == "fdatasync" else (Sort.NAME,)
-    found = 0 if sync.durable else _set(m for m in before if m.inode == sync.inode and m.sort not in skipped)
+    own = [m for m in before if m.inode == sync.inode and m.sort not in skipped]
+    found = _size_for(own, sync.offset + sync.length) if sync.durable else _set(iter(own))
     found |= _set(m for m in before if sync.inode in effect.directories_of(m) and sync.word == "fsync")
     if effect.rules.fsync_names.holds:
         found |= _names_of(before, sync.inode)
+    return found
+
+
+def _size_for(before: Sequence[Micro], end: int) -> int:
+    """What gave a file, of which these are, the size without which a write up to `end` cannot be read."""
+    found = 0
+    for m in reversed([m for m in before if m.sort is Sort.SIZE]):
+        if m.size < end:
+            break
+        found = m.bit
     return found
 
 

@@ -86,11 +86,15 @@ def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
     leading = {call.inode}
     for _ in effect.micros:
         leading |= {d for m in effect.micros if m.call < number for d, _, held in m.names if held in leading}
+    size_for = None
+    for m in effect.micros:
+        if m.sort is Sort.SIZE and m.inode == call.inode and m.call < number:
+            size_for = None if m.size < call.offset + call.length else size_for or m
     for m in effect.micros:
         before = m.call < number
         own = m.inode == call.inode and m.sort is not Sort.NAME
         if call.durable and call.word == "write":
-            covered = m.call == number
+            covered = m.call == number or m is size_for
         elif call.word == "sync":
             covered = before
         elif call.word == "fdatasync":

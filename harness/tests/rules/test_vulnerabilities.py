@@ -114,6 +114,20 @@ def test_the_rules_of_linux_make_a_synced_file_keep_its_name() -> None:
     assert not search(notes, there, names=True, order=True).kinds
 
 
+def test_a_durable_write_has_the_size_that_it_needs() -> None:
+    """A log that was made long by ftruncate and then written with O_DSYNC came back empty, and an fsync was
+    to help. A size that the write does not need may still be lost.
+    """
+    calls = Calls().create("log").fsync(".").size("log", 8192)
+    notes = calls.size("log", 4096).write("log", b"record", durable=True).ack("record").notes()
+
+    def is_there(held: Held, acks: int) -> bool:
+        return not acks or held.get("log", b"")[:6] == b"record"
+
+    assert not search(notes, is_there).kinds
+    assert search(notes, lambda held, acks: not acks or len(held["log"]) == 4096).kinds
+
+
 def test_what_was_acknowledged_before_a_call_does_not_promise_it() -> None:
     """Behind a replacement that was durable and broken, a later one was told by what came before it."""
     calls = Calls().create("c").write("c", b"0").fsync("c").fsync(".").ack("0")
