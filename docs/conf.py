@@ -23,7 +23,7 @@ include_patterns = [
     "reports/examples/README.md",
     "reports/examples/*/README.md",
 ]
-# Folders without pages: Sphinx walks all others, and a checkout that is in use has millions of files in these.
+# Folders without pages: Sphinx walks all others, and a checkout in use has millions of files in these.
 exclude_patterns = ["docs/README.md", ".?*", "target", "dist", "harness", "kernels", "reports/[!ef]*"]
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
