@@ -67,6 +67,7 @@ from harness.store import RunStore
 from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo, MachineInfo, RunInfo
 from harness.summary import Summary, summarise
+from harness.workloads.applications import has_neighbour
 from harness.workloads.load import select_workloads
 from harness.workloads.match import matcher
 
@@ -216,7 +217,11 @@ def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
     UsageError for names that do not exist, and if no case is left.
     """
     profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
-    every = [(CaseId(p.filesystem, p.mode, w.name), p, w) for p, w in itertools.product(profiles, workloads)]
+    every = [
+        (CaseId(p.filesystem, p.mode, w.name), p, w)
+        for p, w in itertools.product(profiles, workloads)
+        if not (p.rules and has_neighbour(w))  # rules try every order, with or without another program
+    ]
     selects = matcher(plan.match) if plan.match else None
     named = set(plan.only)
     chosen = [

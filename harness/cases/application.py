@@ -57,7 +57,7 @@ def at_once(workload: Workload, places: Sequence[int]) -> str:
     the last: it may keep them until it ends, so that nothing is promised before. `places`: of each line, what
     the program had done by then.
     """
-    if len(places) < 2 or len(set(places)) > 1 or workload.operations[0].argv[:1] != (BY_LINES,):
+    if len(places) < 2 or len(set(places)) > 1 or BY_LINES not in workload.operations[0].argv[:2]:
         return ""
     return (
         f"its {len(places)} lines were acknowledged at once, so that nothing is demanded before the first: "

@@ -17,6 +17,8 @@ from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import TimedMark, Times
 
 _ACK = "app "
+ANOTHER = 0
+"""The thread of a call that is not the program's: vms/agent/src/neighbour.rs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,8 +460,8 @@ def wanted_sync(changes: Sequence[Change]) -> str:
 def shown_calls(
     program: Program, calls: Sequence[ProgramCall], cut: int
 ) -> Iterator[tuple[ProgramCall, bool]]:
-    """The calls for a ladder: those that change or sync something, up to the first sync after the power has
-    failed. With whether it is one that matters.
+    """The calls for a ladder: those that change or sync something, and commits of another program, up to the
+    first sync after the power has failed. With whether it is one that matters.
     """
     matter = {c.call for c in program.unsynced[-3:]} | ({program.pending} if program.pending else set())
     for found in (program.taken, program.order):
@@ -471,5 +473,6 @@ def shown_calls(
             matter |= {gap.ahead, gap.sync, gap.made.call}
     late = next((c.began for c in calls if syncs(c) and c.began >= cut), cut)
     for call in calls:
-        if call.began <= late and (syncs(call) or word_of(call) in SHOWN):
+        shown = syncs(call) or word_of(call) in SHOWN or call in matter or call.thread == ANOTHER
+        if call.began <= late and shown:
             yield call, call in matter

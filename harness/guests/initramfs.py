@@ -124,8 +124,8 @@ class Initramfs:
             self.links[f"bin/{applet}"] = "busybox"
         del self.links["bin/busybox"]
         # vms/agent/src/main.rs
-        for tool in ("powercut-ack", "powercut-ack-lines", "powercut-as", "powercut-on-copy"):
-            self.links[f"bin/{tool}"] = "/init"
+        for tool in ("ack", "ack-lines", "neighbour", "as", "on-copy"):
+            self.links[f"bin/powercut-{tool}"] = "/init"
         self.links["usr/bin"] = "/bin"
 
     def pack(self) -> bytes:

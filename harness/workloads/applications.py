@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -37,6 +38,8 @@ _INTERPRETER = re.compile(r"(python|perl|ruby|node|lua|php|bash|dash|sh)[\d.]*")
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
 BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
 """The program that acknowledges each line which another one prints."""
+NEIGHBOUR = "powercut-neighbour"  # vms/agent/src/neighbour.rs
+"""The program that commits behind each call of another one."""
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
 
@@ -52,7 +55,8 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     package where that is known. `runtime`: one of _RUNTIMES. `user`: runs both programs, in a mount point
     that is the user's own. `image_mib`: the least size of the file system. `reads`: glob patterns of the
     files that `check` reads. `acknowledges`: `lines`, if each line that `run` prints is acknowledged; else it
-    calls powercut-ack. `variants`: each is a workload; its key is appended to the directory's name.
+    calls powercut-ack. `neighbour`: each workload comes once more, `NAME-neighbour`, with another program's
+    fsync behind each call. `variants`: each is a workload; its key is appended to the directory's name.
     """
 
     summary: str
@@ -63,6 +67,7 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image_mib: int = 0
     reads: tuple[str, ...] = ("*",)
     acknowledges: str = ""
+    neighbour: bool = False
     variants: dict[str, _Variant] = {}
 
 
@@ -147,10 +152,26 @@ def load_application(directory: Path) -> list[Workload]:
     place = f"/workload/{directory.name}"
     files = {f"{place}/{name}": path.read_bytes() for name, path in files_below(directory)}
     variants = described.variants or {"": _Variant(described.summary, [])}
-    return [
+    alone = [
         _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
         for name, v in variants.items()
     ]
+    return [*alone, *map(_beside_another, alone)] if described.neighbour else alone
+
+
+def _beside_another(workload: Workload) -> Workload:
+    (run,) = workload.operations
+    return replace(
+        workload,
+        name=f"{workload.name}-neighbour",
+        summary=f"{workload.summary}; another program commits behind each call",
+        operations=(replace(run, argv=(NEIGHBOUR, *run.argv)),),
+    )
+
+
+def has_neighbour(workload: Workload) -> bool:
+    """Whether another program commits behind each call of this one."""
+    return any(op.argv[:1] == (NEIGHBOUR,) for op in workload.operations[:1])
 
 
 def _workload(

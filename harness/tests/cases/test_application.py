@@ -67,6 +67,8 @@ def test_lines_that_a_program_kept_until_its_end_are_told() -> None:
     by_lines = replace(APPLICATION, operations=(replace(RUN, argv=argv),))
     assert "its 3 lines were acknowledged at once" in at_once(by_lines, [7, 7, 7])
     assert not at_once(by_lines, [7, 8, 8])
+    beside = replace(by_lines, operations=(replace(RUN, argv=("powercut-neighbour", *argv)),))
+    assert at_once(beside, [7, 7, 7])
     assert not at_once(by_lines, [7])
     assert not at_once(APPLICATION, [7, 7]), "it says itself when something is done"
 

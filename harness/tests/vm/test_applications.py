@@ -199,6 +199,45 @@ def test_the_calls_are_noted_in_uml_as_well(tmp_path: Path, uml_kernel: Path) ->
     assert [c for c in calls if c in RENAMED] == RENAMED
 
 
+REPLACES = """#!/bin/sh
+echo old >config; sync
+powercut-ack old
+echo new >config.tmp
+mv config.tmp config
+"""
+NOT_EMPTY = '#!/bin/sh\n[ ! -s "$1" ] || [ -s config ] || { echo "config is empty"; exit 1; }\n'
+
+
+def test_a_neighbour_shows_what_a_program_alone_does_not(tmp_path: Path, uml_kernel: Path) -> None:
+    """A file of 0 bytes under its final name needs another program's commit between rename and writeback."""
+    directory = tmp_path / "conf"
+    directory.mkdir()
+    (directory / "workload.toml").write_text('summary = "replaced without fsync"\nneighbour = true\n')
+    for name, text in (("run", REPLACES), ("check", NOT_EMPTY)):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    plan = Plan(
+        configurations=["xfs/default", "any/linux"],
+        workloads=[str(directory)],
+        machine="uml",
+        kernel=str(uml_kernel),
+        fault_models=("exhaustive",),
+    )
+    summary, path = run_plan(plan, tmp_path)
+    verdicts = {str(c.case): c.verdict for c in summary.cases}
+    assert verdicts == {
+        "any-linux/conf": CaseVerdict.FAIL,  # rules need no neighbour
+        "xfs-default/conf": CaseVerdict.PASS,
+        "xfs-default/conf-neighbour": CaseVerdict.FAIL,
+    }
+    (beside,) = [f for c in summary.cases for f in c.findings if "neighbour" in str(c.case)]
+    named = ["--from", str(path), "--kernel", str(uml_kernel), "-w", str(directory)]
+    shown = powercut("show", beside.id, *named)
+    assert "rename(config.tmp, config)" in shown.stdout
+    assert "fsync of `config.tmp`" in shown.stdout
+    assert "another program: fsync of its own file" in shown.stdout
+
+
 def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summary, Path]) -> None:
     """`image_mib` had no effect. Its base image is the case's own, beside those of the mode's size."""
     summary, path = ran

@@ -20,7 +20,7 @@ from harness.model import OperationKind, Workload
 from harness.tests.guests.test_initramfs import unpacked
 from harness.tests.needs import need_program
 from harness.workloads import load as workloads
-from harness.workloads.applications import load_application
+from harness.workloads.applications import has_neighbour, load_application
 from harness.workloads.load import load_workload, select_workloads, workload_sets
 
 
@@ -56,6 +56,18 @@ def test_each_line_that_a_program_prints_may_be_its_acknowledgement(directory: P
     (workload,) = load_application(directory)
     (run,) = workload.operations
     assert run.argv == ("powercut-ack-lines", "powercut-as", "me", "/workload/my-db/run")
+
+
+def test_another_program_commits_beside_each_variant(directory: Path) -> None:
+    (directory / "workload.toml").write_text(
+        'summary = "mine"\nacknowledges = "lines"\nneighbour = true\n'
+        '[variants.fast]\nsummary = "f"\narguments = ["a"]\n'
+    )
+    alone, beside = load_application(directory)
+    assert (alone.name, beside.name) == ("my-db-fast", "my-db-fast-neighbour")
+    assert (has_neighbour(alone), has_neighbour(beside)) == (False, True)
+    assert beside.operations[0].argv == ("powercut-neighbour", *alone.operations[0].argv)
+    assert "another program commits" in beside.summary
 
 
 def test_variants_are_workloads_of_their_own(directory: Path) -> None:

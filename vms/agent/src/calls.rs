@@ -18,10 +18,11 @@
 //! mapping are no calls. `harness/writelog/calls.py` reads them.
 //!
 //! Behind `powercut-ack-lines`, each line that the program prints is acknowledged as soon as the call that prints it
-//! has returned, while the thread that called is stopped.
+//! has returned, while the thread that called is stopped. Behind `powercut-neighbour`, another program commits after
+//! each call that changes a file: see `neighbour.rs`.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     ffi::CString,
     fs::{self, File},
     io::{self, Read, Write},
@@ -34,6 +35,7 @@ use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 use crate::{
     ack, events,
     mounts::MOUNT_POINT,
+    neighbour::{self, Neighbour},
     printed::Printed,
     whole::{Notes, MORE_CHOSEN},
 };
@@ -87,8 +89,11 @@ pub enum Noted {
     Whole,
 }
 
+/// Words that may stand in front of a program, in any order.
+pub const AHEAD: [&str; 2] = [ack::LINES_NAME, neighbour::NAME];
+
 /// Run a program to its end; returns its exit code as shells tell it. Behind `powercut-ack-lines`, the lines that it
-/// prints are acknowledged.
+/// prints are acknowledged; behind `powercut-neighbour`, another program commits beside it.
 ///
 /// The tracer is a child, since it has to outlive the program: where a filter chooses the calls, those of what the
 /// program has left behind would fail with ENOSYS without a tracer (seccomp(2), SECCOMP_RET_TRACE).
@@ -96,12 +101,25 @@ pub enum Noted {
 /// # Errors
 /// Why it could not be run, in words.
 pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
-    let (argv, lines) = match argv.split_first() {
-        Some((word, program)) if word == ack::LINES_NAME => (program, true),
-        _ => (argv, false),
-    };
+    let words = argv
+        .iter()
+        .take_while(|word| AHEAD.contains(&word.as_str()))
+        .count();
+    let (ahead, argv) = argv.split_at(words);
+    let has = |name: &str| ahead.iter().any(|word| word == name);
     let told = |e: io::Error| format!("trace {}: {e}", argv.join(" "));
-    let printed = lines.then(Printed::open).transpose().map_err(told)?;
+    let printed = has(ack::LINES_NAME)
+        .then(Printed::open)
+        .transpose()
+        .map_err(told)?;
+    // Where calls are noted whole, nothing commits by itself, and every order is tried.
+    let wanted = has(neighbour::NAME) && noted != Noted::Whole;
+    let neighbour = wanted.then(Neighbour::open).transpose().map_err(|e| {
+        format!(
+            "{}: another program needs a file without a name, which this file system has not: {e}",
+            neighbour::NAME
+        )
+    })?;
     let sink = match noted {
         Noted::Whole => Sink::Whole(Box::new(Notes::open().map_err(told)?)),
         Noted::Briefly => Sink::Events(events::open_marker()?),
@@ -119,7 +137,8 @@ pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
     }
     if tracer == 0 {
         drop(ended);
-        if let Err(why) = trace(argv, sink, printed, &mut ends).map_err(told) {
+        let task = Task { printed, neighbour };
+        if let Err(why) = trace(argv, sink, task, &mut ends).map_err(told) {
             eprintln!("{NAME}: {why}");
         }
         std::process::exit(0);
@@ -131,15 +150,10 @@ pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
 }
 
 /// Trace a program, tell `ends` its exit code, and go on with what it has left behind, which is not noted.
-fn trace(
-    argv: &[String],
-    sink: Sink,
-    printed: Option<Printed>,
-    ends: &mut impl Write,
-) -> io::Result<()> {
+fn trace(argv: &[String], sink: Sink, task: Task, ends: &mut impl Write) -> io::Result<()> {
     let whole = matches!(sink, Sink::Whole(_));
-    let (program, tracing) = start(argv, whole, printed.as_ref())?;
-    let mut tracer = Tracer::new(sink, printed, tracing);
+    let (program, tracing) = start(argv, whole, &task)?;
+    let mut tracer = Tracer::new(sink, task, tracing);
     let mut code = tracer.follow(Some(program))?;
     if let Some(mut printed) = tracer.printed.take() {
         printed.acknowledge(ack::try_run);
@@ -152,6 +166,7 @@ fn trace(
     }
     // What it left behind may still change files, which is told by what is there in the end.
     tracer.quiet = !whole;
+    tracer.neighbour = None;
     // What is left may not keep the file system busy.
     std::env::set_current_dir("/")?;
     ends.write_all(&code.to_ne_bytes())?;
@@ -170,10 +185,10 @@ enum Tracing {
 }
 
 /// A child that will be the program, traced from its first instruction on.
-fn start(argv: &[String], whole: bool, printed: Option<&Printed>) -> io::Result<(pid_t, Tracing)> {
+fn start(argv: &[String], whole: bool, task: &Task) -> io::Result<(pid_t, Tracing)> {
     let more: &[c_long] = if whole { &MORE_CHOSEN } else { &[] };
     let chosen: Vec<_> = CHOSEN.iter().chain(more).copied().collect();
-    let child = stopped_child(argv, &chosen, printed)?;
+    let child = stopped_child(argv, &chosen, task.printed.as_ref())?;
     let filtered = fs::read_to_string(format!("/proc/{child}/status"))
         .is_ok_and(|status| status.lines().any(|line| line == "Seccomp:\t2"));
     // SAFETY: the request takes numbers.
@@ -191,8 +206,8 @@ fn start(argv: &[String], whole: bool, printed: Option<&Printed>) -> io::Result<
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
-    if printed.is_some() {
-        return Err(why); // nobody would acknowledge what it prints
+    if task.printed.is_some() || task.neighbour.is_some() {
+        return Err(why); // nobody would acknowledge what it prints, or commit beside it
     }
     eprintln!("{NAME}: no calls are noted: {why}");
     Ok((proceed(stopped_child(argv, &[], None)?), Tracing::Nothing))
@@ -332,10 +347,20 @@ enum Sink {
     Nothing,
 }
 
+/// What a tracer does beside noting calls.
+#[derive(Default)]
+struct Task {
+    printed: Option<Printed>,
+    neighbour: Option<Neighbour>,
+}
+
 struct Tracer {
     sink: Sink,
     /// What the program prints, if that is acknowledged.
     printed: Option<Printed>,
+    neighbour: Option<Neighbour>,
+    /// Calls that are under way and make something durable: behind them, nothing is left to commit.
+    syncs: HashSet<u64>,
     /// Threads that wait until another one has returned from a call: only where calls are noted whole.
     held: VecDeque<pid_t>,
     /// The thread that is in such a call.
@@ -350,11 +375,13 @@ struct Tracer {
 }
 
 impl Tracer {
-    fn new(sink: Sink, printed: Option<Printed>, tracing: Tracing) -> Self {
+    fn new(sink: Sink, task: Task, tracing: Tracing) -> Self {
         Self {
-            quiet: matches!(sink, Sink::Nothing),
+            quiet: matches!(sink, Sink::Nothing) && task.neighbour.is_none(),
             sink,
-            printed,
+            printed: task.printed,
+            neighbour: task.neighbour,
+            syncs: HashSet::new(),
             held: VecDeque::new(),
             inside: None,
             tracing,
@@ -493,7 +520,25 @@ impl Tracer {
             self.inside = None;
         } else {
             self.say(&format!("powercut-done: {number} {result}"));
+            if !self.syncs.remove(&number) && result >= 0 {
+                self.commit_beside();
+            }
         }
+    }
+
+    /// Another program commits, which is told as a call of thread 0 that is no sync of the program's.
+    fn commit_beside(&mut self) {
+        let number = self.calls;
+        let Some(mut neighbour) = self.neighbour.take().filter(Neighbour::is_there) else {
+            return;
+        };
+        self.say(&format!(
+            "powercut-call: {number} 0 another program: fsync of its own file"
+        ));
+        neighbour.commit();
+        self.say(&format!("powercut-done: {number} 0"));
+        self.calls += 1;
+        self.neighbour = Some(neighbour);
     }
 
     /// The call's number, if it is one that is noted.
@@ -516,6 +561,9 @@ impl Tracer {
             return None;
         }
         let number = self.calls - 1;
+        if self.neighbour.is_some() && call.durability().is_some() {
+            self.syncs.insert(number);
+        }
         self.say(&format!("powercut-call: {number} {task} {text}"));
         Some(number)
     }
@@ -1010,8 +1058,12 @@ mod tests {
         let name = format!("powercut-calls-{:?}", std::thread::current().id());
         let file = std::env::temp_dir().join(name);
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
-        let (program, tracing) = start(&argv, false, None).unwrap();
-        let mut tracer = Tracer::new(Sink::Events(File::create(&file).unwrap()), None, tracing);
+        let (program, tracing) = start(&argv, false, &Task::default()).unwrap();
+        let mut tracer = Tracer::new(
+            Sink::Events(File::create(&file).unwrap()),
+            Task::default(),
+            tracing,
+        );
         let code = tracer.follow(Some(program)).unwrap();
         let noted = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();
@@ -1042,7 +1094,7 @@ mod tests {
         trace(
             &argv,
             Sink::Events(File::create("/dev/null").unwrap()),
-            None,
+            Task::default(),
             &mut ends,
         )
         .unwrap();

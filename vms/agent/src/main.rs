@@ -37,6 +37,7 @@ mod files;
 mod kmsg;
 mod logs;
 mod mounts;
+mod neighbour;
 mod operations;
 mod parts;
 mod phases;
@@ -107,7 +108,7 @@ fn tool(argv: &[String]) -> i32 {
     let name = argv.first().and_then(|path| path.rsplit('/').next());
     let done = match name {
         Some(ack::NAME) => ack::run(&argv[1..]),
-        Some(ack::LINES_NAME) => return traced(argv, calls::Noted::Nothing),
+        Some(name) if calls::AHEAD.contains(&name) => return traced(argv, calls::Noted::Nothing),
         Some(copy::NAME) => copy::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
         _ if argv.get(1).is_some_and(|word| word == contained::NAME) => contained::run(&argv[2..]),
