@@ -151,7 +151,12 @@ def _besides(effect: Effect, stretch: Stretch, prefixes: Sequence[int]) -> tuple
     torn = list(_torn(effect, prefixes[1:]))
     if len(open_) <= EVERY_MAX:
         return [*torn, *map(Partial, _every(effect, stretch, open_))], True
-    sets = itertools.islice(dict.fromkeys(_some(effect, stretch, open_, prefixes)), LISTED_MAX)
+    # Only as many as are visited are made: thousands of micro-operations have millions of pairs.
+    sets: dict[int, None] = {}
+    for state in _some(effect, stretch, open_, prefixes):
+        sets[state] = None
+        if len(sets) == LISTED_MAX:
+            break
     return [*torn, *map(Partial, sets)], False
 
 

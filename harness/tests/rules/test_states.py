@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from harness.model import CrashState
 from harness.rules.calls import Notes
 from harness.rules.micro import Effect, Sort, effect_of, unsynced
-from harness.rules.states import EVERY_MAX, Legal, Partial
+from harness.rules.states import EVERY_MAX, LISTED_MAX, Legal, Partial
 from harness.rules.trees import Maker, contents, key_of
 from harness.tests.rules.programs import ROOT, Calls, rules
 
@@ -178,6 +178,27 @@ def test_many_open_calls_are_covered_by_kinds_and_said_so() -> None:
         assert (1 << m.number) - 1 in visited
         for other in effect.micros[m.number + 1 :]:
             assert effect.every & ~m.bit & ~other.bit in visited
+
+
+def test_of_very_many_open_calls_only_as_many_sets_are_made_as_are_visited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A database that makes its first file of thousands of pages in one go has millions of pairs of them."""
+    made = 0
+
+    def counted(effect: Effect, state: int, lost: int) -> int:
+        nonlocal made
+        made += 1
+        return without(effect, state, lost)
+
+    without = Effect.without
+    monkeypatch.setattr(Effect, "without", counted)
+    calls = Calls()
+    for number in range(LISTED_MAX // 10):
+        calls.create(f"f{number}")
+    listed = Legal(effect_of(calls.notes(), rules())).listed()
+    assert len(listed.states) - listed.prefixes <= LISTED_MAX
+    assert made < 3 * LISTED_MAX  # there are 79,800 pairs
 
 
 def test_a_write_over_a_sector_is_torn_at_one() -> None:
