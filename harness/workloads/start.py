@@ -38,7 +38,7 @@ summary = "{name}: each line is synced before it counts"{runtime}
 # user = "nobody"                                    # for programs that refuse to run as root
 # image_mib = 256                                    # the least size of the file system
 # acknowledges = "lines"                             # each line that `run` prints; no powercut-ack then
-# neighbour = true                                   # once more, while another program commits behind each call
+# neighbour = true                                   # once more, while another program commits behind a call
 # reads = ["lines"]                                  # what `check` reads; everything, unless given
 
 # Each of these is a workload, {name}-KEY: `run` gets the arguments, `check` gets them after $1.
