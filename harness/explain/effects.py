@@ -27,8 +27,8 @@ _SIZE = ("ftruncate", "truncate", "fallocate")
 _RENAMES = ("rename", "renameat", "renameat2")
 _PAIRS = (*_RENAMES, "link", "linkat")
 _MAKES = ("creat", "symlink", "symlinkat", "mkdir", "mkdirat")
-_REMOVES = ("unlink", "unlinkat", "rmdir")
-_NAMES = (*_PAIRS, *_MAKES, *_REMOVES)
+REMOVES = ("unlink", "unlinkat", "rmdir")
+_NAMES = (*_PAIRS, *_MAKES, *REMOVES)
 _OPENS = ("open", "openat", "openat2")
 UNREAD = ("io_submit", "io_uring_enter")
 SHOWN = (*_DATA, *_SIZE, *_NAMES, *UNREAD)
@@ -148,7 +148,7 @@ class Effects:
             return True
         if change.sort is Sort.DATA:
             return sync.inode == change.inode and not sync.names_only
-        if sync.inode == change.inode and word_of(change.call) not in _REMOVES:
+        if sync.inode == change.inode and word_of(change.call) not in REMOVES:
             return True
         return sync.inode == change.directory or (self.in_order and self._commits(sync.call))
 
@@ -197,7 +197,7 @@ class Effects:
             self._give(call, rest, self._inode(first))
         elif word in _MAKES:
             self._give(call, first, self._new())
-        elif word in _REMOVES:
+        elif word in REMOVES:
             inode = self._inode(first)
             self._take(call, first, inode)
             self._taken(call, first, inode)

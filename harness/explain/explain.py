@@ -279,7 +279,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         explainer.promise(finding, minimal.state),
         violation.subject,
         minimal.cleared,
-        _program(explainer, finding, minimal),
+        _program(explainer, finding, minimal, violation.summary),
         explainer.devices,
         minimal.turning,
     )
@@ -318,8 +318,8 @@ def _trees(explainer: Explainer, facts: Facts) -> Trees | None:
     return trees_of(explainer.timeline, version, outcome, found, made_by_mkfs)
 
 
-def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Program | None:
-    """The application that acknowledged, if this is the finding of one's own check."""
+def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str) -> Program | None:
+    """The application that acknowledged, if this is the finding of one's own check, which says `said`."""
     recording = explainer.recording
     if finding.oracle != "program" or not any(c.application for c in recording.workload.checks):
         return None
@@ -341,11 +341,11 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal) -> Progra
         in_order=in_order,
         commits=lambda call: any(call.began < at < (call.returned or 0) for at in records),
         sent=lambda call: any(call.began < at < (call.returned or 0) for at in durable),
-        evidence=_evidence(explainer, minimal),
+        evidence=_evidence(explainer, minimal, said.partition(": ")[2]),
     )
 
 
-def _evidence(explainer: Explainer, minimal: Minimal) -> Evidence | None:
+def _evidence(explainer: Explainer, minimal: Minimal, said: str) -> Evidence | None:
     """The trees that a program's calls are held against; None where the failing state has none."""
 
     def tree(state: CrashState | None) -> Tree | None:
@@ -355,7 +355,7 @@ def _evidence(explainer: Explainer, minimal: Minimal) -> Evidence | None:
         return outcome.tree
 
     found = tree(minimal.state)
-    return None if found is None else Evidence(found, tree(minimal.more), tree(minimal.less))
+    return None if found is None else Evidence(found, tree(minimal.more), tree(minimal.less), said)
 
 
 # --- the lines ------------------------------------------------------------------------------------

@@ -113,7 +113,17 @@ def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
     sentence = f"{said} without having called {wanted_sync(changes)}, for {_calls(changes)}."
+    sentence += _aside(program, changes)
     return Diagnosis(Mechanism.PROGRAM_NEVER, sentence)
+
+
+def _aside(program: Program, named: Sequence[Change]) -> str:
+    """What no state tells from the changes that are named."""
+    if not (others := sorted({*program.aside} - {c.path for c in named})):
+        return ""
+    shown, left_out = first_few(others, 2)
+    more = f" and {left_out} more" if left_out else ""
+    return f" `{'`, `'.join(shown)}`{more} lost something as well: {program.name} never syncs that."
 
 
 def _calls(changes: Sequence[Change]) -> str:
@@ -134,7 +144,8 @@ def _out_of_order(program: Program, order: Order) -> str:
     if (last := order.until) is not None:
         said += f", and later calls up to {last.text} at event {last.began},"
         end = " No state tells which of these calls relies on that."
-    return f"{said} without having called {wanted_sync(order.missing)}, for {_calls(order.missing)}.{end}"
+    said += f" without having called {wanted_sync(order.missing)}, for {_calls(order.missing)}.{end}"
+    return said + _aside(program, order.missing)
 
 
 def _between(program: Program, gap: Gap) -> str:

@@ -8,10 +8,22 @@ requests of io_submit and io_uring_enter, stores into mappings, calls that were 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.explain.effects import SHOWN, UNREAD, Change, Effects, Sort, Taking, directory_of, syncs, word_of
+from harness.explain.effects import (
+    REMOVES,
+    SHOWN,
+    UNREAD,
+    Change,
+    Effects,
+    Sort,
+    Taking,
+    directory_of,
+    syncs,
+    word_of,
+)
 from harness.model import FileKind, Tree, TreeEntry
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import TimedMark, Times
@@ -24,12 +36,14 @@ ANOTHER = 0
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Trees: of the failing state (`found`), of an accepted state that has something which it lacks (`more`),
-    and of one that lacks something which it has (`less`).
+    and of one that lacks something which it has (`less`). `said`: by the check, which may name what had been
+    acknowledged.
     """
 
     found: Tree
     more: Tree | None = None
     less: Tree | None = None
+    said: str = ""
 
     @property
     def lacking(self) -> set[str]:
@@ -86,7 +100,8 @@ class Program:
     gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
     synced when it did. `whole`: a call that wrote contents of which nothing had been made durable. `known`:
     whether its calls tell all that it asked for. `shown`: whether trees of accepted states were compared.
-    `idle`: whether a sync that had something to make durable sent nothing.
+    `idle`: whether a sync that had something to make durable sent nothing. `aside`: files of which something
+    is missing as well, and that the program never syncs.
     """
 
     name: str
@@ -106,6 +121,7 @@ class Program:
     known: bool = False
     shown: bool = False
     idle: bool = False
+    aside: tuple[str, ...] = ()
 
     @property
     def unsynced_data(self) -> bool:
@@ -132,7 +148,11 @@ def program_of(
     text, at = (ack.text.removeprefix(_ACK), ack.at) if ack is not None else ("", -1)
     if noted.more != 0 or any(word_of(call) in UNREAD for call in noted.calls):
         return Program(name, text, at)
-    asked = _Inquiry(Effects(noted.calls, in_order, commits), at, cut, evidence)
+    effects = Effects(noted.calls, in_order, commits)
+    named = _named_ack(times, cut, "" if evidence is None else evidence.said)
+    if named is not None and _Inquiry(effects, named.at, cut, evidence).unsynced():
+        text, at = named.text.removeprefix(_ACK), named.at
+    asked = _Inquiry(effects, at, cut, evidence)
     done = [call for call in noted.calls if syncs(call) and call.returned is not None and call.returned < at]
     found = Program(name, text, at, synced=done[-1] if done else None, known=True)
     if evidence is not None and evidence.more is not None and not asked.explains_all():
@@ -162,7 +182,21 @@ def program_of(
         known=True,
         shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
+        aside=asked.aside(),
     )
+
+
+def _named_ack(times: Times, cut: int, said: str) -> TimedMark | None:
+    """The first acknowledgement before an event that a check names in what it says: `line 1 is gone` after
+    three lines is the loss of the first. One without a letter may be any number.
+    """
+    for mark in times.marks:
+        text = mark.text.removeprefix(_ACK)
+        if mark.at >= cut or text == mark.text or not re.search("[a-zA-Z]", text):
+            continue
+        if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said):
+            return mark
+    return None
 
 
 def last_ack(times: Times, cut: int) -> TimedMark | None:
@@ -196,7 +230,8 @@ class _Inquiry:
     def unsynced(self) -> list[Change]:
         """What had not been covered at the acknowledgement and, where trees tell, is what is missing."""
         open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.at)]
-        return [c for c in open_ if self._is_missing(c)]
+        missing = [c for c in open_ if self._is_missing(c)]
+        return self._favoured(missing) or missing
 
     def made_up_for(self) -> list[Change]:
         """Contents of one file that had been written and not synced at the acknowledgement, and did not come
@@ -330,17 +365,40 @@ class _Inquiry:
             if self._is_missing(c)
         ]
         contents = [c for c in made if c.sort is Sort.DATA]
-        if not (chosen := contents or [c for c in made if c.sort is Sort.GIVEN and not self._in_order]):
+        names = [c for c in made if self._is_name(c)]
+        chosen = self._favoured(contents, ahead) or self._favoured(names, ahead) or contents or names
+        if not chosen:
             return None
+        contents = [c for c in chosen if c.sort is Sort.DATA]
         files = {c.inode for c in contents}
         paths = {name for i in files for name in self.effects.names_of(i, self.cut)}
         paths |= {c.path for c in contents}
         elsewhere = (s.call for s in self.effects.syncs if s.inode not in files)
         return Order(ahead, tuple(chosen), taken, frozenset(paths), tuple(elsewhere))
 
+    def _is_name(self, change: Change) -> bool:
+        """Whether it is a name that is given, or taken for good, where names have no order."""
+        taken = change.sort is Sort.TAKEN and word_of(change.call) in REMOVES
+        return (change.sort is Sort.GIVEN or taken) and not self.effects.in_order
+
+    def _favoured(self, changes: list[Change], ahead: ProgramCall | None = None) -> list[Change]:
+        """Of changes that no state tells apart: those of the file that `ahead` gives a name; else those of
+        files that the program syncs at some time, since it demands nothing of one that it never syncs.
+        """
+        given = {c.inode for c in self.effects.changes if c.call == ahead and c.sort is Sort.GIVEN}
+        either = ([c for c in changes if c.inode in files] for files in (given, self._synced))
+        return next(filter(None, either), [])
+
     @property
-    def _in_order(self) -> bool:
-        return self.effects.in_order
+    def _synced(self) -> set[int]:
+        return {s.inode for s in self.effects.syncs if not s.names_only}
+
+    def aside(self) -> tuple[str, ...]:
+        """Files that the program never syncs, and of which something is missing, as of others."""
+        open_ = [c for c in self.before(self.cut) if not self.effects.covered(c, self.cut)]
+        missing = [c for c in open_ if self._is_missing(c)]
+        never = [c.path for c in missing if c.inode not in self._synced and c.sort is Sort.DATA]
+        return tuple(dict.fromkeys(never)) if self._favoured(missing) else ()
 
     def early(self) -> Change | None:
         """What gave a name that came back to a file whose contents did not; without it, all is accepted.

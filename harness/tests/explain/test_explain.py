@@ -1102,6 +1102,76 @@ def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
     assert "guess" not in _missing_of(facts.program, found.mechanism)
 
 
+def test_a_file_that_nobody_ever_syncs_is_not_the_cause_beside_one_that_is() -> None:
+    """A scratch file that was unsynced in the same window was named in place of the journal, or beside it."""
+    start = ["openat(j, create)", "write(j, 1)", "fsync(j)", "fsync(.)", "ack"]
+    calls = [*start, "openat(tmp, create)", "write(tmp, 6)", "write(j, 8)", "ack"]
+    said = cause(calls, files(j="1"), files(j="1........", tmp="......"))
+    assert "without having called fsync of `j`, or the like, for write(j, 8) (event" in said
+    assert said.endswith("`tmp` lost something as well: my-db never syncs that.")
+    alone = cause(calls, files(j="1", tmp=""), files(j="1", tmp="......"))
+    assert "fsync of `tmp`, or the like, for write(tmp, 6)" in alone, "if nothing else is missing"
+
+
+def test_what_a_rename_brings_is_the_cause_before_what_lies_beside_it() -> None:
+    start = ["openat(log, create)", "write(log, 3)", "fsync(log)", "fsync(.)", "ack"]
+    calls = [*start, "write(stats, 4)", "openat(new, create)", "write(new, 3)", "rename(new, log)"]
+    less = files(log="old")
+    said = cause([*calls, "fsync(.)"], files(log="", stats=""), files(log="new", stats="...."), less)
+    assert "called rename(new, log) at event" in said
+    assert "without having called fsync of `new`, or the like, for write(new, 3)" in said
+
+
+@pytest.mark.parametrize("beside", [[], ["write(access, 1)"]])
+def test_a_name_that_is_missing_is_the_cause_before_a_scratch_file(beside: list[str]) -> None:
+    """Contents came before names: write(access) was named, and the rename after it was not."""
+    start = ["mkdir(pub)", "openat(a, create)", "write(a, 1)", "openat(man, create)", "sync()", "fsync(a)"]
+    calls = [*start, "ack", *beside, "rename(a, pub/a)", "write(man, 2)", "fsync(man)"]
+    found, less = files(a="1", man=".."), files(a="1", man="")
+    more = files(pub__a="1", man="..") | (files(access=".") if beside else {})
+    said = cause(calls, found, more, less, in_order=False)
+    assert "called write(man, 2) at event" in said
+    assert "without having called fsync of the directory `pub`, or the like, for rename(a, pub/a)" in said
+
+
+def test_a_removal_that_no_sync_covers_is_a_cause() -> None:
+    """The acknowledgement before was blamed: only names that are given were looked at."""
+    start = ["openat(key, create)", "write(key, 3)", "write(tomb, 3)", "sync()", "fsync(tomb)", "ack"]
+    calls = [*start, "unlink(key)", "ftruncate(tomb, 0)", "fsync(tomb)"]
+    said = cause(
+        calls, files(key="key", tomb=""), files(tomb=""), files(key="key", tomb="key"), in_order=False
+    )
+    assert "called ftruncate(tomb, 0) at event" in said
+    assert "fsync of the directory `.`, or the like, for unlink(key) (event" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "named"),
+    [
+        ("line ", "line 1 is gone", "line 1"),
+        ("line ", "line 1 and line 2 are gone", "line 1"),
+        ("line ", "line 11 is gone", "line 3"),
+        ("line ", "1 is gone", "line 3"),
+        ("line ", "line 0 is gone", "line 3"),
+        ("", "3 were acknowledged, and 1 is there", "3"),
+    ],
+)
+def test_the_acknowledgement_that_the_check_names_is_the_one_that_is_blamed(
+    text: str, said: str, named: str
+) -> None:
+    """The last one was: with an fsync where it was wanted, the next run blamed the one before."""
+    app = Application()
+    app.made.mark("app line 0")
+    for line in (1, 2, 3):
+        app.call(f"write(log, {line})")
+        app.made.mark(f"app {text}{line}")
+    app.call("fsync(log)")
+    app.evidence = Evidence(files(log=""), files(log="122333"), None, said)
+    program = app.facts().program
+    assert program is not None
+    assert program.text == named
+
+
 _COMPACTS = ("openat(new, create)", "write(new, 5)", "fsync(new)", "rename(new, index)")
 
 
