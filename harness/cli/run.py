@@ -541,7 +541,8 @@ def _asks_rules(plan: Plan, summary: Summary) -> str:
     kept = bool(summary.cases) and all(c.verdict is CaseVerdict.PASS for c in summary.cases)
     if ruled or not kept or not _are_own(plan.workloads):
         return ""
-    words = shlex.join(map(shown_path, map(Path, plan.workloads)))
+    paths = [shown_path(Path(w)) for w in plan.workloads]
+    words = shlex.quote(",".join(p if "/" in p else f"./{p}" for p in paths))  # tomb is a name, ./tomb a path
     return f"next: do they rely on what no file system promises? powercut run -c any -w {words}"
 
 

@@ -323,6 +323,20 @@ def test_a_program_that_kept_all_is_led_to_what_no_file_system_promises(
     assert ("powercut run -c any -w" in told) is asks
 
 
+def test_the_command_that_asks_the_rules_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-w tomb` is a set of Powercut's own, and `-w a b` a program with an argument."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "workload.toml").write_text('summary = "mine"\n')
+    case = SimpleNamespace(case=CaseId("ext4", "ordered", "one"), verdict=CaseVerdict.PASS)
+    plan = Plan(configurations=["ext4/ordered"], workloads=[str(tmp_path / n) for n in ("one", "two")])
+    told = run._asks_rules(plan, cast(Any, SimpleNamespace(cases=[case])))
+    assert told.endswith("powercut run -c any -w ./one,./two")
+
+
 # --- which cases, and how long ---------------------------------------------------------------
 
 

@@ -1128,7 +1128,7 @@ def test_a_name_that_is_missing_is_the_cause_before_a_scratch_file(beside: list[
     start = ["mkdir(pub)", "openat(a, create)", "write(a, 1)", "openat(man, create)", "sync()", "fsync(a)"]
     calls = [*start, "ack", *beside, "rename(a, pub/a)", "write(man, 2)", "fsync(man)"]
     found, less = files(a="1", man=".."), files(a="1", man="")
-    more = files(pub__a="1", man="..") | (files(access=".") if beside else {})
+    more = {**files(pub__a="1", man=".."), **(files(access=".") if beside else {})}
     said = cause(calls, found, more, less, in_order=False)
     assert "called write(man, 2) at event" in said
     assert "without having called fsync of the directory `pub`, or the like, for rename(a, pub/a)" in said
