@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from harness.errors import UsageError
 from harness.model import Check, History, Judgement, Outcome, Position, Said, Violation
@@ -166,16 +167,20 @@ class Judge:
 
     def _cut(self, oracle: str, found: Sequence[Violation]) -> Iterator[Violation]:
         """The first `MAX_VIOLATIONS` of one oracle's violations, and one more that counts those left out. If
-        these all have one symptom, so has that: whoever expects each of them expects it.
+        these all have one symptom, so has that, and says what the first of them does: whoever expects each of
+        them expects it, and a known bug that each of them is, it is.
         """
         yield from found[:MAX_VIOLATIONS]
         left_out = found[MAX_VIOLATIONS:]
         if left_out:
             symptoms = {symptom_of(oracle, v.signature, self._paths).what for v in left_out}
-            signature = symptoms.pop() if len(symptoms) == 1 else f"more than {MAX_VIOLATIONS}"
             summary = f"{len(left_out)} more violations of {oracle} at this crash state are not listed"
+            if len(symptoms) == 1:
+                such_as = f"{summary}, such as {left_out[0].summary}"
+                yield replace(left_out[0], summary=such_as, signature=symptoms.pop())
+                return
             expected, seen = f"at most {MAX_VIOLATIONS}", str(len(found))
-            yield Violation(oracle, "file system", summary, expected, seen, signature)
+            yield Violation(oracle, "file system", summary, expected, seen, f"more than {MAX_VIOLATIONS}")
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:

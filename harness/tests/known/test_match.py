@@ -11,11 +11,23 @@ import pytest
 
 import harness
 from harness.explain.mechanism import Mechanism
+from harness.filesystems.profiles import select_profiles
 from harness.known.base import During, KnownBug, Record, Severity, Sighting, installed
 from harness.known.match import LoggedOperation, Match, Observed, match
-from harness.model import CaseId, CrashPoint, CrashState, Violation
-from harness.symptoms import Symptom
-from harness.workloads.load import select_workloads
+from harness.model import (
+    CaseId,
+    CrashPoint,
+    CrashState,
+    FsckClass,
+    FsckResult,
+    Outcome,
+    Position,
+    Violation,
+)
+from harness.oracles import MAX_VIOLATIONS, Judge
+from harness.symptoms import Symptom, paths_of, symptom_of
+from harness.tests.oracles.cases import file, history, tree, written
+from harness.workloads.load import parse_operation, select_workloads
 
 FAULTS = Path(harness.__file__).parent.parent / "reports" / "examples" / "faults" / "faults.json"
 OPERATIONS = ("create f", "append f 4096", "sync", "write f 0 4096", "sync")
@@ -90,6 +102,24 @@ def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> 
     assert match([bug], observed()) == Match(bug, compared), "not explained, and it says so"
     assert match([bug], observed(cause="No flush at all")) == Match(bug, (*compared, "cause"))
     assert match([bug], observed(cause="Torn write")) is None
+
+
+def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> None:
+    """Of thirty files that sync had lost, the line that counts ten of them was a new finding."""
+    thirty = [f"{call} f{n}{more}" for n in range(30) for call, more in (("create", ""), ("append", " 4096"))]
+    texts = [*thirty, "sync", *(f"write f{n} 0 4096" for n in range(30)), "sync"]
+    operations = [parse_operation(text) for text in texts]
+    (xfs,) = select_profiles(["xfs/default"])
+    files = [file(f"f{n}", written(2 * n + 1, 0, 4096), inode=100 + n) for n in range(30)]
+    end = Position(len(texts), len(texts))
+    came_back = Outcome(tree=tree(*files), fsck=FsckResult(FsckClass.CLEAN, 0, ""))
+    done = Judge(xfs.contract, history(texts), error_patterns=()).judge(end, came_back)
+    lost = [v for v in done.violations if v.oracle == "durability"]
+    assert len(lost) == MAX_VIOLATIONS + 1
+    for v in lost:
+        what = symptom_of(v.oracle, v.signature, paths_of(operations))
+        seen = observed(what, operations=texts, state=f"@{5 * len(texts)}", promised=91)
+        assert name_of(replace(seen, violation=v)) == "xfs-sync-no-flush", v.summary
 
 
 def test_every_cause_of_a_record_is_one_that_show_names() -> None:
