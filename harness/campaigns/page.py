@@ -111,10 +111,13 @@ class Shown:
     @property
     def headline(self) -> str:
         cases, states, _ = self.totals
+        left = sum(u.cases for u in self.undecided)
         amount = f"{plural(cases, 'case')}, {plural(states, 'crash state')}"
+        amount += f"; {plural(left, 'case')} not decided" if left else ""
         found = len(self.ledger.found)
         if not found:
-            return f"no promise was broken in {amount}" if states else "nothing was judged so far"
+            but = f" but by {plural(self.expected, 'known failure')}" if self.expected else ""
+            return f"no promise was broken{but} in {amount}" if states else "nothing was judged so far"
         waiting = len(self.ledger.waiting)
         causes = f"{plural(len(self.causes), 'cause')} behind " if self.causes else ""
         rest = f" ({number(waiting)} still to be shrunk)" if waiting else ""

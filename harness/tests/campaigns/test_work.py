@@ -11,7 +11,7 @@ import pytest
 
 from harness.campaigns import generators
 from harness.campaigns import work as work_module
-from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches
+from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches, UndecidedCases
 from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
@@ -273,6 +273,24 @@ def test_time_that_is_up_before_anything_ran_is_no_pass(tmp_path: Path) -> None:
     end = engine.carry_out(CampaignSeries(plan, path), Said(), until_s=0.0, run=ToyRuns())
     assert end is End.TIME_UP
     assert exit_code(read_ledger(path), end) is ExitCode.NOTHING_RUN
+
+
+@pytest.mark.parametrize(
+    ("expected", "undecided", "says"),
+    [
+        (0, 0, "no promise was broken in 50 cases, 90 crash states"),
+        (2, 0, "no promise was broken but by 2 known failures in 50 cases, 90 crash states"),
+        (0, 20, "no promise was broken in 50 cases, 90 crash states; 20 cases not decided"),
+    ],
+)
+def test_the_headline_says_no_more_than_what_was_seen(
+    expected: int, undecided: int, says: str, tmp_path: Path
+) -> None:
+    """`no promise was broken in 50 cases`, of which twenty were undecided, or had losses that are known."""
+    ledger = KnownBatches()
+    left = (UndecidedCases("no guest", undecided, "c"),) if undecided else ()
+    ledger.add(Batch(item="1", cases=50, states=90, expected=expected, undecided=left))
+    assert page_of(tmp_path, plan_of("ace2"), ledger).headline == says
 
 
 def test_the_page_names_the_cause_its_commands_and_what_was_new(tmp_path: Path) -> None:
