@@ -40,6 +40,7 @@ from harness.guests.kernel_list import HEAD, row_of
 from harness.host.files import json_line, write_atomically
 from harness.host.progress import telling
 from harness.kernels.pins import pins
+from harness.known.base import KnownBugs
 from harness.model import bounds
 from harness.report import annotation_lines, explained, print_summary, shown_path, source_words, write_reports
 from harness.report.changes import (
@@ -100,7 +101,9 @@ def report_command(
         if expect:
             store.set_expectations(asked_expectations(expect))
         if is_typed("known_files") or is_typed("new_only"):
-            store.set_known(asked_known(given))
+            known = asked_known(given)
+            own = known.bug if given["known_files"] else store.known().bug
+            store.set_known(KnownBugs(bug=own, new_only=known.new_only))
         write_reports(store)
         summary = explained(store)
         if annotate:

@@ -27,6 +27,7 @@ from harness.report.words import headline, known_or_new
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.summary import exit_code, summarise
+from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.trust import Named
 
@@ -204,3 +205,12 @@ def test_a_known_bug_or_an_expected_failure_is_no_known_loss_besides(store: RunS
     assert not any(f.loss for f in store.findings() if f.expectation)
     known_all(store)
     assert not any(f.loss for f in store.findings() if f.known)
+
+
+def test_a_report_of_what_is_new_keeps_the_known_bugs_of_the_run(store: RunStore) -> None:
+    """`powercut report RUN --new-only` forgot the bugs of --known FILE, and told of them as new."""
+    known_all(store)
+    powercut("report", store.path, "--new-only")
+    assert [b.name for b in store.known().bug] == ["demo-bug"]
+    assert store.known().new_only
+    assert not summarise(store).unexpected
