@@ -93,7 +93,7 @@ def cell(kernel: OnKernel, case: CaseId) -> str:
         expected = ", expected" if answer.verdict is CaseVerdict.XFAIL else ""
         return f"{number(answer.failed)} of {number(answer.states)} broken{expected}"
     if answer.verdict is CaseVerdict.PASS:
-        return f"{number(answer.states)} {VERDICT_WORDS[answer.verdict]}"
+        return f"{number(answer.states)} {VERDICT_WORDS[answer.verdict]}{', in part' * answer.in_part}"
     return VERDICT_WORDS[answer.verdict]
 
 
@@ -130,6 +130,8 @@ def page_of(sweep: Sweep) -> Page:
     models = sweep.plan.plan.fault_models
     own = f": those of the write log's own order ({', '.join(models)}), not all legal ones"
     limited = "" if LEGAL.keys() & set(models) else own
+    if any(a.in_part for k in sweep.kernels for a in k.answers):
+        limited += "; in part: the budget left out some"
     found = tuple(_findings(sweep))
     return Page(
         what="one kernel after another",

@@ -164,7 +164,7 @@ def answer_of(case: CaseSummary) -> Answer:
 def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
     """When a finding came and went, in one sentence, from the kernels that decided it, in the order given."""
     decided = [
-        (k.title, a.shows(oracle))
+        (k.title, a.shows(oracle), "; some crash states were left out" * a.in_part)
         for k in kernels
         if (a := k.answer(case)) and a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)
     ]
@@ -182,6 +182,6 @@ def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
         words.append(
             f"came after {before[0]}, first seen in {after[0]}"
             if after[1]
-            else f"gone in {after[0]} (last seen in {before[0]})"
+            else f"gone in {after[0]} (last seen in {before[0]}{after[2]})"
         )
     return "; ".join([*words, f"still there in {last[0]}"] if last[1] else words)

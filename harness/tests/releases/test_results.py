@@ -57,6 +57,19 @@ def test_a_story_tells_only_of_kernels_that_decided(letters: str, told: str) -> 
     assert story(kernels(letters), CASE, "mountable") == told
 
 
+def test_what_was_looked_at_in_part_is_said_to_be() -> None:
+    """A finding was gone in a kernel of which the budget had left out most crash states, without a word."""
+    first, last = kernels("+.")
+    part = msgspec.structs.replace(last.answers[0], in_part=True)
+    both = first, msgspec.structs.replace(last, answers=(part,))
+    told = "there in k1.9; gone in k2.9 (last seen in k1.9; some crash states were left out)"
+    assert story(both, CASE, "mountable") == told
+    plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
+    page = page_of(Sweep(plan, both))
+    assert "91 kept, in part" in page.text()
+    assert "in part: the budget left out some" in page.html()
+
+
 def test_another_oracles_finding_is_not_this_one() -> None:
     assert story(kernels("++"), CASE, "durability") == "none of the 2 kernels from k1.9 to k2.9 shows it"
 
