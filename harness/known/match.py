@@ -30,9 +30,10 @@ class LoggedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a run knows of a finding without looking at a guest again. `kernel`: its release. `flushed`:
-    whether the log has a flush, or a write with FUA, between two entries. `cause`: by which mechanism, as
-    `powercut show` named it; empty of a finding that was not explained, or whose cause could not be told.
+    """What a run knows of a finding without looking at a guest again. `kernel`: what begins with its version.
+    `flushed`: whether the log has a flush, or a write with FUA, between two entries. `cause`: by which
+    mechanism, as `powercut show` named it; empty of a finding that was not explained, or whose cause could
+    not be told.
     """
 
     case: CaseId

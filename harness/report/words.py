@@ -297,7 +297,7 @@ def known_or_new(findings: Sequence[Finding], kernel: KernelInfo) -> str:
     if not findings:
         return ""
     many = len(findings) > 1
-    if not version_of(kernel.release or kernel.version):
+    if not version_of(kernel.linux):
         these = "these findings were" if many else "this finding was"
         return f"The kernel's version is not known, so {these} not compared with known bugs."
     names = enumerated(list(dict.fromkeys(f.known.bug.name for f in findings if f.known)))

@@ -17,7 +17,7 @@ from harness.workloads.load import parse_operation
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """Known failures, known bugs, and the release of the run's kernel. `new_only`: known bugs count as
+    """Known failures, known bugs, and the Linux of the run's kernel. `new_only`: known bugs count as
     expected failures.
     """
 
@@ -30,7 +30,7 @@ class Meaning:
     def of(cls, expectations: Sequence[Expectation], known: KnownBugs, kernel: KernelInfo) -> Self:
         """That of a run with these. Raises UsageError for an installed bug that does not parse."""
         bugs = tuple(with_bugs(known.bug).values())
-        return cls(expectations, bugs, known.new_only, kernel.release or kernel.version)
+        return cls(expectations, bugs, known.new_only, kernel.linux)
 
     def given_to(
         self,

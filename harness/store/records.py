@@ -12,6 +12,7 @@ import msgspec
 
 from harness.expectations import Expectation
 from harness.host.files import valid_text
+from harness.known.base import version_of
 from harness.known.match import Match
 from harness.model import (
     CaseId,
@@ -36,8 +37,8 @@ SCHEMA = 3
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """The kernel under test. `name`: as the user gave it; `release`, `version`: from uname(2).
-    `replaced`: SHA-256 of the modules used instead of the kernel's own, by file.
+    """The kernel under test. `name`: as the user gave it; `release`: from uname(2); `version`: of its
+    package. `replaced`: SHA-256 of the modules used instead of the kernel's own, by file.
     """
 
     name: str
@@ -46,6 +47,16 @@ class KernelInfo:
     sha256: str = ""
     details: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def linux(self) -> str:
+        """Which Linux it is: what begins with its version. Debian's release `6.1.0-50-amd64` counts changes
+        of the interface, and its package is `6.1.176-1`.
+        """
+        release, version = version_of(self.release), version_of(self.version)
+        return (
+            self.version if version[:2] == release[:2] and version > release else self.release or self.version
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,3 +214,26 @@ def test_a_report_of_what_is_new_keeps_the_known_bugs_of_the_run(store: RunStore
     assert [b.name for b in store.known().bug] == ["demo-bug"]
     assert store.known().new_only
     assert not summarise(store).unexpected
+
+
+@pytest.mark.parametrize(
+    ("release", "package", "known"),
+    [
+        ("6.1.0-50-amd64", "6.1.176-1", False),
+        ("6.1.0-20-amd64", "6.1.85-1", True),
+        ("6.1.176", "", False),
+        ("6.1.85+deb12-amd64", "6.1.85-1~deb12u1", True),
+        ("", "6.1.85-1", True),
+    ],
+)
+def test_the_version_of_a_debian_kernel_is_that_of_its_package(
+    release: str, package: str, known: bool, store: RunStore
+) -> None:
+    """Debian calls each 6.1 `6.1.0-N`: a bug that was mended in 6.1.100 was known in all of them."""
+    symptoms = {f.symptom.what.replace("[", "[[]") for f in store.findings()}
+    of = bug(*symptoms)
+    mended = msgspec.structs.replace(of.record, mended=("6.1.100",))
+    store.set_known(KnownBugs(bug=(msgspec.structs.replace(of, record=mended),)))
+    kernel = replace(store.info.kernel, release=release, version=package)
+    store.update_info(replace(store.info, kernel=kernel))
+    assert any(f.known for f in store.findings()) is known
