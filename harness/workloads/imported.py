@@ -353,8 +353,8 @@ class _Import:
     def changes_directory(self, call: SystemCall, process: _Process) -> None:
         if call.name == "fchdir":
             process.directory = descriptor(call.arguments[0]).path
-        else:
-            process.directory = posixpath.join(process.directory, string(call.arguments[0]))
+        elif (name := string(call.arguments[0])).startswith("/") or process.directory:
+            process.directory = posixpath.join(process.directory, name)
 
     def seeks(self, call: SystemCall, process: _Process) -> None:
         if known := self._known(process, call.arguments[0]):
@@ -362,7 +362,8 @@ class _Import:
 
     def reads(self, call: SystemCall, process: _Process) -> None:
         known = self._known(process, call.arguments[0])
-        if known and known.offset is not None:
+        is_placed = call.name == "preadv2" and _place(call.arguments[3]) is not None
+        if known and known.offset is not None and not is_placed:
             known.offset += call.result
 
     def writes(self, call: SystemCall, process: _Process) -> None:
@@ -378,10 +379,11 @@ class _Import:
         words = known.flags | frozenset(re.findall(r"RWF_\w+", call.arguments[-1]))
         flags = [f for f, of in _SYNCS.items() if not of.isdisjoint(words)][:1]
         flags += ["direct"] if "O_DIRECT" in words else []
+        at = _place(call.arguments[place]) if place else None
         if words & {"O_APPEND", "RWF_APPEND"}:
             self._do(_K.APPEND, path, length=call.result, flags=tuple(flags))
+            known.offset = None if at is None else known.offset  # the end, wherever that is
             return
-        at = _place(call.arguments[place]) if place else None
         if (offset := known.offset if at is None else at) is None:
             raise _LeftOut("writes at a place that the log does not show")
         self._do(_K.WRITE, path, offset=offset, length=call.result, flags=tuple(flags))
@@ -616,7 +618,7 @@ _CALLS: Mapping[str, _Does] = {
         (EXIT, _Import.exits),
         ("chdir fchdir", _Import.changes_directory),
         ("lseek", _Import.seeks),
-        ("read readv", _Import.reads),
+        ("read readv preadv2", _Import.reads),
         (" ".join(_WRITES), _Import.writes),
         ("truncate ftruncate", _Import.truncates),
         ("fallocate", _Import.allocates),

@@ -394,6 +394,38 @@ def test_offsets_follow_what_is_read_by_a_copy_and_flags_what_is_set_later() -> 
     assert told(found)[2:] == ["write g 0 50", "write f 50 5", "append f 6"]
 
 
+@pytest.mark.parametrize(
+    "append",
+    [
+        'fcntl(3</r/f>, F_SETFL, O_RDWR|O_APPEND) = 0\n7 write(3</r/f>, ""..., 5) = 5\n'
+        "7 fcntl(3</r/f>, F_SETFL, O_RDWR) = 0",
+        "pwritev2(3</r/f>, [{iov_len=5}], 1, -1, RWF_APPEND) = 5",
+    ],
+)
+def test_an_append_leaves_the_offset_at_the_end(append: str) -> None:
+    """What was written behind it overwrote the file's begin."""
+    opened = '7 openat(AT_FDCWD</r>, "\\x66", O_RDWR|O_CREAT|O_EXCL, 0666) = 3</r/f>\n'
+    log = f'{opened}7 {append}\n7 write(3</r/f>, ""..., 6) = 6\n'
+    found = of(log)
+    assert told(found) == ["create f", "append f 5"]
+    assert found.left_out == {"writes at a place that the log does not show": 1}
+    found = of(f'{log}7 lseek(3</r/f>, 0, SEEK_END) = 11\n7 write(3</r/f>, ""..., 7) = 7\n')
+    assert told(found) == ["create f", "append f 5", "write f 11 7"]
+
+
+@pytest.mark.parametrize(("place", "then"), [(-1, 5), (40, 0)])
+def test_preadv2_moves_the_offset_that_it_reads_at(place: int, then: int) -> None:
+    opened = '7 openat(AT_FDCWD</r>, "\\x66", O_RDWR|O_CREAT|O_EXCL, 0666) = 3</r/f>\n'
+    read = f"7 preadv2(3</r/f>, [{{iov_len=5}}], 1, {place}, 0) = 5\n"
+    assert told(of(f'{opened}{read}7 write(3</r/f>, ""..., 6) = 6\n')) == ["create f", f"write f {then} 6"]
+
+
+def test_a_folder_of_which_only_a_part_is_named_is_not_known() -> None:
+    """After chdir("s") from nobody knows where, calls by relative names were dropped without a word."""
+    found = of('7 chdir("\\x73") = 0\n7 mkdir("\\x78", 0777) = 0\n7 close(3</r/f>) = 0\n')
+    assert found.left_out == {"mkdir of a relative path in a folder that the log does not name": 1}
+
+
 def test_a_child_is_of_the_process_that_made_it_while_another_is_making_one() -> None:
     found = of(
         """
