@@ -81,7 +81,8 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
             if found:
                 told += 1
                 where = f"{finding.id}, {finding.crash_point}"
-                by_control = "; ".join(filter(None, (found.headline, found.lines.get("control"))))
+                other = (found.lines.get(label) for label in ("cause", "control"))
+                by_control = "; ".join(filter(None, (found.headline, *other)))
                 console.say(one_line(f"{where}: {found.mechanism or by_control}"))
     except (_TimeUp, KeyboardInterrupt):
         console.say(f"{told} of {len(chosen)} explained; the others: powercut show --all")

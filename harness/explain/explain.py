@@ -369,6 +369,7 @@ def _lines(
         "written": _written(facts, mechanism),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
+        "cause": "" if mechanism else "not named: no state tells which write or call it was",
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding),

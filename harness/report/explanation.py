@@ -15,7 +15,10 @@ from harness.host.files import json_bytes, write_atomically
 from harness.host.text import one_line
 from harness.store.layout import RunLayout
 
-LABELS = ("promised", "written", "cut", "recovery", "missing", "control", "contract", "schedule", "reproduce")
+LABELS = (
+    *("promised", "written", "cut", "recovery", "cause", "missing"),
+    *("control", "contract", "schedule", "reproduce"),
+)
 """The lines of an explanation, in order."""
 _LABEL_WIDTH = max(map(len, LABELS)) + 2
 _WIDTH = 100
