@@ -31,7 +31,7 @@ REMOVES = ("unlink", "unlinkat", "rmdir")
 _NAMES = (*_PAIRS, *_MAKES, *REMOVES)
 _OPENS = ("open", "openat", "openat2")
 UNREAD = ("io_submit", "io_uring_enter")
-SHOWN = (*_DATA, *_SIZE, *_NAMES, *UNREAD)
+SHOWN = (*_DATA, *_SIZE, *_NAMES, *UNREAD, "sync_file_range")
 _DELETED = " (deleted)"
 """What d_path() appends to the name of an open file that has none any more (fs/d_path.c)."""
 EVERY = -1

@@ -174,8 +174,8 @@ def _half(facts: Facts, program: Program) -> Diagnosis | None:
     if not any(map(facts.part, gone)) and not any(facts.on_platter(w.entry) for w in data):
         return None
     sentence = (
-        f"Of {write.call.text}, called at event {write.began}, a part came back: no call makes more than a "
-        "block durable as a whole."
+        f"Of {write.call.text}, called at event {write.began}, a part came back: a power cut "
+        "may tear a write of several blocks that has no RWF_ATOMIC."
     )
     return Diagnosis(Mechanism.PROGRAM_HALF, sentence)
 
