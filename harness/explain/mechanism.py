@@ -123,7 +123,7 @@ def _aside(program: Program, named: Sequence[Change]) -> str:
         return ""
     shown, left_out = first_few(others, 2)
     more = f" and {left_out} more" if left_out else ""
-    return f" `{'`, `'.join(shown)}`{more} lost something as well: {program.name} never syncs that."
+    return f" No state tells that from the loss of `{'`, `'.join(shown)}`{more}, which is never synced."
 
 
 def _calls(changes: Sequence[Change]) -> str:
