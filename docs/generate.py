@@ -38,6 +38,7 @@ from harness.model.operations import ARGUMENTS, PERSISTS, PERSISTS_IF, Operation
 from harness.oracles import ORACLES
 from harness.oracles.contract import CHOICES, RULES, Contract
 from harness.regressions.catalogue import Bug
+from harness.report.words import plural
 from harness.store import layout
 from harness.workloads import applications, load
 
@@ -501,19 +502,19 @@ def _findings() -> Lines:
 _LITMUS = "reports/examples/litmus"
 _GROUPS_OF_PATTERNS: Sequence[tuple[str, str, Callable[[Mapping[str, list[str]]], bool]]] = (
     (
-        "Safe in every mode",
+        "Safe in every mode that was looked at",
         "Each mode that was looked at promises the answer yes, and kept that.",
         lambda modes: bool(modes["kept"]) and not (modes["held"] or modes["no"] or modes["broken"]),
     ),
     (
         "Safe in some modes",
         "Some modes promise the answer yes; in the others it is no, or it held and nobody promises it.",
-        lambda modes: bool(modes["broken"] or (modes["kept"] and (modes["held"] or modes["no"]))),
+        lambda modes: bool(modes["kept"] and (modes["held"] or modes["no"] or modes["broken"])),
     ),
     (
-        "Promised by no mode",
-        "Where the answer held, that is luck of these recordings.",
-        lambda modes: not (modes["kept"] or modes["broken"]) and bool(modes["held"] or modes["no"]),
+        "Safe in no mode",
+        "No mode promises the answer yes, or none keeps that. Where it held, that is luck.",
+        lambda modes: not modes["kept"] and bool(modes["held"] or modes["no"] or modes["broken"]),
     ),
 )
 
@@ -534,6 +535,8 @@ def _litmus() -> Lines:
     kernels = ", ".join(dict.fromkeys(f"{c['kernel']} ({c['machine']})" for c in columns if c["kernel"]))
     minutes = round(sum(c["seconds"] for c in columns) / 60)
     yield from (f"{kernels}; {minutes} minutes in all, `powercut {' '.join(plan['argv'])}`.", "")
+    if unseen := _not_looked_at(columns):
+        yield from (f"Not looked at, so that nothing here is said of it: {'; '.join(unseen)}.", "")
     rows = [(p, _standings(columns, p["name"])) for p in known["programs"]]
     for title, about, belongs in _GROUPS_OF_PATTERNS:
         found = [
@@ -544,6 +547,14 @@ def _litmus() -> Lines:
         if found:
             yield from (f"## {title}", "", about, "")
             yield from (*_table(("question", "always", "held", "no"), found), "")
+
+
+def _not_looked_at(columns: Sequence[Mapping[str, typing.Any]]) -> list[str]:
+    """What the table lacks: columns as a whole, and how many questions of another one."""
+    count = {c["name"]: sum(cell["standing"] == "not-looked-at" for cell in c["cells"]) for c in columns}
+    whole = [c["name"] for c in columns if count[c["name"]] == len(c["cells"])]
+    parts = [f"{plural(n, 'question')} in {name}" for name, n in count.items() if n and name not in whole]
+    return [", ".join(whole)] * bool(whole) + parts
 
 
 def _standings(columns: Sequence[Mapping[str, typing.Any]], program: str) -> dict[str, list[str]]:

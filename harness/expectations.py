@@ -12,7 +12,8 @@ names and numbers of the workload. They may be left out, but such a line covers 
 will ever find there. For each finding, the first matching line counts.
 
 What is known of a mode is known of it on disks with other sectors as well (`ext4/nobarrier@4k`): these lose
-nothing less. It is not known of the mode on a stack, or without a volatile cache.
+nothing less. It is not known of the mode on a stack, or without a volatile cache, unless the pattern covers
+that name, too: `ext4/*` covers `ext4/ordered@raid1`.
 """
 
 from __future__ import annotations

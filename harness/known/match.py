@@ -89,7 +89,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
         and _same_operations(sighting, seen)
         and (not sighting.quiet or _was_quiet(seen))
-        and (not sighting.causes or seen.cause().lower() in ("", *sighting.causes))
+        and (not sighting.causes or seen.cause().lower() in ("", *map(str.lower, sighting.causes)))
     )
 
 

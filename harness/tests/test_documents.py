@@ -133,6 +133,16 @@ def test_a_generated_page_is_what_the_code_says(page: str) -> None:
     assert (ROOT / "docs" / page).read_text() == generator().pages()[page], "run: make docs"
 
 
+def test_what_a_table_of_litmus_programs_lacks_is_said() -> None:
+    """`Safe in every mode` stood over a table of which half the columns had not been reached."""
+    cells = [{"standing": s} for s in ("kept", "not-looked-at")]
+    columns = [{"name": "a", "cells": cells}, {"name": "b", "cells": cells[1:]}]
+    assert generator()._not_looked_at(columns) == ["b", "1 question in a"]
+    only_broken = {"kept": [], "held": ["a"], "no": [], "broken": ["b"]}
+    titles = [title for title, _, belongs in generator()._GROUPS_OF_PATTERNS if belongs(only_broken)]
+    assert titles == ["Safe in no mode"]
+
+
 # --- command lines --------------------------------------------------------------------------------
 
 

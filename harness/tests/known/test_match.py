@@ -97,7 +97,7 @@ def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> 
     bug = KnownBug(name="a", title="b", record=Record(
         severity=Severity.COSMETIC, mechanism="c", first="6.1",
         shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",),
-                        causes=("no flush at all",)),)))  # fmt: skip
+                        causes=("No flush at all",)),)))  # fmt: skip
     compared = ("symptom", "mode", "kernel version")
     assert match([bug], observed()) == Match(bug, compared), "not explained, and it says so"
     assert match([bug], observed(cause="No flush at all")) == Match(bug, (*compared, "cause"))
