@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,9 +99,8 @@ def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
             covered = m.call == number or m is size_for
         elif call.word == "sync":
             covered = before
-        elif call.word == "fdatasync":
-            covered = before and own and m.sort is not Sort.ATTRIBUTES
         else:
+            own = own and (call.word == "fsync" or m.sort is not Sort.ATTRIBUTES)
             covered = before and (own or call.inode in [d for d, _, _ in m.names])
         if names and call.word != "sync" and before and any(held in leading for _, _, held in m.names):
             covered = True
@@ -211,6 +212,14 @@ def test_a_write_over_a_sector_is_torn_at_one() -> None:
     assert [s.torn for s in torn] == [512, 2048]
     made = Maker(effect).files(torn[0])["f"]
     assert contents(effect.notes, made.size, made.pieces) == b"b" * 512 + b"a" * 3584
+
+
+@pytest.mark.parametrize("sync", [Calls.fsync, Calls.fdatasync])
+def test_the_names_in_a_directory_are_its_data(sync: Callable[[Calls, str], Calls]) -> None:
+    """ext4, XFS and btrfs keep a name whose directory saw fdatasync; SQLite and LevelDB rely on that."""
+    notes = sync(Calls().create("f"), ".").ack("f").notes()
+    legal = Legal(effect_of(notes, rules()))
+    assert {state.persisted for state in legal.listed().states if legal.acks(state)} == {1}
 
 
 def test_what_a_truncation_cuts_off_may_be_zeros_in_a_file_of_the_old_size() -> None:
