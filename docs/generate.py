@@ -558,14 +558,22 @@ def _not_looked_at(columns: Sequence[Mapping[str, typing.Any]]) -> list[str]:
 
 
 def _standings(columns: Sequence[Mapping[str, typing.Any]], program: str) -> dict[str, list[str]]:
-    """The columns by what they answer; a star where some legal states were not looked at."""
-    found: dict[str, list[str]] = {"kept": [], "held": [], "no": [], "broken": []}
+    """The modes by what they answer; a star where some legal states were not looked at. A mode that answers
+    the same on each kernel comes once, another one with the kernel's name.
+    """
+    answers: dict[str, dict[str, str]] = {}
     for column in columns:
         (cell,) = (c for c in column["cells"] if c["program"] == program)
-        standing = cell["standing"].removesuffix("-so-far")
-        star = "*" if standing != cell["standing"] else ""
-        if standing in found:
-            found[standing].append(column["name"] + star)
+        answers.setdefault(column["mode"], {})[column["kernel"]] = cell["standing"]
+    found: dict[str, list[str]] = {"kept": [], "held": [], "no": [], "broken": []}
+    for mode, on in answers.items():
+        plain = {kernel: standing.removesuffix("-so-far") for kernel, standing in on.items()}
+        if len({*plain.values()}) == 1:
+            on = {"": next((s for s in on.values() if s.endswith("-so-far")), next(iter(on.values())))}
+        for kernel, standing in on.items():
+            star = "*" if standing.endswith("-so-far") else ""
+            if (name := standing.removesuffix("-so-far")) in found:
+                found[name].append(mode + (f" on {kernel.rpartition('-')[2]}" if kernel else "") + star)
     return found
 
 

@@ -133,6 +133,16 @@ def test_a_generated_page_is_what_the_code_says(page: str) -> None:
     assert (ROOT / "docs" / page).read_text() == generator().pages()[page], "run: make docs"
 
 
+def test_a_mode_that_answers_otherwise_on_another_kernel_is_told_with_its_kernel() -> None:
+    def column(mode: str, kernel: str, standing: str) -> dict[str, object]:
+        return {"mode": mode, "kernel": kernel, "cells": [{"program": "p", "standing": standing}]}
+
+    same = [column("a/b", "debian-6.12", "kept"), column("a/b", "debian-7.3", "kept-so-far")]
+    other = [column("c/d", "debian-6.12", "broken"), column("c/d", "debian-7.3", "kept")]
+    found = generator()._standings([*same, *other], "p")
+    assert found == {"kept": ["a/b*", "c/d on 7.3"], "held": [], "no": [], "broken": ["c/d on 6.12"]}
+
+
 def test_what_a_table_of_litmus_programs_lacks_is_said() -> None:
     """`Safe in every mode` stood over a table of which half the columns had not been reached."""
     cells = [{"standing": s} for s in ("kept", "not-looked-at")]
