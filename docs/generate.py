@@ -567,10 +567,9 @@ def _standings(columns: Sequence[Mapping[str, typing.Any]], program: str) -> dic
         answers.setdefault(column["mode"], {})[column["kernel"]] = cell["standing"]
     found: dict[str, list[str]] = {"kept": [], "held": [], "no": [], "broken": []}
     for mode, on in answers.items():
-        plain = {kernel: standing.removesuffix("-so-far") for kernel, standing in on.items()}
-        if len({*plain.values()}) == 1:
-            on = {"": next((s for s in on.values() if s.endswith("-so-far")), next(iter(on.values())))}
-        for kernel, standing in on.items():
+        least = max(on.values(), key=lambda standing: standing.endswith("-so-far"))
+        alike = len({standing.removesuffix("-so-far") for standing in on.values()}) == 1
+        for kernel, standing in {"": least}.items() if alike else on.items():
             star = "*" if standing.endswith("-so-far") else ""
             if (name := standing.removesuffix("-so-far")) in found:
                 found[name].append(mode + (f" on {kernel.rpartition('-')[2]}" if kernel else "") + star)
