@@ -508,7 +508,7 @@ def _remedies(program: Program) -> dict[Mechanism, str]:
 
 
 def _wanted(changes: Sequence[Change], by: int) -> str:
-    after = changes[-1].call.returned
+    after = max(c.call.returned or 0 for c in changes)
     return f"an {wanted_sync(changes)}, called after event {after} and done before event {by}"
 
 

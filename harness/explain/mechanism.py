@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.blocks.fields import Kind
-from harness.explain.effects import Change, Sort, distinct
+from harness.explain.effects import Change, Sort
 from harness.explain.facts import Facts, Flush
-from harness.explain.program import Gap, Order, Program, wanted_sync
-from harness.host.text import first_few
+from harness.explain.program import Gap, Order, Program, told_calls, wanted_sync
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
 
@@ -113,24 +112,14 @@ def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
     sentence = f"{said} without having called {wanted_sync(changes)}, for {_calls(changes)}."
-    sentence += _aside(program, changes)
     return Diagnosis(Mechanism.PROGRAM_NEVER, sentence)
 
 
-def _aside(program: Program, named: Sequence[Change]) -> str:
-    """What no state tells from the changes that are named."""
-    if not (others := sorted({*program.aside} - {c.path for c in named})):
-        return ""
-    shown, left_out = first_few(others, 2)
-    more = f" and {left_out} more" if left_out else ""
-    return f" No state tells that from the loss of `{'`, `'.join(shown)}`{more}, which is never synced."
-
-
 def _calls(changes: Sequence[Change]) -> str:
-    """The last two calls, and how many there were before."""
-    last, before = first_few(list(distinct(changes))[::-1], 2)
-    also = f", and {before} more calls before" if before else ""
-    return " and ".join(f"{c.text} (event {c.began})" for c in last[::-1]) + also
+    """The calls that matter, and how many more there were."""
+    told, more = told_calls(changes)
+    also = f", and {more} more {'call' if more == 1 else 'calls'} before" if more else ""
+    return " and ".join(f"{c.text} (event {c.began})" for c in told) + also
 
 
 def _out_of_order(program: Program, order: Order) -> str:
@@ -144,8 +133,7 @@ def _out_of_order(program: Program, order: Order) -> str:
     if (last := order.until) is not None:
         said += f", and later calls up to {last.text} at event {last.began},"
         end = " No state tells which of these calls relies on that."
-    said += f" without having called {wanted_sync(order.missing)}, for {_calls(order.missing)}.{end}"
-    return said + _aside(program, order.missing)
+    return f"{said} without having called {wanted_sync(order.missing)}, for {_calls(order.missing)}.{end}"
 
 
 def _between(program: Program, gap: Gap) -> str:
@@ -204,7 +192,7 @@ def data_of(facts: Facts, gone: Order) -> list[TimedWrite]:
             return True
         return not files.isdisjoint({*gone.paths, *(path.rpartition("/")[2] for path in gone.paths)})
 
-    begun = gone.missing[0].began
+    begun = min(c.began for c in gone.missing)
     return [w for w in facts.times.writes if gone.paths and w.submitted > begun and may_be(w)]
 
 

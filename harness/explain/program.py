@@ -20,10 +20,11 @@ from harness.explain.effects import (
     Effects,
     Sort,
     Taking,
-    directory_of,
+    distinct,
     syncs,
     word_of,
 )
+from harness.host.text import first_few
 from harness.model import FileKind, Tree, TreeEntry
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import TimedMark, Times
@@ -100,9 +101,7 @@ class Program:
     gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
     synced when it did. `whole`: a call that wrote contents of which nothing had been made durable. `known`:
     whether its calls tell all that it asked for. `shown`: whether trees of accepted states were compared.
-    `idle`: whether a sync that had something to make durable sent nothing. `aside`: files of which something
-    is missing as well, and that the program never syncs.
-    """
+    `idle`: whether a sync that had something to make durable sent nothing."""
 
     name: str
     text: str
@@ -121,7 +120,6 @@ class Program:
     known: bool = False
     shown: bool = False
     idle: bool = False
-    aside: tuple[str, ...] = ()
 
     @property
     def unsynced_data(self) -> bool:
@@ -182,7 +180,6 @@ def program_of(
         known=True,
         shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
-        aside=asked.aside(),
     )
 
 
@@ -230,8 +227,7 @@ class _Inquiry:
     def unsynced(self) -> list[Change]:
         """What had not been covered at the acknowledgement and, where trees tell, is what is missing."""
         open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.at)]
-        missing = [c for c in open_ if self._is_missing(c)]
-        return self._favoured(missing) or missing
+        return self._in_turn([c for c in open_ if self._is_missing(c)])
 
     def made_up_for(self) -> list[Change]:
         """Contents of one file that had been written and not synced at the acknowledgement, and did not come
@@ -274,6 +270,8 @@ class _Inquiry:
         for taking in self.effects.takings:
             if taking.call.began >= self.cut or not self.effects.was_kept(taking) or not self._came(taking):
                 continue
+            if self._brought_durable(taking) and self.unsynced():
+                continue  # what other files lack was acknowledged
             own = [c.began for c in self.effects.changes if c.inode == taking.inode]
             last = max(at for at in own if at < taking.call.began)
             if (found := self._order(taking.call, taking.inode, last, taken=True)) is not None:
@@ -281,6 +279,12 @@ class _Inquiry:
             if (found := self._in_place(taking)) is not None:
                 return found
         return None
+
+    def _brought_durable(self, taking: Taking) -> bool:
+        """Whether a rename gave the name to a file whose contents were durable by then."""
+        given = {c.inode for c in self.effects.changes if c.call == taking.call and c.sort is Sort.GIVEN}
+        own = [c for c in self.before(taking.call.began) if c.inode in given and c.sort is Sort.DATA]
+        return bool(own) and all(self.effects.covered(c, taking.call.began) for c in own)
 
     def _in_place(self, taking: Taking) -> Order | None:
         """A file that was emptied, to be written anew: what is written later is what replaces it."""
@@ -364,9 +368,7 @@ class _Inquiry:
             if not self.effects.covered(c, ahead.began) and not self.effects.covered(c, self.cut)
             if self._is_missing(c)
         ]
-        contents = [c for c in made if c.sort is Sort.DATA]
-        names = [c for c in made if self._is_name(c)]
-        chosen = self._favoured(contents, ahead) or self._favoured(names, ahead) or contents or names
+        chosen = self._in_turn([c for c in made if c.sort is Sort.DATA or self._is_name(c)], ahead)
         if not chosen:
             return None
         contents = [c for c in chosen if c.sort is Sort.DATA]
@@ -381,24 +383,16 @@ class _Inquiry:
         taken = change.sort is Sort.TAKEN and word_of(change.call) in REMOVES
         return (change.sort is Sort.GIVEN or taken) and not self.effects.in_order
 
-    def _favoured(self, changes: list[Change], ahead: ProgramCall | None = None) -> list[Change]:
-        """Of changes that no state tells apart: those of the file that `ahead` gives a name; else those of
-        files that the program syncs at some time, since it demands nothing of one that it never syncs.
+    def _in_turn(self, changes: list[Change], ahead: ProgramCall | None = None) -> list[Change]:
+        """Changes that no state tells apart: first those of the file that `ahead` gives a name, then those of
+        files that the program syncs at some time.
         """
         given = {c.inode for c in self.effects.changes if c.call == ahead and c.sort is Sort.GIVEN}
-        either = ([c for c in changes if c.inode in files] for files in (given, self._synced))
-        return next(filter(None, either), [])
+        return sorted(changes, key=lambda c: (c.inode not in given, c.inode not in self._synced))
 
     @property
     def _synced(self) -> set[int]:
         return {s.inode for s in self.effects.syncs if not s.names_only}
-
-    def aside(self) -> tuple[str, ...]:
-        """Files that the program never syncs, and of which something is missing, as of others."""
-        open_ = [c for c in self.before(self.cut) if not self.effects.covered(c, self.cut)]
-        missing = [c for c in open_ if self._is_missing(c)]
-        never = [c.path for c in missing if c.inode not in self._synced and c.sort is Sort.DATA]
-        return tuple(dict.fromkeys(never)) if self._favoured(missing) else ()
 
     def early(self) -> Change | None:
         """What gave a name that came back to a file whose contents did not; without it, all is accepted.
@@ -505,14 +499,32 @@ def _essence(entry: TreeEntry | None) -> object:
 
 
 def wanted_sync(changes: Sequence[Change]) -> str:
-    """The syncs that these changes want, each once."""
-    wanted = list(dict.fromkeys(c.wanted for c in changes))
-    if len(wanted) > 2:
-        directories = {directory_of(c.path) for c in changes}
-        names = all(c.sort is not Sort.DATA for c in changes)
-        one = f"fsync of the directory `{directories.pop()}`" if names and len(directories) == 1 else "fsync"
-        return f"{one}, or the like"
-    return f"{' and '.join(wanted)}, or the like"
+    """The syncs that these changes want: of one file all of them, of several files one, and no state tells
+    which.
+    """
+    files: dict[int, list[Change]] = {}
+    for c in changes:
+        files.setdefault(c.inode, []).append(c)
+    each = dict.fromkeys(
+        next((c.wanted for c in own if c.sort is Sort.DATA), own[0].wanted) for own in files.values()
+    )
+    if len(each) > 1:
+        shown, left_out = first_few(list(each), 3)
+        more = f" or {left_out} more" if left_out else ""
+        return f"{' or '.join(shown)}{more} (no state tells which), or the like"
+    return f"{' and '.join(dict.fromkeys(c.wanted for c in changes))}, or the like"
+
+
+def told_calls(changes: Sequence[Change]) -> tuple[list[ProgramCall], int]:
+    """The calls to name of changes, and how many others there are: the last two; of several files, the last
+    one of each.
+    """
+    calls, last = list(distinct(changes)), {c.inode: c.call for c in changes}
+    if len(last) > 1:
+        chosen = list(dict.fromkeys(last.values()))[:3]
+    else:
+        chosen = list(first_few(calls[::-1], 2)[0])[::-1]
+    return chosen, len(calls) - len(chosen)
 
 
 def shown_calls(
