@@ -5,11 +5,11 @@
 //! file has no name, so that the program under test finds nothing of it.
 
 use std::{
-    fs::File,
+    fs::{File, Permissions},
     io,
     os::{
         fd::AsRawFd,
-        unix::fs::{FileExt, OpenOptionsExt},
+        unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
     },
 };
 
@@ -52,11 +52,18 @@ impl Neighbour {
         self.left > 0
     }
 
-    /// Write to the file, and sync it.
+    /// Change the file, and sync it. Its mode changes as well: a write within the same tick of the clock as the last
+    /// one changes no time stamp, and an fsync of data alone commits nothing.
     pub fn commit(&mut self) {
         self.left -= 1;
+        let mode = Permissions::from_mode(if self.left.is_multiple_of(2) {
+            0o600
+        } else {
+            0o400
+        });
         let written = self.file.write_all_at(&self.left.to_le_bytes(), 0);
-        if let Err(why) = written.and_then(|()| self.file.sync_all()) {
+        let changed = written.and_then(|()| self.file.set_permissions(mode));
+        if let Err(why) = changed.and_then(|()| self.file.sync_all()) {
             // A disk that is full, or a file system that has failed: the program meets that itself.
             eprintln!("{NAME}: {why}");
         }
