@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from harness.host.text import first_few, one_line
 from harness.model import FileKind, History, Outcome, Position, TreeEntry, Workload
-from harness.workloads.applications import BY_LINES
+from harness.workloads.applications import prints_acknowledgements
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import Times
 
@@ -57,7 +57,7 @@ def at_once(workload: Workload, places: Sequence[int]) -> str:
     the last: it may keep them until it ends, so that nothing is promised before. `places`: of each line, what
     the program had done by then.
     """
-    if len(places) < 2 or len(set(places)) > 1 or BY_LINES not in workload.operations[0].argv[:2]:
+    if len(places) < 2 or len(set(places)) > 1 or not prints_acknowledgements(workload):
         return ""
     return (
         f"its {len(places)} lines were acknowledged at once, so that nothing is demanded before the first: "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import json
 import re
 import shlex
@@ -56,7 +57,8 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     that is the user's own. `image_mib`: the least size of the file system. `reads`: glob patterns of the
     files that `check` reads. `acknowledges`: `lines`, if each line that `run` prints is acknowledged; else it
     calls powercut-ack. `neighbour`: each workload comes once more, `NAME-neighbour`, with another program's
-    fsync behind each call. `variants`: each is a workload; its key is appended to the directory's name.
+    fsync behind each call, which may be 200 calls at most. `variants`: each is a workload; its key is
+    appended to the directory's name.
     """
 
     summary: str
@@ -171,7 +173,18 @@ def _beside_another(workload: Workload) -> Workload:
 
 def has_neighbour(workload: Workload) -> bool:
     """Whether another program commits behind each call of this one."""
-    return any(op.argv[:1] == (NEIGHBOUR,) for op in workload.operations[:1])
+    return NEIGHBOUR in _ahead(workload)
+
+
+def prints_acknowledgements(workload: Workload) -> bool:
+    """Whether each line that its program prints is an acknowledgement."""
+    return BY_LINES in _ahead(workload)
+
+
+def _ahead(workload: Workload) -> list[str]:
+    """The words of ours in front of its program: AHEAD of vms/agent/src/calls.rs."""
+    argv = next((op.argv for op in workload.operations), ())
+    return list(itertools.takewhile((BY_LINES, NEIGHBOUR).__contains__, argv))
 
 
 def _workload(

@@ -205,24 +205,33 @@ powercut-ack old
 echo new >config.tmp
 mv config.tmp config
 """
-NOT_EMPTY = '#!/bin/sh\n[ ! -s "$1" ] || [ -s config ] || { echo "config is empty"; exit 1; }\n'
+NOT_EMPTY = """#!/bin/sh
+[ ! -s "$1" ] && exit 0
+case "$(tr '\\0' 0 <config)" in old|new) ;; *) echo "config is empty, or zeros"; exit 1;; esac
+"""
+
+
+def neighbour_plan(place: Path, kernel: Path, run: str, check: str, modes: list[str], states: str) -> Plan:
+    """A shell script with a neighbour."""
+    (place / "workload.toml").write_text('summary = "mine"\nneighbour = true\n')
+    for name, text in (("run", run), ("check", check)):
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    return Plan(
+        configurations=modes,
+        workloads=[str(place)],
+        machine="uml",
+        kernel=str(kernel),
+        fault_models=(states,),
+    )
 
 
 def test_a_neighbour_shows_what_a_program_alone_does_not(tmp_path: Path, uml_kernel: Path) -> None:
     """A file of 0 bytes under its final name needs another program's commit between rename and writeback."""
     directory = tmp_path / "conf"
     directory.mkdir()
-    (directory / "workload.toml").write_text('summary = "replaced without fsync"\nneighbour = true\n')
-    for name, text in (("run", REPLACES), ("check", NOT_EMPTY)):
-        (directory / name).write_text(text)
-        (directory / name).chmod(0o755)
-    plan = Plan(
-        configurations=["xfs/default", "any/linux"],
-        workloads=[str(directory)],
-        machine="uml",
-        kernel=str(uml_kernel),
-        fault_models=("exhaustive",),
-    )
+    modes = ["xfs/default", "any/linux"]
+    plan = neighbour_plan(directory, uml_kernel, REPLACES, NOT_EMPTY, modes, "exhaustive")
     summary, path = run_plan(plan, tmp_path)
     verdicts = {str(c.case): c.verdict for c in summary.cases}
     assert verdicts == {
@@ -236,6 +245,28 @@ def test_a_neighbour_shows_what_a_program_alone_does_not(tmp_path: Path, uml_ker
     assert "rename(config.tmp, config)" in shown.stdout
     assert "fsync of `config.tmp`" in shown.stdout
     assert "another program: fsync of its own file" in shown.stdout
+
+
+def test_a_neighbour_commits_where_fsync_is_of_one_file(tmp_path: Path, uml_kernel: Path) -> None:
+    """On F2FS its fsync made its own file durable alone, and showed nothing."""
+    directory = tmp_path / "conf"
+    directory.mkdir()
+    plan = neighbour_plan(directory, uml_kernel, REPLACES, NOT_EMPTY, ["f2fs/posix"], "prefix")
+    summary, _ = run_plan(plan, tmp_path)
+    verdicts = {c.case.workload: c.verdict for c in summary.cases}
+    assert verdicts == {"conf": CaseVerdict.PASS, "conf-neighbour": CaseVerdict.FAIL}
+
+
+def test_a_neighbour_that_stops_is_told(tmp_path: Path, uml_kernel: Path) -> None:
+    """Behind 200 commits it went on without, and `NAME-neighbour` passed as if it had looked at each call."""
+    directory = tmp_path / "busy"
+    directory.mkdir()
+    busy = "#!/bin/sh\nfor n in $(seq 120); do echo $n >f; done\nsync\npowercut-ack done\n"
+    plan = neighbour_plan(directory, uml_kernel, busy, "#!/bin/sh\n", ["ext4/ordered"], "prefix")
+    summary, _ = run_plan(plan, tmp_path)
+    (beside,) = [c for c in summary.cases if c.case.workload == "busy-neighbour"]
+    assert beside.verdict is CaseVerdict.UNKNOWN
+    assert "changes files by more than 200 calls" in beside.reason
 
 
 def test_a_larger_file_system_is_recorded_kept_and_shown_again(ran: tuple[Summary, Path]) -> None:

@@ -51,6 +51,8 @@ const PATH_BYTES: usize = 100;
 const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
 /// What a program ends with that printed a line which cannot be acknowledged.
 const NOT_ACKNOWLEDGED: i32 = 125;
+/// What a program ends with beside which another one did not commit behind each call.
+const NOT_COMMITTED: i32 = 124;
 /// What shells exit with if they cannot start a program.
 const NOT_STARTED: i32 = 127;
 /// The code segment of 64-bit programs (`__USER_CS`); others number their calls differently.
@@ -160,6 +162,10 @@ fn trace(argv: &[String], sink: Sink, task: Task, ends: &mut impl Write) -> io::
         if code == 0 && !printed.is_acknowledged() {
             code = NOT_ACKNOWLEDGED;
         }
+    }
+    if let Some(why) = &tracer.not_committed {
+        eprintln!("{}: {why}", neighbour::NAME);
+        code = NOT_COMMITTED;
     }
     if tracing != Tracing::Nothing {
         tracer.say_more();
@@ -359,6 +365,8 @@ struct Tracer {
     /// What the program prints, if that is acknowledged.
     printed: Option<Printed>,
     neighbour: Option<Neighbour>,
+    /// Why it has not committed behind each call.
+    not_committed: Option<String>,
     /// Calls that are under way and make something durable: behind them, nothing is left to commit.
     syncs: HashSet<u64>,
     /// Threads that wait until another one has returned from a call: only where calls are noted whole.
@@ -381,6 +389,7 @@ impl Tracer {
             sink,
             printed: task.printed,
             neighbour: task.neighbour,
+            not_committed: None,
             syncs: HashSet::new(),
             held: VecDeque::new(),
             inside: None,
@@ -529,16 +538,18 @@ impl Tracer {
     /// Another program commits, which is told as a call of thread 0 that is no sync of the program's.
     fn commit_beside(&mut self) {
         let number = self.calls;
-        let Some(mut neighbour) = self.neighbour.take().filter(Neighbour::is_there) else {
+        let Some(mut neighbour) = self.neighbour.take() else {
             return;
         };
         self.say(&format!(
             "powercut-call: {number} 0 another program: fsync of its own file"
         ));
-        neighbour.commit();
+        match neighbour.commit() {
+            Ok(()) => self.neighbour = Some(neighbour),
+            Err(why) => self.not_committed = Some(why),
+        }
         self.say(&format!("powercut-done: {number} 0"));
         self.calls += 1;
-        self.neighbour = Some(neighbour);
     }
 
     /// The call's number, if it is one that is noted.
@@ -558,6 +569,9 @@ impl Tracer {
         let text = call.text()?;
         self.calls += 1;
         if self.calls > CALLS_MAX {
+            if self.neighbour.take().is_some() {
+                self.not_committed = Some(format!("the program makes more than {CALLS_MAX} calls"));
+            }
             return None;
         }
         let number = self.calls - 1;

@@ -18,13 +18,17 @@ use crate::mounts::MOUNT_POINT;
 /// The word in front of a program that has one.
 pub const NAME: &str = "powercut-neighbour";
 
-/// Commits of one program: each is a dozen writes of the log, and all of them are combined.
+/// Commits of one program: each is a dozen writes of the log, and all of them are combined. What ends behind fewer
+/// calls than the program made is told as a failure: nobody is to take it for all of them.
 const COMMITS_MAX: u32 = 200;
 
 /// `BTRFS_IOC_START_SYNC` and `BTRFS_IOC_WAIT_SYNC` of include/uapi/linux/btrfs.h: a commit that writes no data back,
 /// as the one of each half minute. An fsync there logs its own file alone.
 const BTRFS_START_SYNC: libc::c_ulong = 0x8008_9418;
 const BTRFS_WAIT_SYNC: libc::c_ulong = 0x4008_9416;
+
+/// `F2FS_IOC_WRITE_CHECKPOINT` of include/uapi/linux/f2fs.h: an fsync there makes its own file durable alone.
+const F2FS_WRITE_CHECKPOINT: libc::c_ulong = 0xf507;
 
 /// A file of its own on the file system under test.
 pub struct Neighbour {
@@ -47,33 +51,43 @@ impl Neighbour {
         })
     }
 
-    /// Whether it may commit once more.
-    pub fn is_there(&self) -> bool {
-        self.left > 0
-    }
-
     /// Change the file, and sync it. Its mode changes as well: a write within the same tick of the clock as the last
     /// one changes no time stamp, and an fsync of data alone commits nothing.
-    pub fn commit(&mut self) {
-        self.left -= 1;
-        let mode = Permissions::from_mode(if self.left.is_multiple_of(2) {
-            0o600
-        } else {
-            0o400
-        });
-        let written = self.file.write_all_at(&self.left.to_le_bytes(), 0);
-        let changed = written.and_then(|()| self.file.set_permissions(mode));
-        if let Err(why) = changed.and_then(|()| self.file.sync_all()) {
-            // A disk that is full, or a file system that has failed: the program meets that itself.
-            eprintln!("{NAME}: {why}");
-        }
-        let mut transaction = 0_u64;
-        // SAFETY: both requests take a pointer to a number; other file systems refuse them.
+    ///
+    /// # Errors
+    /// Why it did not commit, in words: too many commits, or what a call said.
+    pub fn commit(&mut self) -> Result<(), String> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            format!("the program changes files by more than {COMMITS_MAX} calls, and another program commits behind at most so many: make the workload smaller")
+        })?;
+        self.change()
+            .map_err(|why| format!("another program's commit failed: {why}"))
+    }
+
+    fn change(&mut self) -> io::Result<()> {
+        let even = self.left.is_multiple_of(2);
+        let mode = Permissions::from_mode(if even { 0o600 } else { 0o400 });
+        self.file.write_all_at(&self.left.to_le_bytes(), 0)?;
+        self.file.set_permissions(mode)?;
+        self.file.sync_all()?;
+        let (fd, mut transaction) = (self.file.as_raw_fd(), 0_u64);
+        // SAFETY: the requests of btrfs take a pointer to a number, that of F2FS nothing; others refuse them.
         unsafe {
-            let file = self.file.as_raw_fd();
-            if libc::ioctl(file, BTRFS_START_SYNC as _, &mut transaction) == 0 {
-                libc::ioctl(file, BTRFS_WAIT_SYNC as _, &mut transaction);
+            if libc::ioctl(fd, BTRFS_START_SYNC as _, &mut transaction) == 0 {
+                done(libc::ioctl(fd, BTRFS_WAIT_SYNC as _, &mut transaction))
+            } else {
+                done(libc::ioctl(fd, F2FS_WRITE_CHECKPOINT as _))
             }
         }
+    }
+}
+
+/// A file system that knows no such request commits by fsync.
+fn done(answer: libc::c_int) -> io::Result<()> {
+    let why = io::Error::last_os_error();
+    match why.raw_os_error() {
+        _ if answer == 0 => Ok(()),
+        Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL) => Ok(()),
+        _ => Err(why),
     }
 }
