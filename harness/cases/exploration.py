@@ -266,11 +266,12 @@ class Exploration:
         self._examiner, self._times, self._machine = examiner, times, machine
         self._contents = contents
         self._budget, self._stop, self._report = budget, stop, report
-        profile, checks = examiner.recording.profile, examiner.recording.workload.checks
+        profile, workload = examiner.recording.profile, examiner.recording.workload
         # A block of data alone decides nothing but the judgement of its own bytes, unless the journal holds
-        # data, or a check of the workload reads several of them. Where seeking reads no mapping, what says
-        # where data lies is read among the data.
-        self._separate = profile.contract.data != "journal" and not checks and profile.seek_reads_mapping
+        # data, or a check or a question of the workload reads several of them. Where seeking reads no
+        # mapping, what says where data lies is read among the data.
+        several = workload.checks or workload.question
+        self._separate = profile.contract.data != "journal" and not several and profile.seek_reads_mapping
         # Nor does it matter then which other block is lost, where nothing joins them: a stack may.
         self._together = self._separate and profile.no_csum_no_compression and not profile.stacked
         self._begun = time.monotonic()
