@@ -24,6 +24,7 @@ from harness.cli.options import (
 from harness.cli.why import find_out
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.explain.minimise import VISITS
+from harness.findings.by_rules import ruled_profile
 from harness.findings.named import finding_by_id
 from harness.findings.repro import find_point
 from harness.host.files import json_line
@@ -141,6 +142,9 @@ class _Told:
 def _explained(store: RunStore, finding: Finding, named: Named, accel: str, again: bool) -> Explanation:
     """What is kept, or is found out now, with the command as it can be typed here."""
     other = ""
+    if again and ruled_profile(finding.crash_point) is not None:
+        errors.say(f"{finding.id}: no state of its mode is visited: what was kept is shown")
+        again = False
     found = None if again else _kept(store, finding)
     if found is None:
         found = _find_out(store, finding, named, accel)

@@ -29,9 +29,10 @@ _PAIRS = (*_RENAMES, "link", "linkat")
 _MAKES = ("creat", "symlink", "symlinkat", "mkdir", "mkdirat")
 REMOVES = ("unlink", "unlinkat", "rmdir")
 _NAMES = (*_PAIRS, *_MAKES, *REMOVES)
+_ATTRIBUTES = ("chmod", "fchmod", "fchmodat", "chown", "lchown", "fchown", "fchownat")
 _OPENS = ("open", "openat", "openat2")
 UNREAD = ("io_submit", "io_uring_enter")
-SHOWN = (*_DATA, *_SIZE, *_NAMES, *UNREAD, "sync_file_range")
+SHOWN = (*_DATA, *_SIZE, *_NAMES, *_ATTRIBUTES, *UNREAD, "sync_file_range")
 _DELETED = " (deleted)"
 """What d_path() appends to the name of an open file that has none any more (fs/d_path.c)."""
 EVERY = -1
@@ -39,9 +40,12 @@ EVERY = -1
 
 
 class Sort(enum.Enum):
-    """What a call changed: contents or size of a file, a name that it gave, or one that it took."""
+    """What a call changed: contents or size of a file, its attributes, a name that it gave, or one that it
+    took.
+    """
 
     DATA = enum.auto()
+    ATTRIBUTES = enum.auto()
     GIVEN = enum.auto()
     TAKEN = enum.auto()
 
@@ -64,9 +68,14 @@ class Change:
         return self.call.began
 
     @property
+    def is_of_file(self) -> bool:
+        """Whether it is of the file itself, whatever its names are."""
+        return self.sort in (Sort.DATA, Sort.ATTRIBUTES)
+
+    @property
     def wanted(self) -> str:
         """The sync that makes it durable."""
-        if self.sort is Sort.DATA:
+        if self.is_of_file:
             return f"fsync of `{self.path}`"
         return f"fsync of the directory `{directory_of(self.path)}`"
 
@@ -148,6 +157,8 @@ class Effects:
             return True
         if change.sort is Sort.DATA:
             return sync.inode == change.inode and not sync.names_only
+        if change.sort is Sort.ATTRIBUTES and word_of(sync.call) != "fsync":
+            return self.in_order and self._commits(sync.call)  # fdatasync(2) leaves them out
         if sync.inode == change.inode and word_of(change.call) not in REMOVES:
             return True
         return sync.inode == change.directory or (self.in_order and self._commits(sync.call))
@@ -189,6 +200,8 @@ class Effects:
             self.syncs.append(Sync(call, EVERY if word in _ALL else self._inode(first)))
         elif word in (*_DATA, *_SIZE):
             self._write(call, word, first, rest)
+        elif word in _ATTRIBUTES:
+            self.changes.append(Change(call, Sort.ATTRIBUTES, self._inode(first), first))
         elif word in _OPENS or word == "creat":
             self._open(call, first, "create|truncate" if word == "creat" else rest)
         elif word in _RENAMES:
@@ -225,7 +238,9 @@ class Effects:
         if "tmpfile" in how:
             return
         if path not in self._named and "create" in how:
-            self._give(call, path, self._new())
+            made = self._new()
+            self._sizes[made] = 0
+            self._give(call, path, made)
         inode = self._inode(path)
         if "truncate" in how and self._sizes.get(inode, 1):
             known = any(c.inode == inode and c.call != call for c in self.changes)

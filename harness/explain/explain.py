@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from harness.blocks import describe, names_of_log, written_paths
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
-from harness.errors import GuestError, UsageError
+from harness.errors import GuestError, PowercutError, UsageError
 from harness.explain.effects import Change
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, data_of, mechanism_of
 from harness.explain.minimise import Minimal, Visits, always, minimise
-from harness.explain.program import Evidence, Program, program_of, shown_calls, wanted_sync
+from harness.explain.program import ACK, Evidence, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
+from harness.explain.trial import ANY_ORDER, Trial, may_settle
 from harness.findings.repro import ReproContext
-from harness.guests.session import Session
+from harness.guests.made_trees import MadeTrees
+from harness.guests.session import Session, Target
 from harness.guests.threads import told as threads_told
 from harness.host.text import first_few
 from harness.model import (
@@ -37,6 +42,7 @@ from harness.oracles.surface import WHILE_RECORDED
 from harness.oracles.timeline import ModelTimeline
 from harness.report.explanation import BlockDifference, Explanation, Fate, Rung, Trees
 from harness.report.lines import reproduce
+from harness.ruled.judging import Judging
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
@@ -94,6 +100,7 @@ class Explainer:
         self.devices = named if log.devices.several else {}
         self._examiner = Examiner(timed)
         self._session = Session(shown.judge, shown.directory / "session")
+        self._trials = Session(shown.judge, shown.directory / "trials")
         self._on_visit = on_visit
         self._paths = paths_of(timed.workload.operations)
         self._judge = Judge(
@@ -119,6 +126,7 @@ class Explainer:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+        self._trials.close()
         self._examiner.close()
 
     # --- visits -----------------------------------------------------------------------------------
@@ -149,6 +157,20 @@ class Explainer:
         """
         found = self.violations(self.outcome(state), self.legal.position(state))
         return all(v.oracle != "program" for v in found)
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """The application's check on trees that are made of what it writes. Raises NotJudged, and as a boot
+        does.
+        """
+        timed = self.recording
+        check = next(c for c in timed.workload.checks if c.application)
+        target = Target(timed.profile.fstype, "", timed.base, None)
+        with MadeTrees(self._trials, target) as trees:
+            notes = trees.note(timed.workload.operations[check.operation].argv)
+            acks = [ack.text for ack in notes.acks]
+            judging = Judging(notes, ANY_ORDER, lambda asked: trees.check(asked, check, acks))
+            yield Trial(judging, timed.calls.calls)
 
     def _like(self, finding: Finding, found: Sequence[Violation]) -> Violation | None:
         def is_wanted(v: Violation) -> bool:
@@ -333,7 +355,8 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str
     records = [at for w in explainer.times.writes if is_record(w) for at in (w.submitted, w.completed)]
     durable = [f.submitted for f in explainer.times.flushes]
     durable += [w.submitted for w in explainer.times.writes if w.fua or w.preflush]
-    return program_of(
+    told = functools.partial(
+        program_of,
         recording.workload.name,
         recording.calls,
         explainer.times,
@@ -341,8 +364,18 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str
         in_order=in_order,
         commits=lambda call: any(call.began < at < (call.returned or 0) for at in records),
         sent=lambda call: any(call.began < at < (call.returned or 0) for at in durable),
-        evidence=_evidence(explainer, minimal, said.partition(": ")[2]),
     )
+    evidence = _evidence(explainer, minimal, said.partition(": ")[2])
+    found = told(evidence=evidence)
+    if evidence is None or not may_settle(found):
+        return found
+    # The program may do something else when it runs anew, or what it does is not followed.
+    with contextlib.suppress(PowercutError), explainer.trial() as trial:
+        acks = [m for m in explainer.times.marks if m.text.startswith(ACK) and m.at < cut]
+        if (broken := trial.broken(found, evidence.said, acks)) is not None:
+            found = told(evidence=replace(evidence, broken=broken))
+        return trial.settled(found, sum(m.at <= found.at for m in acks), cut)
+    return found
 
 
 def _evidence(explainer: Explainer, minimal: Minimal, said: str) -> Evidence | None:
@@ -369,11 +402,17 @@ def _lines(
         "written": _written(facts, mechanism),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
-        "cause": "" if mechanism else "not named: no state tells which write or call it was",
+        "cause": "" if mechanism else _not_named(facts),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding),
     }
+
+
+def _not_named(facts: Facts) -> str:
+    said = "not named: no state tells which write or call it was"
+    name = facts.program and facts.program.name
+    return f"{said}; powercut run -c any/linux with {name} tries each order of its calls" if name else said
 
 
 def _promised(facts: Facts) -> str:
@@ -492,8 +531,8 @@ def _remedies(program: Program) -> dict[Mechanism, str]:
     found: dict[Mechanism, str] = {}
     if (sync := program.pending) is not None:
         found[Mechanism.PROGRAM_EARLY] = f"the return of {sync.text} before event {program.at}"
-    if changes := [c for c in program.unsynced if c in program.latest] or program.unsynced:
-        found[Mechanism.PROGRAM_NEVER] = _wanted(changes, program.at)
+    if program.blamed:
+        found[Mechanism.PROGRAM_NEVER] = _never(program)
     if program.early is not None and program.bare:
         found[Mechanism.PROGRAM_NAMED] = (
             f"{_wanted(program.bare, program.early.began)}, {program.early.call.text}"
@@ -503,13 +542,22 @@ def _remedies(program: Program) -> dict[Mechanism, str]:
         if order is not None and not order.is_in_place:
             last = f", and better before event {order.ahead.began}" if order.until is not None else ""
             by = order.until or order.ahead
-            found[mechanism] = f"{_wanted(order.missing, by.began)}, {by.text}{last}"
+            wanted = _wanted(order.missing, by.began, tried=order.tried)
+            found[mechanism] = f"{wanted}, {by.text}{last}"
     return found
 
 
-def _wanted(changes: Sequence[Change], by: int) -> str:
+def _never(program: Program) -> str:
+    """Behind a rename, the name that is told is another file's."""
+    changes, named = program.blamed, program.renamed
+    if named is not None and all(c.inode == named.inode and c.began < named.began for c in changes):
+        return f"{_wanted(changes, named.began, tried=program.tried)}, {named.call.text}"
+    return _wanted(changes, program.at, tried=program.tried)
+
+
+def _wanted(changes: Sequence[Change], by: int, *, tried: bool = False) -> str:
     after = max(c.call.returned or 0 for c in changes)
-    return f"an {wanted_sync(changes)}, called after event {after} and done before event {by}"
+    return f"an {wanted_sync(changes, tried=tried)}, called after event {after} and done before event {by}"
 
 
 def _missing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:

@@ -90,7 +90,7 @@ def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
     if (gap := program.gap) is not None and not facts.lost:
         return Diagnosis(Mechanism.PROGRAM_GAP, _between(program, gap))
     if (order := program.order) is not None:
-        return Diagnosis(Mechanism.PROGRAM_ORDER, _out_of_order(program, order))
+        return Diagnosis(Mechanism.PROGRAM_ORDER, out_of_order(program, order))
     named = program.early
     return None if named is None else Diagnosis(Mechanism.PROGRAM_NAMED, _named_early(program, named))
 
@@ -99,20 +99,26 @@ def _taken(facts: Facts, program: Program) -> Diagnosis | None:
     gone = program.taken
     if gone is None or not (program.shown or _is_what_replaces(facts, gone)):
         return None
-    return Diagnosis(Mechanism.PROGRAM_REPLACED, _out_of_order(program, gone))
+    return Diagnosis(Mechanism.PROGRAM_REPLACED, out_of_order(program, gone))
 
 
 def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
     if not program.unsynced or not (program.shown or _explained(facts, program)):
         return None
-    changes = [c for c in program.unsynced if c in program.latest] or program.unsynced
     said = f"{program.name} acknowledged `{program.text}` at event {program.at}"
     if (sync := program.pending) is not None:
         end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
-    sentence = f"{said} without having called {wanted_sync(changes)}, for {_calls(changes)}."
-    return Diagnosis(Mechanism.PROGRAM_NEVER, sentence)
+    return Diagnosis(Mechanism.PROGRAM_NEVER, _without(said, program.blamed, tried=program.tried))
+
+
+def _without(said: str, changes: Sequence[Change], *, tried: bool) -> str:
+    """`tried`: the check was run on trees of what the program had written."""
+    wanted = wanted_sync(changes, tried=tried)
+    lost = "one of these is" if len({c.inode for c in changes}) > 1 else "this is"
+    shown = f" The check refuses a tree in which only {lost} lost." if tried else ""
+    return f"{said} without having called {wanted}, for {_calls(changes)}.{shown}"
 
 
 def _calls(changes: Sequence[Change]) -> str:
@@ -122,7 +128,8 @@ def _calls(changes: Sequence[Change]) -> str:
     return " and ".join(f"{c.text} (event {c.began})" for c in told) + also
 
 
-def _out_of_order(program: Program, order: Order) -> str:
+def out_of_order(program: Program, order: Order) -> str:
+    """That a call came before what it relies on was durable."""
     takes = ", which takes away what had been durable," if order.taken else ""
     if order.is_in_place:
         return (
@@ -132,11 +139,17 @@ def _out_of_order(program: Program, order: Order) -> str:
     said, end = f"{program.name} called {order.ahead.text} at event {order.ahead.began}{takes}", ""
     if (last := order.until) is not None:
         said += f", and later calls up to {last.text} at event {last.began},"
-        end = " No state tells which of these calls relies on that."
-    return f"{said} without having called {wanted_sync(order.missing)}, for {_calls(order.missing)}.{end}"
+        end = " The states compared do not tell which of these calls relies on that."
+    return f"{_without(said, order.missing, tried=order.tried)}{end}"
 
 
 def _between(program: Program, gap: Gap) -> str:
+    if gap.sync is None:
+        return (
+            f"{program.name} called {gap.ahead.text} at event {gap.ahead.began}, and {gap.made.call.text} "
+            f"only at event {gap.made.began}. The check refuses a tree of what the calls leave in between, "
+            "although nothing is lost: no fsync helps."
+        )
     same = f" (`{'`, `'.join(gap.also)}` names the same file)" if gap.also else ""
     return (
         f"{program.name} called {gap.ahead.text} at event {gap.ahead.began}{same}, and made that durable by "

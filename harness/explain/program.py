@@ -29,7 +29,7 @@ from harness.model import FileKind, Tree, TreeEntry
 from harness.writelog.calls import ProgramCall, ProgramCalls
 from harness.writelog.times import TimedMark, Times
 
-_ACK = "app "
+ACK = "app "
 ANOTHER = 0
 """The thread of a call that is not the program's: vms/agent/src/neighbour.rs."""
 
@@ -38,13 +38,14 @@ ANOTHER = 0
 class Evidence:
     """Trees: of the failing state (`found`), of an accepted state that has something which it lacks (`more`),
     and of one that lacks something which it has (`less`). `said`: by the check, which may name what had been
-    acknowledged.
+    acknowledged. `broken`: the acknowledgement that is broken, if that is known.
     """
 
     found: Tree
     more: Tree | None = None
     less: Tree | None = None
     said: str = ""
+    broken: TimedMark | None = None
 
     @property
     def lacking(self) -> set[str]:
@@ -61,10 +62,11 @@ class Evidence:
 class Gap:
     """`ahead` took away what had been durable, and `sync` made that durable, before the call of `made`, which
     replaces it, had begun: what is in between is the program's own. `also`: other names of the same file.
+    No `sync`: the check refuses what the calls leave up to `ahead`, and accepts it with `made`.
     """
 
     ahead: ProgramCall
-    sync: ProgramCall
+    sync: ProgramCall | None
     made: Change
     also: tuple[str, ...] = ()
 
@@ -74,7 +76,7 @@ class Order:
     """The effect of `ahead` came back without that of `missing`, which no sync had covered when `ahead` was
     called; or `missing` is what was to replace it. `taken`: what it took away had been durable. `paths`: the
     names of what is missing; empty if only names were changed. `elsewhere`: each fsync of another file.
-    `until`: the last of several calls of which the same is true, where no state tells them apart.
+    `later`: names of other files that came back as well. `tried`: see `Program`.
     """
 
     ahead: ProgramCall
@@ -82,12 +84,18 @@ class Order:
     taken: bool = False
     paths: frozenset[str] = frozenset()
     elsewhere: tuple[ProgramCall, ...] = ()
-    until: ProgramCall | None = None
+    later: tuple[Change, ...] = ()
+    tried: bool = False
 
     @property
     def is_in_place(self) -> bool:
         """Whether what is missing was called later: no sync before could have helped."""
         return self.missing[0].began > self.ahead.began
+
+    @property
+    def until(self) -> ProgramCall | None:
+        """The last of several calls, where it is not known which of them relies on what is missing."""
+        return self.later[-1].call if self.later else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +107,12 @@ class Program:
     acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
     what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
     gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
-    synced when it did. `whole`: a call that wrote contents of which nothing had been made durable. `known`:
-    whether its calls tell all that it asked for. `shown`: whether trees of accepted states were compared.
-    `idle`: whether a sync that had something to make durable sent nothing."""
+    synced when it did. `uncovered`: what may be missing, and no sync had covered when the power failed.
+    `known`: whether its calls tell all that it asked for. `shown`: whether trees of accepted states were
+    compared. `idle`: whether a sync that had something to make durable sent nothing. `tried`: the loss of
+    each file of `unsynced` alone was refused. `renamed`: the first name that a file of `unsynced` was given
+    behind its contents: from then on, its old name is another file's.
+    """
 
     name: str
     text: str
@@ -116,10 +127,28 @@ class Program:
     gap: Gap | None = None
     early: Change | None = None
     bare: tuple[Change, ...] = ()
-    whole: Change | None = None
+    uncovered: tuple[Change, ...] = ()
     known: bool = False
     shown: bool = False
     idle: bool = False
+    tried: bool = False
+    renamed: Change | None = None
+
+    @property
+    def blamed(self) -> tuple[Change, ...]:
+        """Of `unsynced`, what was changed since the acknowledgement before, if anything was."""
+        return tuple(c for c in self.unsynced if c in self.latest) or self.unsynced
+
+    @property
+    def whole(self) -> Change | None:
+        """The one call that wrote what is missing, where it is the contents of one file."""
+        contents = [c for c in self.uncovered if c.sort is Sort.DATA]
+        return contents[0] if len(contents) == 1 else None
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether its calls may explain what came back."""
+        return any((self.unsynced, self.taken, self.order, self.gap, self.early, self.whole))
 
     @property
     def unsynced_data(self) -> bool:
@@ -143,13 +172,13 @@ def program_of(
     became durable.
     """
     ack = last_ack(times, cut)
-    text, at = (ack.text.removeprefix(_ACK), ack.at) if ack is not None else ("", -1)
+    text, at = (ack.text.removeprefix(ACK), ack.at) if ack is not None else ("", -1)
     if noted.more != 0 or any(word_of(call) in UNREAD for call in noted.calls):
         return Program(name, text, at)
     effects = Effects(noted.calls, in_order, commits)
-    named = _named_ack(times, cut, "" if evidence is None else evidence.said)
+    named = None if evidence is None else evidence.broken or _named_ack(times, cut, evidence.said)
     if named is not None and _Inquiry(effects, named.at, cut, evidence).unsynced():
-        text, at = named.text.removeprefix(_ACK), named.at
+        text, at = named.text.removeprefix(ACK), named.at
     asked = _Inquiry(effects, at, cut, evidence)
     done = [call for call in noted.calls if syncs(call) and call.returned is not None and call.returned < at]
     found = Program(name, text, at, synced=done[-1] if done else None, known=True)
@@ -176,10 +205,11 @@ def program_of(
         gap=asked.gap(),
         early=early,
         bare=asked.bare(early),
-        whole=asked.whole(),
+        uncovered=asked.uncovered(),
         known=True,
         shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
+        renamed=asked.renamed(unsynced),
     )
 
 
@@ -188,7 +218,7 @@ def _named_ack(times: Times, cut: int, said: str) -> TimedMark | None:
     three lines is the loss of the first. One without a letter may be any number.
     """
     for mark in times.marks:
-        text = mark.text.removeprefix(_ACK)
+        text = mark.text.removeprefix(ACK)
         if mark.at >= cut or text == mark.text or not re.search("[a-zA-Z]", text):
             continue
         if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", said):
@@ -198,7 +228,7 @@ def _named_ack(times: Times, cut: int, said: str) -> TimedMark | None:
 
 def last_ack(times: Times, cut: int) -> TimedMark | None:
     """The last acknowledgement of an application before an event."""
-    return next((m for m in reversed(times.marks) if m.text.startswith(_ACK) and m.at < cut), None)
+    return next((m for m in reversed(times.marks) if m.text.startswith(ACK) and m.at < cut), None)
 
 
 @dataclass(slots=True)
@@ -218,7 +248,9 @@ class _Inquiry:
         assert self.evidence is not None  # noqa: S101 - it is asked where there is some
         return all(
             any(
-                (c.began >= self.cut or not self.effects.covered(c, self.cut)) and self._is_of(c, path)
+                (c.began >= self.cut or not self.effects.covered(c, self.cut))
+                and self._is_of(c, path)
+                and self._may_lack(c, path)
                 for c in self.effects.changes
             )
             for path in self.evidence.lacking
@@ -265,6 +297,12 @@ class _Inquiry:
         )
         return next((s.call for s in flying if any(self.effects.covers(s, c) for c in unsynced)), None)
 
+    def renamed(self, unsynced: Sequence[Change]) -> Change | None:
+        """The first rename of a file behind its unsynced contents, before the acknowledgement."""
+        wrote = {c.inode: c.began for c in unsynced if c.sort is Sort.DATA}
+        given = (c for c in self.before(self.at) if c.sort is Sort.GIVEN and c.inode in wrote)
+        return next((c for c in given if c.began > wrote[c.inode]), None)
+
     def taken(self) -> Order | None:
         """The first call that took away what had been durable while what replaces it was not."""
         for taking in self.effects.takings:
@@ -306,17 +344,16 @@ class _Inquiry:
             if any(self._is_of(change, path) for path in ahead):
                 found = self._order(change.call, change.inode, -1, taken=False)
                 if found is not None:
-                    return replace(found, until=self._until(found))
+                    return replace(found, later=self._later(found))
         return None
 
-    def _until(self, order: Order) -> ProgramCall | None:
-        """The last name that came back as well, of another file than what is missing and what is ahead."""
+    def _later(self, order: Order) -> tuple[Change, ...]:
+        """Names that came back as well, of other files than what is missing and what is ahead."""
         assert self.evidence is not None  # noqa: S101 - there is no order without
         missing = {c.inode for c in order.missing}
-        names = (c for c in self.before(self.cut) if c.sort is Sort.GIVEN and c.path in self.evidence.ahead)
-        later = (c for c in names if c.began > order.ahead.began and c.inode not in missing)
-        open_ = [c for c in later if not any(self.effects.covered(m, c.began) for m in order.missing)]
-        return open_[-1].call if open_ else None
+        names = [c for c in self.before(self.cut) if c.sort is Sort.GIVEN and c.path in self.evidence.ahead]
+        later = [c for c in names if c.began > order.ahead.began and c.inode not in missing]
+        return tuple(c for c in later if not any(self.effects.covered(m, c.began) for m in order.missing))
 
     def gap(self) -> Gap | None:
         """Where an accepted state still has what the program had taken away for good, without a successor."""
@@ -419,11 +456,12 @@ class _Inquiry:
             return False
         return entry.size < self.effects.first_size(change.inode, self.cut)
 
-    def whole(self) -> Change | None:
-        """The one call that wrote what is missing, where it is the contents of one file."""
-        open_ = [c for c in self.before(self.cut) if not self.effects.covered(c, self.cut)]
-        contents = [c for c in open_ if c.sort is Sort.DATA and self._is_missing(c)]
-        return contents[0] if len(contents) == 1 and self.evidence is not None else None
+    def uncovered(self) -> tuple[Change, ...]:
+        """What no sync had covered when the power failed and, where trees tell, is what is missing."""
+        if self.evidence is None:
+            return ()
+        open_ = (c for c in self.before(self.cut) if not self.effects.covered(c, self.cut))
+        return tuple(c for c in open_ if self._is_missing(c))
 
     def _came(self, taking: Taking) -> bool:
         """Whether what came back shows that something was taken away."""
@@ -457,8 +495,8 @@ class _Inquiry:
         if evidence is None or evidence.more is None:
             return True
         lacking = evidence.lacking
-        if change.sort is Sort.DATA:
-            return any(self._is_of(change, path) for path in lacking)
+        if change.is_of_file:
+            return any(self._is_of(change, path) and self._may_lack(change, path) for path in lacking)
         mine = {p for p in lacking if p == change.path or p.startswith(f"{change.path}/")}
         if change.sort is Sort.TAKEN:
             return any(p in evidence.found and p not in evidence.more for p in mine)
@@ -467,11 +505,18 @@ class _Inquiry:
         back = back or any(t.call == change.call and self._is_old(t) for t in self.effects.takings)
         return any(p in evidence.more and (back or p not in evidence.found) for p in mine)
 
+    def _may_lack(self, change: Change, path: str) -> bool:
+        """Whether it may be what a path lacks: of a change of attributes, not where contents alone differ."""
+        if change.sort is not Sort.ATTRIBUTES or self.evidence is None or self.evidence.more is None:
+            return True
+        found, more = self.evidence.found.get(path), self.evidence.more.get(path)
+        return found is None or more is None or found.mode != more.mode
+
     def _is_of(self, change: Change, path: str) -> bool:
         """Whether a change is of the file that a path names, or of the name."""
         if path == change.path or path.startswith(f"{change.path}/"):
             return True
-        if change.sort is not Sort.DATA:
+        if not change.is_of_file:
             return False
         return any(path in self.effects.names_of(change.inode, at) for at in (self.at, self.cut))
 
@@ -498,21 +543,31 @@ def _essence(entry: TreeEntry | None) -> object:
     return entry.kind, contents, entry.target, entry.mode, sorted(entry.xattrs.items())
 
 
-def wanted_sync(changes: Sequence[Change]) -> str:
-    """The syncs that these changes want: of one file all of them, of several files one, and no state tells
-    which.
+def wanted_sync(changes: Sequence[Change], *, tried: bool = False) -> str:
+    """The syncs that these changes want: of one file all of them; of several files each, if that was `tried`,
+    and else one.
     """
     files: dict[int, list[Change]] = {}
     for c in changes:
         files.setdefault(c.inode, []).append(c)
-    each = dict.fromkeys(
-        next((c.wanted for c in own if c.sort is Sort.DATA), own[0].wanted) for own in files.values()
-    )
-    if len(each) > 1:
-        shown, left_out = first_few(list(each), 3)
-        more = f" or {left_out} more" if left_out else ""
-        return f"{' or '.join(shown)}{more} (no state tells which), or the like"
-    return f"{' and '.join(dict.fromkeys(c.wanted for c in changes))}, or the like"
+    each = [_wanted(own) for own in files.values()]
+    if len(each) > 1 and not tried:
+        shown, left_out = first_few(list(dict.fromkeys(own[0] for own in each)), 3)
+        if len(shown) > 1:
+            more = f" or {left_out} more" if left_out else ""
+            return f"{' or '.join(shown)}{more} (the states compared do not tell which), or the like"
+    return f"{' and '.join(dict.fromkeys(w for own in each for w in own))}, or the like"
+
+
+def _wanted(changes: Sequence[Change]) -> list[str]:
+    """The syncs that the changes of one file want. One behind its last write takes the names along that it
+    was given before; of a rename, the new name has to be synced.
+    """
+    wrote = max((c.began for c in changes if c.is_of_file), default=-1)
+    changes = [c for c in changes if c.sort is not Sort.GIVEN or c.began > wrote]
+    given = {c.call for c in changes if c.sort is Sort.GIVEN}
+    kept = (c for c in changes if c.sort is not Sort.TAKEN or c.call not in given)
+    return list(dict.fromkeys(c.wanted for c in sorted(kept, key=lambda c: not c.is_of_file)))
 
 
 def told_calls(changes: Sequence[Change]) -> tuple[list[ProgramCall], int]:
@@ -533,14 +588,14 @@ def shown_calls(
     """The calls for a ladder: those that change or sync something, and commits of another program, up to the
     first sync after the power has failed. With whether it is one that matters.
     """
-    matter = {c.call for c in program.unsynced[-3:]} | ({program.pending} if program.pending else set())
+    matter = {c.call for c in program.blamed[:3]} | ({program.pending} if program.pending else set())
     for found in (program.taken, program.order):
         if found is not None:
-            matter = {*(c.call for c in found.missing[-3:]), found.ahead}
+            matter = {*(c.call for c in found.missing[:3]), found.ahead}
             break
     else:
         if (gap := program.gap) is not None:
-            matter |= {gap.ahead, gap.sync, gap.made.call}
+            matter |= {gap.ahead, gap.made.call, *([gap.sync] if gap.sync else [])}
     late = next((c.began for c in calls if syncs(c) and c.began >= cut), cut)
     for call in calls:
         shown = syncs(call) or word_of(call) in SHOWN or call in matter or call.thread == ANOTHER

@@ -26,9 +26,9 @@ class UnreadableNotes(ValueError):
 @dataclass(frozen=True, slots=True)
 class NotedCall:
     """A call. `word`: one of WORDS. `inode`: of the file that it changes, or makes. `offset`, `length`: in
-    bytes; of a `size`, the length is the new one. `at`: where its bytes begin among those that were noted.
-    `owner`: permission bits, user and group that the file has after it. `path`, `other`: below the mount
-    point. `text`: for people. `durable`: a write with O_SYNC, O_DSYNC or the like.
+    bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`: where its bytes begin
+    among those that were noted. `owner`: permission bits, user and group that the file has after it. `path`,
+    `other`: below the mount point. `text`: for people. `durable`: a write with O_SYNC, O_DSYNC or the like.
     """
 
     word: str

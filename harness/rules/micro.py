@@ -317,6 +317,11 @@ def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
         return _set(iter(before))
     skipped = (Sort.NAME, Sort.ATTRIBUTES) if sync.word == "fdatasync" else (Sort.NAME,)
     own = [m for m in before if m.inode == sync.inode and m.sort not in skipped]
+    if sync.is_sync and sync.length:  # an msync(2) writes the pages of its range
+        block = effect.rules.block_bytes
+        first, end = sync.offset - sync.offset % block, sync.offset + sync.length
+        end -= end % -block
+        own = [m for m in own if m.sort is not Sort.DATA or (first < m.offset + m.length and m.offset < end)]
     found = _size_for(own, sync.offset + sync.length) if sync.durable else _set(iter(own))
     # The names in a directory are its data: fdatasync covers them, too, and SQLite and LevelDB call no other.
     found |= _set(m for m in before if sync.inode in effect.directories_of(m))

@@ -78,7 +78,8 @@ class Reducer:
             return Vulnerability(state, needed, missing, 0, stretch.durable)
         state = self._with_less(state, stretch, missing, acks)
         missing = self._with_rest_of_calls(missing, stretch.open & ~state.persisted)
-        return Vulnerability(state, needed, missing, state.persisted & ~stretch.durable, stretch.durable)
+        present = self._last_of(state.persisted & ~stretch.durable)
+        return Vulnerability(state, needed, missing, present, stretch.durable)
 
     def _first_that_fails(self, state: Partial, acks: int) -> tuple[Stretch, int]:
         """The first stretch in which a state fails, and its acknowledgements. Behind a later sync, what had
@@ -98,6 +99,12 @@ class Reducer:
             found |= 0 if self.effect.needs[m.number] & lost else m.bit
         return found
 
+    def _last_of(self, there: int) -> int:
+        """What of it is there by itself, not only because something needs it."""
+        for m in self.effect.of(there):
+            there &= ~self.effect.needs[m.number]
+        return there
+
     def _with_rest_of_calls(self, missing: int, others: int) -> int:
         """What is missing, with what else of `others` the same calls made."""
         calls = {m.call for m in self.effect.of(missing)}
@@ -114,14 +121,15 @@ class Reducer:
         return state
 
     def _with_less(self, state: Partial, stretch: Stretch, missing: int, acks: int) -> Partial:
-        """As much of what was there goes as can, without which what is lost still matters."""
+        """As much of what was there goes as can, without which what is lost, if anything, still matters."""
         calls = {m.call for m in self.effect.of(missing)}
         for m in reversed(list(self.effect.of(state.persisted & ~stretch.durable))):
             if not state.persisted & m.bit:
                 continue
             emptier = Partial(self.effect.without(state.persisted, m.bit))
             gone = state.persisted & ~emptier.persisted
-            matters = m.call in calls or self.passes(Partial(self.effect.without(stretch.asked, gone)), acks)
+            matters = not missing or m.call in calls
+            matters = matters or self.passes(Partial(self.effect.without(stretch.asked, gone)), acks)
             if not self.passes(emptier, acks) and matters:
                 state = emptier
         return state

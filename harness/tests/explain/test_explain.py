@@ -1084,7 +1084,7 @@ def test_of_several_names_that_came_too_early_the_last_is_told_too() -> None:
     assert "called openat(p/b, create) at event" in said
     assert "and later calls up to openat(p/done, create) at event" in said
     assert "fsync of `p/a`, or the like, for sendfile(p/a, 6) (event 4)." in said
-    assert said.endswith("No state tells which of these calls relies on that.")
+    assert said.endswith("The states compared do not tell which of these calls relies on that.")
 
 
 def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
@@ -1102,6 +1102,26 @@ def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
     assert "guess" not in _missing_of(facts.program, found.mechanism)
 
 
+def test_an_empty_file_that_is_emptied_loses_nothing() -> None:
+    """A synced file of no bytes was opened to be emptied, and that had "taken away what had been durable"."""
+    calls = ["openat(t, create)", "fsync(t)", "write(log, 5)", "openat(t, create|truncate)", "ack"]
+    said = cause(calls, files(t="", log=""), files(t="", log="entry"))
+    assert said.startswith("The program acknowledged without fsync.")
+    assert "for write(log, 5)" in said
+
+
+def test_contents_have_to_be_durable_before_the_file_has_another_name() -> None:
+    """Any time up to the acknowledgement was named: then, the name is another file's."""
+    app = forgetful("openat(t, create)", "write(t, 9)", "rename(t, c)", "fsync(.)")
+    facts = app.facts()
+    assert facts.program is not None
+    said = _missing_of(facts.program, Mechanism.PROGRAM_NEVER)
+    assert "fsync of `t`, or the like, called after event 3 and done before event 4, rename(t, c)" in said
+
+
+UNTOLD = "(the states compared do not tell which)"
+
+
 def test_a_file_that_nobody_ever_syncs_comes_after_one_that_is_synced() -> None:
     """A scratch file that was unsynced in the same window was named in place of the journal, or as if both
     were needed.
@@ -1109,7 +1129,9 @@ def test_a_file_that_nobody_ever_syncs_comes_after_one_that_is_synced() -> None:
     start = ["openat(j, create)", "write(j, 1)", "fsync(j)", "fsync(.)", "ack"]
     calls = [*start, "openat(tmp, create)", "write(tmp, 6)", "write(j, 8)", "ack"]
     said = cause(calls, files(j="1"), files(j="1........", tmp="......"))
-    assert "without having called fsync of `j` or fsync of `tmp` (no state tells which)" in said
+    assert (
+        "without having called fsync of `j` or fsync of `tmp` (the states compared do not tell which)" in said
+    )
     assert ", or the like, for write(j, 8) (event" in said
     alone = cause(calls, files(j="1", tmp=""), files(j="1", tmp="......"))
     assert "fsync of `tmp`, or the like, for write(tmp, 6)" in alone, "if nothing else is missing"
@@ -1121,7 +1143,10 @@ def test_what_a_rename_brings_is_the_cause_before_what_lies_beside_it() -> None:
     less = files(log="old")
     said = cause([*calls, "fsync(.)"], files(log="", stats=""), files(log="new", stats="...."), less)
     assert "called rename(new, log) at event" in said
-    assert "without having called fsync of `new` or fsync of `stats` (no state tells which)" in said
+    assert (
+        "without having called fsync of `new` or fsync of `stats` (the states compared do not tell which)"
+        in said
+    )
     assert "for write(new, 3) (event" in said
 
 
@@ -1146,7 +1171,7 @@ def test_a_name_that_is_missing_is_the_cause_before_a_scratch_file(beside: list[
     assert "called write(man, 2) at event" in said
     assert "without having called fsync of the directory `pub`" in said
     assert "for rename(a, pub/a) (event" in said
-    assert ("fsync of `access` (no state tells which)" in said) is bool(beside)
+    assert (f"fsync of `access` {UNTOLD}" in said) is bool(beside)
 
 
 def test_a_removal_that_no_sync_covers_is_a_cause() -> None:

@@ -80,6 +80,10 @@ class Calls:
     def fdatasync(self, path: str) -> Calls:
         return self._call("fdatasync", f"fdatasync({path})", inode=self.inodes[path])
 
+    def msync(self, path: str, offset: int, length: int) -> Calls:
+        where = {"inode": self.inodes[path], "offset": offset, "length": length}
+        return self._call("fdatasync", f"msync({path}, {length} at {offset})", **where)
+
     def sync(self) -> Calls:
         return self._call("sync", "sync()")
 

@@ -222,6 +222,18 @@ def test_the_names_in_a_directory_are_its_data(sync: Callable[[Calls, str], Call
     assert {state.persisted for state in legal.listed().states if legal.acks(state)} == {1}
 
 
+def test_msync_makes_the_pages_of_its_range_durable_and_no_others() -> None:
+    """It was taken for the whole file: a queue that synced its header page alone passed in all states."""
+    calls = Calls().create("q").write("q", b"\0" * 8192).fsync("q").fsync(".")
+    calls.write("q", b"job", 4096).write("q", b"1", 7).msync("q", 0, 8).ack("1")
+    effect = effect_of(calls.notes(), rules())
+    job, header = (m.bit for m in effect.micros[-2:])
+    legal = Legal(effect)
+    acknowledged = [s.whole for s in legal.listed().states if legal.acks(s)]
+    assert all(s & header for s in acknowledged)
+    assert any(not s & job for s in acknowledged)
+
+
 def test_what_a_truncation_cuts_off_may_be_zeros_in_a_file_of_the_old_size() -> None:
     """ext4 and XFS write the block with the new end before they commit the size."""
     calls = Calls().create("f").write("f", b"a" * 9000).fsync("f").fsync(".").size("f", 5000)

@@ -204,3 +204,25 @@ def test_what_had_to_come_later_is_told_although_a_sync_made_it_durable() -> Non
         "the data of `write(db, 1 at 0)` must persist before the size of log after `ftruncate(log, 0)`"
     ]
     assert looked.words.remedies(looked.remedies) == "fsync of `db` after call 5, `write(db, 1 at 0)`"
+
+
+def test_a_program_that_leaves_nothing_between_two_calls_is_told_by_the_call_alone() -> None:
+    """A write to a swap file was named beside the rename that took the only copy away."""
+    calls = Calls().create("n").write("n", b"one").fsync("n").fsync(".").create("swp").ack("1")
+    calls.write("swp", b"cursor").rename("n", "n~").fsync(".").create("n").write("n", b"two")
+
+    def says(held: Held, acks: int) -> bool:
+        return acks == 0 or held.get("n") in (b"one", b"two")
+
+    (first, *_) = headlines(search(calls.fsync("n").notes(), says))
+    assert first == (
+        "a power cut after the change of names by `rename(n, n~)` is refused, although nothing is lost"
+    )
+
+
+def test_a_name_that_is_there_only_since_a_later_one_is_says_nothing() -> None:
+    """Names of one directory are in order: each earlier one was named beside the rename."""
+    calls = Calls().create("c").write("c", b"old").fsync("c").fsync(".").ack("0")
+    calls.create("c.bak").create("t").write("t", b"new").rename("t", "c").ack("1")
+    (first, *_) = headlines(search(calls.notes(), is_whole, order=True))
+    assert first == "the data of `write(t, 3 at 0)` must persist before the change of names by `rename(t, c)`"

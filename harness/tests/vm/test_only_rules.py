@@ -144,6 +144,8 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
     named = ["--from", str(path), "--kernel", str(uml_kernel), "-w", wrong]
     shown = powercut("show", "--all", "--no-ladder", *named, "-w", right)
     assert "must persist before" in shown.stdout
+    again = powercut("show", "--all", "--again", "--no-ladder", *named, "-w", right)
+    assert again.stdout == shown.stdout, again.stderr  # it looked for a recording, which such a case has not
     point = CrashPoint(findings[0].case, findings[0].state)
     again = powercut("repro", str(point), *named)
     assert (again.exit_code, Verdict.FAIL.name in again.stdout) == (1, True), again.stdout

@@ -279,7 +279,7 @@ fn stopped_child(
 const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Every call that may be noted.
-const CHOSEN: [c_long; 35] = [
+const CHOSEN: [c_long; 42] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
     libc::SYS_writev,
@@ -315,7 +315,16 @@ const CHOSEN: [c_long; 35] = [
     libc::SYS_mkdir,
     libc::SYS_mkdirat,
     libc::SYS_rmdir,
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_chown,
+    libc::SYS_fchown,
+    libc::SYS_lchown,
+    libc::SYS_fchownat,
 ];
+
+const AT_SYMLINK_NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
 
 /// `FICLONE` and `FICLONERANGE` of include/uapi/linux/fs.h.
 const FICLONE: u32 = 0x4004_9409;
@@ -676,6 +685,7 @@ impl Call<'_> {
         self.data()
             .or_else(|| self.durability())
             .or_else(|| self.names())
+            .or_else(|| self.attributes())
     }
 
     /// Calls that change contents and sizes.
@@ -787,6 +797,25 @@ impl Call<'_> {
             libc::SYS_mkdir => format!("mkdir({})", self.path(0)?),
             libc::SYS_mkdirat => format!("mkdirat({})", self.path_at(0, 1)?),
             libc::SYS_rmdir => format!("rmdir({})", self.path(0)?),
+            _ => return None,
+        })
+    }
+
+    /// Calls that change permissions and owners.
+    fn attributes(&self) -> Option<String> {
+        let here = libc::AT_FDCWD;
+        let directory = self.argument(0) as i32;
+        Some(match c_long::try_from(self.registers.orig_rax).ok()? {
+            libc::SYS_fchmod => format!("fchmod({})", self.file(0)?),
+            libc::SYS_fchown => format!("fchown({})", self.file(0)?),
+            libc::SYS_chmod => format!("chmod({})", self.target(here, 0)?),
+            libc::SYS_chown => format!("chown({})", self.target(here, 0)?),
+            libc::SYS_lchown => format!("lchown({})", self.path(0)?),
+            libc::SYS_fchmodat => format!("fchmodat({})", self.target(directory, 1)?),
+            libc::SYS_fchownat if self.argument(4) & AT_SYMLINK_NOFOLLOW != 0 => {
+                format!("fchownat({})", self.path_at(0, 1)?)
+            }
+            libc::SYS_fchownat => format!("fchownat({})", self.target(directory, 1)?),
             _ => return None,
         })
     }

@@ -41,18 +41,11 @@ const BYTES_MAX: u64 = 24 << 20;
 const BLOCK: usize = 4096;
 
 /// Calls that may change a file, beside those of `calls.rs`.
-pub const MORE_CHOSEN: [c_long; 23] = [
+pub const MORE_CHOSEN: [c_long; 16] = [
     libc::SYS_splice,
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_exit_group,
-    libc::SYS_chmod,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    libc::SYS_chown,
-    libc::SYS_fchown,
-    libc::SYS_lchown,
-    libc::SYS_fchownat,
     libc::SYS_mknod,
     libc::SYS_mknodat,
     libc::SYS_setxattr,
@@ -408,6 +401,9 @@ impl Notes {
             word: pending.word,
             thread: task,
             inode,
+            // Of an msync, its range.
+            offset: pending.offset.unwrap_or_default(),
+            length: pending.length,
             owner,
             path: pending.path.as_os_str().as_bytes(),
             other: target.as_os_str().as_bytes(),
@@ -657,14 +653,13 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         pending.descriptor = Some(a(0) as i32);
         Some(pending)
     };
-    let attributes = |name: &str, directory: c_int, argument: usize, follow: bool| {
-        let path = if follow {
+    let attributes = |directory: c_int, argument: usize, follow: bool| {
+        let mut pending = Pending::new("attributes", call.text()?);
+        pending.path = if follow {
             call.target_path(directory, argument)?
         } else {
             call.named_path(directory, argument)?
         };
-        let mut pending = Pending::new("attributes", format!("{name}({})", path.display()));
-        pending.path = path;
         Some(pending)
     };
     let here = libc::AT_FDCWD;
@@ -675,20 +670,18 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_syncfs => of_file("sync", call.text()),
         libc::SYS_sync_file_range => of_file("nothing", call.text()),
         libc::SYS_msync => {
-            let (file, _) = call.mapped_path(a(0))?;
+            let (file, offset) = call.mapped_path(a(0))?;
             let synchronous = a(2) as c_int & libc::MS_SYNC != 0;
             let word = if synchronous { "fdatasync" } else { "nothing" };
             let mut pending = Pending::new(word, call.text()?);
-            pending.path = file;
+            (pending.path, pending.offset, pending.length) = (file, Some(offset), a(1));
             Some(pending)
         }
-        libc::SYS_fchmod => of_file("attributes", call.file(0).map(|f| format!("fchmod({f})"))),
-        libc::SYS_fchown => of_file("attributes", call.file(0).map(|f| format!("fchown({f})"))),
-        libc::SYS_chmod => attributes("chmod", here, 0, true),
-        libc::SYS_fchmodat => attributes("fchmodat", a(0) as i32, 1, true),
-        libc::SYS_chown => attributes("chown", here, 0, true),
-        libc::SYS_lchown => attributes("lchown", here, 0, false),
-        libc::SYS_fchownat => attributes("fchownat", a(0) as i32, 1, a(4) & 0x100 == 0),
+        libc::SYS_fchmod | libc::SYS_fchown => of_file("attributes", call.text()),
+        libc::SYS_chmod | libc::SYS_chown => attributes(here, 0, true),
+        libc::SYS_lchown => attributes(here, 0, false),
+        libc::SYS_fchmodat => attributes(a(0) as i32, 1, true),
+        libc::SYS_fchownat => attributes(a(0) as i32, 1, a(4) & 0x100 == 0),
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
         | libc::SYS_removexattr

@@ -1,0 +1,191 @@
+"""Of several files that may be the cause, which is it? Where no state that the kernel leaves tells, a tree
+does that is made of what the program wrote: it lacks what one file lacked, and the program's own check looks
+at it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.explain.effects import Change, Effects, Sort, distinct
+from harness.explain.program import Gap, Order, Program
+from harness.oracles.surface import telling_line
+from harness.ruled.judging import Judging
+from harness.rules import micro
+from harness.rules.rules import Rule, Rules
+from harness.rules.states import Partial
+from harness.writelog.calls import ProgramCall
+from harness.writelog.times import TimedMark
+
+ANY_ORDER = Rules(Rule(holds=True, source=""), Rule(holds=False, source=""))
+"""A tree may lack anything: nothing else goes with it."""
+_MICROS = {
+    Sort.DATA: (micro.Sort.SIZE, micro.Sort.DATA),
+    Sort.ATTRIBUTES: (micro.Sort.ATTRIBUTES,),
+    Sort.GIVEN: (micro.Sort.NAME,),
+    Sort.TAKEN: (micro.Sort.NAME,),
+}
+_LAST = 8
+"""Of the changes of one file, the last ones that are lost alone."""
+_TURNING = 40
+"""Calls behind a lost one that are tried, each as the last before the power failed."""
+
+
+def may_settle(program: Program) -> bool:
+    """Whether several files may be the cause, or several calls rely on it, or nothing is known of it."""
+    orders = [o for o in (program.taken, program.order) if o is not None]
+    files = {c.inode for some in (program.blamed, *(o.missing for o in orders)) for c in some}
+    several = len(files) > 1 or any(o.later for o in orders) or program.blamed != program.unsynced
+    return program.known and (several or not program.is_explained)
+
+
+@dataclass(slots=True)
+class Trial:
+    """`calls`: as they were recorded. `judging`: of the program, run once more with its calls noted whole.
+    What it does otherwise then, such as a file of another name, is not matched, and nothing is said of it.
+    """
+
+    judging: Judging
+    calls: Sequence[ProgramCall]
+    changes: Sequence[Change] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.changes = Effects(self.calls, in_order=True, commits=lambda _: True).changes
+
+    def broken(self, program: Program, said: str, marks: Sequence[TimedMark]) -> TimedMark | None:
+        """The first acknowledgement behind the one call of which the loss makes the check say the same.
+        `said`: of the failing state; `marks`: the acknowledgements before it. Raises GuestLost.
+        """
+        calls = list(distinct(program.unsynced))[:_TURNING]
+        alike = [
+            call
+            for call in calls
+            if said in self._words([c for c in program.unsynced if c.call == call], len(marks))
+        ]
+        if len(alike) != 1:
+            return None
+        return next((m for m in marks if m.at > (alike[0].returned or 0)), None)
+
+    def settled(self, program: Program, acknowledged: int, cut: int) -> Program:
+        """The program with the files that are the cause, each by itself. `acknowledged`: so many
+        acknowledgements had been given when it made the one that is broken. `cut`: the event at which the
+        power failed. Raises GuestLost.
+        """
+        unsynced = self._alone(program.blamed, acknowledged)
+        taken, order = self._of_order(program.taken), self._of_order(program.order)
+        if unsynced:
+            taken, order = _unless_refuted(taken), _unless_refuted(order)
+            program = replace(program, unsynced=unsynced, tried=True)
+        if not program.is_explained:
+            order = self._turning(program.uncovered, cut)
+        program = replace(program, taken=taken, order=order)
+        return program if program.is_explained else replace(program, gap=self._exposed(cut))
+
+    def refuses(self, lost: Sequence[Change], until: ProgramCall | int) -> bool:
+        """Whether the check says no where these changes alone are lost, and yes where nothing is: once a call
+        had returned, or at so many acknowledgements. Of several changes, the last few are lost alone as well.
+        Raises GuestLost.
+        """
+        return bool(self._words(lost, until))
+
+    def _words(self, lost: Sequence[Change], until: ProgramCall | int) -> set[str]:
+        """What the check says then; nothing where it refuses none."""
+        effect = self.judging.effect
+        end, acks = self._end(until)
+        found = [self._micros(change) for change in lost]
+        if end < 0 or not all(found):
+            return set()
+        whole = effect.issued(end)
+        if not self.judging.passes(Partial(whole), acks):
+            return set()
+        gone = (_some(found[first:]) for first in range(max(0, len(found) - _LAST), len(found)))
+        states = dict.fromkeys(Partial(whole & ~bits) for sets in (_some(found), *gone) for bits in sets)
+        self.judging.ask((state, acks) for state in states)
+        results = (self.judging.result(state, acks) for state in states)
+        return {telling_line(r.output.strip() or "?") for r in results if r.exit_code == 1}
+
+    def _alone(self, changes: Sequence[Change], until: ProgramCall | int) -> tuple[Change, ...]:
+        """The changes of the files of which the loss alone is refused."""
+        files: dict[int, list[Change]] = {}
+        for c in changes:
+            files.setdefault(c.inode, []).append(c)
+        return tuple(c for own in files.values() if self.refuses(own, until) for c in own)
+
+    def _of_order(self, order: Order | None) -> Order | None:
+        if order is None or order.is_in_place:
+            return order
+        if missing := self._alone(order.missing, order.until or order.ahead):
+            order = replace(order, missing=missing, tried=True)
+        turns = next((c.call for c in order.later if self.refuses(order.missing, c.call)), None)
+        return order if turns is None else replace(order, ahead=turns, later=())
+
+    def _turning(self, uncovered: Sequence[Change], cut: int) -> Order | None:
+        """A call whose effect must not be there without that of an earlier one, which no sync had covered."""
+        turns: dict[ProgramCall, list[Change]] = {}
+        for change in [c for c in uncovered if c.sort is Sort.DATA][-_LAST:]:
+            later = distinct([c for c in self.changes if change.began < c.began < cut])
+            calls = list(itertools.islice(later, _TURNING))
+            if (first := next((call for call in calls if self.refuses([change], call)), None)) is not None:
+                turns.setdefault(first, []).append(change)
+        if not turns:
+            return None
+        ahead, missing = next(iter(turns.items()))
+        return Order(ahead, tuple(missing), paths=frozenset(c.path for c in missing), tried=True)
+
+    def _exposed(self, cut: int) -> Gap | None:
+        """The last calls before the power failed between which the check refuses what they leave, although
+        nothing is lost.
+        """
+        calls = list(distinct(self.changes))
+        refused = [self._accepts(call) is False for call in calls]
+        for n in reversed(range(1, len(calls))):
+            if calls[n].began < cut and refused[n] and not refused[n - 1] and not all(refused[n:]):
+                made = calls[n + refused[n:].index(False)]
+                return Gap(calls[n], None, next(c for c in self.changes if c.call == made))
+        return None
+
+    def _accepts(self, call: ProgramCall) -> bool | None:
+        """Whether the check says yes to what the calls leave up to one; None where that is not known."""
+        end, acks = self._end(call)
+        return None if end < 0 else self.judging.passes(Partial(self.judging.effect.issued(end)), acks)
+
+    def _end(self, until: ProgramCall | int) -> tuple[int, int]:
+        """The number of the last call by then among those that were noted, and how many acknowledgements had
+        been given; -1 if that is not known.
+        """
+        notes = self.judging.notes
+        if isinstance(until, int):
+            return (notes.acks[until - 1].calls - 1, until) if 0 < until <= len(notes.acks) else (-1, 0)
+        end = max((n for sort in Sort for n in self._numbers(until, sort)), default=-1)
+        return end, self.judging.effect.acks(end + 0.5)
+
+    def _numbers(self, call: ProgramCall, sort: Sort) -> list[int]:
+        """Where a call is among those that were noted: of those with its text, the one in the same place."""
+        effect = self.judging.effect
+        wanted = {m.call for m in effect.micros if m.sort in _MICROS[sort]}
+        there = [n for n in sorted(wanted) if effect.notes.calls[n].text == call.text]
+        recorded = list(distinct([c for c in self.changes if c.sort is sort and c.call.text == call.text]))
+        if call not in recorded or len(there) != len(recorded):
+            return []
+        return [there[recorded.index(call)]]
+
+    def _micros(self, change: Change) -> list[micro.Micro]:
+        numbers = self._numbers(change.call, change.sort)
+        every = (m for m in self.judging.effect.micros if m.call in numbers)
+        return [m for m in every if m.sort in _MICROS[change.sort]]
+
+
+def _some(changes: Sequence[Sequence[micro.Micro]]) -> tuple[int, int]:
+    """The micro-operations of some changes: all, and without sizes, which leaves zeros."""
+    every = zeroed = 0
+    for m in (m for own in changes for m in own):
+        every |= m.bit
+        zeroed |= m.bit if m.sort is not micro.Sort.SIZE else 0
+    return every, zeroed
+
+
+def _unless_refuted(order: Order | None) -> Order | None:
+    """None where the check accepts a tree with this order: then what was acknowledged is the cause."""
+    return order if order is None or order.tried or order.is_in_place else None

@@ -1,0 +1,213 @@
+"""Which of several files it is: the program's check is run on trees that lack what one of them lacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from harness.explain.effects import Change, Effects, Sort
+from harness.explain.mechanism import out_of_order
+from harness.explain.program import Order, Program
+from harness.explain.trial import ANY_ORDER, Trial, may_settle
+from harness.model import CheckResult
+from harness.ruled.judging import Judging
+from harness.rules.answers import Tried
+from harness.rules.calls import Left, NotedCall, Notes
+from harness.rules.trees import Files, contents
+from harness.tests.rules.programs import OWNER, Calls
+from harness.writelog.calls import ProgramCall
+from harness.writelog.times import TimedMark
+
+Held = dict[str, bytes]
+Says = Callable[[Held, int], str]
+"""What a check says of files, given so many acknowledgements: nothing if all is well."""
+
+
+class Tries:
+    """A program, as it was recorded and as it was noted when it ran once more; its check is a function."""
+
+    def __init__(self, made: Calls, left: Held, says: Says, recorded: Calls | None = None) -> None:
+        notes = replace(made.notes([Left(p, "file", OWNER, c) for p, c in left.items()]), exit_code=0)
+        self.calls = [recorded_as(call, n) for n, call in enumerate((recorded or made).made)]
+        self.marks = [TimedMark(a.calls, 10 * a.calls - 5, f"app {a.text}") for a in (recorded or made).acks]
+        self.trial = Trial(judging_of(notes, says), self.calls)
+
+    def changes(self, *texts: str) -> tuple[Change, ...]:
+        return tuple(c for c in self.trial.changes if c.call.text in texts)
+
+    def call(self, text: str) -> ProgramCall:
+        return next(c for c in self.calls if c.text == text)
+
+    def program(self, *unsynced: str, at: int = 1, **fields: object) -> Program:
+        """It had not synced these when it gave acknowledgement `at`."""
+        found = Program("my-db", self.marks[at - 1].text, self.marks[at - 1].at, known=True, shown=True)
+        return replace(found, unsynced=self.changes(*unsynced), **fields)  # type: ignore[arg-type]  # its fields
+
+
+def recorded_as(call: NotedCall, number: int) -> ProgramCall:
+    words = {"create": f"openat({call.path}, create)"}
+    text = words.get(call.word, call.text)
+    return ProgramCall(7, text, 10 * number, 10 * number + 3, call.length)
+
+
+def judging_of(notes: Notes, says: Says) -> Judging:
+    texts = {f"create({c.path})": f"openat({c.path}, create)" for c in notes.calls}
+    calls = tuple(replace(c, text=texts.get(c.text, c.text)) for c in notes.calls)
+    notes = replace(notes, calls=calls)
+
+    def run(asked: Sequence[tuple[Files, int]]) -> list[Tried]:
+        return [Tried(answer(files, acks), None) for files, acks in asked]
+
+    def answer(files: Files, acks: int) -> CheckResult:
+        held = {p: contents(notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
+        said = says(held, acks) if held or acks else ""
+        return CheckResult(0, 1 if said else 0, said, acks)
+
+    return Judging(notes, ANY_ORDER, run)
+
+
+def two_files() -> Calls:
+    calls = Calls().create("tmp").write("tmp", b"scratch").create("log").write("log", b"entry")
+    return calls.ack("1").fsync("log")
+
+
+BOTH = ("write(tmp, 7 at 0)", "write(log, 5 at 0)")
+LEFT = {"tmp": b"scratch", "log": b"entry"}
+
+
+@pytest.mark.parametrize(
+    ("needed", "named"), [(["log"], ["log"]), (["tmp"], ["tmp"]), (["tmp", "log"], ["tmp", "log"])]
+)
+def test_of_several_files_those_are_named_without_which_the_check_says_no(
+    needed: list[str], named: list[str]
+) -> None:
+    """A scratch file that was not synced either was named beside the journal: no state tells them apart."""
+    tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, any(not held.get(f) for f in needed)))
+    program = tries.program(*BOTH)
+    assert may_settle(program)
+    found = tries.trial.settled(program, 1, 100)
+    assert (found.tried, [c.path for c in found.blamed]) == (True, named)
+
+
+def says_if(acks: int, broken: bool) -> str:
+    return "it is gone" if acks and broken else ""
+
+
+def test_where_the_check_accepts_each_loss_nothing_is_settled() -> None:
+    tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, not any(held.values())))
+    program = tries.program(*BOTH)
+    assert tries.trial.settled(program, 1, 100) == program
+
+
+def test_a_program_that_does_something_else_the_second_time_settles_nothing() -> None:
+    """Its temporary file has another name each time: what is lost in one run is nothing of the other."""
+    calls = Calls().create("tmp.77").write("tmp.77", b"scratch").create("log.8").write("log.8", b"entry")
+    again = calls.ack("1").fsync("log.8")
+    left = {"tmp.77": b"scratch", "log.8": b"entry"}
+    tries = Tries(again, left, lambda held, acks: says_if(acks, not all(held.values())), two_files())
+    program = tries.program(*BOTH)
+    assert tries.trial.settled(program, 1, 100) == program
+
+
+def test_a_file_that_came_back_as_zeros_is_tried_so() -> None:
+    """The check accepts an empty log, as a new one, and not one of zeros."""
+    tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, b"\0" in held.get("log", b"")))
+    assert [c.path for c in tries.trial.settled(tries.program(*BOTH), 1, 100).blamed] == ["log"]
+
+
+def test_a_rename_that_the_check_accepts_is_not_blamed_for_what_was_acknowledged() -> None:
+    """The rename of a cursor "took away what had been durable": the segment beside it was never synced."""
+    calls = Calls().create("seg").create("cursor").create("new").write("new", b"1").write("seg", b"entry")
+    calls.rename("new", "cursor").ack("1")
+    left = {"seg": b"entry", "cursor": b"1"}
+    tries = Tries(calls, left, lambda held, acks: says_if(acks, not held.get("seg")))
+    missing = tries.changes("write(new, 1 at 0)", "write(seg, 5 at 0)")
+    order = Order(tries.call("rename(new, cursor)"), missing, taken=True)
+    found = tries.trial.settled(tries.program("write(seg, 5 at 0)", taken=order), 1, 100)
+    assert found.taken is None
+    assert [c.path for c in found.blamed] == ["seg"]
+
+
+def test_of_several_calls_the_first_with_which_the_check_says_no_relies_on_it() -> None:
+    calls = Calls().create("a").write("a", b"text").create("b").create("done").ack("1")
+    left = {"a": b"text", "b": b"", "done": b""}
+    tries = Tries(calls, left, lambda held, _: "a is empty" if "done" in held and not held["a"] else "")
+    later = tries.changes("openat(done, create)")
+    order = Order(tries.call("openat(b, create)"), tries.changes("write(a, 4 at 0)"), later=later)
+    found = tries.trial.settled(tries.program(order=order), 1, 100).order
+    assert found is not None
+    assert (found.ahead.text, found.until, found.tried) == ("openat(done, create)", None, True)
+
+
+def test_two_writes_to_one_file_have_an_order_as_well() -> None:
+    """The header of a queue counted a record that was not there, and no cause was named."""
+    calls = Calls().create("q").write("q", b"\0" * 8192).fsync("q").write("q", b"job", 4096).write("q", b"1")
+    left = {"q": b"1" + b"\0" * 4095 + b"job" + b"\0" * 4093}
+
+    def says(held: Held, _: int) -> str:
+        q = held.get("q", b"")
+        return "no record" if q[:1] == b"1" and q[4096:4099] != b"job" else ""
+
+    tries = Tries(calls.ack("1"), left, says)
+    program = tries.program(uncovered=tries.changes("write(q, 3 at 4096)", "write(q, 1 at 0)"))
+    assert not program.is_explained
+    found = tries.trial.settled(program, 1, 100).order
+    assert found is not None
+    assert (found.ahead.text, [c.call.text for c in found.missing]) == (
+        "write(q, 1 at 0)",
+        ["write(q, 3 at 4096)"],
+    )
+    assert "without having called fsync of `q`" in out_of_order(program, found)
+    late = tries.trial.settled(program, 1, tries.call("write(q, 1 at 0)").began)
+    assert late.order is None, "the power failed before it was called"
+
+
+def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost() -> None:
+    """An editor renamed its only copy away before it wrote the new one; no cause was named."""
+    calls = Calls().create("notes").write("notes", b"one").fsync("notes").ack("1").rename("notes", "notes~")
+    calls.create("notes").write("notes", b"two")
+    left = {"notes": b"two", "notes~": b"one"}
+    tries = Tries(calls, left, lambda held, acks: says_if(acks, held.get("notes") not in (b"one", b"two")))
+    gap = tries.trial.settled(tries.program(), 1, 100).gap
+    assert gap is not None
+    assert (gap.ahead.text, gap.sync, gap.made.call.text) == (
+        "rename(notes, notes~)",
+        None,
+        "write(notes, 3 at 0)",
+    )
+    assert tries.trial.settled(tries.program(), 1, 30).gap is None, "the power failed before"
+
+
+@pytest.mark.parametrize(
+    ("said", "broken"), [("page 0 is old", "app 0"), ("page 1 is old", "app 1"), ("?", None)]
+)
+def test_the_acknowledgement_is_found_by_what_the_check_says_of_each_loss(
+    said: str, broken: str | None
+) -> None:
+    """Page 0 was lost, and the last page was named: it, too, was not synced."""
+    calls = Calls().create("db").write("db", b"\0" * 8192).fsync("db").fsync(".")
+    calls.write("db", b"a").ack("0").write("db", b"b", 4096).ack("1").fsync("db")
+    left = {"db": b"a" + b"\0" * 4095 + b"b" + b"\0" * 4095}
+
+    def says(held: Held, acks: int) -> str:
+        wrong = [n for n in range(acks) if held["db"][4096 * n : 4096 * n + 1] != b"ab"[n : n + 1]]
+        return f"page {wrong[0]} is old" if wrong else ""
+
+    tries = Tries(calls, left, says)
+    program = tries.program("write(db, 1 at 0)", "write(db, 1 at 4096)", at=2)
+    program = replace(program, latest=program.unsynced[1:])
+    assert may_settle(program)
+    found = tries.trial.broken(program, said, tries.marks)
+    assert (found and found.text) == broken
+
+
+def test_fdatasync_leaves_attributes_open() -> None:
+    """A mail was marked as seen by its permissions, and the loss of that had no cause."""
+    texts = ["openat(m, create)", "write(m, 4)", "fsync(m)", "fchmod(m)", "fdatasync(m)", "fsync(m)"]
+    calls = [ProgramCall(7, t, 10 * n, 10 * n + 3, 0) for n, t in enumerate(texts)]
+    effects = Effects(calls, in_order=True, commits=lambda _: False)
+    (seen,) = [c for c in effects.changes if c.sort is Sort.ATTRIBUTES]
+    assert [effects.covers(s, seen) for s in effects.syncs] == [False, False, True]
+    assert seen.wanted == "fsync of `m`"
