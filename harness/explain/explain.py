@@ -15,13 +15,13 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, PowercutError, UsageError
+from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
 from harness.explain.effects import Change
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, data_of, mechanism_of
 from harness.explain.minimise import Minimal, Visits, always, minimise
 from harness.explain.program import ACK, Evidence, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
-from harness.explain.trial import ANY_ORDER, Trial, may_settle
 from harness.findings.repro import ReproContext
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target
@@ -100,7 +100,7 @@ class Explainer:
         self.devices = named if log.devices.several else {}
         self._examiner = Examiner(timed)
         self._session = Session(shown.judge, shown.directory / "session")
-        self._trials = Session(shown.judge, shown.directory / "trials")
+        self._checks = Session(shown.judge, shown.directory / "checks")
         self._on_visit = on_visit
         self._paths = paths_of(timed.workload.operations)
         self._judge = Judge(
@@ -126,7 +126,7 @@ class Explainer:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
-        self._trials.close()
+        self._checks.close()
         self._examiner.close()
 
     # --- visits -----------------------------------------------------------------------------------
@@ -159,18 +159,18 @@ class Explainer:
         return all(v.oracle != "program" for v in found)
 
     @contextlib.contextmanager
-    def trial(self) -> Iterator[Trial]:
+    def checked_trees(self) -> Iterator[CheckedTrees]:
         """The application's check on trees that are made of what it writes. Raises NotJudged, and as a boot
         does.
         """
         timed = self.recording
         check = next(c for c in timed.workload.checks if c.application)
         target = Target(timed.profile.fstype, "", timed.base, None)
-        with MadeTrees(self._trials, target) as trees:
+        with MadeTrees(self._checks, target) as trees:
             notes = trees.note(timed.workload.operations[check.operation].argv)
             acks = [ack.text for ack in notes.acks]
             judging = Judging(notes, ANY_ORDER, lambda asked: trees.check(asked, check, acks))
-            yield Trial(judging, timed.calls.calls)
+            yield CheckedTrees(judging, timed.calls.calls)
 
     def _like(self, finding: Finding, found: Sequence[Violation]) -> Violation | None:
         def is_wanted(v: Violation) -> bool:
@@ -370,11 +370,11 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str
     if evidence is None or not may_settle(found):
         return found
     # The program may do something else when it runs anew, or what it does is not followed.
-    with contextlib.suppress(PowercutError), explainer.trial() as trial:
+    with contextlib.suppress(PowercutError), explainer.checked_trees() as trees:
         acks = [m for m in explainer.times.marks if m.text.startswith(ACK) and m.at < cut]
-        if (broken := trial.broken(found, evidence.said, acks)) is not None:
+        if (broken := trees.broken(found, evidence.said, acks)) is not None:
             found = told(evidence=replace(evidence, broken=broken))
-        return trial.settled(found, sum(m.at <= found.at for m in acks), cut)
+        return trees.settled(found, sum(m.at <= found.at for m in acks), cut)
     return found
 
 

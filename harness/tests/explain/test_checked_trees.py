@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
 from harness.explain.effects import Change, Effects, Sort
 from harness.explain.mechanism import out_of_order
 from harness.explain.program import Order, Program
-from harness.explain.trial import ANY_ORDER, Trial, may_settle
 from harness.model import CheckResult
 from harness.ruled.judging import Judging
 from harness.rules.answers import Tried
@@ -32,10 +32,10 @@ class Tries:
         notes = replace(made.notes([Left(p, "file", OWNER, c) for p, c in left.items()]), exit_code=0)
         self.calls = [recorded_as(call, n) for n, call in enumerate((recorded or made).made)]
         self.marks = [TimedMark(a.calls, 10 * a.calls - 5, f"app {a.text}") for a in (recorded or made).acks]
-        self.trial = Trial(judging_of(notes, says), self.calls)
+        self.trees = CheckedTrees(judging_of(notes, says), self.calls)
 
     def changes(self, *texts: str) -> tuple[Change, ...]:
-        return tuple(c for c in self.trial.changes if c.call.text in texts)
+        return tuple(c for c in self.trees.changes if c.call.text in texts)
 
     def call(self, text: str) -> ProgramCall:
         return next(c for c in self.calls if c.text == text)
@@ -87,7 +87,7 @@ def test_of_several_files_those_are_named_without_which_the_check_says_no(
     tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, any(not held.get(f) for f in needed)))
     program = tries.program(*BOTH)
     assert may_settle(program)
-    found = tries.trial.settled(program, 1, 100)
+    found = tries.trees.settled(program, 1, 100)
     assert (found.tried, [c.path for c in found.blamed]) == (True, named)
 
 
@@ -98,7 +98,7 @@ def says_if(acks: int, broken: bool) -> str:
 def test_where_the_check_accepts_each_loss_nothing_is_settled() -> None:
     tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, not any(held.values())))
     program = tries.program(*BOTH)
-    assert tries.trial.settled(program, 1, 100) == program
+    assert tries.trees.settled(program, 1, 100) == program
 
 
 def test_a_program_that_does_something_else_the_second_time_settles_nothing() -> None:
@@ -108,13 +108,13 @@ def test_a_program_that_does_something_else_the_second_time_settles_nothing() ->
     left = {"tmp.77": b"scratch", "log.8": b"entry"}
     tries = Tries(again, left, lambda held, acks: says_if(acks, not all(held.values())), two_files())
     program = tries.program(*BOTH)
-    assert tries.trial.settled(program, 1, 100) == program
+    assert tries.trees.settled(program, 1, 100) == program
 
 
 def test_a_file_that_came_back_as_zeros_is_tried_so() -> None:
     """The check accepts an empty log, as a new one, and not one of zeros."""
     tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, b"\0" in held.get("log", b"")))
-    assert [c.path for c in tries.trial.settled(tries.program(*BOTH), 1, 100).blamed] == ["log"]
+    assert [c.path for c in tries.trees.settled(tries.program(*BOTH), 1, 100).blamed] == ["log"]
 
 
 def test_a_rename_that_the_check_accepts_is_not_blamed_for_what_was_acknowledged() -> None:
@@ -125,7 +125,7 @@ def test_a_rename_that_the_check_accepts_is_not_blamed_for_what_was_acknowledged
     tries = Tries(calls, left, lambda held, acks: says_if(acks, not held.get("seg")))
     missing = tries.changes("write(new, 1 at 0)", "write(seg, 5 at 0)")
     order = Order(tries.call("rename(new, cursor)"), missing, taken=True)
-    found = tries.trial.settled(tries.program("write(seg, 5 at 0)", taken=order), 1, 100)
+    found = tries.trees.settled(tries.program("write(seg, 5 at 0)", taken=order), 1, 100)
     assert found.taken is None
     assert [c.path for c in found.blamed] == ["seg"]
 
@@ -136,7 +136,7 @@ def test_of_several_calls_the_first_with_which_the_check_says_no_relies_on_it() 
     tries = Tries(calls, left, lambda held, _: "a is empty" if "done" in held and not held["a"] else "")
     later = tries.changes("openat(done, create)")
     order = Order(tries.call("openat(b, create)"), tries.changes("write(a, 4 at 0)"), later=later)
-    found = tries.trial.settled(tries.program(order=order), 1, 100).order
+    found = tries.trees.settled(tries.program(order=order), 1, 100).order
     assert found is not None
     assert (found.ahead.text, found.until, found.tried) == ("openat(done, create)", None, True)
 
@@ -153,14 +153,14 @@ def test_two_writes_to_one_file_have_an_order_as_well() -> None:
     tries = Tries(calls.ack("1"), left, says)
     program = tries.program(uncovered=tries.changes("write(q, 3 at 4096)", "write(q, 1 at 0)"))
     assert not program.is_explained
-    found = tries.trial.settled(program, 1, 100).order
+    found = tries.trees.settled(program, 1, 100).order
     assert found is not None
     assert (found.ahead.text, [c.call.text for c in found.missing]) == (
         "write(q, 1 at 0)",
         ["write(q, 3 at 4096)"],
     )
     assert "without having called fsync of `q`" in out_of_order(program, found)
-    late = tries.trial.settled(program, 1, tries.call("write(q, 1 at 0)").began)
+    late = tries.trees.settled(program, 1, tries.call("write(q, 1 at 0)").began)
     assert late.order is None, "the power failed before it was called"
 
 
@@ -170,14 +170,34 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
     calls.create("notes").write("notes", b"two")
     left = {"notes": b"two", "notes~": b"one"}
     tries = Tries(calls, left, lambda held, acks: says_if(acks, held.get("notes") not in (b"one", b"two")))
-    gap = tries.trial.settled(tries.program(), 1, 100).gap
+    gap = tries.trees.settled(tries.program(), 1, 100).gap
     assert gap is not None
     assert (gap.ahead.text, gap.sync, gap.made.call.text) == (
         "rename(notes, notes~)",
         None,
         "write(notes, 3 at 0)",
     )
-    assert tries.trial.settled(tries.program(), 1, 30).gap is None, "the power failed before"
+    assert tries.trees.settled(tries.program(), 1, 30).gap is None, "the power failed before"
+
+
+def test_an_acknowledgement_of_which_two_calls_may_be_the_cause_is_not_guessed() -> None:
+    """The check says the same of each loss."""
+    calls = Calls().create("a").write("a", b"1").ack("one").create("b").write("b", b"2").ack("two").fsync("b")
+
+    def says(held: Held, acks: int) -> str:
+        return says_if(acks, not all(held.get(name) for name in "ab"[:acks]))
+
+    tries = Tries(calls, {"a": b"1", "b": b"2"}, says)
+    program = tries.program("write(a, 1 at 0)", "write(b, 1 at 0)", at=2)
+    assert tries.trees.broken(program, "it is gone", tries.marks) is None
+
+
+def test_a_check_that_refuses_what_lacks_nothing_decides_nothing() -> None:
+    calls = two_files().create("lock").write("log", b"more", 5).ack("2").fsync("log")
+    left = {**LEFT, "log": b"entrymore", "lock": b""}
+    tries = Tries(calls, left, lambda held, acks: "" if acks in (0, 2) else "locked")
+    program = tries.program(*BOTH)
+    assert tries.trees.settled(program, 1, 100) == program
 
 
 @pytest.mark.parametrize(
@@ -199,7 +219,7 @@ def test_the_acknowledgement_is_found_by_what_the_check_says_of_each_loss(
     program = tries.program("write(db, 1 at 0)", "write(db, 1 at 4096)", at=2)
     program = replace(program, latest=program.unsynced[1:])
     assert may_settle(program)
-    found = tries.trial.broken(program, said, tries.marks)
+    found = tries.trees.broken(program, said, tries.marks)
     assert (found and found.text) == broken
 
 

@@ -42,7 +42,7 @@ def may_settle(program: Program) -> bool:
 
 
 @dataclass(slots=True)
-class Trial:
+class CheckedTrees:
     """`calls`: as they were recorded. `judging`: of the program, run once more with its calls noted whole.
     What it does otherwise then, such as a file of another name, is not matched, and nothing is said of it.
     """
