@@ -547,6 +547,16 @@ def _litmus() -> Lines:
         if found:
             yield from (f"## {title}", "", about, "")
             yield from (*_table(("question", "always", "held", "no"), found), "")
+    yield from _by_hand(DOCS / "results/litmus.md")
+
+
+_BY_HAND = "<!-- By hand from here on: docs/generate.py keeps it. -->"
+
+
+def _by_hand(page: Path) -> Lines:
+    """What a page ends with, and no program knows."""
+    _, begun, text = page.read_text().partition(_BY_HAND)
+    yield from f"{begun}{text}".splitlines()
 
 
 def _not_looked_at(columns: Sequence[Mapping[str, typing.Any]]) -> list[str]:

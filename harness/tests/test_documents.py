@@ -143,6 +143,12 @@ def test_a_mode_that_answers_otherwise_on_another_kernel_is_told_with_its_kernel
     assert found == {"kept": ["a/b*", "c/d on 7.3"], "held": [], "no": [], "broken": ["c/d on 6.12"]}
 
 
+def test_what_was_written_by_hand_below_a_made_page_is_kept() -> None:
+    made = generator().pages()["results/litmus.md"]
+    assert "## Ten cells by a second method\n" in made
+    assert made == (ROOT / "docs/results/litmus.md").read_text()
+
+
 def test_what_a_table_of_litmus_programs_lacks_is_said() -> None:
     """`Safe in every mode` stood over a table of which half the columns had not been reached."""
     cells = [{"standing": s} for s in ("kept", "not-looked-at")]
