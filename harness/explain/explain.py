@@ -520,7 +520,11 @@ def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
 
 
 _GUESSES = {
-    Mechanism.PROGRAM_HALF: "a checksum in the record, so that half of one counts as none (a guess)",
+    Mechanism.PROGRAM_HALF: (
+        "a checksum in the record, so that half of one counts as none, and the record before it kept until "
+        "this one is durable (a guess)"
+    ),
+    Mechanism.PROGRAM_BETWEEN: "another order of these calls, or one rename that brings both (a guess)",
     Mechanism.PROGRAM_GAP: "the new under another name until it is durable, then a rename (a guess)",
     Mechanism.PROGRAM_NAMED: "another name until the contents are durable, then a rename (a guess)",
     Mechanism.PROGRAM_REPLACED: "another file until the contents are durable, then a rename (a guess)",

@@ -29,6 +29,7 @@ class Mechanism(enum.StrEnum):
     PROGRAM_NEVER = "the program acknowledged without fsync"
     PROGRAM_REPLACED = "the program removed the old before the new was durable"
     PROGRAM_GAP = "the program removed the old before it made the new"
+    PROGRAM_BETWEEN = "the program's check refuses what lies between two of its calls"
     PROGRAM_HALF = "half of one write is there"
     PROGRAM_ORDER = "the program's later call took effect without an earlier one"
     PROGRAM_NAMED = "the file had its name before its contents were durable"
@@ -59,7 +60,7 @@ def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Diagn
     """None where the times do not tell. `made_up`: what came back was never there. `refused`: recovery, or
     fsck after it, complains.
     """
-    if facts.program is not None and (found := _of_program(facts, facts.program)) is not None:
+    if facts.program is not None and (found := of_program(facts, facts.program)) is not None:
         return found
     if facts.lost:
         possible = _OF_A_LOSS
@@ -78,7 +79,7 @@ Sentence = Callable[[Facts], str]
 # --- an application ----------------------------------------------------------------------------------
 
 
-def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
+def of_program(facts: Facts, program: Program) -> Diagnosis | None:
     """Where its calls explain all that is missing. Not where trees do not tell, and an fsync of it sent
     nothing: that is the kernel's.
     """
@@ -88,7 +89,8 @@ def _of_program(facts: Facts, program: Program) -> Diagnosis | None:
     if (found := next(filter(None, told), None)) is not None:
         return found
     if (gap := program.gap) is not None and not facts.lost:
-        return Diagnosis(Mechanism.PROGRAM_GAP, _between(program, gap))
+        mechanism = Mechanism.PROGRAM_GAP if gap.sync is not None else Mechanism.PROGRAM_BETWEEN
+        return Diagnosis(mechanism, _between(program, gap))
     if (order := program.order) is not None:
         return Diagnosis(Mechanism.PROGRAM_ORDER, out_of_order(program, order))
     named = program.early
@@ -116,7 +118,7 @@ def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
 def _without(said: str, changes: Sequence[Change], *, tried: bool) -> str:
     """`tried`: the check was run on trees of what the program had written."""
     wanted = wanted_sync(changes, tried=tried)
-    lost = "one of these is" if len({c.inode for c in changes}) > 1 else "this is"
+    lost = "one of these is" if len({c.call for c in changes}) > 1 else "this is"
     shown = f" The check refuses a tree in which only {lost} lost." if tried else ""
     return f"{said} without having called {wanted}, for {_calls(changes)}.{shown}"
 
@@ -148,7 +150,7 @@ def _between(program: Program, gap: Gap) -> str:
         return (
             f"{program.name} called {gap.ahead.text} at event {gap.ahead.began}, and {gap.made.call.text} "
             f"only at event {gap.made.began}. The check refuses a tree of what the calls leave in between, "
-            "although nothing is lost: no fsync helps."
+            "although nothing is lost. No fsync helps."
         )
     same = f" (`{'`, `'.join(gap.also)}` names the same file)" if gap.also else ""
     return (

@@ -148,7 +148,7 @@ class Program:
     @property
     def is_explained(self) -> bool:
         """Whether its calls may explain what came back."""
-        return any((self.unsynced, self.taken, self.order, self.gap, self.early, self.whole))
+        return any((self.unsynced, self.taken, self.order, self.gap, self.early))
 
     @property
     def unsynced_data(self) -> bool:

@@ -223,24 +223,24 @@ def _told(search: Search, kind: Kind) -> Told:
         kind.found,
         kind.headline,
         words.named(kind.found),
-        words.remedies(kind.remedies) or _no_remedy(kind.is_tried),
+        words.remedies(kind.remedies) or _no_remedy([kind]),
         tuple(kind.states),
     )
 
 
-def _no_remedy(is_tried: bool) -> str:
-    if is_tried:
-        return (
-            "nothing that was tried helps: no fsync gives this order. A guess: the new under another name, "
-            "synced, and then a rename"
-        )
-    return "not every fsync was tried: the time for it was up (--budget gives more)"
+def _no_remedy(kinds: Sequence[Kind]) -> str:
+    if not all(kind.is_tried for kind in kinds):
+        return "not every fsync was tried: the time for it was up (--budget gives more)"
+    guess = "the new under another name, synced, and then a rename"
+    if not any(kind.found.missing or kind.found.state.torn is not None for kind in kinds):  # nothing is lost
+        guess = "another order of these calls, or one rename that brings both"
+    return f"nothing that was tried helps: no fsync gives this order. A guess: {guess}"
 
 
 def _together(search: Search) -> str:
     kinds = list(search.kinds.values())
     if not search.remedies:
-        return _no_remedy(all(k.is_tried for k in kinds)) if kinds else ""
+        return _no_remedy(kinds) if kinds else ""
     least = search.smallest()
     fails, of = search.failing_with(least)
     gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
 from harness.explain.effects import Change, Effects, Sort
-from harness.explain.mechanism import out_of_order
+from harness.explain.mechanism import Mechanism, of_program, out_of_order
 from harness.explain.program import Order, Program
 from harness.model import CheckResult
 from harness.ruled.judging import Judging
@@ -164,20 +166,38 @@ def test_two_writes_to_one_file_have_an_order_as_well() -> None:
     assert late.order is None, "the power failed before it was called"
 
 
-def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost() -> None:
-    """An editor renamed its only copy away before it wrote the new one; no cause was named."""
-    calls = Calls().create("notes").write("notes", b"one").fsync("notes").ack("1").rename("notes", "notes~")
+@pytest.mark.parametrize("scratch", [False, True])
+def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(scratch: bool) -> None:
+    """An editor renamed its only copy away before it wrote the new one, and no cause was named. A lock file
+    that nobody reads, the only one that had not been synced, silenced it again.
+    """
+    calls = (
+        Calls()
+        .create("lock")
+        .write("lock", b"1")
+        .create("notes")
+        .write("notes", b"one")
+        .fsync("notes")
+        .ack("1")
+        .rename("notes", "notes~")
+    )
     calls.create("notes").write("notes", b"two")
-    left = {"notes": b"two", "notes~": b"one"}
+    left = {"notes": b"two", "notes~": b"one", "lock": b"1"}
     tries = Tries(calls, left, lambda held, acks: says_if(acks, held.get("notes") not in (b"one", b"two")))
-    gap = tries.trees.settled(tries.program(), 1, 100).gap
+    program = tries.program(uncovered=tries.changes("write(lock, 1 at 0)") if scratch else ())
+    assert may_settle(program)
+    gap = tries.trees.settled(program, 1, 100).gap
     assert gap is not None
     assert (gap.ahead.text, gap.sync, gap.made.call.text) == (
         "rename(notes, notes~)",
         None,
         "write(notes, 3 at 0)",
     )
-    assert tries.trees.settled(tries.program(), 1, 30).gap is None, "the power failed before"
+    assert tries.trees.settled(program, 1, 50).gap is None, "the power failed before"
+    facts = cast("Any", SimpleNamespace(lost=(), cleared=()))
+    found = of_program(facts, replace(program, gap=gap))
+    assert found is not None
+    assert found.mechanism is Mechanism.PROGRAM_BETWEEN
 
 
 def test_an_acknowledgement_of_which_two_calls_may_be_the_cause_is_not_guessed() -> None:
