@@ -147,8 +147,9 @@ class Program:
 
     @property
     def is_explained(self) -> bool:
-        """Whether its calls may explain what came back."""
-        return any((self.unsynced, self.taken, self.order, self.gap, self.early))
+        """Whether states, or its check, show that its calls explain what came back."""
+        unsynced = self.unsynced if self.shown or self.tried else ()
+        return any((unsynced, self.taken, self.order, self.gap, self.early))
 
     @property
     def unsynced_data(self) -> bool:
