@@ -7,13 +7,14 @@
 gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode share one run, in one set of
 guests, which starts with the first of their tests. An undecided case fails, and so does a case that this host
 or kernel cannot run, naming what is missing: a test suite of nothing but skips would be green. A case is
-skipped only if the file system lacks an operation of the workload.
+skipped only if the file system lacks an operation of the workload, and a session that skipped all of them
+ends with pytest's exit code 5.
 """
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{MARKER}(configurations, workloads): one test for each pair, through the fixture crash_case",
     )
     config.stash[_RUNS] = _Runs(config)
+    config.pluginmanager.register(_Looked())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -113,11 +115,43 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """A mistaken marker fails its test even where the test is marked with xfail: nothing was tested."""
     report = yield
     call = getattr(item, "callspec", None)
-    if call is not None and isinstance(call.params.get("crash_case"), _Mistaken) and report.when == "setup":
+    chosen = call.params.get("crash_case") if call is not None else None
+    if isinstance(chosen, _Mistaken) and report.when == "setup":
         report.outcome = "failed"
         if hasattr(report, "wasxfail"):
             del report.wasxfail
+    # An attribute of a report also reaches the process that started the workers of pytest-xdist.
+    vars(report)["is_crash_case"] = chosen is not None
     return report
+
+
+class _Looked:
+    """Whether any crash case of a session came to an answer.
+
+    A session whose crash cases were all skipped has checked nothing. Its exit code is that of a session
+    without tests (5), never 0.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if getattr(report, "is_crash_case", False) and (report.when == "call" or not report.passed):
+            self._outcomes[report.outcome] += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._is_nothing and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._is_nothing:
+            terminalreporter.write_line(
+                "powercut: no crash case was checked, all were skipped; `pytest -rs` shows why", red=True
+            )
+
+    @property
+    def _is_nothing(self) -> bool:
+        return set(self._outcomes) == {"skipped"}
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from harness.errors import GuestError, PowercutError, UsageError
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
 from harness.explain.effects import Change
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Mechanism, data_of, mechanism_of
+from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of
 from harness.explain.minimise import Minimal, Visits, always, minimise
 from harness.explain.program import ACK, Evidence, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
@@ -304,6 +304,8 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         _program(explainer, finding, minimal, violation.summary),
         explainer.devices,
         minimal.turning,
+        minimal.without,
+        explainer.recording.profile.contract.namespace != "synced",
     )
     diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     point = CrashPoint(finding.case, minimal.state)
@@ -583,9 +585,9 @@ def _missing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str
 
 def _missing_of_nothing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:
     """Where no write was lost."""
-    if mechanism is Mechanism.REUSED:
-        at = facts.writes[facts.turning[0]].submitted
-        return f"a commit of the removal before event {at}; of what was sent, nothing"
+    if mechanism is Mechanism.REUSED and (reused := first_reused(facts)) is not None:
+        removal = "a commit of the removal" if facts.commits else "the removal"
+        return f"{removal} before event {facts.writes[reused.entry].submitted}; of what was sent, nothing"
     later = [e for e in minimal.cleared if not facts.on_platter(e)]
     if later and facts.promise is not None:
         chosen = _first_needed(facts, later)

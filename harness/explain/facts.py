@@ -32,6 +32,8 @@ class Facts:
     promise holds at any time. `subject`: the path concerned. `cleared`: entries on the platter of the control
     that are not on its own. `program`: of an application's finding. `devices`: of each entry, where there are
     several. `turning`: entries on its platter without any one of which it does not fail (see `Minimal`).
+    `without`: those on its platter that are not on that of the control. `commits`: whether the file system
+    makes changes durable by a commit.
     """
 
     state: CrashState
@@ -46,6 +48,8 @@ class Facts:
     program: Program | None = None
     devices: Mapping[int, str] = field(default_factory=dict)
     turning: tuple[int, ...] = ()
+    without: tuple[int, ...] = ()
+    commits: bool = True
 
     @property
     def at(self) -> int:
@@ -170,16 +174,23 @@ class Facts:
         return steps[name.writer].operation.path if known and name.writer is not None else ""
 
     def owner_before(self, entry: int) -> int | None:
-        """The last write before one, to a place that it covers, with data of the file concerned."""
-        places = [(c.sector, c.sector + c.sectors) for c in self.legal.chunks if c.entry == entry]
-        sent = self.writes[entry].submitted
+        """A write before one, with data of the file concerned, that was the last to some place that it
+        covers.
+        """
+        left, sent = self._places(entry), self.writes[entry].submitted
         for write in reversed([w for w in self.submitted() if w.submitted < sent]):
-            own = (c for c in self.legal.chunks if c.entry == write.entry)
-            if not any(low < c.sector + c.sectors and c.sector < high for c in own for low, high in places):
-                continue
-            owners = {self.owner(n) for n in self.names.get(write.entry, ()) if n.kind is Kind.DATA}
-            return write.entry if self.subject in owners else None
+            covered = left & self._places(write.entry)
+            if covered and self.subject in {
+                self.owner(n) for n in self.names.get(write.entry, ()) if n.kind is Kind.DATA
+            }:
+                return write.entry
+            left -= covered
         return None
+
+    def _places(self, entry: int) -> set[int]:
+        """The sectors that a write covers."""
+        of_it = (c for c in self.legal.chunks if c.entry == entry)
+        return {sector for c in of_it for sector in range(c.sector, c.sector + c.sectors)}
 
     def next_record(self, event: int) -> int | None:
         """The first record of a journal that was sent after an event."""

@@ -426,23 +426,51 @@ def _late_commit(facts: Facts) -> str:
     )
 
 
-def _reused(facts: Facts) -> str:
-    """A write without which nothing fails has taken the place of data of the file concerned, which was not
-    removed yet on the platter.
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """A write that took the place of another file's data: entries."""
+
+    entry: int
+    old: int
+
+
+def first_reused(facts: Facts) -> Reused | None:
+    """A write that has taken the place of data of the file concerned, which was not removed yet on the
+    platter: without it nothing fails, or an earlier cut that lacks it, and nothing but data of other files,
+    does not fail.
     """
-    for entry in facts.turning:
-        new = next((n for n in facts.names.get(entry, ()) if n.kind is Kind.DATA), None)
-        old = None if new is None else facts.owner_before(entry)
-        if new is None or old is None or facts.owner(new) == facts.subject:
-            continue
-        record = facts.next_record(facts.writes[entry].submitted)
-        name = facts.name(entry)
-        still = "no commit was sent after it" if record is None else f"the next one is {facts.name(record)}"
-        return (
-            f"{name[:1].upper()}{name[1:]}, was sent at event {facts.writes[entry].submitted} to blocks of "
-            f"`{facts.subject}` ({facts.name(old)}), whose removal was in no commit yet: {still}."
-        )
-    return ""
+    only_others = all(_others_data(facts, entry) for entry in facts.without)
+    asked = facts.turning or (facts.without if only_others else ())
+    return next(filter(None, (_reuse(facts, entry) for entry in asked)), None)
+
+
+def _others_data(facts: Facts, entry: int) -> bool:
+    names = facts.names.get(entry, ())
+    return bool(names) and all(n.kind is Kind.DATA and facts.owner(n) != facts.subject for n in names)
+
+
+def _reuse(facts: Facts, entry: int) -> Reused | None:
+    new = next((n for n in facts.names.get(entry, ()) if n.kind is Kind.DATA), None)
+    old = None if new is None else facts.owner_before(entry)
+    if new is None or old is None or facts.owner(new) == facts.subject:
+        return None
+    return Reused(entry, old)
+
+
+def _reused(facts: Facts) -> str:
+    reused = first_reused(facts)
+    if reused is None:
+        return ""
+    sent, name = facts.writes[reused.entry].submitted, facts.name(reused.entry)
+    said = (
+        f"{name[:1].upper()}{name[1:]}, was sent at event {sent} to blocks of "
+        f"`{facts.subject}` ({facts.name(reused.old)})"
+    )
+    if not facts.commits:
+        return f"{said}, whose removal was not on the disk yet."
+    record = facts.next_record(sent)
+    still = "no commit was sent after it" if record is None else f"the next one is {facts.name(record)}"
+    return f"{said}, whose removal was in no commit yet: {still}."
 
 
 def _present(facts: Facts) -> str:

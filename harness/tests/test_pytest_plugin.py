@@ -106,3 +106,34 @@ def test_without_a_marker_the_test_says_what_to_write(pytester: pytest.Pytester)
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*@pytest.mark.crash_consistency*"])
+
+
+@pytest.mark.parametrize("others", ["", "def test_other():\n    pass\n"])
+def test_a_session_that_skipped_every_crash_case_is_not_green(pytester: pytest.Pytester, others: str) -> None:
+    """It ended with exit code 0, though nothing was checked."""
+    pytester.makepyfile(_CASES.format("pytest.skip('not supported')") + others)
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["powercut: no crash case was checked*"])
+
+
+def test_one_crash_case_with_an_answer_is_enough(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(_CASES.format("'xfs' in str(crash_case.case) or pytest.skip('not supported')"))
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.no_fnmatch_line("powercut: no crash case*")
+
+
+def test_a_session_without_crash_cases_is_left_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import pytest\ndef test_other():\n    pytest.skip('not here')\n")
+    assert pytester.runpytest_subprocess().ret == pytest.ExitCode.OK
+
+
+_CASES = """
+import pytest
+
+@pytest.mark.crash_consistency(configurations=["ext4/ordered", "xfs/default"], workloads=["append-fsync"])
+def test_crash(crash_case):
+    {}
+
+"""

@@ -1465,6 +1465,23 @@ def test_blocks_that_are_written_before_they_are_free_are_not_recoverys_inventio
     assert told(replace(facts, turning=(new,))) is Mechanism.REUSED, "of contents that were promised"
 
 
+def test_contents_that_two_writes_replaced_are_not_dropped_by_recovery() -> None:
+    """Of a file in two requests "recovery dropped it" was said: to leave out one of the writes over it
+    changes nothing, and only the earlier cut without both keeps the promise.
+    """
+    facts, new, record = reused()
+    assert told(replace(facts, without=(new,))) is Mechanism.REUSED
+    assert told(replace(facts, without=(new, record))) is not Mechanism.REUSED, "it may have been the record"
+    assert told(replace(facts, without=())) is not Mechanism.REUSED
+
+
+def test_a_file_system_without_commits_is_not_told_to_wait_for_one() -> None:
+    facts, new, _ = reused()
+    found = mechanism_of(replace(facts, turning=(new,), commits=False), made_up=True)
+    assert found is not None
+    assert found.sentence.endswith("whose removal was not on the disk yet.")
+
+
 def test_where_a_write_turns_it_recovery_made_nothing_up() -> None:
     facts, new, record = reused(subject="h")
     assert told(replace(facts, turning=(new,)), made_up=True) is Mechanism.PRESENT

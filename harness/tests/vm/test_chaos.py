@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import EnvironmentLacks
 from harness.tests.chaos.full_disk import run_full_disk, why_not
 from harness.tests.chaos.kills import run_exhaustive_kills, run_kills
 from harness.tests.chaos.lanes import Attack
@@ -13,6 +14,7 @@ from harness.tests.chaos.many_runs import run_history
 from harness.tests.chaos.reference import Reference, make_reference
 from harness.tests.chaos.together import run_together
 from harness.tests.chaos.trial import Trial
+from harness.tests.needs import needed
 
 TRIALS = 8
 """A plant shows only where chance has it that something happens after it: so many trials at most."""
@@ -47,8 +49,9 @@ def test_a_planted_defect_is_found(
 
 
 def test_a_traceback_in_a_full_disk_is_found(reference: Reference, tmp_path: Path) -> None:
-    if reason := why_not():
-        pytest.skip(reason)  # root and a loop device, which CI need not have; chaos says: not tried
+    with needed():
+        if reason := why_not():
+            raise EnvironmentLacks(reason, "run the tests as root, with a free loop device")
     for number in range(TRIALS):
         with Trial("planted", number, 1, tmp_path / str(number)) as trial:
             run_full_disk(trial, reference, "falls_over")

@@ -73,7 +73,9 @@ impl Neighbour {
         let (fd, mut transaction) = (self.file.as_raw_fd(), 0_u64);
         // SAFETY: the requests of btrfs take a pointer to a number, that of F2FS nothing; others refuse them.
         unsafe {
-            if libc::ioctl(fd, BTRFS_START_SYNC as _, &mut transaction) == 0 {
+            let started = libc::ioctl(fd, BTRFS_START_SYNC as _, &mut transaction);
+            done(started)?;
+            if started == 0 {
                 done(libc::ioctl(fd, BTRFS_WAIT_SYNC as _, &mut transaction))
             } else {
                 done(libc::ioctl(fd, F2FS_WRITE_CHECKPOINT as _))
