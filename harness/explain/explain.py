@@ -371,13 +371,24 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str
     found = told(evidence=evidence)
     if evidence is None or not may_settle(found):
         return found
-    # The program may do something else when it runs anew, or what it does is not followed.
-    with contextlib.suppress(PowercutError), explainer.checked_trees() as trees:
-        acks = [m for m in explainer.times.marks if m.text.startswith(ACK) and m.at < cut]
-        if (broken := trees.broken(found, evidence.said, acks)) is not None:
-            found = told(evidence=replace(evidence, broken=broken))
-        return trees.settled(found, sum(m.at <= found.at for m in acks), cut)
-    return found
+    return _settled(explainer, found, evidence, lambda e: told(evidence=e), cut)
+
+
+def _settled(
+    explainer: Explainer, found: Program, evidence: Evidence, told: Callable[[Evidence], Program], cut: int
+) -> Program:
+    """What the program's own check decides, on trees that lack what one call did. `told`: the program by
+    other evidence. Where the check cannot be run on such trees, what is `found`, with the reason.
+    """
+    try:
+        with explainer.checked_trees() as trees:
+            acks = [m for m in explainer.times.marks if m.text.startswith(ACK) and m.at < cut]
+            if (broken := trees.broken(found, evidence.said, acks)) is not None:
+                found = told(replace(evidence, broken=broken))
+            return trees.settled(found, sum(m.at <= found.at for m in acks), cut)
+    except PowercutError as e:
+        # The program may do something else when it runs anew, or what it does is not followed.
+        return replace(found, untried=e.what)
 
 
 def _evidence(explainer: Explainer, minimal: Minimal, said: str) -> Evidence | None:
@@ -405,6 +416,7 @@ def _lines(
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
         "cause": "" if mechanism else _not_named(facts),
+        "not tried": _not_tried(facts.program),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding),
@@ -415,6 +427,12 @@ def _not_named(facts: Facts) -> str:
     said = "not named: no state tells which write or call it was"
     name = facts.program and facts.program.name
     return f"{said}; powercut run -c any/linux with {name} tries each order of its calls" if name else said
+
+
+def _not_tried(program: Program | None) -> str:
+    if program is None or not program.untried:
+        return ""
+    return f"the check of {program.name} on trees that lack what one call did: {program.untried}"
 
 
 def _promised(facts: Facts) -> str:

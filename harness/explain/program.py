@@ -111,7 +111,8 @@ class Program:
     `known`: whether its calls tell all that it asked for. `shown`: whether trees of accepted states were
     compared. `idle`: whether a sync that had something to make durable sent nothing. `tried`: the loss of
     each file of `unsynced` alone was refused. `renamed`: the first name that a file of `unsynced` was given
-    behind its contents: from then on, its old name is another file's.
+    behind its contents: from then on, its old name is another file's. `untried`: why its check could not be
+    run on trees that lack what one call did; empty if it was, or there was nothing to try.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Program:
     idle: bool = False
     tried: bool = False
     renamed: Change | None = None
+    untried: str = ""
 
     @property
     def blamed(self) -> tuple[Change, ...]:

@@ -212,13 +212,11 @@ def _program(litmus: Litmus, program: Program) -> Finding:
     lines += [
         Line(s.says, s.by, aside=f"of {', '.join(s.modes)}" if s.modes else "") for s in asked.documented
     ]
-    commands, kinds = [], set()
-    for name, mode in litmus.shown.items():
-        cell = mode.cell(program.name)
-        kinds.add(_KINDS[cell.standing])
-        lines.append(Line(sentence_of(name, cell), name))
-        if cell.point:
-            commands.append(_repro(litmus, mode, cell))
+    cells = {name: mode.cell(program.name) for name, mode in litmus.shown.items()}
+    lines += [Line(sentence_of(name, cell), name) for name, cell in cells.items() if cell.no]
+    lines += _alike({name: cell for name, cell in cells.items() if not cell.no})
+    commands = [_repro(litmus, litmus.shown[name], cell) for name, cell in cells.items() if cell.point]
+    kinds = {_KINDS[cell.standing] for cell in cells.values()}
     worst = next((k for k in ("fail", "unknown", "luck", "pass") if k in kinds), "not-run")
     return Finding(
         f"{program.name}: {program.workload.summary}",
@@ -228,6 +226,26 @@ def _program(litmus: Litmus, program: Program) -> Finding:
         kind=worst,
         anchor=program.name,
     )
+
+
+def _alike(cells: Mapping[str, CellAnswer]) -> Iterator[Line]:
+    """A line for each answer without a no, with all columns that gave it."""
+    columns: dict[str, list[str]] = {}
+    for name, cell in cells.items():
+        promise = "as the contract promises" if cell.promised else "which the contract does not promise"
+        match cell.standing:
+            case Standing.UNSEEN:
+                said = f"not looked at: {cell.reason}"
+            case Standing.KEPT | Standing.LUCK:
+                said = f"yes in all legal crash states, {promise}"
+            case _:
+                said = (
+                    f"yes in all crash states that were looked at, {promise}; not all legal ones: {cell.left}"
+                )
+        states = f" ({number(cell.states)})" if cell.states else ""
+        columns.setdefault(said, []).append(f"{name}{states}")
+    for said, names in columns.items():
+        yield Line(said, ", ".join(names))
 
 
 def _operations(program: Program) -> Iterator[str]:
@@ -248,7 +266,9 @@ def _column(litmus: Litmus, mode: OnMode) -> Line:
 
 
 def _for_programs(litmus: Litmus, programs: Sequence[Program]) -> dict[str, object]:
-    """`litmus.json`. Directories of runs are relative to that of the table."""
+    """`litmus.json`. Directories of runs are relative to that of the table. What is false, 0 or empty in a
+    cell is left out.
+    """
     return {
         "schema": SCHEMA,
         "plan": litmus.plan,
@@ -273,7 +293,7 @@ def _for_programs(litmus: Litmus, programs: Sequence[Program]) -> dict[str, obje
                 "run": m.run,
                 "failed": m.failed,
                 "cells": [
-                    {"standing": c.standing, **msgspec.to_builtins(c)}
+                    {"standing": c.standing} | {k: v for k, v in msgspec.to_builtins(c).items() if v}
                     for c in map(m.cell, (p.name for p in programs))
                 ],
             }

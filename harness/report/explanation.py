@@ -16,7 +16,7 @@ from harness.host.text import one_line
 from harness.store.layout import RunLayout
 
 LABELS = (
-    *("promised", "written", "cut", "recovery", "cause", "missing"),
+    *("promised", "written", "cut", "recovery", "cause", "not tried", "missing"),
     *("control", "contract", "schedule", "reproduce"),
 )
 """The lines of an explanation, in order."""

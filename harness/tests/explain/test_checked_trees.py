@@ -11,10 +11,11 @@ import pytest
 
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
 from harness.explain.effects import Change, Effects, Sort
+from harness.explain.explain import _not_tried, _settled
 from harness.explain.mechanism import Mechanism, of_program, out_of_order
-from harness.explain.program import Order, Program
+from harness.explain.program import Evidence, Order, Program
 from harness.model import CheckResult
-from harness.ruled.judging import Judging
+from harness.ruled.judging import Judging, NotJudged
 from harness.rules.answers import Tried
 from harness.rules.calls import Left, NotedCall, Notes
 from harness.rules.trees import Files, contents
@@ -252,3 +253,21 @@ def test_fdatasync_leaves_attributes_open() -> None:
     (seen,) = [c for c in effects.changes if c.sort is Sort.ATTRIBUTES]
     assert [effects.covers(s, seen) for s in effects.syncs] == [False, False, True]
     assert seen.wanted == "fsync of `m`"
+
+
+def test_a_check_that_could_not_be_run_on_trees_is_told_with_the_reason() -> None:
+    """The answer fell back to what the calls allow, and nothing said so."""
+
+    class Refusing:
+        def checked_trees(self) -> None:
+            raise NotJudged("`openat` with O_TMPFILE is not followed", "")
+
+    found = Program("p", "1", 9)
+    evidence = Evidence({}, None, None, "a is missing")
+    settled = _settled(cast(Any, Refusing()), found, evidence, lambda _: found, 10)
+    assert settled == replace(found, untried="`openat` with O_TMPFILE is not followed")
+    assert _not_tried(settled) == (
+        "the check of p on trees that lack what one call did: `openat` with O_TMPFILE is not followed"
+    )
+    assert not _not_tried(found)
+    assert not _not_tried(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -158,6 +159,30 @@ def test_every_cell_leads_to_its_program_and_the_command_that_shows_it() -> None
     assert f'<a href="#{NAME}">no</a>' in html
     assert f'id="{NAME}"' in html
     assert f"powercut repro {CASE}@4 --from m/runs/r" in html
+
+
+def test_columns_with_the_same_answer_share_a_line_and_each_no_has_its_own() -> None:
+    """A program had as many lines as the table has columns, nearly all of them alike."""
+    chosen = programs([NAME])
+
+    def told(*cells: CellAnswer) -> list[str]:
+        (section,) = [s for s in page_of(table(*cells), chosen).sections if s.title == "The programs"]
+        return [str(line) for line in section.findings[0].lines if "crash state" in str(line)]
+
+    (line,) = told(KEPT, KEPT)
+    assert line.startswith(
+        "ext4/ordered (40), xfs/default (40): yes in all legal crash states, as the contract"
+    )
+    assert told(KEPT, HELD)[0].startswith("ext4/ordered (40): ")
+    assert told(NO, NO)[0].startswith("ext4/ordered: no in 5 of 40")
+    assert told(KEPT, msgspec.structs.replace(KEPT, left="the budget"))[0].startswith("ext4/ordered (40): ")
+
+
+def test_in_the_file_for_programs_a_cell_has_what_is_not_empty() -> None:
+    data: Any = page_of(table(KEPT, NO), programs([NAME])).data
+    kept, no = [column["cells"] for column in data["columns"]]
+    assert kept == [{"standing": "kept", "program": NAME, "promised": True, "recordings": 2, "states": 40}]
+    assert no[0]["found"] == "f has 0 bytes"
 
 
 def test_a_column_that_was_not_reached_is_listed_and_stands_in_no_table() -> None:
