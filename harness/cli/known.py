@@ -14,6 +14,7 @@ from harness.host.files import json_line
 from harness.host.text import near_or
 from harness.known.base import KnownBug, Severity, read_known, version_of, with_bugs
 from harness.known.words import about, kernels
+from harness.oracles import ORACLES
 
 
 @click.command("known")
@@ -37,7 +38,7 @@ def known_command(
     A finding is a known bug if its symptom, its mode, the kernel's version and, where the bug's record has
     them, the operations and the flushes agree. Otherwise the finding is new.
     """
-    base = with_bugs(bug for file in known_files for bug in read_known(file))
+    base = with_bugs(bug for file in known_files for bug in read_known(file, ORACLES))
     for name in names:
         if name not in base:
             raise UsageError(f"no known bug {name!r}", near_or(name, base, "powercut known lists them"))

@@ -370,7 +370,7 @@ known_options: list[Decorator] = [
 
 def asked_known(given: Mapping[str, Any]) -> KnownBugs:
     """What `known_options` say. Raises UsageError for a file that does not parse."""
-    bugs = tuple(bug for file in given["known_files"] for bug in read_known(file))
+    bugs = tuple(bug for file in given["known_files"] for bug in read_known(file, ORACLES))
     return KnownBugs(bug=bugs, new_only=given["new_only"])
 
 

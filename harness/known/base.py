@@ -25,7 +25,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.host.resources import resource
+from harness.host.text import near_or
 
 T = TypeVar("T", bound=msgspec.Struct)
 Version = tuple[int, ...]
@@ -186,9 +187,18 @@ def _bug_in(name: str, path: Path) -> KnownBug | None:
     return KnownBug(name=name, title=file.title or file.summary, record=file.record)
 
 
-def read_known(path: Path) -> tuple[KnownBug, ...]:
-    """The bugs in a file of the user. Raises UsageError if it cannot be read or is malformed."""
-    return _decoded(path, KnownBugs).bug
+def read_known(path: Path, oracles: Collection[str]) -> tuple[KnownBug, ...]:
+    """The bugs in a file of the user. Raises UsageError if it cannot be read or is malformed, or names an
+    oracle that is none of `oracles`: such a bug would be known and match nothing.
+    """
+    bugs = _decoded(path, KnownBugs).bug
+    for bug in bugs:
+        for name in (o for sighting in bug.record.shows for o in sighting.oracles if o not in oracles):
+            raise UsageError(
+                f"{path}: {bug.name}: no oracle is called {name}",
+                near_or(name, oracles, f"there are: {', '.join(oracles)}"),
+            )
+    return bugs
 
 
 def _decoded(path: Path, kind: type[T]) -> T:

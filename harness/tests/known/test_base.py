@@ -62,7 +62,7 @@ def test_what_a_bug_shows_is_told_in_words_before_any_pattern() -> None:
 def test_a_file_of_the_user_adds_bugs_and_replaces_those_of_the_same_name(tmp_path: Path) -> None:
     file = tmp_path / "known.toml"
     file.write_text(OURS + OURS.replace("xfs-sync-no-flush", "other"))
-    base = with_bugs(read_known(file))
+    base = with_bugs(read_known(file, ORACLES))
     assert base["xfs-sync-no-flush"].title == "ours"
     assert set(base) == {*installed(), "other"}
 
@@ -74,6 +74,7 @@ def test_a_file_of_the_user_adds_bugs_and_replaces_those_of_the_same_name(tmp_pa
         ('symptoms = ["NAME: missing"]', 'symptoms = ["*"]'),
         ('symptoms = ["NAME: missing"]', 'symptoms = ["a"]\noperations = "("'),
         ('symptoms = ["NAME: missing"]', 'symptoms = ["a"]\nsays = "("'),
+        ('oracles = ["durability"]', 'oracles = ["durabilty"]'),
         ('first = "6.1"', 'first = "six"'),
         ('severity = "cosmetic"', 'severity = "bad"'),
         ('mechanism = "m"', 'mechanism = "m"\nunknown = 1'),
@@ -85,7 +86,16 @@ def test_a_bug_that_would_match_by_oracle_alone_or_does_not_parse_is_refused(
     file = tmp_path / "known.toml"
     file.write_text(OURS.replace(old, new))
     with pytest.raises(UsageError, match=r"known\.toml"):
-        read_known(file)
+        read_known(file, ORACLES)
+
+
+def test_an_oracle_that_does_not_exist_is_told_with_one_that_does(tmp_path: Path) -> None:
+    """A bug with a mistyped oracle was read, and matched nothing."""
+    file = tmp_path / "known.toml"
+    file.write_text(OURS.replace("durability", "durabilty"))
+    with pytest.raises(UsageError, match="no oracle is called durabilty") as told:
+        read_known(file, ORACLES)
+    assert told.value.next_step == "did you mean durability?"
 
 
 def test_versions() -> None:
