@@ -20,6 +20,7 @@ from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.said import Said
 from harness.tests.vm.conftest import run_plan
+from harness.workloads.load import workload_sets
 
 SYNCED_THEN_NAMED = """
 summary = "A file is synced, then named"
@@ -59,6 +60,7 @@ def test_what_is_seen_only_by_looking_twice_or_elsewhere_is_found(
     uml_kernel: Path, tmp_path: Path, fault: str, workload: str, oracle: str, symptom: str
 ) -> None:
     """All were green: the second mount, statfs, the log of the recording, and what a kernel says once."""
+    assert workload in workload_sets()["quick"]
     summary, _ = run(kernel_with(fault), workload, tmp_path)
     told = [f.signature for f in summary.findings if f.oracle == oracle]
     assert any(symptom in signature for signature in told), told
@@ -67,7 +69,8 @@ def test_what_is_seen_only_by_looking_twice_or_elsewhere_is_found(
 def test_what_is_written_over_freed_blocks_is_named_with_both_owners_and_the_commit_to_come(
     uml_kernel: Path, tmp_path: Path
 ) -> None:
-    """It said that recovery had made it up, which did nothing wrong."""
+    """It said that recovery had made it up, which did nothing wrong. Nothing in `quick` found it."""
+    assert "reuse" in workload_sets()["quick"]
     kernel = kernel_with("freed-blocks-reused")
     summary, path = run(kernel, "reuse", tmp_path)
     (finding,) = summary.findings
@@ -79,6 +82,18 @@ def test_what_is_written_over_freed_blocks_is_named_with_both_owners_and_the_com
     assert "whose removal was in no commit yet: the next one is entry" in text
     assert "commit record of transaction" in text
     assert "made it up" not in text
+
+
+def test_synced_contents_that_another_file_replaced_are_not_dropped_by_recovery(
+    uml_kernel: Path, tmp_path: Path
+) -> None:
+    """Half of the file was written over, beside a write that did no harm: "recovery dropped it"."""
+    summary, path = run(uml_kernel, "reuse", tmp_path, "ext3/writeback")
+    (finding,) = summary.findings
+    assert finding.oracle == "durability"
+    text = " ".join(" ".join(explained(path, detection_of(finding, 1), uml_kernel)).split())
+    assert "Written over blocks that were not free yet." in text
+    assert "dropped" not in text
 
 
 def test_a_file_that_was_synced_before_it_had_a_name_is_kept_or_missed(
