@@ -450,11 +450,12 @@ def _others_data(facts: Facts, entry: int) -> bool:
 
 
 def _reuse(facts: Facts, entry: int) -> Reused | None:
-    new = next((n for n in facts.names.get(entry, ()) if n.kind is Kind.DATA), None)
-    old = None if new is None else facts.owner_before(entry)
-    if new is None or old is None or facts.owner(new) == facts.subject:
+    """Not by data whose file is unknown: it may be the file's own, sent once more."""
+    new = next((n for n in facts.names.get(entry, ()) if n.kind in (Kind.DATA, Kind.METADATA)), None)
+    if new is None or (new.kind is Kind.DATA and facts.owner(new) in ("", facts.subject)):
         return None
-    return Reused(entry, old)
+    old = facts.owner_before(entry)
+    return None if old is None else Reused(entry, old)
 
 
 def _reused(facts: Facts) -> str:

@@ -1475,6 +1475,33 @@ def test_contents_that_two_writes_replaced_are_not_dropped_by_recovery() -> None
     assert told(replace(facts, without=())) is not Mechanism.REUSED
 
 
+def test_a_block_belongs_to_the_file_that_wrote_it_last() -> None:
+    made = Recorder()
+    old, between, new = made.write(1), made.write(1), made.write(1)
+    names = {entry: name(Kind.DATA, "data", writer=n) for n, entry in enumerate((old, between, new))}
+    operations = [Operation(OperationKind.APPEND, path, length=4096) for path in "fhg"]
+    history = History(tuple(HistoryStep(n, op, 0, 0) for n, op in enumerate(operations)))
+    facts = replace(facts_of(made, names, (), None), history=history)
+    assert replace(facts, subject="h").owner_before(new) == between
+    assert replace(facts, subject="f").owner_before(new) is None
+
+
+def test_blocks_that_a_directory_took_too_early_are_named_as_well() -> None:
+    """Of what a block map or a directory had been written over, "recovery made it up" was said."""
+    facts, new, _ = reused()
+    directory = {**facts.names, new: name(Kind.METADATA, "directory d, block 0")}
+    found = mechanism_of(replace(facts, names=directory, turning=(new,)), made_up=True)
+    assert found is not None
+    assert found.mechanism is Mechanism.REUSED
+    assert f"Entry {new}, directory d, block 0, was sent at event 4 to blocks of `f`" in found.sentence
+
+
+def test_data_of_an_unknown_file_takes_no_blocks_from_anybody() -> None:
+    facts, new, _ = reused()
+    unknown = {**facts.names, new: name(Kind.DATA, "data of inode 12")}
+    assert told(replace(facts, names=unknown, turning=(new,)), made_up=True) is Mechanism.PRESENT
+
+
 def test_a_file_system_without_commits_is_not_told_to_wait_for_one() -> None:
     facts, new, _ = reused()
     found = mechanism_of(replace(facts, turning=(new,), commits=False), made_up=True)
