@@ -185,6 +185,8 @@ class Facts:
             }:
                 return write.entry
             left -= covered
+            if not left:
+                break
         return None
 
     def _places(self, entry: int) -> set[int]:

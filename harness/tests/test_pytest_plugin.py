@@ -124,6 +124,22 @@ def test_one_crash_case_with_an_answer_is_enough(pytester: pytest.Pytester) -> N
     result.stdout.no_fnmatch_line("powercut: no crash case*")
 
 
+def test_crash_cases_that_fail_as_expected_were_checked(pytester: pytest.Pytester) -> None:
+    """pytest calls an expected failure skipped as well: "no crash case was checked" was said of it."""
+    marked = "@pytest.mark.xfail(strict=True)\n@pytest.mark.crash"
+    pytester.makepyfile(_CASES.format("pytest.fail('known')").replace("@pytest.mark.crash", marked))
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(xfailed=2)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.no_fnmatch_line("powercut: no crash case*")
+
+
+def test_workers_tell_the_session_that_started_them(pytester: pytest.Pytester) -> None:
+    """With pytest-xdist the cases are skipped in other processes."""
+    pytester.makepyfile(_CASES.format("pytest.skip('not supported')"))
+    assert pytester.runpytest_subprocess("-n", "2").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
 def test_a_session_without_crash_cases_is_left_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import pytest\ndef test_other():\n    pytest.skip('not here')\n")
     assert pytester.runpytest_subprocess().ret == pytest.ExitCode.OK
