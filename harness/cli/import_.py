@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import click
 from harness.cli.guard import guarded
 from harness.cli.options import NewFile
 from harness.errors import EnvironmentLacks, ExitCode, UsageError
+from harness.host.files import toml_string
 from harness.host.folders import OwnedFolder
 from harness.report.words import number, plural, shown_path
 from harness.workloads.applications import need_name
@@ -137,13 +137,8 @@ def _check(found: Imported, root: str) -> None:
 
 
 def _toml(found: Imported, summary: str) -> str:
-    lines = [f"    {_quoted(str(op))},\n" for op in found.whole]
-    return f"summary = {_quoted(summary)}\noperations = [\n{''.join(lines)}]\n"
-
-
-def _quoted(text: str) -> str:
-    """A text of TOML, which has no pairs of surrogates as JSON has, and no DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    lines = [f"    {toml_string(str(op))},\n" for op in found.whole]
+    return f"summary = {toml_string(summary)}\noperations = [\n{''.join(lines)}]\n"
 
 
 def _tell(found: Imported, output: Path | None) -> None:

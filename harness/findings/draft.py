@@ -15,7 +15,7 @@ from harness.filesystems.profiles import Profile, select_profiles
 from harness.findings.bug_report import EVIDENCE, MAIL, NO_CHECK, SCRIPT, TO_DO
 from harness.findings.mail import mail
 from harness.findings.shell import shell_line
-from harness.host.files import file_hash, write_atomically
+from harness.host.files import file_hash, toml_string, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
 from harness.model import Operation, Workload
@@ -283,18 +283,18 @@ def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> st
     pin = re.sub(r"^(debian-\d+\.\d+)\..*", r"\1", store.info.kernel.name)
     (module,) = [Path(path).name for path in store.info.kernel.replaced] or [""]
     subject = f"{profile.filesystem}, with {module} built anew" if module else profile.filesystem
-    title = one_line(f"{subject}: {_titled(shown or finding.summary)}").replace("\\", "/").replace('"', "'")
-    modules = ", ".join(f'"{m}"' for m in profile.modules)
-    head = f'title = "{title}"\nmodules = [{modules}]\n\n[[run]]\nkernel = "{pin}"\n'
+    title = toml_string(one_line(f"{subject}: {_titled(shown or finding.summary)}"))
+    modules, kernel = ", ".join(map(toml_string, profile.modules)), f"kernel = {toml_string(pin)}"
+    head = f"title = {title}\nmodules = [{modules}]\n\n[[run]]\n{kernel}\n"
     if module:
         return (
-            f'{head}module = "{module}"\nsays = "BROKEN"\n\n'
-            f'[[run]]\nkernel = "{pin}"\nsays = "KEPT"\nnote = "the kernel\'s own module"\n'
+            f'{head}module = {toml_string(module)}\nsays = "BROKEN"\n\n'
+            f'[[run]]\n{kernel}\nsays = "KEPT"\nnote = "the kernel\'s own module"\n'
         )
     return (
         f'{head}says = "BROKEN"\n\n'
         "# TO DO: a control that isolates it: other OPTIONS, another kernel, a patch\n"
-        f'[[run]]\nkernel = "{pin}"\nenvironment = {{ OPTIONS = "{TO_DO}" }}\nsays = "KEPT"\n'
+        f'[[run]]\n{kernel}\nenvironment = {{ OPTIONS = "{TO_DO}" }}\nsays = "KEPT"\n'
     )
 
 

@@ -8,7 +8,6 @@ symptom: another violation of the same oracle would be another finding. The resu
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from harness.findings.fewest_decisions import fewest_decisions
 from harness.findings.named import finding_by_id, not_a_point
 from harness.findings.simplify import shortest
 from harness.guests.threads import ThreadsTold, told
+from harness.host.files import toml_string
 from harness.model import CaseId, Operation, Violation, Workload
 from harness.model.schedules import (
     NEVER,
@@ -206,15 +206,10 @@ def workload_file(shrunk: Shrunk, case: CaseId, finding: str) -> str:
     """
     lines = [
         *head(case.configuration, shrunk.summary, case, finding),
-        f"summary = {_quoted(f'{shrunk.oracle}, shrunk from {case.workload}')}",
+        f"summary = {toml_string(f'{shrunk.oracle}, shrunk from {case.workload}')}",
         "operations = [",
-        *(f"    {_quoted(str(op))}," for op in shrunk.workload.operations),
+        *(f"    {toml_string(str(op))}," for op in shrunk.workload.operations),
         "]",
         *(f"# which thread runs, by number of the point: {line}" for line in shrunk.decisions),
     ]
     return "\n".join(lines).replace("\t", " ") + "\n"
-
-
-def _quoted(text: str) -> str:
-    """As a TOML basic string; every ASCII JSON string is one."""
-    return json.dumps(text)

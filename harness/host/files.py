@@ -161,6 +161,14 @@ def _escaped(c: str) -> str:
     return "\\u007f" if c == "\x7f" else json.dumps(c)[1:-1]  # which leaves DEL as it is
 
 
+def toml_string(text: str) -> str:
+    """A basic string of TOML with this text, on one line: what `harness.host.text.printable` would escape is
+    a number. One of JSON will not do: it may have pairs of surrogates, and leaves DEL as it is.
+    """
+    quoted = json.dumps(valid_text(text), ensure_ascii=False)
+    return "".join(c if printable(c) == c else f"\\U{ord(c):08x}" for c in quoted)
+
+
 def valid_text(text: str) -> str:
     """Text that is valid UTF-8: what came from undecodable bytes is written out."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import itertools
-import json
 import re
 import shlex
 import shutil
@@ -21,7 +20,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from harness.errors import UsageError
-from harness.host.files import json_bytes, write_atomically
+from harness.host.files import json_bytes, toml_string, write_atomically
 from harness.host.trees import files_below
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.model.schedules import without_schedule
@@ -111,12 +110,12 @@ def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
 
 def _of_program(program: Path) -> str:
     """The description of an application of one program."""
-    summary = json.dumps(f"{program.name}: each line that it prints is acknowledged")
+    summary = toml_string(f"{program.name}: each line that it prints is acknowledged")
     interpreter = _interpreter(_startable(program))
     runtime = next((r for r, names in _RUNTIMES.items() if interpreter in names), "")
     more = f'runtime = "{runtime}"\n' if runtime else ""
     if interpreter and not runtime and interpreter not in _SHELLS:
-        more = f"programs = [{json.dumps(interpreter)}]\n"
+        more = f"programs = [{toml_string(interpreter)}]\n"
     return f'summary = {summary}\nacknowledges = "lines"\n{more}'
 
 

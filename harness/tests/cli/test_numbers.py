@@ -93,7 +93,7 @@ def numeric_fields() -> Iterator[tuple[type, str, object]]:
                     yield plan, name, part
 
 
-@pytest.mark.parametrize(("plan", "name", "kind"), numeric_fields())
+@pytest.mark.parametrize(("plan", "name", "kind"), list(numeric_fields()))
 def test_no_number_of_a_plan_from_elsewhere_is_without_limits(plan: type, name: str, kind: object) -> None:
     """A plan with `jobs = -3` ended in "a defect of powercut"."""
     assert typing.get_origin(kind) is typing.Annotated, f"{plan.__name__}.{name}: see harness.model.bounds"

@@ -255,6 +255,19 @@ def test_a_title_has_no_numbers_of_operations(run: RunStore, tmp_path: Path) -> 
     assert title in (tmp_path / "found/reproduce.sh").read_text()
 
 
+def test_a_bug_report_of_a_hostile_run_can_be_read(run: RunStore, tmp_path: Path) -> None:
+    """A kernel's name ended the string it stood in. With such a folder each command was refused."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    hostile = '\x1b[31mmine"\r\nsays = "KEPT'
+    draft(run, finding, tmp_path / "plain")
+    run.update_info(replace(run.info, kernel=replace(run.info.kernel, name=hostile)), run.info.seal)
+    draft(run, finding, tmp_path / "found")
+    plain, found = load(tmp_path / "plain"), load(tmp_path / "found")
+    assert [r.kernel for r in found.run] == [hostile, hostile]
+    assert [r.says for r in found.run] == [r.says for r in plain.run]
+
+
 def test_what_a_draft_lacks_is_told_before_a_guest_runs_it(run: RunStore, tmp_path: Path) -> None:
     """Four minutes later the script said `the check is not written yet`, and mount `bad option`."""
     finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.host.files import json_bytes, json_text, valid_text, write_atomically
+from harness.host.files import json_bytes, json_text, toml_string, valid_text, write_atomically
+from harness.host.text import one_line
 
 SURROGATES = range(0xDC80, 0xDD00)  # what bytes that are no UTF-8 become in a str
 FOREIGN = st.text(st.one_of(st.characters(), st.sampled_from(SURROGATES).map(chr)))
@@ -50,6 +52,14 @@ def test_text_becomes_valid_and_valid_text_stays(text: str) -> None:
     assert made.encode().decode() == made
     assert valid_text(made) == made
     assert made == text or any(ord(c) in SURROGATES for c in text)
+
+
+@given(FOREIGN)
+def test_a_string_of_toml_holds_every_text_on_one_line(text: str) -> None:
+    """JSON's have pairs of surrogates, with which a shrunk workload with an emoji could not be read again."""
+    line = f"told = {toml_string(text)}"
+    assert one_line(line) == line
+    assert tomllib.loads(line) == {"told": valid_text(text)}
 
 
 @given(FOREIGN, FOREIGN)
