@@ -34,11 +34,13 @@ _TURNING = 40
 
 
 def may_settle(program: Program) -> bool:
-    """Whether several files may be the cause, or several calls rely on it, or nothing is known of it."""
+    """Whether several files may be the cause, or several calls rely on it, or nothing is known of it; or a
+    name is said to have come too early, of which trees alone do not tell whether the check looks at it.
+    """
     orders = [o for o in (program.taken, program.order) if o is not None]
     files = {c.inode for some in (program.blamed, *(o.missing for o in orders)) for c in some}
     several = len(files) > 1 or any(o.later for o in orders) or program.blamed != program.unsynced
-    return program.known and (several or not program.is_explained)
+    return program.known and (several or program.early is not None or not program.is_explained)
 
 
 @dataclass(slots=True)
@@ -78,10 +80,12 @@ class CheckedTrees:
         if unsynced:
             taken, order = _unless_refuted(taken), _unless_refuted(order)
             program = replace(program, unsynced=unsynced, tried=True)
+        if program.early is not None and not self._is_early(program.early, cut):
+            program = replace(program, early=None, bare=())
         if not program.is_explained:
             order = self._turning(program.uncovered, cut)
         program = replace(program, taken=taken, order=order)
-        return program if program.is_explained else replace(program, gap=self._exposed(cut))
+        return program if program.is_explained else replace(program, gap=self._exposed(program, cut))
 
     def refuses(self, lost: Sequence[Change], until: ProgramCall | int) -> bool:
         """Whether the check says no where these changes alone are lost, and yes where nothing is: once a call
@@ -118,8 +122,25 @@ class CheckedTrees:
             return order
         if missing := self._alone(order.missing, order.until or order.ahead):
             order = replace(order, missing=missing, tried=True)
-        turns = next((c.call for c in order.later if self.refuses(order.missing, c.call)), None)
+        if not order.later:
+            return order
+        calls = (order.ahead, *(c.call for c in order.later))
+        turns = next((call for call in calls if self.refuses(order.missing, call)), None)
         return order if turns is None else replace(order, ahead=turns, later=())
+
+    def _is_early(self, named: Change, cut: int) -> bool:
+        """Whether the check refuses the name of a file without the file's contents: as it is given, or at a
+        later call.
+        """
+        calls = list(distinct([c for c in self.changes if c.began < cut]))
+        at = calls.index(named.call)
+        contents = [c for c in self.changes if (c.sort, c.inode) == (Sort.DATA, named.inode)]
+        if all(c.began > named.began for c in contents):
+            before = self._accepts(calls[at - 1]) if at else True
+            if before and self._accepts(named.call) is False:
+                return True
+        held = ((call, [c for c in contents if c.began <= call.began]) for call in calls[at:][:_TURNING])
+        return any(self.refuses(lost, call) for call, lost in held if lost)
 
     def _turning(self, uncovered: Sequence[Change], cut: int) -> Order | None:
         """A call whose effect must not be there without that of an earlier one, which no sync had covered."""
@@ -134,16 +155,17 @@ class CheckedTrees:
         ahead, missing = next(iter(turns.items()))
         return Order(ahead, tuple(missing), paths=frozenset(c.path for c in missing), tried=True)
 
-    def _exposed(self, cut: int) -> Gap | None:
+    def _exposed(self, program: Program, cut: int) -> Gap | None:
         """The last calls before the power failed between which the check refuses what they leave, although
-        nothing is lost.
+        nothing is lost; and what the later one made is not there.
         """
+        absent = {c.call for c in program.uncovered}
         calls = list(distinct(self.changes))
         refused = [self._accepts(call) is False for call in calls]
         for n in reversed(range(1, len(calls))):
             if calls[n].began < cut and refused[n] and not refused[n - 1] and not all(refused[n:]):
-                made = calls[n + refused[n:].index(False)]
-                return Gap(calls[n], None, next(c for c in self.changes if c.call == made))
+                made = next(c for c in self.changes if c.call == calls[n + refused[n:].index(False)])
+                return Gap(calls[n], None, made) if made.began >= cut or made.call in absent else None
         return None
 
     def _accepts(self, call: ProgramCall) -> bool | None:

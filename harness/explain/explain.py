@@ -16,11 +16,12 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, PowercutError, UsageError
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
-from harness.explain.effects import Change
+from harness.explain.effects import Change, Sort
+from harness.explain.effects import paths_of as paths_of_call
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of
 from harness.explain.minimise import Minimal, Visits, always, minimise
-from harness.explain.program import ACK, Evidence, Program, program_of, shown_calls, wanted_sync
+from harness.explain.program import ACK, ANOTHER, Evidence, Gap, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
 from harness.findings.repro import ReproContext
 from harness.guests.made_trees import MadeTrees
@@ -388,7 +389,14 @@ def _settled(
             return trees.settled(found, sum(m.at <= found.at for m in acks), cut)
     except PowercutError as e:
         # The program may do something else when it runs anew, or what it does is not followed.
-        return replace(found, untried=e.what)
+        return replace(_undisputed(found, evidence), untried=e.what)
+
+
+def _undisputed(found: Program, evidence: Evidence) -> Program:
+    """Where the check was not run on made trees: a name came too early only if no other file was ahead."""
+    if found.early is None or evidence.ahead <= {found.early.path, *paths_of_call(found.early.call)}:
+        return found
+    return replace(found, early=None, bare=())
 
 
 def _evidence(explainer: Explainer, minimal: Minimal, said: str) -> Evidence | None:
@@ -412,7 +420,7 @@ def _lines(
 ) -> dict[str, str]:
     return {
         "promised": _promised(facts),
-        "written": _written(facts, mechanism),
+        "written": _written(facts, mechanism, explainer.recording.calls.calls),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
         "cause": "" if mechanism else _not_named(facts),
@@ -461,13 +469,17 @@ def _acknowledged(program: Program) -> str:
     return f"{said}; before that it had called {last.text} (events {last.began} to {last.returned})"
 
 
-def _written(facts: Facts, mechanism: Mechanism | None) -> str:
-    """When what matters was first on its way to the disk."""
+def _written(facts: Facts, mechanism: Mechanism | None, calls: Sequence[ProgramCall] = ()) -> str:
+    """When what matters was first on its way to the disk. `calls`: of the program and of the one beside it,
+    whose data has no name either.
+    """
     writes, data, by = facts.writes, facts.data_of_subject(), facts.promised_at
     in_time = [w for w in data if by is None or w.submitted < by]
     chosen = [writes[e] for e in facts.lost] or (in_time or data)[-1:]
     if mechanism is Mechanism.PROGRAM_REPLACED and facts.program and (gone := facts.program.taken):
-        chosen = data_of(facts, gone)[:1]
+        others = [(c.began, c.returned or c.began) for c in calls if c.thread == ANOTHER]
+        data = data_of(facts, gone)
+        chosen = [w for w in data if not any(began < w.submitted < end for began, end in others)][:1]
         if not chosen:
             last_call = gone.missing[-1].call
             return f"{last_call.text}, at event {last_call.began}: no write of it is known"
@@ -482,8 +494,9 @@ def _written(facts: Facts, mechanism: Mechanism | None) -> str:
     )
     if first.fua:
         covered = "a FUA write"
+    sent = "sent" if first.submitted < facts.at else "sent only after the cut,"
     return (
-        f"{facts.name(first.entry)}: sent at event {first.submitted}, completed at {first.completed}; "
+        f"{facts.name(first.entry)}: {sent} at event {first.submitted}, completed at {first.completed}; "
         f"{covered}{more}"
     )
 
@@ -536,7 +549,14 @@ def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
         return ""
     tried = "" if program.shown else " (a guess: no state in which that is durable was seen)"
     said = _remedies(program).get(mechanism, "")
+    if not said and mechanism is Mechanism.PROGRAM_BETWEEN and _is_of_one_file(program.gap):
+        mechanism = Mechanism.PROGRAM_HALF
     return f"{said}{tried}" if said else _GUESSES.get(mechanism, "")
+
+
+def _is_of_one_file(gap: Gap | None) -> bool:
+    """Whether two calls write parts of one record."""
+    return gap is not None and gap.made.sort is Sort.DATA and paths_of_call(gap.ahead)[0] == gap.made.path
 
 
 _GUESSES = {
@@ -635,12 +655,17 @@ def _control(explainer: Explainer, facts: Facts, minimal: Minimal) -> str:
         else "does not show this"
     )
     if facts.lost and minimal.control.prefix == facts.state.prefix:
-        there = ", ".join(f"entry {e}" for e in minimal.cleared[:2])
+        there = _first_two([f"entry {e}" for e in minimal.cleared])
         return f"{minimal.control}: the same cut with {there} on the platter {kept}"
     if explainer.legal.event(minimal.control) < facts.at:
-        less = ", ".join(facts.name(e) for e in minimal.without[:2]) or "the same writes"
+        less = _first_two([facts.name(e) for e in minimal.without]) or "the same writes"
         return f"{minimal.control}: an earlier cut, without {less}, {kept}"
     return f"{minimal.control}: a later cut, with {_count(minimal.cleared)} more on the platter, {kept}"
+
+
+def _first_two(entries: Sequence[str]) -> str:
+    shown, left_out = first_few(entries, 2)
+    return ", ".join(shown) + (f", and {left_out} more" if left_out else "")
 
 
 def _contract(explainer: Explainer, finding: Finding) -> str:

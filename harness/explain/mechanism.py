@@ -88,7 +88,7 @@ def of_program(facts: Facts, program: Program) -> Diagnosis | None:
     told = (_taken(facts, program), _acknowledged_early(facts, program), _half(facts, program))
     if (found := next(filter(None, told), None)) is not None:
         return found
-    if (gap := program.gap) is not None and not facts.lost:
+    if (gap := program.gap) is not None and (gap.sync is None or not facts.lost):
         mechanism = Mechanism.PROGRAM_GAP if gap.sync is not None else Mechanism.PROGRAM_BETWEEN
         return Diagnosis(mechanism, _between(program, gap))
     if (order := program.order) is not None:
@@ -169,18 +169,23 @@ def _named_early(program: Program, named: Change) -> str:
 
 def _half(facts: Facts, program: Program) -> Diagnosis | None:
     """Where a write of several blocks is there in part, and nothing else is missing."""
-    write = program.whole
-    gone = set(facts.lost).intersection(facts.cleared)
-    if write is None or not gone or any(facts.kinds(e) - {Kind.DATA, Kind.UNKNOWN} for e in gone):
-        return None
-    data = data_of(facts, Order(write.call, (write,), paths=frozenset({write.path})))
-    if not any(map(facts.part, gone)) and not any(facts.on_platter(w.entry) for w in data):
+    write = program.half or program.whole
+    if write is None or (program.half is None and not _is_torn(facts, write)):
         return None
     sentence = (
         f"Of {write.call.text}, called at event {write.began}, a part came back: a power cut "
         "may tear a write of several blocks that has no RWF_ATOMIC."
     )
     return Diagnosis(Mechanism.PROGRAM_HALF, sentence)
+
+
+def _is_torn(facts: Facts, write: Change) -> bool:
+    """Whether of the blocks of a write one is on the platter, or a part of one, and others are lost."""
+    gone = set(facts.lost).intersection(facts.cleared)
+    if not gone or any(facts.kinds(e) - {Kind.DATA, Kind.UNKNOWN} for e in gone):
+        return False
+    data = data_of(facts, Order(write.call, (write,), paths=frozenset({write.path})))
+    return any(map(facts.part, gone)) or any(facts.on_platter(w.entry) for w in data)
 
 
 def _is_what_replaces(facts: Facts, gone: Order) -> bool:

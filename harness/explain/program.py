@@ -107,12 +107,13 @@ class Program:
     acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
     what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
     gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
-    synced when it did. `uncovered`: what may be missing, and no sync had covered when the power failed.
-    `known`: whether its calls tell all that it asked for. `shown`: whether trees of accepted states were
-    compared. `idle`: whether a sync that had something to make durable sent nothing. `tried`: the loss of
-    each file of `unsynced` alone was refused. `renamed`: the first name that a file of `unsynced` was given
-    behind its contents: from then on, its old name is another file's. `untried`: why its check could not be
-    run on trees that lack what one call did; empty if it was, or there was nothing to try.
+    synced when it did. `half`: the call of which a part came back. `uncovered`: what may be missing, and no
+    sync had covered when the power failed. `known`: whether its calls tell all that it asked for. `shown`:
+    whether trees of accepted states were compared. `idle`: whether a sync that had something to make durable
+    sent nothing. `tried`: the loss of each file of `unsynced` alone was refused. `renamed`: the first name
+    that a file of `unsynced` was given behind its contents: from then on, its old name is another file's.
+    `untried`: why its check could not be run on trees that lack what one call did; empty if it was, or there
+    was nothing to try.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Program:
     gap: Gap | None = None
     early: Change | None = None
     bare: tuple[Change, ...] = ()
+    half: Change | None = None
     uncovered: tuple[Change, ...] = ()
     known: bool = False
     shown: bool = False
@@ -151,7 +153,7 @@ class Program:
     def is_explained(self) -> bool:
         """Whether states, or its check, show that its calls explain what came back."""
         unsynced = self.unsynced if self.shown or self.tried else ()
-        return any((unsynced, self.taken, self.order, self.gap, self.early))
+        return any((unsynced, self.taken, self.order, self.gap, self.early, self.half))
 
     @property
     def unsynced_data(self) -> bool:
@@ -191,7 +193,7 @@ def program_of(
     if not unsynced:
         unsynced = made_up_for = asked.made_up_for()
     earlier = last_ack(times, at)
-    early = asked.early()
+    early, uncovered = asked.early(), asked.uncovered()
     since = [c for c in asked.before(at) if earlier is None or c.began > earlier.at]
     open_ = {c for c in since if not asked.effects.covered(c, at)}
     return Program(
@@ -208,7 +210,8 @@ def program_of(
         gap=asked.gap(),
         early=early,
         bare=asked.bare(early),
-        uncovered=asked.uncovered(),
+        half=asked.half(uncovered) if early is None else None,
+        uncovered=uncovered,
         known=True,
         shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
@@ -452,12 +455,32 @@ class _Inquiry:
         return tuple(c for c in written if not self.effects.covered(c, early.began))
 
     def _is_early(self, change: Change, evidence: Evidence) -> bool:
+        """Whether it is the name that makes the difference, not what was written to a file that has it."""
         path, entry = change.path, evidence.found.get(change.path)
         if entry is None or entry.kind is not FileKind.FILE or path not in evidence.ahead:
             return False
         if evidence.more is not None and path not in evidence.lacking:
             return False
+        accepted = evidence.less.get(path) if evidence.less is not None else None
+        if accepted is not None and accepted.inode == entry.inode:
+            return False
+        before = [c for c in self.before(change.began) if (c.sort, c.inode) == (Sort.DATA, change.inode)]
+        if before and all(self.effects.covered(c, change.began) for c in before):
+            return False
         return entry.size < self.effects.first_size(change.inode, self.cut)
+
+    def half(self, uncovered: Sequence[Change]) -> Change | None:
+        """The one call that wrote what is missing, of which the file's size shows a part."""
+        contents = [c for c in uncovered if c.sort is Sort.DATA]
+        if len(contents) != 1 or self.evidence is None:
+            return None
+        (change,) = contents
+        sizes = self.effects.sizes(change.inode, -1, self.cut)
+        before = max((size for began, size in sizes if began < change.began), default=0)
+        after = next((size for began, size in sizes if began == change.began), 0)
+        names = self.effects.names_of(change.inode, self.cut)
+        there = (e for name in names if (e := self.evidence.found.get(name)) is not None)
+        return change if any(before < e.size < after for e in there) else None
 
     def uncovered(self) -> tuple[Change, ...]:
         """What no sync had covered when the power failed and, where trees tell, is what is missing."""

@@ -243,7 +243,7 @@ class _Case:
         # With the fewest acknowledgements for which it fails, as `promised` names the last of them.
         fewest = judgement_of(judging.result(state, told.found.acks), self._check, "").violations
         lines = {
-            "promised": promised(judging.notes, told.found.acks),
+            "promised": promised(judging.notes, told.found.acks, judging.legal.acks(state)),
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
             f"{lost.bit_count()} had not",
@@ -272,8 +272,13 @@ def remedy_words(told: Told, together: str) -> str:
     return f"{told.remedy}; for all findings of the program together: {together}"
 
 
-def promised(notes: Notes, acks: int) -> str:
-    """Up to which acknowledgement the program had promised something when the power failed."""
+def promised(notes: Notes, acks: int, given: int = 0) -> str:
+    """Up to which acknowledgement the program had promised something when the power failed. `acks`: with so
+    many the check says no; `given`: so many may have been given by then.
+    """
+    if not acks and given:
+        last = notes.acks[given - 1].text
+        return f"the check refuses what is there even if nothing was acknowledged; `{last}` may have been"
     if not acks:
         return "nothing had been acknowledged; the check must accept what is there all the same"
     ack = notes.acks[acks - 1]

@@ -30,7 +30,10 @@ class Words:
         calls = self.effect.notes.calls
         if found.state.torn is not None:
             return f"`{text_of(calls[self.effect.micros[found.state.last].call])}` must not be torn"
-        lost = self.words(found.missing)
+        acks, missing = self.effect.notes.acks, found.missing
+        if not found.present and 0 < found.acks <= len(acks):
+            missing = missing & self.effect.issued(acks[found.acks - 1].calls - 1) or missing
+        lost = self.words(missing)
         if not found.present:
             earliest = min((m.call for m in self.effect.of(found.missing)), default=0)
             if found.acks <= self.effect.acks(earliest):
@@ -62,7 +65,7 @@ class Words:
         path = self.effect.path(micros[0].inode, micros[0].call)
         sorts = {m.sort for m in micros}
         if Sort.DATA in sorts and not any(m.exact for m in micros):
-            return f"the data of {text}"
+            return f"the data of {text}" + ("" if "(" in text else f" of `{path}`")
         if Sort.SIZE in sorts:
             return f"the size of {path} after {text}"
         if Sort.ATTRIBUTES in sorts:

@@ -113,6 +113,19 @@ def test_a_state_that_changed_under_the_same_verdict_is_told() -> None:
     assert not wrong(truth, dataclasses.replace(now, logs={"a": "another recording"}))
 
 
+def test_a_check_that_was_killed_claims_nothing_beside_what_fails() -> None:
+    """An fsck was killed; the state failed by what the kernel said, and was told as changed."""
+    both, one = frozenset({("fsck", "x"), ("mountable", "y")}), frozenset({("mountable", "y")})
+    truth = Said({"a": FAIL}, {"a": "log"}, {"a": {"@1": ("fail", both)}})
+    now = Said({"a": FAIL}, {"a": "log"}, {"a": {"@1": ("fail", one)}})
+    for ask in (wrong, wrong_so_far):
+        assert [d.kind for d in ask(truth, now)] == ["changed states"]
+        killed = dataclasses.replace(now, in_part={"a": frozenset({"@1"})})
+        assert not ask(truth, killed)
+        other = {"a": {"@1": ("fail", frozenset({("stale", "z")}))}}
+        assert [d.kind for d in ask(truth, dataclasses.replace(killed, states=other))] == ["changed states"]
+
+
 def test_coverage_that_a_resume_claims_and_did_not_have_is_told() -> None:
     """How many guests it took may differ; how much was looked at may not."""
     states: dict[str, dict[str, verdicts.State]] = {"a": {}}

@@ -19,12 +19,15 @@ State = tuple[str, frozenset[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The verdict, log hash and states of each case; of explored ones, how far they were looked at."""
+    """The verdict, log hash and states of each case; of explored ones, how far they were looked at.
+    `in_part`: states that fail, and of which a check could not be made, as where its fsck was killed.
+    """
 
     verdicts: Mapping[str, CaseVerdict]
     logs: Mapping[str, str]
     states: Mapping[str, Mapping[str, State]]
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
+    in_part: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def said(run: Path) -> Said:
@@ -32,17 +35,21 @@ def said(run: Path) -> Said:
     with RunStore.open(run) as store:
         summary = summarise(store)
         states: dict[str, dict[str, State]] = {}
+        in_part: dict[str, frozenset[str]] = {}
         for case in summary.cases:
             violated = store.violated(case.case)
             states[str(case.case)] = {
                 str(v.state): (v.verdict.value, violated.get(str(v.state), frozenset()))
                 for v in store.iter_verdicts(case.case)
             }
+            failing = store.iter_verdicts(case.case, Verdict.FAIL)
+            in_part[str(case.case)] = frozenset(str(v.state) for v in failing if v.unknown)
         return Said(
             {str(c.case): c.verdict for c in summary.cases},
             {str(c.case): c.info.log_hash for c in summary.cases},
             states,
             {str(c.case): c.info.coverage for c in summary.cases if c.info.coverage},
+            in_part,
         )
 
 
@@ -62,7 +69,7 @@ def wrong(truth: Said, now: Said) -> list[Defect]:
             if after is not before:
                 found.append(Defect(_colour(after), f"{case} is {after.value}, was {before.value}"))
             elif truth.logs[case] == now.logs[case]:
-                found += _wrong_states(case, truth.states[case], now.states[case])
+                found += _wrong_states(case, truth.states[case], _completed(truth, now, case))
                 found += _wrong_coverage(case, truth.coverage.get(case), now.coverage.get(case))
     return found
 
@@ -72,10 +79,10 @@ def wrong_so_far(truth: Said, now: Said) -> list[Defect]:
     is decided is decided as in the undisturbed run.
     """
     found: list[Defect] = []
-    for case, states in now.states.items():
+    for case in now.states:
         if truth.logs.get(case) != now.logs[case]:
             continue
-        for state, after in states.items():
+        for state, after in _completed(truth, now, case).items():
             before = truth.states[case].get(state, after)
             if after != before and after[0] != Verdict.UNKNOWN.value:
                 kind = "false green" if after[0] == Verdict.PASS.value else "changed states"
@@ -83,6 +90,19 @@ def wrong_so_far(truth: Said, now: Said) -> list[Defect]:
                 found.append(Defect(kind, f"{case}{state}, cut off: {what}"))
                 break
     return found
+
+
+def _completed(truth: Said, now: Said, case: str) -> Mapping[str, State]:
+    """The states of a case. Where a check could not be made, the promises that it would have found broken are
+    those of `truth`: it claims nothing of them.
+    """
+    states = dict(now.states[case])
+    for name in now.in_part.get(case, frozenset()):
+        verdict, violated = states[name]
+        wanted = truth.states[case].get(name)
+        if wanted is not None and violated and violated < wanted[1]:
+            states[name] = verdict, wanted[1]
+    return states
 
 
 def _colour(after: CaseVerdict) -> str:

@@ -14,7 +14,7 @@ from harness.explain.effects import Change, Effects, Sort
 from harness.explain.explain import _not_tried, _settled
 from harness.explain.mechanism import Mechanism, of_program, out_of_order
 from harness.explain.program import Evidence, Order, Program
-from harness.model import CheckResult
+from harness.model import CheckResult, FileKind, TreeEntry
 from harness.ruled.judging import Judging, NotJudged
 from harness.rules.answers import Tried
 from harness.rules.calls import Left, NotedCall, Notes
@@ -186,8 +186,10 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
     left = {"notes": b"two", "notes~": b"one", "lock": b"1"}
     tries = Tries(calls, left, lambda held, acks: says_if(acks, held.get("notes") not in (b"one", b"two")))
     program = tries.program(*(["write(lock, 1 at 0)"] if scratch else []), shown=False)
-    program = replace(program, uncovered=program.unsynced)
+    absent = tries.changes("write(notes, 3 at 0)")[-1:]
+    durable, program = program, replace(program, uncovered=(*program.unsynced, *absent))
     assert may_settle(program)
+    assert tries.trees.settled(durable, 1, 100).gap is None, "what it wrote was synced: the kernel lost it"
     gap = tries.trees.settled(program, 1, 100).gap
     assert gap is not None
     assert (gap.ahead.text, gap.sync, gap.made.call.text) == (
@@ -200,6 +202,84 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
     found = of_program(facts, replace(program, gap=gap))
     assert found is not None
     assert found.mechanism is Mechanism.PROGRAM_BETWEEN
+
+
+def release() -> Calls:
+    """A link is switched to a release of which a file was not synced; nobody reads the build's log."""
+    calls = Calls().create("VERSION").write("VERSION", b"one").create("build.log")
+    calls = calls.write("build.log", b"built").create("switched").create("deploy.log")
+    return calls.write("deploy.log", b"done").fsync("deploy.log").ack("deployed")
+
+
+RELEASED = {"VERSION": b"one", "build.log": b"built", "switched": b"", "deploy.log": b"done"}
+
+
+def needs_version(held: Held, acks: int) -> str:
+    return says_if(1, "switched" in held and not held.get("VERSION"))
+
+
+def test_a_name_came_too_early_only_if_the_check_refuses_it_without_its_contents() -> None:
+    """The log of a build, which no check opens, was named, and the file that was missing was not."""
+    tries = Tries(release(), RELEASED, needs_version)
+    (named,) = tries.changes("openat(build.log, create)")
+    program = replace(tries.program(), early=named, uncovered=tries.changes("write(VERSION, 3 at 0)"))
+    assert may_settle(program)
+    settled = tries.trees.settled(program, 0, 100)
+    assert settled.early is None
+    assert settled.order is not None
+    assert settled.order.ahead.text == "openat(switched, create)"
+    assert [c.path for c in settled.order.missing] == ["VERSION"]
+    assert settled.order.tried
+
+
+@pytest.mark.parametrize("contents", [True, False])
+def test_a_name_that_the_check_refuses_without_its_contents_came_too_early(contents: bool) -> None:
+    """Contents that were written before the name was given, or are written behind it."""
+    calls = Calls().create("log").write("log", b"1").create("t")
+    calls = calls.write("t", b"new").rename("t", "c") if contents else calls.create("c").write("c", b"new")
+    calls = calls.ack("there")
+    left = {"log": b"1", "c": b"new"} | ({} if contents else {"t": b""})
+    tries = Tries(calls, left, lambda held, acks: says_if(1, held.get("c", b"new") != b"new"))
+    named = tries.changes("rename(t, c)" if contents else "openat(c, create)")[-1]
+    program = replace(tries.program(), early=named)
+    assert tries.trees.settled(program, 0, 100).early == named
+    unread = Tries(calls, left, lambda held, acks: says_if(1, held.get("log", b"1") != b"1"))
+    assert unread.trees.settled(program, 0, 100).early is None
+    broken = Tries(calls, left, lambda held, acks: says_if(1, not acks and "log" in held))
+    assert broken.trees.settled(program, 0, 100).early is None, "refused before the name was given"
+
+
+def test_of_calls_that_may_rely_on_it_the_first_is_tried_as_well() -> None:
+    """A log that was opened behind the switch was named as what relies on the file: an fsync before that,
+    and behind the switch, is too late.
+    """
+    tries = Tries(release(), RELEASED, needs_version)
+    later = tries.changes("openat(deploy.log, create)")
+    missing = tries.changes("write(VERSION, 3 at 0)")
+    order = Order(tries.call("openat(switched, create)"), missing, later=later)
+    settled = tries.trees.settled(replace(tries.program(), order=order), 0, 100)
+    assert settled.order is not None
+    assert settled.order.ahead.text == "openat(switched, create)"
+    assert settled.order.until is None
+
+
+def test_where_no_tree_could_be_tried_a_name_is_early_only_if_no_other_file_is_ahead() -> None:
+    class Refusing:
+        def checked_trees(self) -> None:
+            raise NotJudged("a call is not followed", "")
+
+    tries = Tries(release(), RELEASED, needs_version)
+    (named,) = tries.changes("openat(build.log, create)")
+    found = replace(tries.program(), early=named)
+    for others, early in (((), named), (("switched",), None)):
+        tree = {path: entry_of(path) for path in ("build.log", *others)}
+        evidence = Evidence(tree, None, {}, "")
+        settled = _settled(cast(Any, Refusing()), found, evidence, lambda _: found, 10)
+        assert (settled.early, settled.untried) == (early, "a call is not followed")
+
+
+def entry_of(path: str) -> TreeEntry:
+    return TreeEntry(path, FileKind.FILE, 9, 0o644, 1, 0, 0, 0, 0)
 
 
 def test_an_acknowledgement_of_which_two_calls_may_be_the_cause_is_not_guessed() -> None:

@@ -13,12 +13,20 @@ from hypothesis import strategies as st
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.errors import GuestError, UsageError
-from harness.explain.effects import Effects, Sort
-from harness.explain.explain import Explainer, _missing_of, _promised, _written, has_promised, ladder
+from harness.explain.effects import Change, Effects, Sort
+from harness.explain.explain import (
+    Explainer,
+    _first_two,
+    _missing_of,
+    _promised,
+    _written,
+    has_promised,
+    ladder,
+)
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of
+from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
-from harness.explain.program import Evidence, program_of
+from harness.explain.program import ANOTHER, Evidence, Gap, Order, program_of
 from harness.model import (
     BeforeCrash,
     CaseId,
@@ -687,7 +695,7 @@ def test_a_program_that_empties_its_log_before_the_table_is_synced_is_told_so() 
         "an fsync of `db.tmp`, or the like, called after event 8 and done before event 15, ftruncate(wal, 0) "
         "(a guess: no state in which that is durable was seen)"
     )
-    assert f"entry {late}, data of inode 13 (db), block 0 (?): sent at event" in _written(
+    assert f"entry {late}, data of inode 13 (db), block 0 (?): sent only after the cut, at event" in _written(
         facts, found.mechanism
     )
     shown = {r.text for r in ladder(facts, app.calls) if r.kind == "call" and r.accent}
@@ -982,6 +990,80 @@ def test_a_file_that_is_there_before_its_contents_is_told_before_any_acknowledge
     calls = ["openat(db, create)", "write(other, 1)", "fsync(other)", "pwrite(db, 16384 at 0)"]
     said = cause(calls, files(db="", other="1"), files(db="pages", other="1"), files())
     assert said.startswith("The file had its name before its contents were durable. my-db gave the name `db`")
+
+
+LOG = ["openat(journal, create)", "write(journal, 8)", "fsync(journal)", "fsync(.)", "ack"]
+RECORD = ["write(journal, 4)", "fsync(other)"]
+
+
+def test_what_is_appended_to_a_file_that_has_its_name_long_since_is_not_early() -> None:
+    """A journal took half a record for a whole one. Its name, synced with all that was in it, was said to
+    have come before its contents, and another name for it mended nothing.
+    """
+    head, half, whole = files(journal="HEADHEAD"), files(journal="HEADHEADREC1"), files(journal="x" * 112)
+    calls = [*LOG, *RECORD, "write(journal, 100)"]
+    assert cause(calls, half, whole, head) == ""
+    renamed = ["openat(new, create)", "write(new, 8)", "fsync(new)", "rename(new, journal)", "fsync(.)"]
+    assert cause([*renamed, "ack", *RECORD, "write(journal, 100)"], half, whole, head) == ""
+
+
+def test_a_name_that_was_given_to_synced_contents_is_not_early() -> None:
+    """The rename is there, and without it all is accepted: what is missing was written later."""
+    calls = ["openat(t, create)", "write(t, 9)", "fsync(t)", "rename(t, c)", "fsync(.)", "write(c, 9)"]
+    assert "had its name" not in cause(calls, files(c="123456789"), files(c="1" * 18), files())
+    unsynced = [call for call in calls if call != "fsync(t)"]
+    assert "had its name" in cause(unsynced, files(c=""), files(c="1" * 18), files())
+
+
+@pytest.mark.parametrize(("size", "is_half"), [(8, False), (9, True), (4096, True), (6012, False)])
+def test_a_part_of_one_write_shows_in_the_size_of_its_file(size: int, is_half: bool) -> None:
+    """The commit that brought the size was lost, no block of data: "the file had its name ..." was said."""
+    calls = [*LOG, "write(journal, 6004)", "fsync(other)"]
+    said = cause(calls, files(journal="x" * size), files(journal="x" * 6012), files(journal="y" * 8))
+    assert said.startswith("Half of one write is there. Of write(journal, 6004)") is is_half
+
+
+@pytest.mark.parametrize(("path", "guess"), [("journal", "a checksum in the record"), ("b", "another order")])
+def test_what_lies_between_two_writes_of_one_record_wants_a_checksum(path: str, guess: str) -> None:
+    app = Application()
+    for text in ("write(journal, 4)", f"write({path}, 100)", "fsync(later)"):
+        app.call(text)
+    program = app.facts().program
+    assert program is not None
+    made = Change(app.calls[1], Sort.DATA, 3, path)
+    program = replace(program, gap=Gap(app.calls[0], None, made), shown=True)
+    found = of_program(app.facts(), program)
+    assert found is not None, "a commit record was lost, and the calls tell all the same"
+    assert found.mechanism is Mechanism.PROGRAM_BETWEEN
+    assert _missing_of(program, found.mechanism).startswith(guess)
+    synced = replace(program, gap=Gap(app.calls[0], app.calls[2], made), order=None)
+    assert of_program(app.facts(), synced) is None, "a state that lacks something else"
+
+
+def test_the_data_of_the_program_beside_it_is_not_what_was_written() -> None:
+    """`written:` named a block of another file, which had no name, sent by an fsync of another program."""
+    app = Application()
+    app.call("openat(f, create)")
+    app.call("write(f, 5)")
+    app.call("fsync(later)")
+    late = app.made.write(9)
+    facts = app.facts()
+    nameless = BlockName(0, 4096, "data of inode 13, block 0", Kind.DATA, sure=False)
+    change = Change(app.calls[1], Sort.DATA, 2, "f")
+    taken = Order(app.calls[2], (change,), taken=True, paths=frozenset({"f"}))
+    program = replace(facts.program, taken=taken) if facts.program else None
+    facts = replace(facts, names={**facts.names, late: (nameless,)}, program=program)
+    at = next(w.submitted for w in facts.times.writes if w.entry == late)
+    beside = ProgramCall(ANOTHER, "another program: fsync of its own file", at - 1, at + 1, 0)
+    assert f"entry {late}" in _written(facts, Mechanism.PROGRAM_REPLACED, app.calls)
+    said = _written(facts, Mechanism.PROGRAM_REPLACED, [*app.calls, beside])
+    assert said == f"write(f, 5), at event {change.began}: no write of it is known"
+
+
+def test_a_control_says_how_many_writes_it_has_besides() -> None:
+    """Two were named, and six differed."""
+    assert _first_two(["entry 1", "entry 2"]) == "entry 1, entry 2"
+    assert _first_two([f"entry {n}" for n in range(8)]) == "entry 0, entry 1, and 6 more"
 
 
 def test_contents_that_were_written_before_a_rename_want_an_fsync_before_it() -> None:

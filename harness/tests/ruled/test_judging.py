@@ -42,6 +42,9 @@ def test_what_was_promised_is_what_was_acknowledged() -> None:
     )
     assert promised(notes, 1) == "by the acknowledgement `one`, after 1 call"
     assert promised(notes, 0).startswith("nothing had been acknowledged")
+    assert promised(notes, 0, 2) == (
+        "the check refuses what is there even if nothing was acknowledged; `two` may have been"
+    )
 
 
 @pytest.mark.parametrize(

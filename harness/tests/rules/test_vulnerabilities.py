@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.rules.calls import Notes
 from harness.rules.micro import effect_of
 from harness.rules.search import Search
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
+from harness.rules.vulnerabilities import Vulnerability
+from harness.rules.words import Words
 from harness.tests.rules.programs import Calls, rules
 
 Held = dict[str, bytes]
@@ -80,6 +82,22 @@ def test_a_rename_before_its_data_is_told_with_the_fsync_that_helps() -> None:
     assert looked.words.remedies(looked.remedies) == told
     least = looked.smallest()
     assert (len(least), looked.failing_with(least)[0]) == (1, 0)
+
+
+def test_what_an_acknowledgement_wants_was_called_before_it() -> None:
+    """Of a page that was stored to once more, the store behind the acknowledgement was named as well, and of
+    both no file.
+    """
+    calls = Calls().create("t").write("t", b"a").ack("row 1").write("t", b"b", 1).ack("row 2")
+    calls.made = [replace(c, text="a store into a mapping") if c.word == "write" else c for c in calls.made]
+    effect = effect_of(calls.notes([]), rules())
+    stored = effect.every & ~effect.issued(0)
+    said = [Words(effect).headline(Vulnerability(Partial(1), n, stored, 0, 1)) for n in (1, 2)]
+    assert said == [
+        "the data of `a store into a mapping` of `t` must persist before `row 1` is acknowledged",
+        "the data of `a store into a mapping` of `t` and the data of `a store into a mapping` of `t` must "
+        "persist before `row 2` is acknowledged",
+    ]
 
 
 def test_a_directory_that_is_not_synced_is_told_by_what_was_acknowledged() -> None:
