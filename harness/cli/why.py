@@ -14,7 +14,7 @@ from harness.host.text import one_line
 from harness.known.match import as_expectation
 from harness.report import write_reports
 from harness.report.explanation import Explanation, read_explanation, write_explanation
-from harness.report.lines import source_of
+from harness.report.lines import source_of, source_words
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.symptoms import Symptom
@@ -85,7 +85,8 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
                 by_control = "; ".join(filter(None, (found.headline, *other)))
                 console.say(one_line(f"{where}: {found.mechanism or by_control}"))
     except (_TimeUp, KeyboardInterrupt):
-        console.say(f"{told} of {len(chosen)} explained; the others: powercut show --all")
+        others = f"powercut show --all --from {source_words(store, str(store.path))}"
+        console.say(f"{told} of {len(chosen)} explained; the others: {one_line(others)}")
     if told:
         _say_new(chosen, store)
         write_reports(store)

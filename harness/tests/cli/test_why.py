@@ -101,7 +101,8 @@ def test_it_ends_within_its_time_and_says_what_is_left(
     monkeypatch.setattr(why, "find_out", find)
     why.explain_first(run, Named(), "auto")
     count = len(list(why.first_of_each(run)))
-    assert f"0 of {count} explained; the others: powercut show --all" in capsys.readouterr().out
+    others = f"powercut show --all --from {run.path}"  # and the workload, if it is one's own
+    assert f"0 of {count} explained; the others: {others}" in capsys.readouterr().out
     assert not (run.path / "summary.md").exists()
 
 
