@@ -231,10 +231,10 @@ def _told(search: Search, kind: Kind) -> Told:
 def _no_remedy(kinds: Sequence[Kind]) -> str:
     if not all(kind.is_tried for kind in kinds):
         return "not every fsync was tried: the time for it was up (--budget gives more)"
-    guess = "the new under another name, synced, and then a rename"
+    guess = "the new under another name, synced, and then a rename; of a log, a checksum in each record"
     if not any(kind.found.missing or kind.found.state.torn is not None for kind in kinds):  # nothing is lost
         guess = "another order of these calls, or one rename that brings both"
-    return f"nothing that was tried helps: no fsync gives this order. A guess: {guess}"
+    return f"nothing that was tried helps: no fsync prevents this. A guess: {guess}"
 
 
 def _together(search: Search) -> str:

@@ -142,7 +142,7 @@ def always_yes(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
 
 
 def test_what_was_not_tried_is_not_said_to_help_nothing() -> None:
-    """ "Nothing that was tried helps: no fsync gives this order" is no answer where the time was up."""
+    """ "Nothing that was tried helps: no fsync prevents this" is no answer where the time was up."""
     calls = Calls().create("f").sync().write("f", b"a" * 8192).fsync("f").ack("done")
     notes = replace(calls.notes([Left("f", "file", OWNER, b"a" * 8192)]), exit_code=0)
 
