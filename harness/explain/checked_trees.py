@@ -34,13 +34,13 @@ _TURNING = 40
 
 
 def may_settle(program: Program) -> bool:
-    """Whether several files may be the cause, or several calls rely on it, or nothing is known of it; or a
-    name is said to have come too early, of which trees alone do not tell whether the check looks at it.
+    """Whether several files may be the cause, or a call relies on one, or nothing is known of it; or a name
+    is said to have come too early. Trees alone do not tell whether the check looks at any of these.
     """
     orders = [o for o in (program.taken, program.order) if o is not None]
-    files = {c.inode for some in (program.blamed, *(o.missing for o in orders)) for c in some}
-    several = len(files) > 1 or any(o.later for o in orders) or program.blamed != program.unsynced
-    return program.known and (several or program.early is not None or not program.is_explained)
+    several = len({c.inode for c in program.blamed}) > 1 or program.blamed != program.unsynced
+    named = bool(orders) or program.early is not None
+    return program.known and (several or named or not program.is_explained)
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class CheckedTrees:
         alike = [
             call
             for call in calls
-            if said in self._words([c for c in program.unsynced if c.call == call], len(marks))
+            if said in (self._words([c for c in program.unsynced if c.call == call], len(marks)) or ())
         ]
         if len(alike) != 1:
             return None
@@ -77,14 +77,16 @@ class CheckedTrees:
         """
         unsynced = self._alone(program.blamed, acknowledged)
         taken, order = self._of_order(program.taken), self._of_order(program.order)
+        if taken is not None and program.taken is not None and taken.ahead != program.taken.ahead:
+            taken, order = None, taken
         if unsynced:
             taken, order = _unless_refuted(taken), _unless_refuted(order)
             program = replace(program, unsynced=unsynced, tried=True)
         if program.early is not None and not self._is_early(program.early, cut):
             program = replace(program, early=None, bare=())
-        if not program.is_explained:
-            order = self._turning(program.uncovered, cut)
         program = replace(program, taken=taken, order=order)
+        if not program.is_explained:
+            program = replace(program, order=self._turning(program.uncovered, cut))
         return program if program.is_explained else replace(program, gap=self._exposed(program, cut))
 
     def refuses(self, lost: Sequence[Change], until: ProgramCall | int) -> bool:
@@ -94,16 +96,16 @@ class CheckedTrees:
         """
         return bool(self._words(lost, until))
 
-    def _words(self, lost: Sequence[Change], until: ProgramCall | int) -> set[str]:
-        """What the check says then; nothing where it refuses none."""
+    def _words(self, lost: Sequence[Change], until: ProgramCall | int) -> set[str] | None:
+        """What the check says then; nothing where it refuses none, None where that is not known."""
         effect = self.judging.effect
         end, acks = self._end(until)
         found = [self._micros(change) for change in lost]
         if end < 0 or not all(found):
-            return set()
+            return None
         whole = effect.issued(end)
         if not self.judging.passes(Partial(whole), acks):
-            return set()
+            return None
         gone = (_some(found[first:]) for first in range(max(0, len(found) - _LAST), len(found)))
         states = dict.fromkeys(Partial(whole & ~bits) for sets in (_some(found), *gone) for bits in sets)
         self.judging.ask((state, acks) for state in states)
@@ -112,21 +114,30 @@ class CheckedTrees:
 
     def _alone(self, changes: Sequence[Change], until: ProgramCall | int) -> tuple[Change, ...]:
         """The changes of the files of which the loss alone is refused."""
-        files: dict[int, list[Change]] = {}
-        for c in changes:
-            files.setdefault(c.inode, []).append(c)
-        return tuple(c for own in files.values() if self.refuses(own, until) for c in own)
+        return tuple(c for own in _by_file(changes) if self.refuses(own, until) for c in own)
 
     def _of_order(self, order: Order | None) -> Order | None:
+        """With the first call that must not be there without what is missing, and what that is. None where
+        the check accepts each tree in which such a call came without it.
+        """
         if order is None or order.is_in_place:
             return order
-        if missing := self._alone(order.missing, order.until or order.ahead):
-            order = replace(order, missing=missing, tried=True)
-        if not order.later:
-            return order
-        calls = (order.ahead, *(c.call for c in order.later))
-        turns = next((call for call in calls if self.refuses(order.missing, call)), None)
-        return order if turns is None else replace(order, ahead=turns, later=())
+        until = order.until or order.ahead
+        first: dict[ProgramCall, list[Change]] = {}
+        known = False
+        for own in _by_file(order.missing):
+            calls = distinct([c for c in self.changes if own[0].began < c.began <= until.began])
+            for call in list(calls)[-_TURNING:]:
+                words = self._words(own, call)
+                known |= call == until and words is not None
+                if words:
+                    first.setdefault(call, []).extend(own)
+                    break
+        if first:
+            ahead = order.ahead if order.ahead in first else min(first, key=lambda call: call.began)
+            taken = order.taken and ahead == order.ahead
+            return replace(order, ahead=ahead, missing=tuple(first[ahead]), taken=taken, later=(), tried=True)
+        return order if not known or self.refuses(order.missing, until) else None
 
     def _is_early(self, named: Change, cut: int) -> bool:
         """Whether the check refuses the name of a file without the file's contents: as it is given, or at a
@@ -197,6 +208,13 @@ class CheckedTrees:
         numbers = self._numbers(change.call, change.sort)
         every = (m for m in self.judging.effect.micros if m.call in numbers)
         return [m for m in every if m.sort in _MICROS[change.sort]]
+
+
+def _by_file(changes: Sequence[Change]) -> list[list[Change]]:
+    files: dict[int, list[Change]] = {}
+    for c in changes:
+        files.setdefault(c.inode, []).append(c)
+    return list(files.values())
 
 
 def _some(changes: Sequence[Sequence[micro.Micro]]) -> tuple[int, int]:

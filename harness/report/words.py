@@ -291,11 +291,21 @@ def counted_findings(summary: Summary) -> str:
 def known_or_new(findings: Sequence[Finding], kernel: KernelInfo) -> str:
     """Which of these findings are known bugs, and which their modes are known to lose, in a sentence; empty
     for none. A finding is a known bug so far as was compared (`harness.known.match`): nothing is of a kernel
-    whose version is not known. What a program's own check says is no bug of a kernel.
+    whose version is not known. What a program's own check says is no bug of a kernel, and is told apart.
     """
-    findings = [f for f in findings if f.known or f.oracle != "program"]
-    if not findings:
+    of_kernel = [f for f in findings if f.known or f.oracle != "program"]
+    if not of_kernel:
         return ""
+    own, said = len(findings) - len(of_kernel), _compared(of_kernel, kernel)
+    if not own:
+        return said
+    many = "findings are" if own > 1 else "finding is"
+    others = "The others" if len(of_kernel) > 1 else "The other"
+    return f"{number(own)} {many} of a program's own check. {others}: {said[0].lower()}{said[1:]}"
+
+
+def _compared(findings: Sequence[Finding], kernel: KernelInfo) -> str:
+    """The sentence on findings of file systems."""
     many = len(findings) > 1
     if not version_of(kernel.linux):
         these = "these findings were" if many else "this finding was"

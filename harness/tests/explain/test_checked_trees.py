@@ -249,6 +249,51 @@ def test_a_name_that_the_check_refuses_without_its_contents_came_too_early(conte
     assert broken.trees.settled(program, 0, 100).early is None, "refused before the name was given"
 
 
+def test_a_file_that_the_check_never_reads_is_not_what_a_call_relies_on() -> None:
+    """The log of an import, written just before the index and not synced either, was named, with an fsync of
+    it as the remedy. With that, the program failed as before.
+    """
+    calls = Calls().create("log").write("log", b"imported").create("t").write("t", b"index")
+    calls = calls.rename("t", "index").ack("1")
+    left = {"log": b"imported", "index": b"index"}
+    tries = Tries(calls, left, lambda held, acks: says_if(1, held.get("index", b"index") != b"index"))
+    later = tries.changes("rename(t, index)")
+    order = Order(tries.call("write(t, 5 at 0)"), tries.changes("write(log, 8 at 0)"), later=later[-1:])
+    program = replace(tries.program(), order=order, uncovered=tries.changes("write(t, 5 at 0)"))
+    assert may_settle(program)
+    settled = tries.trees.settled(program, 0, 100).order
+    assert settled is not None
+    assert (settled.ahead.text, [c.path for c in settled.missing]) == ("rename(t, index)", ["t"])
+    other = Calls().create("log").write("log", b"imported").create("t").write("t", b"index")
+    again = Tries(other.rename("t", "index").ack("1"), left, lambda *_: "", recorded=calls.fsync("index"))
+    assert again.trees.settled(program, 0, 100).order is None
+    unlike = Calls().create("l").write("l", b"imported").create("t").write("t", b"index").rename("t", "index")
+    unknown = Tries(unlike.ack("1"), {"l": b"imported", "index": b"index"}, lambda *_: "", recorded=calls)
+    assert unknown.trees.settled(program, 0, 100).order == order, "of the call it is not known"
+
+
+def test_what_removes_a_scratch_file_does_not_take_away_what_was_durable() -> None:
+    """`unlink(.unpack)` was said to remove the old before the new was durable; what relied on the library was
+    the rename before it.
+    """
+    calls = Calls().create("scratch").write("scratch", b"x").create("lib").write("lib", b"code")
+    calls = calls.create("t").write("t", b"lib").fsync("t").rename("t", "status").unlink("scratch").ack("1")
+    left = {"lib": b"code", "status": b"lib"}
+    tries = Tries(calls, left, lambda held, acks: says_if(1, "status" in held and not held.get("lib")))
+    taken = Order(tries.call("unlink(scratch)"), tries.changes("write(lib, 4 at 0)"), taken=True)
+    program = replace(tries.program(), taken=taken)
+    assert may_settle(program)
+    settled = tries.trees.settled(program, 0, 100)
+    assert settled.taken is None
+    assert settled.order is not None
+    assert (settled.order.ahead.text, settled.order.taken) == ("rename(t, status)", False)
+    needed = Tries(calls, left, lambda held, acks: says_if(1, "scratch" not in held and not held.get("lib")))
+    start = replace(program, taken=replace(taken, missing=needed.changes("write(lib, 4 at 0)")))
+    found = needed.trees.settled(start, 0, 100).taken
+    assert found is not None, "the check needs the scratch file as long as there is no library"
+    assert (found.ahead.text, found.taken, found.tried) == ("unlink(scratch)", True, True)
+
+
 def test_of_calls_that_may_rely_on_it_the_first_is_tried_as_well() -> None:
     """A log that was opened behind the switch was named as what relies on the file: an fsync before that,
     and behind the switch, is too late.

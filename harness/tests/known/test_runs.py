@@ -174,6 +174,10 @@ def test_the_sentence_counts(store: RunStore) -> None:
     assert known_or_new(mixed, kernel).endswith("; 1 is new.")
     assert known_or_new([], kernel) == ""
     assert known_or_new([replace(found[0], known=None, oracle="program")], kernel) == "", "no bug of a kernel"
+    own = replace(found[0], known=None, oracle="program")
+    assert known_or_new([own, found[0]], kernel) == (
+        "1 finding is of a program's own check. The other: this finding is a known bug: demo-bug."
+    ), "each of these was said to be a known loss"
     assert known_or_new([replace(found[0], known=None)], kernel) == "This finding is no known bug."
     assert known_or_new(found[:1], kernel) == "This finding is a known bug: demo-bug."
     kernel = replace(kernel, release="", version="")
