@@ -273,20 +273,17 @@ def test_a_file_that_the_check_never_reads_is_not_what_a_call_relies_on() -> Non
 
 
 def test_what_the_check_confirms_is_told_before_what_it_could_not_be_asked() -> None:
-    """The rename has another name when the program runs once more: of a tree that ends there nothing is known.
-    What was acknowledged without a sync is known to be refused.
+    """The rename has another name when the program runs once more: nothing is known of a tree that ends
+    there. What was acknowledged without a sync is known to be refused.
     """
 
     def calls(number: int) -> Calls:
         made = Calls().create("log").write("log", b"entry").create(f"t{number}").rename(f"t{number}", "c")
         return made.ack("1")
 
-    tries = Tries(
-        calls(2), {"log": b"entry", "c": b""}, lambda held, acks: says_if(acks, not held.get("log"))
-    )
-    tries.trees = CheckedTrees(
-        tries.trees.judging, Tries(calls(1), {"log": b"entry", "c": b""}, lambda *_: "").calls
-    )
+    left = {"log": b"entry", "c": b""}
+    tries = Tries(calls(2), left, lambda held, acks: says_if(acks, not held.get("log")))
+    tries.trees = CheckedTrees(tries.trees.judging, Tries(calls(1), left, lambda *_: "").calls)
     taken = Order(tries.trees.changes[-1].call, tries.changes("write(log, 5 at 0)"), taken=True)
     program = replace(tries.program("write(log, 5 at 0)"), taken=taken)
     settled = tries.trees.settled(program, 1, 100)
