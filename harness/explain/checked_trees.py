@@ -34,11 +34,12 @@ _TURNING = 40
 
 
 def may_settle(program: Program) -> bool:
-    """Whether several files may be the cause, or a call relies on one, or nothing is known of it; or a name
-    is said to have come too early. Trees alone do not tell whether the check looks at any of these.
+    """Whether several files or names may be the cause, or a call relies on one, or nothing is known of it; or
+    a name is said to have come too early. Trees alone do not tell whether the check looks at any of these.
     """
     orders = [o for o in (program.taken, program.order) if o is not None]
-    several = len({c.inode for c in program.blamed}) > 1 or program.blamed != program.unsynced
+    several = len(_by_file(program.blamed)) > 1 or program.blamed != program.unsynced
+    several |= len(_names(program.blamed)) > 1
     named = bool(orders) or program.early is not None
     return program.known and (several or named or not program.is_explained)
 
@@ -113,8 +114,15 @@ class CheckedTrees:
         return {telling_line(r.output.strip() or "?") for r in results if r.exit_code == 1}
 
     def _alone(self, changes: Sequence[Change], until: ProgramCall | int) -> tuple[Change, ...]:
-        """The changes of the files of which the loss alone is refused."""
-        return tuple(c for own in _by_file(changes) if self.refuses(own, until) for c in own)
+        """The changes of the files of which the loss alone is refused: of several names of one file, those of
+        which it is; all, if it is of none.
+        """
+        found: list[Change] = []
+        for own in [own for own in _by_file(changes) if self.refuses(own, until)]:
+            one_by_one = len(_names(own)) > 1
+            kept = [c for c in own if not one_by_one or c.is_of_file or self.refuses([c], until)]
+            found += kept or own
+        return tuple(found)
 
     def _of_order(self, order: Order | None) -> Order | None:
         """With the first call that must not be there without what is missing, and what that is. None where
@@ -126,6 +134,9 @@ class CheckedTrees:
         first: dict[ProgramCall, list[Change]] = {}
         known = False
         for own in _by_file(order.missing):
+            if self._words(own, own[-1].call):
+                known = True  # refused whatever was called later: no call relies on it
+                continue
             calls = distinct([c for c in self.changes if own[0].began < c.began <= until.began])
             for call in list(calls)[-_TURNING:]:
                 words = self._words(own, call)
@@ -137,7 +148,8 @@ class CheckedTrees:
             ahead = order.ahead if order.ahead in first else min(first, key=lambda call: call.began)
             taken = order.taken and ahead == order.ahead
             return replace(order, ahead=ahead, missing=tuple(first[ahead]), taken=taken, later=(), tried=True)
-        return order if not known or self.refuses(order.missing, until) else None
+        together = len(_by_file(order.missing)) > 1 and self.refuses(order.missing, until)
+        return order if not known or together else None
 
     def _is_early(self, named: Change, cut: int) -> bool:
         """Whether the check refuses the name of a file without the file's contents: as it is given, or at a
@@ -215,6 +227,11 @@ def _by_file(changes: Sequence[Change]) -> list[list[Change]]:
     for c in changes:
         files.setdefault(c.inode, []).append(c)
     return list(files.values())
+
+
+def _names(changes: Sequence[Change]) -> set[ProgramCall]:
+    """The calls that gave or took away a name."""
+    return {c.call for c in changes if not c.is_of_file}
 
 
 def _some(changes: Sequence[Sequence[micro.Micro]]) -> tuple[int, int]:

@@ -470,17 +470,18 @@ class _Inquiry:
         return entry.size < self.effects.first_size(change.inode, self.cut)
 
     def half(self, uncovered: Sequence[Change]) -> Change | None:
-        """The one call that wrote what is missing, of which the file's size shows a part."""
-        contents = [c for c in uncovered if c.sort is Sort.DATA]
-        if len(contents) != 1 or self.evidence is None:
-            return None
-        (change,) = contents
+        """The one call that wrote something of what is missing, of which the file's size shows a part."""
+        found = [c for c in uncovered if c.sort is Sort.DATA and self._is_in_part(c)]
+        return found[0] if len(found) == 1 else None
+
+    def _is_in_part(self, change: Change) -> bool:
+        assert self.evidence is not None  # noqa: S101 - nothing is uncovered without
         sizes = self.effects.sizes(change.inode, -1, self.cut)
         before = max((size for began, size in sizes if began < change.began), default=0)
         after = next((size for began, size in sizes if began == change.began), 0)
         names = self.effects.names_of(change.inode, self.cut)
         there = (e for name in names if (e := self.evidence.found.get(name)) is not None)
-        return change if any(before < e.size < after for e in there) else None
+        return any(before < e.size < after for e in there)
 
     def uncovered(self) -> tuple[Change, ...]:
         """What no sync had covered when the power failed and, where trees tell, is what is missing."""

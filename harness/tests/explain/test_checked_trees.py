@@ -292,6 +292,28 @@ def test_what_the_check_confirms_is_told_before_what_it_could_not_be_asked() -> 
     assert tries.trees.settled(without, 1, 100).taken == taken, "all that is known"
 
 
+def test_what_is_refused_whatever_was_called_later_has_no_later_call() -> None:
+    """Half a record was taken for a whole one, and the write of a log behind it, which no check reads, was
+    said to rely on it.
+    """
+    calls = Calls().create("log").create("f").write("f", b"HEAD").write("f", b"body", 4).write("log", b"ok")
+    left = {"log": b"ok", "f": b"HEADbody"}
+    tries = Tries(
+        calls.ack("1"), left, lambda held, acks: says_if(1, held.get("f", b"") not in (b"", left["f"]))
+    )
+    order = Order(tries.call("write(log, 2 at 0)"), tries.changes("write(f, 4 at 4)"))
+    settled = tries.trees.settled(replace(tries.program(), order=order), 0, 100)
+    assert settled.order is None
+
+
+def test_of_two_names_of_one_file_the_one_that_matters_is_named() -> None:
+    """A link and the removal of the old name are of one file: the check was said to refuse either loss."""
+    calls = Calls().create("d").fsync("d").link("d", "p").unlink("d").ack("1")
+    tries = Tries(calls, {"p": b""}, lambda held, acks: says_if(acks, "d" in held))
+    settled = tries.trees.settled(tries.program("link(d, p)", "unlink(d)"), 1, 100)
+    assert (settled.tried, [c.call.text for c in settled.unsynced]) == (True, ["unlink(d)"])
+
+
 def test_what_removes_a_scratch_file_does_not_take_away_what_was_durable() -> None:
     """`unlink(.unpack)` was said to remove the old before the new was durable; what relied on the library was
     the rename before it.

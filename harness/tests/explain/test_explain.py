@@ -1021,6 +1021,10 @@ def test_a_part_of_one_write_shows_in_the_size_of_its_file(size: int, is_half: b
     calls = [*LOG, "write(journal, 6004)", "fsync(other)"]
     said = cause(calls, files(journal="x" * size), files(journal="x" * 6012), files(journal="y" * 8))
     assert said.startswith("Half of one write is there. Of write(journal, 6004)") is is_half
+    calls[-1:] = ["write(other, 3)", "fsync(later)"]
+    more, less = files(journal="x" * 6012, other="123"), files(journal="y" * 8, other="123")
+    found = files(journal="x" * size, other="")
+    assert cause(calls, found, more, less).startswith("Half of one write") is is_half, "whatever else is open"
 
 
 @pytest.mark.parametrize(("path", "guess"), [("journal", "a checksum in the record"), ("b", "another order")])
