@@ -188,7 +188,10 @@ class CheckedTrees:
         for n in reversed(range(1, len(calls))):
             if calls[n].began < cut and refused[n] and not refused[n - 1] and not all(refused[n:]):
                 made = next(c for c in self.changes if c.call == calls[n + refused[n:].index(False)])
-                return Gap(calls[n], None, made) if made.began >= cut or made.call in absent else None
+                if made.began < cut and made.call not in absent:
+                    return None
+                first = [c for c in self.changes if c.call == calls[n]]
+                return Gap(calls[n], None, made, swapped=self._words(first, made.call) == set())
         return None
 
     def _accepts(self, call: ProgramCall) -> bool | None:

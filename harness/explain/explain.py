@@ -551,6 +551,8 @@ def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
     said = _remedies(program).get(mechanism, "")
     if not said and mechanism is Mechanism.PROGRAM_BETWEEN and _is_of_one_file(program.gap):
         mechanism = Mechanism.PROGRAM_HALF
+    if mechanism is Mechanism.PROGRAM_BETWEEN and program.gap is not None and program.gap.swapped:
+        return f"another order of these calls, or {_GUESSES[mechanism]}"
     return f"{said}{tried}" if said else _GUESSES.get(mechanism, "")
 
 
@@ -564,7 +566,7 @@ _GUESSES = {
         "a checksum in the record, so that half of one counts as none, and the record before it kept until "
         "this one is durable (a guess)"
     ),
-    Mechanism.PROGRAM_BETWEEN: "another order of these calls, or one rename that brings both (a guess)",
+    Mechanism.PROGRAM_BETWEEN: "one rename that brings both (a guess)",
     Mechanism.PROGRAM_GAP: "the new under another name until it is durable, then a rename (a guess)",
     Mechanism.PROGRAM_NAMED: "another name until the contents are durable, then a rename (a guess)",
     Mechanism.PROGRAM_REPLACED: "another file until the contents are durable, then a rename (a guess)",

@@ -62,13 +62,15 @@ class Evidence:
 class Gap:
     """`ahead` took away what had been durable, and `sync` made that durable, before the call of `made`, which
     replaces it, had begun: what is in between is the program's own. `also`: other names of the same file.
-    No `sync`: the check refuses what the calls leave up to `ahead`, and accepts it with `made`.
+    No `sync`: the check refuses what the calls leave up to `ahead`, and accepts it with `made`; `swapped`:
+    and what that call leaves without `ahead`.
     """
 
     ahead: ProgramCall
     sync: ProgramCall | None
     made: Change
     also: tuple[str, ...] = ()
+    swapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

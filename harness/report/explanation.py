@@ -109,7 +109,8 @@ class Trees(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """`headline`: what broke. `mechanism`: how, in a sentence; empty where it could not be told apart.
     `lines`: by LABELS. `point`: the minimal crash point; `control`: the one that keeps the promise.
-    `minimal`: False if the search for fewer losses was stopped early. `visits`: states recovered for it.
+    `minimal`: False if the search for fewer losses was stopped early, None where fewer are not looked for.
+    `visits`: states recovered for it.
     `trees`: None where the model knows no names, since programs ran.
     """
 
@@ -120,7 +121,7 @@ class Explanation(msgspec.Struct, frozen=True):
     ladder: tuple[Rung, ...]
     point: str
     control: str = ""
-    minimal: bool = True
+    minimal: bool | None = True
     visits: int = 0
     differences: tuple[BlockDifference, ...] = ()
     trees: Trees | None = None
@@ -148,8 +149,8 @@ def read_explanation(layout: RunLayout, finding: str) -> Explanation | None:
 
 def shown_at(explanation: Explanation) -> str:
     """At which crash point it was explained, and how that was chosen: seldom the one that was asked for."""
-    fewest = "with the fewest writes lost" if explanation.minimal else "with the fewest that were tried"
-    return f"at {explanation.point}, which fails the same way {fewest}"
+    fewest = {True: " with the fewest writes lost", False: " with the fewest that were tried", None: ""}
+    return f"at {explanation.point}, which fails the same way{fewest[explanation.minimal]}"
 
 
 def mail_text(explanation: Explanation, asked: str) -> str:

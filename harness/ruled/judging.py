@@ -233,7 +233,8 @@ def _no_remedy(kinds: Sequence[Kind]) -> str:
         return "not every fsync was tried: the time for it was up (--budget gives more)"
     guess = "the new under another name, synced, and then a rename; of a log, a checksum in each record"
     if not any(kind.found.missing or kind.found.state.torn is not None for kind in kinds):  # nothing is lost
-        guess = "another order of these calls, or one rename that brings both"
+        swapped = any(kind.found.swapped for kind in kinds)
+        guess = f"{'another order of these calls, or ' if swapped else ''}one rename that brings both"
     return f"nothing that was tried helps: no fsync prevents this. A guess: {guess}"
 
 

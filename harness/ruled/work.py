@@ -19,7 +19,7 @@ from harness.guests.made_trees import MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
 from harness.host.progress import Progress, telling
 from harness.host.text import first_few, one_line
-from harness.model import CaseId, Check, CheckResult, Judgement, Workload
+from harness.model import CaseId, Check, CheckResult, CrashPoint, Judgement, Workload
 from harness.plan import Plan
 from harness.report.explanation import Explanation, Fate, Rung, write_explanation
 from harness.report.lines import reproduce, source_words
@@ -208,9 +208,8 @@ class _Case:
             first = told.found.state
             if first not in states:
                 states.append(first)
-            result = judging.result(first, judging.legal.acks(first))
-            judgement = judgement_of(result, self._check, told.headline)
-            judged = [self._judged(s, judgement) for s in states]
+            results = {first: judging.result(first, judging.legal.acks(first)), **failed}
+            judged = [self._judged(s, judgement_of(results[s], self._check, told.headline)) for s in states]
             self._store.put_judgements(self._id, judged)
             self._explain(told, found.together)
         for state in found.rest:
@@ -239,7 +238,7 @@ class _Case:
         judging = self._judging
         state, effect = told.found.state, judging.effect
         lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
-        rules = judging.rules
+        rules, at = judging.rules, state.named(judging.rules.torn_bytes)
         # With the fewest acknowledgements for which it fails, as `promised` names the last of them.
         fewest = judgement_of(judging.result(state, told.found.acks), self._check, "").violations
         lines = {
@@ -252,7 +251,7 @@ class _Case:
             "contract": f"{self._id.configuration}: fsync of a file "
             f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
             f"{'keep their order' if rules.names_in_order.holds else 'persist in any order'}",
-            "reproduce": reproduce(self._id, finding.state, source_words(self._store, str(self._store.path))),
+            "reproduce": reproduce(self._id, at, source_words(self._store, str(self._store.path))),
         }
         return Explanation(
             finding.id,
@@ -260,7 +259,8 @@ class _Case:
             "",
             lines,
             tuple(_rungs(judging, told)),
-            str(finding.crash_point),
+            str(CrashPoint(self._id, at)),
+            minimal=None,
             visits=judging.asked,
         )
 

@@ -106,9 +106,17 @@ class Legal:
 
     def has(self, state: Partial) -> bool:
         """Whether the rules leave a state possible."""
-        return self.effect.with_needs(state.persisted) == state.persisted and (
-            self.stretch_of(state) is not None
-        )
+        holds = self.effect.with_needs(state.persisted) == state.persisted and self._may_be_torn(state)
+        return holds and self.stretch_of(state) is not None
+
+    def _may_be_torn(self, state: Partial) -> bool:
+        """Whether what it says to be torn, if anything, is a block of data of which that is a part."""
+        if state.torn is None:
+            return True
+        last = self.effect.micros[state.last] if state.persisted else None
+        if last is None or last.sort is not Sort.DATA:
+            return False
+        return 0 < state.torn - last.offset % self.effect.rules.torn_bytes < last.length
 
     def acks(self, state: Partial) -> int:
         """The most acknowledgements that may have been made when a state was left."""

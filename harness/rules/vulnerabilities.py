@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from harness.rules.micro import Effect
 from harness.rules.states import Legal, Partial, Stretch
 
+_HALF = 0.5
+_BEHIND = 40
+"""Calls of which the effect is tried, to find what has to be there as well."""
 Passes = Callable[[Partial, int], bool]
 """Whether the check says yes to a state, with so many acknowledgements."""
 
@@ -20,7 +23,8 @@ Passes = Callable[[Partial, int], bool]
 class Vulnerability:
     """`state` fails, with `acks` acknowledgements: `missing` is lost, `present` is there. Without `present`,
     it fails because of what was acknowledged. `torn`: its last member has to persist whole. `base`: what was
-    durable.
+    durable. `until`: where nothing is lost, the call with which the check says yes again; -1 if none is
+    known. `swapped`: whether it says yes to what that call leaves without `present`.
     """
 
     state: Partial
@@ -28,6 +32,8 @@ class Vulnerability:
     missing: int
     present: int
     base: int
+    until: int = -1
+    swapped: bool = False
 
     def explains(self, state: Partial, acks: int) -> bool:
         """Whether a state fails for the same reason."""
@@ -78,8 +84,27 @@ class Reducer:
             return Vulnerability(state, needed, missing, 0, stretch.durable)
         state = self._with_less(state, stretch, missing, acks)
         missing = self._with_rest_of_calls(missing, stretch.open & ~state.persisted)
-        present = self._last_of(state.persisted & ~stretch.durable)
-        return Vulnerability(state, needed, missing, present, stretch.durable)
+        present = self._relied_on(state, self._last_of(state.persisted & ~stretch.durable), acks)
+        until, swapped = (-1, False) if missing else self._accepted_again(present)
+        return Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
+
+    def _relied_on(self, state: Partial, present: int, acks: int) -> int:
+        """What of it must not be there without what is lost: the rest can go, and the check still says no."""
+        gone = 0
+        for m in self.effect.of(present):
+            fewer = Partial(self.effect.without(state.persisted, gone | m.bit))
+            if present & ~(gone | m.bit) & fewer.persisted and not self.passes(fewer, acks):
+                gone |= m.bit
+        return present & ~gone
+
+    def _accepted_again(self, present: int) -> tuple[int, bool]:
+        """The first call behind what is there up to which the check says yes, and whether it does without."""
+        notes, last = self.effect.notes, max((m.call for m in self.effect.of(present)), default=0)
+        for call in range(last + 1, min(last + 1 + _BEHIND, len(notes.calls))):
+            whole, acks = self.effect.issued(call + _HALF), self.effect.acks(call + _HALF)
+            if any(m.call == call for m in self.effect.micros) and self.passes(Partial(whole), acks):
+                return call, self.passes(Partial(self.effect.without(whole, present)), acks)
+        return -1, False
 
     def _first_that_fails(self, state: Partial, acks: int) -> tuple[Stretch, int]:
         """The first stretch in which a state fails, and its acknowledgements. Behind a later sync, what had

@@ -39,13 +39,21 @@ class Words:
             if found.acks <= self.effect.acks(earliest):
                 return f"without {lost}, what is durable already is refused"
             return f"{lost} must persist before `{self.ack(found.acks)}` is acknowledged"
-        if not found.missing:
-            return f"a power cut after {self.words(found.present)} is refused, although nothing is lost"
-        first = self._calls(found.missing)
-        if set(first) & set(self._calls(found.present)):
-            text = text_of(calls[first[0]])
+        return self._of_order(found, lost) if found.missing else self._between(found)
+
+    def _between(self, found: Vulnerability) -> str:
+        until = f" and before `{text_of(self.effect.notes.calls[found.until])}`" if found.until >= 0 else ""
+        return f"a power cut after {self.words(found.present)}{until} is refused, although nothing is lost"
+
+    def _of_order(self, found: Vulnerability, lost: str) -> str:
+        first, later = self._calls(found.missing)[0], self._calls(found.present)[0]
+        if set(self._calls(found.missing)) & set(self._calls(found.present)):
+            text = text_of(self.effect.notes.calls[first])
             return f"`{text}` must not be torn: {lost} is lost, the rest is there"
-        return f"{lost} must persist before {self.words(found.present)}"
+        there = self.words(found.present)
+        if there == lost:  # two calls of one text
+            there = f"that of {'a later' if first < later else 'an earlier'} call like it"
+        return f"{lost} must persist before {there}"
 
     def ack(self, number: int) -> str:
         """The text of an acknowledgement, counted from 1."""

@@ -46,7 +46,7 @@ IMAGE_MIB_MAX = 4 << 10
 
 class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: str
-    arguments: list[str]
+    arguments: list[str] = []
 
 
 class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,7 +152,7 @@ def load_application(directory: Path) -> list[Workload]:
         _need_program(directory / program, described)
     place = f"/workload/{directory.name}"
     files = {f"{place}/{name}": path.read_bytes() for name, path in files_below(directory)}
-    variants = described.variants or {"": _Variant(described.summary, [])}
+    variants = described.variants or {"": _Variant(described.summary)}
     alone = [
         _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
         for name, v in variants.items()

@@ -197,6 +197,7 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
         None,
         "write(notes, 3 at 0)",
     )
+    assert gap.swapped, "the new before the rename, and nothing is wrong in between"
     assert tries.trees.settled(program, 1, 50).gap is None, "the power failed before"
     facts = cast("Any", SimpleNamespace(lost=(), cleared=()))
     found = of_program(facts, replace(program, gap=gap))

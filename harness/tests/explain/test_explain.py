@@ -1027,15 +1027,24 @@ def test_a_part_of_one_write_shows_in_the_size_of_its_file(size: int, is_half: b
     assert cause(calls, found, more, less).startswith("Half of one write") is is_half, "whatever else is open"
 
 
-@pytest.mark.parametrize(("path", "guess"), [("journal", "a checksum in the record"), ("b", "another order")])
-def test_what_lies_between_two_writes_of_one_record_wants_a_checksum(path: str, guess: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "swapped", "guess"),
+    [
+        ("journal", False, "a checksum in the record"),
+        ("b", False, "one rename that brings both"),
+        ("b", True, "another order of these calls, or one rename"),
+    ],
+)
+def test_what_lies_between_two_writes_of_one_record_wants_a_checksum(
+    path: str, swapped: bool, guess: str
+) -> None:
     app = Application()
     for text in ("write(journal, 4)", f"write({path}, 100)", "fsync(later)"):
         app.call(text)
     program = app.facts().program
     assert program is not None
     made = Change(app.calls[1], Sort.DATA, 3, path)
-    program = replace(program, gap=Gap(app.calls[0], None, made), shown=True)
+    program = replace(program, gap=Gap(app.calls[0], None, made, swapped=swapped), shown=True)
     found = of_program(app.facts(), program)
     assert found is not None, "a commit record was lost, and the calls tell all the same"
     assert found.mechanism is Mechanism.PROGRAM_BETWEEN

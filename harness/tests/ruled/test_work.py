@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from harness.filesystems.profiles import ruled_modes
 from harness.host.progress import Quiet
-from harness.model import CaseId, Workload
+from harness.model import CaseId, Check, CheckResult, CrashPoint, Workload
 from harness.plan import Plan
-from harness.ruled.work import RuledWork
+from harness.report.explanation import read_explanation
+from harness.ruled.judging import Judging
+from harness.ruled.work import RuledWork, _Case
+from harness.rules.answers import Tried
+from harness.rules.calls import Left
+from harness.rules.states import Partial
+from harness.rules.trees import Files, contents
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus
+from harness.tests.rules.programs import OWNER, Calls, rules
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 
@@ -38,3 +46,35 @@ def test_what_an_earlier_part_decided_counts_as_no_work_of_this_one(tmp_path: Pa
         work.work(cases, {}, {"left": "not here"})
     assert progress.begun == [("recorded", 1)]
     assert [case.workload for case in told] == ["done", "left"]
+
+
+def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
+    """`repro` of the state that a report showed said another number than the report: that of the state at
+    which it had been reduced.
+    """
+    calls = Calls().create("f").fsync("f").fsync(".").ack("0").write("f", b"x" * 12000).ack("1")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"x" * 12000)]), exit_code=0)
+
+    def says(files: Files, acks: int) -> Tried:
+        held = contents(notes, files["f"].size, files["f"].pieces) if "f" in files else b""
+        wrong = acks > 1 and bool(held) and held.count(b"x") < 12000
+        return Tried(CheckResult(0, int(wrong), f"{held.count(b'x')} of 12000" if wrong else "", acks))
+
+    judging = Judging(notes, rules(), lambda trees: [says(*tree) for tree in trees])
+    case, check = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        workload = Workload("w", "", (parse_operation("sync"),), (check,))
+        _Case(store, case, workload, check, judging, Quiet()).decide()
+        found = {f.state: f for f in store.findings_of(case)}
+        told = [read_explanation(store.layout, f.id) for f in found.values()]
+    assert found
+    for state, finding in found.items():
+        partial = Partial.of(state, judging.rules.torn_bytes)
+        said = judging.result(partial, judging.legal.acks(partial)).output
+        assert said in finding.violations[0].found
+    for explanation in told:
+        assert explanation is not None
+        point = Partial.of(CrashPoint.parse(explanation.point).state, judging.rules.torn_bytes)
+        assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["missing"]
+        assert explanation.point in explanation.lines["reproduce"]

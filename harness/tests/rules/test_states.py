@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -123,6 +124,7 @@ def test_states_are_those_of_a_brute_force(notes: Notes, names: bool, order: boo
     assert visited <= expected
     assert all(legal.has(Partial(s)) == (s in expected) for s in range(effect.every + 1))
     assert all(legal.has(s) for s in listed.states)
+    assert not any(legal.has(replace(s, torn=torn)) for s in listed.states for torn in (0, 1 << 20))
     if listed.exhaustive:
         assert visited == expected
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+import pytest
+
 from harness.rules.calls import Notes
-from harness.rules.micro import effect_of
+from harness.rules.micro import Sort, effect_of
 from harness.rules.search import Search
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
@@ -224,7 +226,7 @@ def test_what_had_to_come_later_is_told_although_a_sync_made_it_durable() -> Non
     assert looked.words.remedies(looked.remedies) == "fsync of `db` after call 5, `write(db, 1 at 0)`"
 
 
-def test_a_program_that_leaves_nothing_between_two_calls_is_told_by_the_call_alone() -> None:
+def test_a_program_that_leaves_nothing_between_two_calls_is_told_by_these_calls() -> None:
     """A write to a swap file was named beside the rename that took the only copy away."""
     calls = Calls().create("n").write("n", b"one").fsync("n").fsync(".").create("swp").ack("1")
     calls.write("swp", b"cursor").rename("n", "n~").fsync(".").create("n").write("n", b"two")
@@ -234,8 +236,57 @@ def test_a_program_that_leaves_nothing_between_two_calls_is_told_by_the_call_alo
 
     (first, *_) = headlines(search(calls.fsync("n").notes(), says))
     assert first == (
-        "a power cut after the change of names by `rename(n, n~)` is refused, although nothing is lost"
+        "a power cut after the change of names by `rename(n, n~)` and before `write(n, 3 at 0)` is refused, "
+        "although nothing is lost"
     )
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_another_order_is_guessed_only_where_the_check_accepts_it(swapped: bool) -> None:
+    """Money was lost between two writes, and would be made in the other order."""
+    calls = Calls().create("a").write("a", b"5").create("b").write("b", b"0").fsync("a").fsync("b").fsync(".")
+    calls.ack("0").write("a", b"4").fsync("a").write("b", b"1").fsync("b").ack("1")
+
+    def says(held: Held, acks: int) -> bool:
+        total = sum(int((held.get(name) or b"0").strip(b"\0") or b"0") for name in "ab")
+        return acks == 0 or total == 5 or (swapped and total > 5)
+
+    (kind, *_) = search(calls.notes(), says, names=True).kinds.values()
+    assert kind.headline.startswith("a power cut after the data of `write(a, 1 at 0)` and before `write(b, 1")
+    assert kind.found.swapped is swapped
+
+
+def test_what_need_not_be_there_is_not_named() -> None:
+    """A second write to the database was named beside the cut of its log."""
+    calls = Calls().create("db").create("wal").write("wal", b"x").fsync("wal").fsync(".").ack("1")
+    calls.write("db", b"x").write("db", b"y", 4096).size("wal", 0).fsync("db").fsync("wal")
+
+    def says(held: Held, acks: int) -> bool:
+        db = held.get("db", b"")
+        whole = db[:1] == b"x" and db[4096:] in (b"", b"y") and b"\0" not in db[4096:]
+        return acks == 0 or held.get("wal") == b"x" or (whole and len(db) == 4097)
+
+    found = headlines(search(calls.notes(), says, names=True))
+    assert found == [
+        "the data of `write(db, 1 at 4096)` must persist before the size of wal after `ftruncate(wal, 0)`"
+    ]
+
+
+def test_two_calls_of_one_text_are_told_apart() -> None:
+    calls = Calls().create("f").fsync("f").fsync(".").ack("0")
+    calls.write("f", b"a").create("g").write("f", b"b").unlink("g")
+    calls.write("f", b"c").ack("1").fsync("f")
+
+    def says(held: Held, acks: int) -> bool:
+        return True
+
+    looked = search(calls.notes(), says, names=True)
+    writes = [m.bit for m in looked.effect.micros if m.sort is Sort.DATA]
+    found = Vulnerability(Partial(looked.effect.every), 0, writes[0], writes[1], 0)
+    later = looked.words.headline(found)
+    assert later == "the data of `write(f, 1 at 0)` must persist before that of a later call like it"
+    earlier = looked.words.headline(replace(found, missing=writes[1], present=writes[0]))
+    assert earlier.endswith("must persist before that of an earlier call like it")
 
 
 def test_a_name_that_is_there_only_since_a_later_one_is_says_nothing() -> None:
