@@ -130,7 +130,8 @@ def need_same_workload(workload: Workload, pins: Mapping[str, str], path: str, n
     if then not in ("", now):
         raise UsageError(
             f"{path} is not what the run recorded: sha256 {then[:12]} then, {now[:12]} now",
-            "name its files as they were (git stash, or a copy: -w DIR), or record it as it is: "
+            "name its files as they were, with no others beside them (git stash, or a copy: -w DIR), or "
+            "record it as it is: "
             f"powercut run -w {shlex.quote(path)}",
         )
 

@@ -81,8 +81,9 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
             if found:
                 told += 1
                 where = f"{finding.id}, {finding.crash_point}"
-                other = (found.lines.get(label) for label in ("cause", "control"))
-                by_control = "; ".join(filter(None, (found.headline, *other)))
+                told_by = "cause" if found.lines.get("cause") else "missing"
+                other = (f"{label}: {found.lines.get(label)}" for label in (told_by, "control"))
+                by_control = "; ".join((found.headline, *(o for o in other if not o.endswith(": None"))))
                 console.say(one_line(f"{where}: {found.mechanism or by_control}"))
     except (_TimeUp, KeyboardInterrupt):
         others = f"powercut show --all --from {source_words(store, str(store.path))}"

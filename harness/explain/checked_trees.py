@@ -6,7 +6,8 @@ at it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.explain.effects import Change, Effects, Sort, distinct
@@ -27,6 +28,8 @@ _MICROS = {
     Sort.GIVEN: (micro.Sort.NAME,),
     Sort.TAKEN: (micro.Sort.NAME,),
 }
+_NAMELESS = re.compile(r"#\d+ \(deleted\)")
+"""How d_path() tells a file of O_TMPFILE."""
 _LAST = 8
 """Of the changes of one file, the last ones that are lost alone."""
 _TURNING = 40
@@ -71,18 +74,20 @@ class CheckedTrees:
             return None
         return next((m for m in marks if m.at > (alike[0].returned or 0)), None)
 
-    def settled(self, program: Program, acknowledged: int, cut: int) -> Program:
+    def settled(
+        self, program: Program, acknowledged: int, cut: int, differing: Collection[str] = ()
+    ) -> Program:
         """The program with the files that are the cause, each by itself. `acknowledged`: so many
         acknowledgements had been given when it made the one that is broken. `cut`: the event at which the
-        power failed. Raises GuestLost.
+        power failed. `differing`: the paths that tell the trees apart. Raises GuestLost.
         """
-        unsynced = self._alone(program.blamed, acknowledged)
-        taken, order = self._of_order(program.taken), self._of_order(program.order)
+        unsynced, tried = self._of_blamed(program.blamed, acknowledged)
+        taken, order = self._of_order(program.taken, differing), self._of_order(program.order, differing)
         if taken is not None and program.taken is not None and taken.ahead != program.taken.ahead:
             taken, order = None, taken
-        if unsynced:
+        if tried:
             taken, order = _unless_refuted(taken), _unless_refuted(order)
-            program = replace(program, unsynced=unsynced, tried=True)
+        program = replace(program, unsynced=unsynced, tried=tried)
         if program.early is not None and not self._is_early(program.early, cut):
             program = replace(program, early=None, bare=())
         program = replace(program, taken=taken, order=order)
@@ -113,23 +118,34 @@ class CheckedTrees:
         results = (self.judging.result(state, acks) for state in states)
         return {telling_line(r.output.strip() or "?") for r in results if r.exit_code == 1}
 
-    def _alone(self, changes: Sequence[Change], until: ProgramCall | int) -> tuple[Change, ...]:
-        """The changes of the files of which the loss alone is refused: of several names of one file, those of
-        which it is; all, if it is of none.
+    def _of_blamed(
+        self, blamed: Sequence[Change], until: ProgramCall | int
+    ) -> tuple[tuple[Change, ...], bool]:
+        """The changes of the files of which the loss alone is refused, and True. Where there are none: those
+        that are not accepted, as far as that is known, and False.
         """
-        found: list[Change] = []
-        for own in [own for own in _by_file(changes) if self.refuses(own, until)]:
-            one_by_one = len(_names(own)) > 1
-            kept = [c for c in own if not one_by_one or c.is_of_file or self.refuses([c], until)]
-            found += kept or own
-        return tuple(found)
+        files = [(own, self._words(own, until)) for own in _by_file(blamed)]
+        refused = [own for own, words in files if words]
+        if refused:
+            return tuple(c for own in refused for c in self._of_names(own, until)), True
+        left = [own for own, words in files if words is None]
+        if not left and self._words(blamed, until) != set():  # refused only where all are lost
+            left = [own for own, _ in files]
+        return tuple(c for own in left for c in own), False
 
-    def _of_order(self, order: Order | None) -> Order | None:
+    def _of_names(self, own: Sequence[Change], until: ProgramCall | int) -> Sequence[Change]:
+        """Of several names of one file, those of which the loss alone is refused; all, if none is."""
+        if len(_names(own)) < 2:
+            return own
+        return [c for c in own if c.is_of_file or self.refuses([c], until)] or own
+
+    def _of_order(self, order: Order | None, differing: Collection[str]) -> Order | None:
         """With the first call that must not be there without what is missing, and what that is. None where
-        the check accepts each tree in which such a call came without it.
+        the check accepts each tree in which such a call came without it; where it cannot be asked, and other
+        files may be the cause.
         """
         if order is None or order.is_in_place:
-            return order
+            return self._in_place(order, differing)
         until = order.until or order.ahead
         first: dict[ProgramCall, list[Change]] = {}
         known = False
@@ -148,8 +164,19 @@ class CheckedTrees:
             ahead = order.ahead if order.ahead in first else min(first, key=lambda call: call.began)
             taken = order.taken and ahead == order.ahead
             return replace(order, ahead=ahead, missing=tuple(first[ahead]), taken=taken, later=(), tried=True)
+        if not known:
+            return order if order.is_all_of(differing) else None
         together = len(_by_file(order.missing)) > 1 and self.refuses(order.missing, until)
-        return order if not known or together else None
+        return order if together else None
+
+    def _in_place(self, order: Order | None, differing: Collection[str]) -> Order | None:
+        """A file that was emptied, unless the check accepts what that leaves until all is written anew."""
+        if order is None:
+            return None
+        if (between := self._accepts(order.ahead)) is None:
+            return order if order.is_all_of(differing) else None
+        refused = not between or self.refuses(order.missing, order.missing[-1].call)
+        return replace(order, tried=True) if refused else None
 
     def _is_early(self, named: Change, cut: int) -> bool:
         """Whether the check refuses the name of a file without the file's contents: as it is given, or at a
@@ -168,8 +195,11 @@ class CheckedTrees:
     def _turning(self, uncovered: Sequence[Change], cut: int) -> Order | None:
         """A call whose effect must not be there without that of an earlier one, which no sync had covered."""
         turns: dict[ProgramCall, list[Change]] = {}
-        for change in [c for c in uncovered if c.sort is Sort.DATA][-_LAST:]:
-            later = distinct([c for c in self.changes if change.began < c.began < cut])
+        names = {c.call: c for c in uncovered if not c.is_of_file}.values()  # two changes of a rename are one
+        for change in [*[c for c in uncovered if c.sort is Sort.DATA][-_LAST:], *list(names)[-_LAST:]]:
+            # Names may have an order of their own: what relies on one is a file.
+            after = [c for c in self.changes if change.began < c.began < cut]
+            later = distinct([c for c in after if c.is_of_file or change.is_of_file])
             calls = list(itertools.islice(later, _TURNING))
             if (first := next((call for call in calls if self.refuses([change], call)), None)) is not None:
                 turns.setdefault(first, []).append(change)
@@ -213,8 +243,11 @@ class CheckedTrees:
         """Where a call is among those that were noted: of those with its text, the one in the same place."""
         effect = self.judging.effect
         wanted = {m.call for m in effect.micros if m.sort in _MICROS[sort]}
-        there = [n for n in sorted(wanted) if effect.notes.calls[n].text == call.text]
-        recorded = list(distinct([c for c in self.changes if c.sort is sort and c.call.text == call.text]))
+        own = _as_told(call.text)
+        there = [n for n in sorted(wanted) if _as_told(effect.notes.calls[n].text) == own]
+        recorded = list(
+            distinct([c for c in self.changes if c.sort is sort and _as_told(c.call.text) == own])
+        )
         if call not in recorded or len(there) != len(recorded):
             return []
         return [there[recorded.index(call)]]
@@ -223,6 +256,11 @@ class CheckedTrees:
         numbers = self._numbers(change.call, change.sort)
         every = (m for m in self.judging.effect.micros if m.call in numbers)
         return [m for m in every if m.sort in _MICROS[change.sort]]
+
+
+def _as_told(text: str) -> str:
+    """A call, but for the inode number of a file that never had a name: another one each time."""
+    return _NAMELESS.sub("# (deleted)", text)
 
 
 def _by_file(changes: Sequence[Change]) -> list[list[Change]]:

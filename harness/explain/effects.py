@@ -104,7 +104,8 @@ class Taking:
 
 
 class Effects:
-    """The changes, syncs and takings of calls, in order. `in_order`: names become durable in their order, so
+    """The changes, syncs and takings of calls, in order. `ranges`: sync_file_range(2), which makes nothing
+    durable. `in_order`: names become durable in their order, so
     that a sync which commits anything, as `commits` tells, commits every name before it.
     """
 
@@ -114,6 +115,7 @@ class Effects:
         self.in_order, self._commits = in_order, commits
         self.changes: list[Change] = []
         self.syncs: list[Sync] = []
+        self.ranges: list[Sync] = []
         self.takings: list[Taking] = []
         self._inodes = 1
         self._named: dict[str, int] = {".": 0}
@@ -198,6 +200,8 @@ class Effects:
         word, (first, rest) = word_of(call), paths_of(call)
         if word in (*_FILE, *_ALL):
             self.syncs.append(Sync(call, EVERY if word in _ALL else self._inode(first)))
+        elif word == "sync_file_range":
+            self.ranges.append(Sync(call, self._inode(first)))
         elif word in (*_DATA, *_SIZE):
             self._write(call, word, first, rest)
         elif word in _ATTRIBUTES:

@@ -386,14 +386,21 @@ def _settled(
             acks = [m for m in explainer.times.marks if m.text.startswith(ACK) and m.at < cut]
             if (broken := trees.broken(found, evidence.said, acks)) is not None:
                 found = told(replace(evidence, broken=broken))
-            return trees.settled(found, sum(m.at <= found.at for m in acks), cut)
+            return trees.settled(found, sum(m.at <= found.at for m in acks), cut, evidence.differing)
     except PowercutError as e:
         # The program may do something else when it runs anew, or what it does is not followed.
         return replace(_undisputed(found, evidence), untried=e.what)
 
 
 def _undisputed(found: Program, evidence: Evidence) -> Program:
-    """Where the check was not run on made trees: a name came too early only if no other file was ahead."""
+    """Where the check was not run on made trees: a file is told to have come too early, or too late, only if
+    no other one differs.
+    """
+    orders = (
+        o if o is not None and o.is_all_of(evidence.differing) else None for o in (found.taken, found.order)
+    )
+    taken, order = orders
+    found = replace(found, taken=taken, order=order)
     if found.early is None or evidence.ahead <= {found.early.path, *paths_of_call(found.early.call)}:
         return found
     return replace(found, early=None, bare=())
@@ -423,7 +430,7 @@ def _lines(
         "written": _written(facts, mechanism, explainer.recording.calls.calls),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
-        "cause": "" if mechanism else _not_named(facts),
+        "cause": "" if mechanism else _not_named(explainer, facts),
         "not tried": _not_tried(facts.program),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
@@ -431,10 +438,13 @@ def _lines(
     }
 
 
-def _not_named(facts: Facts) -> str:
+def _not_named(explainer: Explainer, facts: Facts) -> str:
     said = "not named: no state tells which write or call it was"
-    name = facts.program and facts.program.name
-    return f"{said}; powercut run -c any/linux with {name} tries each order of its calls" if name else said
+    if facts.program is None:
+        return said
+    # In any/linux, names of a directory keep their order.
+    rules = "linux" if explainer.recording.profile.contract.namespace == "prefix" else "posix"
+    return f"{said}; powercut run -c any/{rules} with {facts.program.name} tries each order of its calls"
 
 
 def _not_tried(program: Program | None) -> str:
@@ -632,6 +642,8 @@ def _missing_of_nothing(facts: Facts, minimal: Minimal, mechanism: Mechanism | N
     if later and facts.promise is not None:
         chosen = _first_needed(facts, later)
         return f"{facts.name(chosen)}, sent only at event {facts.writes[chosen].submitted}"
+    if facts.program is not None:
+        return "nothing that had been sent: what is missing was not on its way to the disk"
     return "no write: all that was sent is there"
 
 

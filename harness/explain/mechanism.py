@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from harness.blocks.fields import Kind
 from harness.explain.effects import Change, Sort
 from harness.explain.facts import Facts, Flush
-from harness.explain.program import Gap, Order, Program, told_calls, wanted_sync
+from harness.explain.program import Gap, Order, Program, is_told, told_calls, wanted_sync
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
 
@@ -112,15 +112,30 @@ def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
         end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
-    return Diagnosis(Mechanism.PROGRAM_NEVER, _without(said, program.blamed, tried=program.tried))
+    return Diagnosis(Mechanism.PROGRAM_NEVER, _without(program, said, program.blamed, tried=program.tried))
 
 
-def _without(said: str, changes: Sequence[Change], *, tried: bool) -> str:
+def _without(program: Program, said: str, changes: Sequence[Change], *, tried: bool) -> str:
     """`tried`: the check was run on trees of what the program had written."""
+    if not tried and not is_told(changes):
+        return (
+            f"{said}. No sync had covered {_calls(changes)}; the states compared do not tell which of these "
+            "matters."
+        )
     wanted = wanted_sync(changes, tried=tried)
     lost = "one of these is" if len({c.call for c in changes}) > 1 else "this is"
     shown = f" The check refuses a tree in which only {lost} lost." if tried else ""
-    return f"{said} without having called {wanted}, for {_calls(changes)}.{shown}"
+    return (
+        f"{said} without having called {wanted}, for {_calls(changes)}.{_too_weak(program, changes)}{shown}"
+    )
+
+
+def _too_weak(program: Program, changes: Sequence[Change]) -> str:
+    """That what the program called for its file does not do it."""
+    own = {c.inode: c.began for c in changes if c.is_of_file}
+    weak = (s.call for s in program.weak if s.inode in own and s.call.began > own[s.inode])
+    call = next(weak, None)
+    return f" {call.text}, called at event {call.began}, does not make that durable." if call else ""
 
 
 def _calls(changes: Sequence[Change]) -> str:
@@ -142,7 +157,7 @@ def out_of_order(program: Program, order: Order) -> str:
     if (last := order.until) is not None:
         said += f", and later calls up to {last.text} at event {last.began},"
         end = " The states compared do not tell which of these calls relies on that."
-    return f"{_without(said, order.missing, tried=order.tried)}{end}"
+    return f"{_without(program, said, order.missing, tried=order.tried)}{end}"
 
 
 def _between(program: Program, gap: Gap) -> str:
@@ -161,9 +176,10 @@ def _between(program: Program, gap: Gap) -> str:
 
 
 def _named_early(program: Program, named: Change) -> str:
+    contents = _calls(program.bare) if program.bare else "the contents"
     return (
-        f"{program.name} gave the name `{named.path}` by {named.call.text} at event {named.began}, and an "
-        "fsync of the contents had not returned when the name became durable."
+        f"{program.name} gave the name `{named.path}` by {named.call.text} at event {named.began}, and no "
+        f"fsync of {contents} had returned when the name became durable."
     )
 
 

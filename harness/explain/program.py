@@ -9,18 +9,21 @@ requests of io_submit and io_uring_enter, stores into mappings, calls that were 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.explain.effects import (
+    EVERY,
     REMOVES,
     SHOWN,
     UNREAD,
     Change,
     Effects,
     Sort,
+    Sync,
     Taking,
     distinct,
+    paths_of,
     syncs,
     word_of,
 )
@@ -56,6 +59,11 @@ class Evidence:
     def ahead(self) -> set[str]:
         """The paths of which it has something that was not accepted."""
         return _differing(self.found, self.less)
+
+    @property
+    def differing(self) -> set[str]:
+        """The paths of both."""
+        return self.lacking | self.ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,11 @@ class Order:
         """Whether what is missing was called later: no sync before could have helped."""
         return self.missing[0].began > self.ahead.began
 
+    def is_all_of(self, differing: Collection[str]) -> bool:
+        """Whether these paths are of what is missing, or of what is ahead: no other file may be the cause."""
+        own = {*self.paths, *(c.path for c in self.missing), *paths_of(self.ahead)}
+        return own.issuperset(differing)
+
     @property
     def until(self) -> ProgramCall | None:
         """The last of several calls, where it is not known which of them relies on what is missing."""
@@ -114,8 +127,8 @@ class Program:
     whether trees of accepted states were compared. `idle`: whether a sync that had something to make durable
     sent nothing. `tried`: the loss of each file of `unsynced` alone was refused. `renamed`: the first name
     that a file of `unsynced` was given behind its contents: from then on, its old name is another file's.
-    `untried`: why its check could not be run on trees that lack what one call did; empty if it was, or there
-    was nothing to try.
+    `weak`: calls that look like a sync of a file, and do not make all of it durable. `untried`: why its check
+    could not be run on trees that lack what one call did; empty if it was, or there was nothing to try.
     """
 
     name: str
@@ -138,6 +151,7 @@ class Program:
     idle: bool = False
     tried: bool = False
     renamed: Change | None = None
+    weak: tuple[Sync, ...] = ()
     untried: str = ""
 
     @property
@@ -218,6 +232,7 @@ def program_of(
         shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
         renamed=asked.renamed(unsynced),
+        weak=asked.weak(),
     )
 
 
@@ -304,6 +319,11 @@ class _Inquiry:
             if s.call.began < self.at and s.call.returned is not None and s.call.returned > self.at
         )
         return next((s.call for s in flying if any(self.effects.covers(s, c) for c in unsynced)), None)
+
+    def weak(self) -> tuple[Sync, ...]:
+        """Calls before the power failed that write contents back, and promise less than an fsync."""
+        less = (s for s in self.effects.syncs if s.inode != EVERY and word_of(s.call) == "fdatasync")
+        return tuple(s for s in (*self.effects.ranges, *less) if s.call.began < self.cut)
 
     def renamed(self, unsynced: Sequence[Change]) -> Change | None:
         """The first rename of a file behind its unsynced contents, before the acknowledgement."""
@@ -576,16 +596,23 @@ def wanted_sync(changes: Sequence[Change], *, tried: bool = False) -> str:
     """The syncs that these changes want: of one file all of them; of several files each, if that was `tried`,
     and else one.
     """
+    if not tried and not is_told(changes):
+        shown, left_out = first_few(list(dict.fromkeys(own[0] for own in _wanted_of_each(changes))), 3)
+        more = f" or {left_out} more" if left_out else ""
+        return f"{' or '.join(shown)}{more} (the states compared do not tell which), or the like"
+    return f"{' and '.join(dict.fromkeys(w for own in _wanted_of_each(changes) for w in own))}, or the like"
+
+
+def is_told(changes: Sequence[Change]) -> bool:
+    """Whether these changes want one sync: which file it is need not be tried."""
+    return len({own[0] for own in _wanted_of_each(changes)}) == 1
+
+
+def _wanted_of_each(changes: Sequence[Change]) -> list[list[str]]:
     files: dict[int, list[Change]] = {}
     for c in changes:
         files.setdefault(c.inode, []).append(c)
-    each = [_wanted(own) for own in files.values()]
-    if len(each) > 1 and not tried:
-        shown, left_out = first_few(list(dict.fromkeys(own[0] for own in each)), 3)
-        if len(shown) > 1:
-            more = f" or {left_out} more" if left_out else ""
-            return f"{' or '.join(shown)}{more} (the states compared do not tell which), or the like"
-    return f"{' and '.join(dict.fromkeys(w for own in each for w in own))}, or the like"
+    return [_wanted(own) for own in files.values()]
 
 
 def _wanted(changes: Sequence[Change]) -> list[str]:

@@ -228,7 +228,7 @@ class _Case:
         notes = {
             CALLS: "\n".join(_call_lines(judging.notes)),
             UNSYNCED: "\n".join(unsynced_lines(judging.effect)),
-            REMEDY: remedy_words(told, together),
+            REMEDY: "\n".join(remedy_lines(told, together).values()),
             "files that came back": "\n".join([*shown, *([f"and {more} more"] if more else [])]) or "none",
         }
         self._store.put_evidence(finding, Evidence(finding.state, notes=notes))
@@ -245,9 +245,8 @@ class _Case:
             "promised": promised(judging.notes, told.found.acks, judging.legal.acks(state)),
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
-            f"{lost.bit_count()} had not",
-            "missing": f"the check ended with {fewest[0].found}" if fewest else "",
-            "control": f"tried: {remedy_words(told, together)}",
+            f"{lost.bit_count()} had not{f'; the check ended with {fewest[0].found}' if fewest else ''}",
+            **remedy_lines(told, together),
             "contract": f"{self._id.configuration}: fsync of a file "
             f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
             f"{'keep their order' if rules.names_in_order.holds else 'persist in any order'}",
@@ -265,11 +264,11 @@ class _Case:
         )
 
 
-def remedy_words(told: Told, together: str) -> str:
+def remedy_lines(told: Told, together: str) -> dict[str, str]:
     """What would mend a finding, and what all findings of the program; once, if that is the same."""
     if not together or f"{together}. ".startswith(f"{told.remedy}. "):
-        return together or told.remedy
-    return f"{told.remedy}; for all findings of the program together: {together}"
+        return {"missing": together or told.remedy}
+    return {"missing": told.remedy, "control": f"for all findings of the program together: {together}"}
 
 
 def promised(notes: Notes, acks: int, given: int = 0) -> str:

@@ -109,8 +109,9 @@ class Search:
         states = reducer.simplest_first(failed)
         while states and len(self.kinds) < FOUND_MAX and not (self.kinds and self.check.is_late):
             first = states[0]
-            kind = self._kind_of(legal, reducer.reduced(first, legal.acks(first)))
-            mine = {first, *self._explained(legal, kind, states)}
+            found = reducer.reduced(first, legal.acks(first))
+            kind = self._kind_of(legal, found)
+            mine = {first, *self._explained(legal, kind, found, states)}
             kind.states += [s for s in states if s in mine]
             states = [s for s in states if s not in mine]
         return states
@@ -154,10 +155,12 @@ class Search:
     def _answers_of(self, legal: Legal) -> Iterator[tuple[Partial, bool]]:
         return self._answers([(s, legal.acks(s)) for s in legal.listed().states])
 
-    def _explained(self, legal: Legal, kind: Kind, states: Sequence[Partial]) -> Iterable[Partial]:
-        yield from (s for s in states if kind.found.explains(s, legal.acks(s)))
+    def _explained(
+        self, legal: Legal, kind: Kind, found: Vulnerability, states: Sequence[Partial]
+    ) -> Iterable[Partial]:
+        yield from (s for s in states if found.explains(s, legal.acks(s)))
         if not kind.remedies:
-            yield from (s for s in states if self._fails_alike(legal, kind.found, s))
+            yield from (s for s in states if self._fails_alike(legal, found, s))
             return
         mended = self._with(kind.remedies, legal)
         yield from (s for s in states if not mended.has(s))

@@ -48,8 +48,7 @@ class Words:
     def _of_order(self, found: Vulnerability, lost: str) -> str:
         first, later = self._calls(found.missing)[0], self._calls(found.present)[0]
         if set(self._calls(found.missing)) & set(self._calls(found.present)):
-            text = text_of(self.effect.notes.calls[first])
-            return f"`{text}` must not be torn: {lost} is lost, the rest is there"
+            return f"`{text_of(self.effect.notes.calls[first])}` must not be torn"
         there = self.words(found.present)
         if there == lost:  # two calls of one text
             there = f"that of {'a later' if first < later else 'an earlier'} call like it"

@@ -70,11 +70,11 @@ def test_the_reports_have_the_cause(
         assert "No flush was sent" in (run.path / report).read_text(), report
 
 
-def test_where_no_mechanism_is_told_the_line_has_the_control(
+def test_where_no_mechanism_is_told_the_line_has_the_remedy(
     run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of `any/posix` the line repeated the headline: which fsync is missing stood in `show` alone."""
-    control = {"control": "tried: fsync of `t`"}
+    control = {"missing": "fsync of `t`"}
 
     def find(_: RunStore, finding: Finding, *__: object) -> tuple[Explanation, str]:
         return Explanation(finding.id, finding.summary, "", control, (), str(finding.crash_point)), ""
@@ -82,7 +82,7 @@ def test_where_no_mechanism_is_told_the_line_has_the_control(
     monkeypatch.setattr(why, "find_out", find)
     first = next(iter(why.first_of_each(run)))
     why.explain_first(run, Named(), "auto")
-    assert f"{first.summary}; tried: fsync of `t`" in capsys.readouterr().out
+    assert f"{first.summary}; missing: fsync of `t`" in capsys.readouterr().out
 
 
 def test_it_ends_within_its_time_and_says_what_is_left(

@@ -167,6 +167,91 @@ def test_two_writes_to_one_file_have_an_order_as_well() -> None:
     assert late.order is None, "the power failed before it was called"
 
 
+def test_what_the_check_accepts_is_no_cause_also_where_another_loss_cannot_be_tried() -> None:
+    """A notebook that no check reads was named beside a link, of which the text was another one each time; an
+    fsync of the notebook mended nothing.
+    """
+    made = Calls().create("a").write("a", b"1").create("log").write("log", b"x").ack("1")
+    recorded = Calls().create("a").write("a", b"2" * 7).create("log").write("log", b"x").ack("1")
+    tries = Tries(
+        made, {"a": b"1", "log": b"x"}, lambda held, acks: says_if(acks, held.get("a") != b"1"), recorded
+    )
+    program = tries.program("write(a, 7 at 0)", "write(log, 1 at 0)")
+    settled = tries.trees.settled(program, 1, 100)
+    assert [c.call.text for c in settled.unsynced] == ["write(a, 7 at 0)"]
+    assert not settled.tried, "it was not seen"
+    none = tries.trees.settled(tries.program("write(log, 1 at 0)"), 1, 100)
+    assert not none.unsynced, "the check accepts what is left without it"
+
+
+def test_a_file_that_never_had_a_name_is_the_same_file_in_another_run() -> None:
+    """A log that no check reads was named beside `linkat(items/#14 (deleted), ...)`: in the next run, the
+    file had another number.
+    """
+    made = Calls().create("#4 (deleted)").rename("#4 (deleted)", "a").create("log").ack("1")
+    recorded = Calls().create("#14 (deleted)").rename("#14 (deleted)", "a").create("log").ack("1")
+    left = {"a": b"", "log": b""}
+    tries = Tries(made, left, lambda held, acks: says_if(acks, "a" not in held), recorded)
+    settled = tries.trees.settled(tries.program("rename(#14 (deleted), a)", "openat(log, create)"), 1, 100)
+    assert ({c.call.text for c in settled.unsynced}, settled.tried) == ({"rename(#14 (deleted), a)"}, True)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_file_that_was_emptied_is_the_cause_only_if_the_check_reads_it(read: bool) -> None:
+    """A scratch file was cut and written anew, and that had "taken away what had been durable"."""
+    calls = Calls().create("t").write("t", b"old").fsync("t").create("log").ack("1")
+    calls.size("t", 0).write("t", b"new").fsync("t").write("log", b"x").ack("2")
+    tries = Tries(
+        calls,
+        {"t": b"new", "log": b"x"},
+        lambda held, acks: says_if(acks, read and held.get("t") not in (b"old", b"new")),
+    )
+    taken = Order(tries.call("ftruncate(t, 0)"), tries.changes("write(t, 3 at 0)")[1:], taken=True)
+    assert taken.is_in_place
+    settled = tries.trees.settled(replace(tries.program(), taken=taken), 1, 1000)
+    assert (settled.taken is not None) is read
+
+
+@pytest.mark.parametrize("differing", [{"a", "b"}, {"a", "b", "log"}])
+def test_an_order_that_cannot_be_tried_is_told_only_of_all_that_differs(differing: set[str]) -> None:
+    """Where the check could not be asked, a scratch file was blamed although others differed as well."""
+    made = Calls().create("a").write("a", b"1").create("b").ack("1").size("a", 0)
+    recorded = Calls().create("a").write("a", b"2" * 7).create("b").ack("1").size("a", 3).write("a", b"45")
+    tries = Tries(made, {"a": b"", "b": b""}, lambda held, acks: "", recorded)
+    alone = "log" not in differing
+    order = Order(tries.call("openat(b, create)"), tries.changes("write(a, 7 at 0)"))
+    assert (tries.trees.settled(tries.program(order=order), 1, 100, differing).order is not None) is alone
+    emptied = Order(tries.call("ftruncate(a, 3)"), tries.changes("write(a, 2 at 0)"), paths=frozenset("b"))
+    assert emptied.is_in_place
+    assert (tries.trees.settled(tries.program(taken=emptied), 1, 100, differing).taken is not None) is alone
+
+
+def test_a_write_to_a_file_has_an_order_with_its_new_name() -> None:
+    """A plan that had been exchanged for a draft was written over before the exchange was durable, and no
+    cause was named. Names themselves have an order where the file system keeps one.
+    """
+    calls = Calls().create("live").write("live", b"good").fsync("live").ack("1")
+    calls.rename("live", "old").create("log").write("old", b"junk")
+    tries = Tries(
+        calls, {"old": b"junk", "log": b""}, lambda held, _: says_if(1, held.get("live", b"good") != b"good")
+    )
+    program = tries.program(uncovered=tries.changes("rename(live, old)"))
+    found = tries.trees.settled(program, 1, 100).order
+    assert found is not None
+    assert (found.ahead.text, {c.call.text for c in found.missing}) == (
+        "write(old, 4 at 0)",
+        {"rename(live, old)"},
+    )
+    assert "without having called fsync of the directory `.`" in out_of_order(program, found)
+    anew = Tries(
+        calls, {"old": b"junk", "log": b""}, lambda held, _: says_if(1, {"live", "log"} <= held.keys())
+    )
+    program = anew.program(uncovered=anew.changes("rename(live, old)"))
+    found = anew.trees.settled(program, 1, 100).order
+    assert found is not None
+    assert found.ahead.text == "write(old, 4 at 0)", "no name is durable before an earlier one"
+
+
 @pytest.mark.parametrize("scratch", [False, True])
 def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(scratch: bool) -> None:
     """An editor renamed its only copy away before it wrote the new one, and no cause was named. A lock file

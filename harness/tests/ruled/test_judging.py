@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.model import Check, CheckResult, Verdict
 from harness.plan import Budget
 from harness.ruled.judging import Judging, NotJudged, RunCheck, answer, followed, judgement_of, unsynced_lines
-from harness.ruled.work import promised, remedy_words
+from harness.ruled.work import promised, remedy_lines
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
 from harness.rules.micro import effect_of
@@ -109,9 +109,12 @@ def test_one_remedy_is_told_once() -> None:
     found = answer(made, failed)
     told = found.told[0]
     together = f"{told.remedy}. With it, none of 5 states fails"
-    assert remedy_words(told, together) == together
-    assert remedy_words(told, "") == told.remedy
-    assert remedy_words(told, "fsync of `g`. With it, ...").startswith(f"{told.remedy}; for all findings")
+    assert remedy_lines(told, together) == {"missing": together}
+    assert remedy_lines(told, "") == {"missing": told.remedy}
+    assert remedy_lines(told, "fsync of `g`. With it, ...") == {
+        "missing": told.remedy,
+        "control": "for all findings of the program together: fsync of `g`. With it, ...",
+    }
 
 
 def many_writes() -> Notes:
@@ -161,8 +164,8 @@ def test_what_was_not_tried_is_not_said_to_help_nothing() -> None:
         says[seconds] = [*(told.remedy for told in found.told), found.together, found.why_not]
     assert "nothing that was tried helps" in says[None][0]
     assert "synced, and then a rename" in says[None][0]
-    twice = [remedy_words(told, answer(made, failed).together) for told in answer(made, failed).told]
-    assert all(words.count("was tried") <= 1 for words in twice)
+    twice = [remedy_lines(told, answer(made, failed).together) for told in answer(made, failed).told]
+    assert all(list(lines) == ["missing"] for lines in twice)
     assert all("time" in said for said in says[0])
 
 

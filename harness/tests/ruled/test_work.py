@@ -76,5 +76,5 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
     for explanation in told:
         assert explanation is not None
         point = Partial.of(CrashPoint.parse(explanation.point).state, judging.rules.torn_bytes)
-        assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["missing"]
+        assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["cut"]
         assert explanation.point in explanation.lines["reproduce"]
