@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.blocks.fields import Kind
-from harness.explain.effects import Change, Sort
+from harness.explain.effects import Change, Sort, Sync, word_of
 from harness.explain.facts import Facts, Flush
 from harness.explain.program import Gap, Order, Program, is_told, told_calls, wanted_sync
 from harness.writelog.calls import ProgramCall
@@ -112,11 +112,13 @@ def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
         end = f"returned only at event {sync.returned}" if sync.returned is not None else "never returned"
         sentence = f"{said}, while {sync.text}, called at event {sync.began}, was still under way: it {end}."
         return Diagnosis(Mechanism.PROGRAM_EARLY, sentence)
-    return Diagnosis(Mechanism.PROGRAM_NEVER, _without(program, said, program.blamed, tried=program.tried))
+    return Diagnosis(
+        Mechanism.PROGRAM_NEVER, _without(program, said, program.blamed, program.at, tried=program.tried)
+    )
 
 
-def _without(program: Program, said: str, changes: Sequence[Change], *, tried: bool) -> str:
-    """`tried`: the check was run on trees of what the program had written."""
+def _without(program: Program, said: str, changes: Sequence[Change], by: int, *, tried: bool) -> str:
+    """`by`: the event before which a sync was wanted. `tried`: the check was run on trees of what the program had written."""
     if not tried and not is_told(changes):
         return (
             f"{said}. No sync had covered {_calls(changes)}; the states compared do not tell which of these "
@@ -125,17 +127,20 @@ def _without(program: Program, said: str, changes: Sequence[Change], *, tried: b
     wanted = wanted_sync(changes, tried=tried)
     lost = "one of these is" if len({c.call for c in changes}) > 1 else "this is"
     shown = f" The check refuses a tree in which only {lost} lost." if tried else ""
-    return (
-        f"{said} without having called {wanted}, for {_calls(changes)}.{_too_weak(program, changes)}{shown}"
-    )
+    return f"{said} without having called {wanted}, for {_calls(changes)}.{_too_weak(program, changes, by)}{shown}"
 
 
-def _too_weak(program: Program, changes: Sequence[Change]) -> str:
-    """That what the program called for its file does not do it."""
-    own = {c.inode: c.began for c in changes if c.is_of_file}
-    weak = (s.call for s in program.weak if s.inode in own and s.call.began > own[s.inode])
+def _too_weak(program: Program, changes: Sequence[Change], by: int) -> str:
+    """That what the program called for its file does not do it: fdatasync(2) leaves attributes out."""
+    weak = (s.call for s in program.weak if s.call.began < by and any(_looks_like(s, c) for c in changes))
     call = next(weak, None)
     return f" {call.text}, called at event {call.began}, does not make that durable." if call else ""
+
+
+def _looks_like(sync: Sync, change: Change) -> bool:
+    """Whether it might be taken for the sync of a change, and is none."""
+    of = Sort.ATTRIBUTES if word_of(sync.call) == "fdatasync" else Sort.DATA
+    return (sync.inode, of) == (change.inode, change.sort) and sync.call.began > change.began
 
 
 def _calls(changes: Sequence[Change]) -> str:
@@ -157,7 +162,7 @@ def out_of_order(program: Program, order: Order) -> str:
     if (last := order.until) is not None:
         said += f", and later calls up to {last.text} at event {last.began},"
         end = " The states compared do not tell which of these calls relies on that."
-    return f"{_without(program, said, order.missing, tried=order.tried)}{end}"
+    return f"{_without(program, said, order.missing, (last or order.ahead).began, tried=order.tried)}{end}"
 
 
 def _between(program: Program, gap: Gap) -> str:

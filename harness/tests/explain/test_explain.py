@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.errors import GuestError, UsageError
-from harness.explain.effects import Change, Effects, Sort
+from harness.explain.effects import Change, Effects, Sort, Sync
 from harness.explain.explain import (
     Explainer,
     _first_two,
@@ -24,7 +24,7 @@ from harness.explain.explain import (
     ladder,
 )
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program
+from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import ANOTHER, Evidence, Gap, Order, program_of
 from harness.model import (
@@ -1216,6 +1216,21 @@ def test_a_call_that_promises_less_than_an_fsync_is_told_to_be_too_weak(calls: l
     assert said.startswith("The program acknowledged without fsync.")
     assert weak in said
     assert ("does not make that durable." in said) is bool(weak)
+
+
+def test_a_sync_that_came_too_late_is_not_too_weak() -> None:
+    """`fdatasync(ring), called at event 43, does not make that durable` was false: it was called too late."""
+    app = Application()
+    for text in ("write(f, 5)", "write(g, 5)", "fdatasync(f)", "sync_file_range(f, 5 at 0)"):
+        app.call(text)
+    program = app.facts().program
+    assert program is not None
+    missing = Change(app.calls[0], Sort.DATA, 2, "f")
+    weak = tuple(Sync(call, 2) for call in app.calls[2:])
+    order = Order(app.calls[1], (missing,))
+    assert "does not make" not in out_of_order(replace(program, weak=weak), order)
+    late = replace(order, ahead=replace(app.calls[1], began=10_000))
+    assert "sync_file_range(f, 5 at 0), called at event" in out_of_order(replace(program, weak=weak), late)
 
 
 def test_an_empty_file_that_is_emptied_loses_nothing() -> None:
