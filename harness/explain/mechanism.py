@@ -118,7 +118,9 @@ def _acknowledged_early(facts: Facts, program: Program) -> Diagnosis | None:
 
 
 def _without(program: Program, said: str, changes: Sequence[Change], by: int, *, tried: bool) -> str:
-    """`by`: the event before which a sync was wanted. `tried`: the check was run on trees of what the program had written."""
+    """`by`: the event before which a sync was wanted. `tried`: the check was run on trees of what the program
+    had written.
+    """
     if not tried and not is_told(changes):
         return (
             f"{said}. No sync had covered {_calls(changes)}; the states compared do not tell which of these "
@@ -127,7 +129,8 @@ def _without(program: Program, said: str, changes: Sequence[Change], by: int, *,
     wanted = wanted_sync(changes, tried=tried)
     lost = "one of these is" if len({c.call for c in changes}) > 1 else "this is"
     shown = f" The check refuses a tree in which only {lost} lost." if tried else ""
-    return f"{said} without having called {wanted}, for {_calls(changes)}.{_too_weak(program, changes, by)}{shown}"
+    weak = _too_weak(program, changes, by)
+    return f"{said} without having called {wanted}, for {_calls(changes)}.{weak}{shown}"
 
 
 def _too_weak(program: Program, changes: Sequence[Change], by: int) -> str:
