@@ -55,6 +55,9 @@ with open("journal", "w") as f:
         print(json.dumps(i), file=f, flush=True)
         {sync}
         subprocess.run(["powercut-ack", str(i)], check=True)
+piped, into = os.pipe()
+os.write(into, b"piped")
+os.splice(piped, os.open("piped", os.O_CREAT | os.O_WRONLY), 5)
 """
 CHECK_PYTHON = """#!/usr/bin/env python3
 import os, pathlib, sys
@@ -176,6 +179,7 @@ def test_what_a_program_asked_of_the_kernel_is_noted_between_its_writes(ran: tup
     # By a user who is not root, in an interpreter.
     calls, _ = calls_of_program(path, "snake")
     assert calls.count("fsync(journal) = 0") == calls.count("sync() = 0") == 3
+    assert "splice(piped, 5) = 5" in calls, "what it had spliced and not synced had no cause"
 
 
 def test_the_last_calls_stand_beside_a_finding(ran: tuple[Summary, Path]) -> None:

@@ -279,7 +279,7 @@ fn stopped_child(
 const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Every call that may be noted.
-const CHOSEN: [c_long; 42] = [
+const CHOSEN: [c_long; 43] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
     libc::SYS_writev,
@@ -287,6 +287,7 @@ const CHOSEN: [c_long; 42] = [
     libc::SYS_pwritev2,
     libc::SYS_sendfile,
     libc::SYS_copy_file_range,
+    libc::SYS_splice,
     libc::SYS_ioctl,
     libc::SYS_ftruncate,
     libc::SYS_truncate,
@@ -720,6 +721,7 @@ impl Call<'_> {
             }
             libc::SYS_sendfile => format!("sendfile({}, {})", self.file(0)?, a(3)),
             libc::SYS_copy_file_range => format!("copy_file_range({}, {})", self.file(2)?, a(4)),
+            libc::SYS_splice => format!("splice({}, {})", self.file(2)?, a(4)),
             libc::SYS_ftruncate => format!("ftruncate({}, {})", self.file(0)?, a(1)),
             libc::SYS_truncate => {
                 format!("truncate({}, {})", self.target(libc::AT_FDCWD, 0)?, a(1))

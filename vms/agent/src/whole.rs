@@ -41,8 +41,7 @@ const BYTES_MAX: u64 = 24 << 20;
 const BLOCK: usize = 4096;
 
 /// Calls that may change a file, beside those of `calls.rs`.
-pub const MORE_CHOSEN: [c_long; 16] = [
-    libc::SYS_splice,
+pub const MORE_CHOSEN: [c_long; 15] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_exit_group,
@@ -531,12 +530,7 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
             Some(pending)
         }
         libc::SYS_sendfile => write(0, None),
-        libc::SYS_copy_file_range => write(2, call.pointed(3)),
-        libc::SYS_splice => {
-            let mut pending = write(2, call.pointed(3))?;
-            pending.text = format!("splice({}, {})", call.file(2)?, a(4));
-            Some(pending)
-        }
+        libc::SYS_copy_file_range | libc::SYS_splice => write(2, call.pointed(3)),
         libc::SYS_ftruncate => {
             let mut pending = Pending::new("size", call.text()?);
             pending.descriptor = Some(a(0) as i32);
