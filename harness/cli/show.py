@@ -167,6 +167,11 @@ def _kept(store: RunStore, finding: Finding) -> Explanation | None:
 
 
 def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Explanation:
+    if ruled_profile(finding.crash_point) is not None:
+        raise UsageError(
+            f"{finding.id}: its explanation is not kept in {store.path}, and no state of its mode is visited",
+            "run the program again: the run writes it",
+        )
     found, recorded_on = find_out(store, finding, named, accel, _telling(finding))
     if recorded_on:  # of another kernel: it would be taken for the run's
         errors.say(recorded_on)

@@ -71,6 +71,19 @@ def test_the_state_that_is_explained_is_told_from_the_one_that_was_asked_for(tmp
     assert "Asked for" not in powercut("show", finding.id, "--from", store.path).output
 
 
+def test_of_a_mode_that_is_only_rules_a_lost_explanation_is_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest was booted, and then a recording was missing that such a run never has."""
+    with demo_run(tmp_path) as store:
+        store.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+        finding = store.findings()[0]
+    monkeypatch.setattr(show, "ruled_profile", lambda _: object())
+    done = powercut("show", finding.id, "--from", store.path)
+    assert done.exit_code == ExitCode.USAGE
+    assert "its explanation is not kept" in " ".join(done.stderr.split())
+
+
 def test_every_crash_point_of_a_finding_can_be_named(tmp_path: Path) -> None:
     """Only the smallest was known: "the run has no finding ext4-nobarrier/append-fsync@41-40"."""
     with demo_run(tmp_path) as store:
