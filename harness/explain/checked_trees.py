@@ -153,8 +153,7 @@ class CheckedTrees:
             if self._words(own, own[-1].call):
                 known = True  # refused whatever was called later: no call relies on it
                 continue
-            calls = distinct([c for c in self.changes if own[0].began < c.began <= until.began])
-            for call in list(calls)[-_TURNING:]:
+            for call in self._behind(own, until):
                 words = self._words(own, call)
                 known |= call == until and words is not None
                 if words:
@@ -168,6 +167,16 @@ class CheckedTrees:
             return order if order.is_all_of(differing) else None
         together = len(_by_file(order.missing)) > 1 and self.refuses(order.missing, until)
         return order if together else None
+
+    def _behind(self, own: Sequence[Change], until: ProgramCall) -> list[ProgramCall]:
+        """The calls after a change, up to one, that may be the first with which the check says no: the last
+        ones, and as many before as it takes for the check to say yes to the first of them.
+        """
+        calls = list(distinct([c for c in self.changes if own[0].began < c.began <= until.began]))
+        begin = max(0, len(calls) - _TURNING)
+        while begin and self._words(own, calls[begin]):
+            begin = max(0, begin - _TURNING)
+        return calls[begin:]
 
     def _in_place(self, order: Order | None, differing: Collection[str]) -> Order | None:
         """A file that was emptied, unless the check accepts what that leaves until all is written anew."""

@@ -144,6 +144,19 @@ def test_of_several_calls_the_first_with_which_the_check_says_no_relies_on_it() 
     assert (found.ahead.text, found.until, found.tried) == ("openat(done, create)", None, True)
 
 
+def test_the_first_call_that_relies_on_it_is_named_however_many_follow() -> None:
+    """The last forty calls were tried, and the first of these was named, too late for an fsync to help."""
+    calls = Calls().create("a").write("a", b"text").create("b")
+    for number in range(100):
+        calls.write("log", b"%02d" % (number % 100), 2 * number) if number else calls.create("log")
+    left = {"a": b"text", "b": b"", "log": b"\0\0" + b"".join(b"%02d" % n for n in range(1, 100))}
+    tries = Tries(calls.ack("1"), left, lambda held, _: "a is gone" if "b" in held and not held["a"] else "")
+    order = Order(tries.call("write(log, 2 at 198)"), tries.changes("write(a, 4 at 0)"))
+    found = tries.trees.settled(tries.program(order=order), 1, 10_000).order
+    assert found is not None
+    assert found.ahead.text == "openat(b, create)"
+
+
 def test_two_writes_to_one_file_have_an_order_as_well() -> None:
     """The header of a queue counted a record that was not there, and no cause was named."""
     calls = Calls().create("q").write("q", b"\0" * 8192).fsync("q").write("q", b"job", 4096).write("q", b"1")
