@@ -75,11 +75,12 @@ class CheckedTrees:
         return next((m for m in marks if m.at > (alike[0].returned or 0)), None)
 
     def settled(
-        self, program: Program, acknowledged: int, cut: int, differing: Collection[str] = ()
+        self, program: Program, acknowledged: int, cut: int, differing: Collection[str] = (), said: str = ""
     ) -> Program:
         """The program with the files that are the cause, each by itself. `acknowledged`: so many
         acknowledgements had been given when it made the one that is broken. `cut`: the event at which the
-        power failed. `differing`: the paths that tell the trees apart. Raises GuestLost.
+        power failed. `differing`: the paths that tell the trees apart; `said`: of the failing state. Raises
+        GuestLost.
         """
         unsynced, tried = self._of_blamed(program.blamed, acknowledged)
         taken, order = self._of_order(program.taken, differing), self._of_order(program.order, differing)
@@ -92,7 +93,10 @@ class CheckedTrees:
             program = replace(program, early=None, bare=())
         program = replace(program, taken=taken, order=order)
         if not program.is_explained:
-            program = replace(program, order=self._turning(program.uncovered, cut))
+            found = self._turning(program.uncovered, cut)
+            program = replace(
+                program, order=found or (self._turning(program.open, cut, said) if said else None)
+            )
         return program if program.is_explained else replace(program, gap=self._exposed(program, cut))
 
     def refuses(self, lost: Sequence[Change], until: ProgramCall | int) -> bool:
@@ -201,8 +205,10 @@ class CheckedTrees:
         held = ((call, [c for c in contents if c.began <= call.began]) for call in calls[at:][:_TURNING])
         return any(self.refuses(lost, call) for call, lost in held if lost)
 
-    def _turning(self, uncovered: Sequence[Change], cut: int) -> Order | None:
-        """A call whose effect must not be there without that of an earlier one, which no sync had covered."""
+    def _turning(self, uncovered: Sequence[Change], cut: int, said: str = "") -> Order | None:
+        """A call whose effect must not be there without that of an earlier one, which no sync had covered.
+        `said`: by the check, if it has to say the same then.
+        """
         turns: dict[ProgramCall, list[Change]] = {}
         names = {c.call: c for c in uncovered if not c.is_of_file}.values()  # two changes of a rename are one
         for change in [*[c for c in uncovered if c.sort is Sort.DATA][-_LAST:], *list(names)[-_LAST:]]:
@@ -210,7 +216,10 @@ class CheckedTrees:
             after = [c for c in self.changes if change.began < c.began < cut]
             later = distinct([c for c in after if c.is_of_file or change.is_of_file])
             calls = list(itertools.islice(later, _TURNING))
-            if (first := next((call for call in calls if self.refuses([change], call)), None)) is not None:
+            refused = (
+                call for call in calls if (words := self._words([change], call)) and _says(said, words)
+            )
+            if (first := next(refused, None)) is not None:
                 turns.setdefault(first, []).append(change)
         if not turns:
             return None
@@ -265,6 +274,10 @@ class CheckedTrees:
         numbers = self._numbers(change.call, change.sort)
         every = (m for m in self.judging.effect.micros if m.call in numbers)
         return [m for m in every if m.sort in _MICROS[change.sort]]
+
+
+def _says(said: str, words: Collection[str]) -> bool:
+    return not said or said in words
 
 
 def _as_told(text: str) -> str:

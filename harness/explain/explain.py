@@ -386,7 +386,8 @@ def _settled(
             acks = [m for m in explainer.times.marks if m.text.startswith(ACK) and m.at < cut]
             if (broken := trees.broken(found, evidence.said, acks)) is not None:
                 found = told(replace(evidence, broken=broken))
-            return trees.settled(found, sum(m.at <= found.at for m in acks), cut, evidence.differing)
+            given = sum(m.at <= found.at for m in acks)
+            return trees.settled(found, given, cut, evidence.differing, evidence.said)
     except PowercutError as e:
         # The program may do something else when it runs anew, or what it does is not followed.
         return replace(_undisputed(found, evidence), untried=e.what)

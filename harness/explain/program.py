@@ -122,13 +122,14 @@ class Program:
     acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
     what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
     gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
-    synced when it did. `half`: the call of which a part came back. `uncovered`: what may be missing, and no
-    sync had covered when the power failed. `known`: whether its calls tell all that it asked for. `shown`:
-    whether trees of accepted states were compared. `idle`: whether a sync that had something to make durable
-    sent nothing. `tried`: the loss of each file of `unsynced` alone was refused. `renamed`: the first name
-    that a file of `unsynced` was given behind its contents: from then on, its old name is another file's.
-    `weak`: calls that look like a sync of a file, and do not make all of it durable. `untried`: why its check
-    could not be run on trees that lack what one call did; empty if it was, or there was nothing to try.
+    synced when it did. `half`: the call of which a part came back. `open`: what no sync had covered when the
+    power failed; `uncovered`: what of it may be missing. `known`: whether its calls tell all that it asked
+    for. `shown`: whether trees of accepted states were compared. `idle`: whether a sync that had something to
+    make durable sent nothing. `tried`: the loss of each file of `unsynced` alone was refused. `renamed`: the
+    first name that a file of `unsynced` was given behind its contents: from then on, its old name is another
+    file's. `weak`: calls that look like a sync of a file, and do not make all of it durable. `untried`: why
+    its check could not be run on trees that lack what one call did; empty if it was, or there was nothing to
+    try.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Program:
     bare: tuple[Change, ...] = ()
     half: Change | None = None
     uncovered: tuple[Change, ...] = ()
+    open: tuple[Change, ...] = ()
     known: bool = False
     shown: bool = False
     idle: bool = False
@@ -228,6 +230,7 @@ def program_of(
         bare=asked.bare(early),
         half=asked.half(uncovered) if early is None else None,
         uncovered=uncovered,
+        open=asked.open(),
         known=True,
         shown=evidence is not None and evidence.more is not None and not made_up_for,
         idle=asked.effects.idle(at, sent),
@@ -505,12 +508,13 @@ class _Inquiry:
         there = (e for name in names if (e := self.evidence.found.get(name)) is not None)
         return any(before < e.size < after for e in there)
 
+    def open(self) -> tuple[Change, ...]:
+        """What no sync had covered when the power failed."""
+        return tuple(c for c in self.before(self.cut) if not self.effects.covered(c, self.cut))
+
     def uncovered(self) -> tuple[Change, ...]:
-        """What no sync had covered when the power failed and, where trees tell, is what is missing."""
-        if self.evidence is None:
-            return ()
-        open_ = (c for c in self.before(self.cut) if not self.effects.covered(c, self.cut))
-        return tuple(c for c in open_ if self._is_missing(c))
+        """What of it, where trees tell, is what is missing."""
+        return () if self.evidence is None else tuple(c for c in self.open() if self._is_missing(c))
 
     def _came(self, taking: Taking) -> bool:
         """Whether what came back shows that something was taken away."""

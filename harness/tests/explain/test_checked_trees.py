@@ -265,6 +265,31 @@ def test_a_write_to_a_file_has_an_order_with_its_new_name() -> None:
     assert found.ahead.text == "write(old, 4 at 0)", "no name is durable before an earlier one"
 
 
+@pytest.mark.parametrize("said", ["the sum is 9", "the sum is 11", ""])
+def test_what_the_check_says_alike_is_a_cause_that_no_state_shows(said: str) -> None:
+    """An undo record came behind what it was to undo: of the states that were accepted, each lacked it as
+    well, and no cause was named.
+    """
+    calls = Calls().create("u").create("a").write("a", b"5").create("b").write("b", b"5").ack("1")
+    calls.write("u", b"55").write("a", b"4").write("b", b"6").ack("2")
+
+    def says(held: Held, acks: int) -> str:
+        sums = int(held.get("a", b"0")) + int(held.get("b", b"0")) if acks else 10
+        return f"the sum is {sums}" if sums != 10 and not held.get("u") else ""
+
+    tries = Tries(calls, {"u": b"55", "a": b"4", "b": b"6"}, says)
+    program = tries.program(open=tries.changes("write(u, 2 at 0)"), shown=False)
+    found = tries.trees.settled(program, 1, 1000, said=said).order
+    if said == "the sum is 9":
+        assert found is not None
+        assert (found.ahead.text, [c.call.text for c in found.missing]) == (
+            "write(a, 1 at 0)",
+            ["write(u, 2 at 0)"],
+        )
+    else:
+        assert found is None, "it says something else of what is lost"
+
+
 @pytest.mark.parametrize("scratch", [False, True])
 def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(scratch: bool) -> None:
     """An editor renamed its only copy away before it wrote the new one, and no cause was named. A lock file
