@@ -37,12 +37,11 @@ _TURNING = 40
 
 
 def may_settle(program: Program) -> bool:
-    """Whether several files or names may be the cause, or a call relies on one, or nothing is known of it; or
-    a name is said to have come too early. Trees alone do not tell whether the check looks at any of these.
+    """Whether several calls may be the cause, or a call relies on one, or nothing is known of it; or a name
+    is said to have come too early. Trees alone do not tell whether the check looks at any of these.
     """
     orders = [o for o in (program.taken, program.order) if o is not None]
-    several = len(_by_file(program.blamed)) > 1 or program.blamed != program.unsynced
-    several |= len(_names(program.blamed)) > 1
+    several = len(list(distinct(program.blamed))) > 1 or program.blamed != program.unsynced
     named = bool(orders) or program.early is not None
     return program.known and (several or named or not program.is_explained)
 
@@ -131,17 +130,21 @@ class CheckedTrees:
         files = [(own, self._words(own, until)) for own in _by_file(blamed)]
         refused = [own for own, words in files if words]
         if refused:
-            return tuple(c for own in refused for c in self._of_names(own, until)), True
+            return tuple(c for own in refused for c in self._of_calls(own, until)), True
         left = [own for own, words in files if words is None]
         if not left and self._words(blamed, until) != set():  # refused only where all are lost
             left = [own for own, _ in files]
         return tuple(c for own in left for c in own), False
 
-    def _of_names(self, own: Sequence[Change], until: ProgramCall | int) -> Sequence[Change]:
-        """Of several names of one file, those of which the loss alone is refused; all, if none is."""
-        if len(_names(own)) < 2:
+    def _of_calls(self, own: Sequence[Change], until: ProgramCall | int) -> Sequence[Change]:
+        """Of several calls that changed one file, those of which the loss alone is refused; all, if none is,
+        or there are many.
+        """
+        calls = list(distinct(own))
+        if not 1 < len(calls) <= _TURNING:
             return own
-        return [c for c in own if c.is_of_file or self.refuses([c], until)] or own
+        refused = {n for n in calls if self.refuses([c for c in own if c.call == n], until)}
+        return [c for c in own if c.call in refused] or own
 
     def _of_order(self, order: Order | None, differing: Collection[str]) -> Order | None:
         """With the first call that must not be there without what is missing, and what that is. None where
@@ -161,7 +164,7 @@ class CheckedTrees:
                 words = self._words(own, call)
                 known |= call == until and words is not None
                 if words:
-                    first.setdefault(call, []).extend(own)
+                    first.setdefault(call, []).extend(self._of_calls(own, call))
                     break
         if first:
             ahead = order.ahead if order.ahead in first else min(first, key=lambda call: call.began)
@@ -290,11 +293,6 @@ def _by_file(changes: Sequence[Change]) -> list[list[Change]]:
     for c in changes:
         files.setdefault(c.inode, []).append(c)
     return list(files.values())
-
-
-def _names(changes: Sequence[Change]) -> set[ProgramCall]:
-    """The calls that gave or took away a name."""
-    return {c.call for c in changes if not c.is_of_file}
 
 
 def _some(changes: Sequence[Sequence[micro.Micro]]) -> tuple[int, int]:

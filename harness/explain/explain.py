@@ -309,15 +309,16 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         explainer.recording.profile.contract.namespace != "synced",
     )
     diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
+    mechanism = diagnosis.mechanism if diagnosis is not None else None
     point = CrashPoint(finding.case, minimal.state)
     return Explanation(
         finding=finding.id,
         headline=f"{finding.case.configuration}: {violation.summary}",
         mechanism=str(diagnosis) if diagnosis is not None else "",
-        lines=_lines(explainer, facts, minimal, finding, diagnosis.mechanism if diagnosis else None)
+        lines=_lines(explainer, facts, minimal, finding, mechanism)
         | _schedule(explainer.recording)
         | {"reproduce": reproduce(finding.case, minimal.state, source)},
-        ladder=tuple(ladder(facts, explainer.recording.calls.calls)),
+        ladder=tuple(ladder(facts, explainer.recording.calls.calls, mechanism)),
         point=str(point),
         control="" if minimal.control is None else str(CrashPoint(finding.case, minimal.control)),
         minimal=minimal.complete,
@@ -427,7 +428,7 @@ def _lines(
     explainer: Explainer, facts: Facts, minimal: Minimal, finding: Finding, mechanism: Mechanism | None
 ) -> dict[str, str]:
     return {
-        "promised": _promised(facts),
+        "promised": _promised(facts, mechanism),
         "written": _written(facts, mechanism, explainer.recording.calls.calls),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
@@ -454,9 +455,13 @@ def _not_tried(program: Program | None) -> str:
     return f"the check of {program.name} on trees that lack what one call did: {program.untried}"
 
 
-def _promised(facts: Facts) -> str:
+_OF_AN_ACKNOWLEDGEMENT = (Mechanism.PROGRAM_NEVER, Mechanism.PROGRAM_EARLY, None)
+"""What breaks an acknowledgement. All else would be wrong without one."""
+
+
+def _promised(facts: Facts, mechanism: Mechanism | None = None) -> str:
     if facts.program is not None:
-        return _acknowledged(facts.program)
+        return _acknowledged(facts.program, broken=mechanism in _OF_AN_ACKNOWLEDGEMENT)
     if facts.promise is None:
         return "at any time, whatever had returned"
     step = facts.history.steps[facts.promise]
@@ -469,10 +474,12 @@ def _promised(facts: Facts) -> str:
     )
 
 
-def _acknowledged(program: Program) -> str:
+def _acknowledged(program: Program, *, broken: bool = True) -> str:
     if program.at < 0:
         return f"by {program.name}'s own check, before anything was acknowledged"
-    said = f"by the acknowledgement `{program.text}` of {program.name}, at event {program.at}"
+    given = f"`{program.text}`{f' of {program.name}' if broken else ''}, at event {program.at}"
+    by = "by" if broken else f"by {program.name}'s own check; the last before the power failed was"
+    said = f"{by} the acknowledgement {given}"
     if not program.known:
         return f"{said}; not all that it had asked of the kernel is known"
     if (last := program.synced) is None:
@@ -620,6 +627,8 @@ def _wanted(changes: Sequence[Change], by: int, *, tried: bool = False) -> str:
 def _missing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:
     if not facts.lost:
         return _missing_of_nothing(facts, minimal, mechanism)
+    if facts.program is not None and mechanism is None:
+        return ""  # a flush would be the kernel's to send, and it is not known that the kernel is at fault
     if facts.torn is not None and facts.promise is None:
         return f"the rest of entry {facts.torn}: no flush, but a disk that writes a block whole or not at all"
     entry = facts.lost[0]
@@ -693,11 +702,18 @@ def _contract(explainer: Explainer, finding: Finding) -> str:
 # --- ladder and bytes -----------------------------------------------------------------------------
 
 
-def ladder(facts: Facts, calls: Sequence[ProgramCall] = ()) -> Iterator[Rung]:
+def ladder(
+    facts: Facts, calls: Sequence[ProgramCall] = (), mechanism: Mechanism | None = None
+) -> Iterator[Rung]:
     """The events around what matters, in order, with the cut among them. `calls`: of the workload's programs,
-    shown for an application's finding.
+    shown for an application's finding. `mechanism`: how it was broken, if that is known.
     """
-    rungs = [*_marks(facts), *_writes(facts), *_flushes(facts), *_calls(facts, calls)]
+    rungs = [
+        *_marks(facts, broken=mechanism in _OF_AN_ACKNOWLEDGEMENT),
+        *_writes(facts),
+        *_flushes(facts),
+        *_calls(facts, calls),
+    ]
     rungs.sort(key=lambda r: r.event)
     matters = [n for n, r in enumerate(rungs) if r.accent]
     cut = next((n for n, r in enumerate(rungs) if r.event >= facts.at), len(rungs))
@@ -726,7 +742,7 @@ def _with_gaps(rungs: Sequence[Rung], shown: Sequence[int], cut: int, facts: Fac
         yield Rung("cut", "the power fails", event=facts.at)
 
 
-def _marks(facts: Facts) -> Iterator[Rung]:
+def _marks(facts: Facts, *, broken: bool) -> Iterator[Rung]:
     steps = facts.history.steps
     for mark in facts.times.marks:
         word, _, number = mark.text.partition(" ")
@@ -737,7 +753,7 @@ def _marks(facts: Facts) -> Iterator[Rung]:
         accent = facts.promise is not None and mark.text == f"ack {facts.promise}"
         if word == "app":
             text = f"acknowledged: {number}"
-            accent = facts.program is not None and mark.at == facts.program.at
+            accent = broken and facts.program is not None and mark.at == facts.program.at
         yield Rung("mark", text, event=mark.at, entry=mark.entry, accent=accent)
 
 

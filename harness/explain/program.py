@@ -212,6 +212,10 @@ def program_of(
         unsynced = made_up_for = asked.made_up_for()
     earlier = last_ack(times, at)
     early, uncovered = asked.early(), asked.uncovered()
+    taken, order = asked.taken(), asked.order()
+    if taken is not None and asked.brings_durable(taken.ahead):
+        order = replace(taken, taken=False)  # what replaces the old is there
+        taken = None
     since = [c for c in asked.before(at) if earlier is None or c.began > earlier.at]
     open_ = {c for c in since if not asked.effects.covered(c, at)}
     return Program(
@@ -223,8 +227,8 @@ def program_of(
         found.synced,
         latest=tuple(c for c in since if c in open_),
         kept=tuple(c for c in since if c not in open_),
-        taken=asked.taken(),
-        order=asked.order(),
+        taken=taken,
+        order=order,
         gap=asked.gap(),
         early=early,
         bare=asked.bare(early),
@@ -339,7 +343,7 @@ class _Inquiry:
         for taking in self.effects.takings:
             if taking.call.began >= self.cut or not self.effects.was_kept(taking) or not self._came(taking):
                 continue
-            if self._brought_durable(taking) and self.unsynced():
+            if self.brings_durable(taking.call) and self.unsynced():
                 continue  # what other files lack was acknowledged
             own = [c.began for c in self.effects.changes if c.inode == taking.inode]
             last = max(at for at in own if at < taking.call.began)
@@ -349,11 +353,11 @@ class _Inquiry:
                 return found
         return None
 
-    def _brought_durable(self, taking: Taking) -> bool:
+    def brings_durable(self, call: ProgramCall) -> bool:
         """Whether a rename gave the name to a file whose contents were durable by then."""
-        given = {c.inode for c in self.effects.changes if c.call == taking.call and c.sort is Sort.GIVEN}
-        own = [c for c in self.before(taking.call.began) if c.inode in given and c.sort is Sort.DATA]
-        return bool(own) and all(self.effects.covered(c, taking.call.began) for c in own)
+        given = {c.inode for c in self.effects.changes if c.call == call and c.sort is Sort.GIVEN}
+        own = [c for c in self.before(call.began) if c.inode in given and c.sort is Sort.DATA]
+        return bool(own) and all(self.effects.covered(c, call.began) for c in own)
 
     def _in_place(self, taking: Taking) -> Order | None:
         """A file that was emptied, to be written anew: what is written later is what replaces it."""

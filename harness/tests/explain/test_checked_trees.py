@@ -265,6 +265,24 @@ def test_a_write_to_a_file_has_an_order_with_its_new_name() -> None:
     assert found.ahead.text == "write(old, 4 at 0)", "no name is durable before an earlier one"
 
 
+@pytest.mark.parametrize("refuses_both", [False, True])
+def test_another_order_is_proposed_only_if_the_check_accepts_it(refuses_both: bool) -> None:
+    """Money was lost between two writes, and would be made in the other order."""
+    calls = Calls().create("a").write("a", b"5").create("b").write("b", b"0").fsync("a").fsync("b").ack("1")
+    calls.write("a", b"4").fsync("a").write("b", b"1").fsync("b").ack("2")
+
+    def says(held: Held, acks: int) -> str:
+        total = sum(int(held.get(name, b"").strip(b"\0") or b"0") for name in "ab")
+        return says_if(acks, total < 5 or (refuses_both and total > 5))
+
+    tries = Tries(calls, {"a": b"4", "b": b"1"}, says)
+    program = tries.program(shown=False, uncovered=())
+    cut = next(c for c in reversed(tries.calls) if c.text == "write(b, 1 at 0)").began
+    gap = tries.trees.settled(program, 1, cut).gap
+    assert gap is not None
+    assert (gap.ahead.text, gap.swapped) == ("write(a, 1 at 0)", not refuses_both)
+
+
 @pytest.mark.parametrize("said", ["the sum is 9", "the sum is 11", ""])
 def test_what_the_check_says_alike_is_a_cause_that_no_state_shows(said: str) -> None:
     """An undo record came behind what it was to undo: of the states that were accepted, each lacked it as
@@ -436,6 +454,17 @@ def test_of_two_names_of_one_file_the_one_that_matters_is_named() -> None:
     tries = Tries(calls, {"p": b""}, lambda held, acks: says_if(acks, "d" in held))
     settled = tries.trees.settled(tries.program("link(d, p)", "unlink(d)"), 1, 100)
     assert (settled.tried, [c.call.text for c in settled.unsynced]) == (True, ["unlink(d)"])
+
+
+def test_of_two_writes_to_one_file_the_one_that_matters_is_named() -> None:
+    """A chunk that nothing was promised of was named beside the one that was acknowledged."""
+    calls = Calls().create("c").write("c", b"P").write("c", b"Q", 4096).ack("P")
+    whole = b"P" + b"\0" * 4095 + b"Q"
+    tries = Tries(calls, {"c": whole}, lambda held, acks: says_if(acks, held.get("c", b"")[:1] != b"P"))
+    program = tries.program("write(c, 1 at 0)", "write(c, 1 at 4096)")
+    assert may_settle(program)
+    settled = tries.trees.settled(program, 1, 100)
+    assert (settled.tried, [c.call.text for c in settled.unsynced]) == (True, ["write(c, 1 at 0)"])
 
 
 def test_what_removes_a_scratch_file_does_not_take_away_what_was_durable() -> None:

@@ -26,7 +26,7 @@ from harness.explain.explain import (
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
-from harness.explain.program import ANOTHER, Evidence, Gap, Order, program_of
+from harness.explain.program import ANOTHER, Evidence, Gap, Order, program_of, wanted_sync
 from harness.model import (
     BeforeCrash,
     CaseId,
@@ -1231,6 +1231,50 @@ def test_a_sync_that_came_too_late_is_not_too_weak() -> None:
     assert "does not make" not in out_of_order(replace(program, weak=weak), order)
     late = replace(order, ahead=replace(app.calls[1], began=10_000))
     assert "sync_file_range(f, 5 at 0), called at event" in out_of_order(replace(program, weak=weak), late)
+
+
+@pytest.mark.parametrize("mechanism", [Mechanism.PROGRAM_NEVER, Mechanism.PROGRAM_ORDER])
+def test_no_acknowledgement_is_broken_by_a_wrong_order(mechanism: Mechanism) -> None:
+    """`opened` was marked as broken where half of a transfer came back that had not been acknowledged."""
+    facts = forgetful("write(f, 5)").facts()
+    said = _promised(facts, mechanism)
+    broken = [r for r in ladder(facts, (), mechanism) if r.kind == "mark" and r.accent]
+    assert bool(broken) is (mechanism is Mechanism.PROGRAM_NEVER)
+    assert said.startswith("by the acknowledgement `1` of my-db, at event") is bool(broken)
+    assert ("own check; the last before the power failed was the acknowledgement `1`" in said) is not bool(
+        broken
+    )
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_manifest_that_is_there_before_its_image_removed_nothing(synced: bool) -> None:
+    """ "Removed the old before the new was durable" was said of a manifest that was replaced by the book, and
+    lists an image that was not.
+    """
+    start = ["openat(man, create)", "write(man, 3)", "fsync(man)", "fsync(.)", "ack"]
+    start += ["openat(img, create)", *(["write(img, 9)"] if synced else []), "openat(tmp, create)"]
+    calls = [*start, "write(tmp, 6)", *(["fsync(tmp)"] if synced else []), "rename(tmp, man)", "fsync(.)"]
+    less, found = files(man="old", img=""), files(man="newest" if synced else "", img="")
+    more = files(man="newest", img="123456789" if synced else "")
+    said = cause(calls, found, more, less, in_order=False)
+    assert said.startswith("The program's later call took effect") is synced
+    assert said.startswith("The program removed the old before the new was durable") is not synced
+
+
+def test_of_files_that_no_state_tells_apart_one_sync_is_wanted() -> None:
+    """ "An fsync of `a` and fsync of `b`" was said where one of these was a scratch file."""
+    app = Application()
+    app.call("write(a, 5)")
+    app.call("write(b, 5)")
+    changes = [
+        Change(call, Sort.DATA, n, path) for n, (call, path) in enumerate(zip(app.calls, "ab", strict=True))
+    ]
+    assert (
+        wanted_sync(changes)
+        == "fsync of `a` or fsync of `b` (the states compared do not tell which), or the like"
+    )
+    assert wanted_sync(changes, tried=True) == "fsync of `a` and fsync of `b`, or the like"
+    assert wanted_sync(changes[:1]) == "fsync of `a`, or the like"
 
 
 def test_an_empty_file_that_is_emptied_loses_nothing() -> None:
