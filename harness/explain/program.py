@@ -212,10 +212,6 @@ def program_of(
         unsynced = made_up_for = asked.made_up_for()
     earlier = last_ack(times, at)
     early, uncovered = asked.early(), asked.uncovered()
-    taken, order = asked.taken(), asked.order()
-    if taken is not None and asked.brings_durable(taken.ahead):
-        order = replace(taken, taken=False)  # what replaces the old is there
-        taken = None
     since = [c for c in asked.before(at) if earlier is None or c.began > earlier.at]
     open_ = {c for c in since if not asked.effects.covered(c, at)}
     return Program(
@@ -227,8 +223,8 @@ def program_of(
         found.synced,
         latest=tuple(c for c in since if c in open_),
         kept=tuple(c for c in since if c not in open_),
-        taken=taken,
-        order=order,
+        taken=asked.taken(),
+        order=asked.order() or asked.listed(),
         gap=asked.gap(),
         early=early,
         bare=asked.bare(early),
@@ -340,20 +336,32 @@ class _Inquiry:
 
     def taken(self) -> Order | None:
         """The first call that took away what had been durable while what replaces it was not."""
-        for taking in self.effects.takings:
-            if taking.call.began >= self.cut or not self.effects.was_kept(taking) or not self._came(taking):
-                continue
-            if self.brings_durable(taking.call) and self.unsynced():
-                continue  # what other files lack was acknowledged
-            own = [c.began for c in self.effects.changes if c.inode == taking.inode]
-            last = max(at for at in own if at < taking.call.began)
-            if (found := self._order(taking.call, taking.inode, last, taken=True)) is not None:
-                return found
+        for taking in self._effective():
+            if self._brings_durable(taking.call):
+                continue  # what replaces the old is there
+            if (found := self._replaced(taking)) is not None:
+                return replace(found, taken=True)
             if (found := self._in_place(taking)) is not None:
                 return found
         return None
 
-    def brings_durable(self, call: ProgramCall) -> bool:
+    def listed(self) -> Order | None:
+        """The first rename of a durable file over another, while what was made before it was not durable."""
+        renames = (t for t in self._effective() if self._brings_durable(t.call))
+        return next(filter(None, map(self._replaced, renames)), None)
+
+    def _effective(self) -> Iterator[Taking]:
+        """What took away what had been durable, and came back."""
+        for taking in self.effects.takings:
+            if taking.call.began < self.cut and self.effects.was_kept(taking) and self._came(taking):
+                yield taking
+
+    def _replaced(self, taking: Taking) -> Order | None:
+        own = [c.began for c in self.effects.changes if c.inode == taking.inode]
+        last = max(at for at in own if at < taking.call.began)
+        return self._order(taking.call, taking.inode, last)
+
+    def _brings_durable(self, call: ProgramCall) -> bool:
         """Whether a rename gave the name to a file whose contents were durable by then."""
         given = {c.inode for c in self.effects.changes if c.call == call and c.sort is Sort.GIVEN}
         own = [c for c in self.before(call.began) if c.inode in given and c.sort is Sort.DATA]
@@ -377,7 +385,7 @@ class _Inquiry:
         ahead = self.evidence.ahead
         for change in self.before(self.cut):
             if any(self._is_of(change, path) for path in ahead):
-                found = self._order(change.call, change.inode, -1, taken=False)
+                found = self._order(change.call, change.inode, -1)
                 if found is not None:
                     return replace(found, later=self._later(found))
         return None
@@ -431,7 +439,7 @@ class _Inquiry:
         least = max((size for began, size in sizes if began in durable), default=taking.left)
         return least <= found.size <= max((size for _, size in sizes), default=taking.left)
 
-    def _order(self, ahead: ProgramCall, inode: int, since: int, *, taken: bool) -> Order | None:
+    def _order(self, ahead: ProgramCall, inode: int, since: int) -> Order | None:
         """What was changed before `ahead`, after `since`, in other files, and is what is missing."""
         made = [
             c
@@ -448,7 +456,7 @@ class _Inquiry:
         paths = {name for i in files for name in self.effects.names_of(i, self.cut)}
         paths |= {c.path for c in contents}
         elsewhere = (s.call for s in self.effects.syncs if s.inode not in files)
-        return Order(ahead, tuple(chosen), taken, frozenset(paths), tuple(elsewhere))
+        return Order(ahead, tuple(chosen), paths=frozenset(paths), elsewhere=tuple(elsewhere))
 
     def _is_name(self, change: Change) -> bool:
         """Whether it is a name that is given, or taken for good, where names have no order."""

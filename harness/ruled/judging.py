@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import PowercutError
@@ -20,6 +20,7 @@ from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes
 from harness.rules.micro import Effect, NotFollowed, effect_of, unsynced
+from harness.rules.remedies import Remedy
 from harness.rules.rules import Rules
 from harness.rules.search import Kind, Search
 from harness.rules.states import Legal, Listed, Partial
@@ -213,17 +214,24 @@ def answer(judging: Judging, failed: Iterable[Partial]) -> Answer:
     judging.begin_search()
     search = Search(judging.legal, judging)
     kinds = search.look(list(failed))
+    least = search.smallest() if search.remedies else ()
     why_not = "its cause was not looked for: the time was up" if judging.is_late else "something besides"
-    return Answer(tuple(_told(search, k) for k in kinds), _together(search), tuple(search.rest), why_not)
+    told = tuple(_told(search, k, least) for k in kinds)
+    return Answer(told, _together(search, least), tuple(search.rest), why_not)
 
 
-def _told(search: Search, kind: Kind) -> Told:
-    words = search.words
+def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
+    """`least`: the smallest set of syncs for all kinds. The remedy is what of it mends this one, if that is
+    enough.
+    """
+    words, needed = search.words, tuple(r for r in kind.remedies if r in least)
+    if not needed or not search.is_gone(search.legal, kind.found, needed):
+        needed = kind.remedies
     return Told(
         kind.found,
         kind.headline,
         words.named(kind.found),
-        words.remedies(kind.remedies) or _no_remedy([kind]),
+        words.remedies(needed) or _no_remedy([kind]),
         tuple(kind.states),
     )
 
@@ -238,11 +246,10 @@ def _no_remedy(kinds: Sequence[Kind]) -> str:
     return f"nothing that was tried helps: no fsync prevents this. A guess: {guess}"
 
 
-def _together(search: Search) -> str:
+def _together(search: Search, least: Sequence[Remedy]) -> str:
     kinds = list(search.kinds.values())
     if not search.remedies:
         return _no_remedy(kinds) if kinds else ""
-    least = search.smallest()
     fails, of = search.failing_with(least)
     gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"
     if search.check.is_late:

@@ -39,16 +39,18 @@ class Words:
             if found.acks <= self.effect.acks(earliest):
                 return f"without {lost}, what is durable already is refused"
             return f"{lost} must persist before `{self.ack(found.acks)}` is acknowledged"
-        return self._of_order(found, lost) if found.missing else self._between(found)
+        return self._of_order(found) if found.missing else self._between(found)
 
     def _between(self, found: Vulnerability) -> str:
         until = f" and before `{text_of(self.effect.notes.calls[found.until])}`" if found.until >= 0 else ""
         return f"a power cut after {self.words(found.present)}{until} is refused, although nothing is lost"
 
-    def _of_order(self, found: Vulnerability, lost: str) -> str:
+    def _of_order(self, found: Vulnerability) -> str:
+        """Any one of what is missing is enough, and what was called before the rest is what came too late."""
         first, later = self._calls(found.missing)[0], self._calls(found.present)[0]
         if set(self._calls(found.missing)) & set(self._calls(found.present)):
             return f"`{text_of(self.effect.notes.calls[first])}` must not be torn"
+        lost = self.words(found.missing & self.effect.issued(later - 1) or found.missing, "or")
         there = self.words(found.present)
         if there == lost:  # two calls of one text
             there = f"that of {'a later' if first < later else 'an earlier'} call like it"
@@ -59,13 +61,13 @@ class Words:
         acks = self.effect.notes.acks
         return acks[number - 1].text if 0 < number <= len(acks) else ""
 
-    def words(self, state: int) -> str:
+    def words(self, state: int, joined: str = "and") -> str:
         """What calls did, in words: the last two of them."""
         by_call: dict[int, list[Micro]] = {}
         for m in self.effect.of(state):
             by_call.setdefault(m.call, []).append(m)
         parts = [self._what(micros) for micros in by_call.values()]
-        return " and ".join(parts[-2:]) if parts else "nothing"
+        return f" {joined} ".join(parts[-2:]) if parts else "nothing"
 
     def _what(self, micros: Sequence[Micro]) -> str:
         text = f"`{text_of(self.effect.notes.calls[micros[0].call])}`"

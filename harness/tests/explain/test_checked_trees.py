@@ -283,7 +283,7 @@ def test_another_order_is_proposed_only_if_the_check_accepts_it(refuses_both: bo
     assert (gap.ahead.text, gap.swapped) == ("write(a, 1 at 0)", not refuses_both)
 
 
-@pytest.mark.parametrize("said", ["the sum is 9", "the sum is 11", ""])
+@pytest.mark.parametrize("said", ["the sum is 9", "the sum is 11", "b is gone", ""])
 def test_what_the_check_says_alike_is_a_cause_that_no_state_shows(said: str) -> None:
     """An undo record came behind what it was to undo: of the states that were accepted, each lacked it as
     well, and no cause was named.
@@ -298,7 +298,7 @@ def test_what_the_check_says_alike_is_a_cause_that_no_state_shows(said: str) -> 
     tries = Tries(calls, {"u": b"55", "a": b"4", "b": b"6"}, says)
     program = tries.program(open=tries.changes("write(u, 2 at 0)"), shown=False)
     found = tries.trees.settled(program, 1, 1000, said=said).order
-    if said == "the sum is 9":
+    if said.startswith("the sum is"):  # of each half there is another one
         assert found is not None
         assert (found.ahead.text, [c.call.text for c in found.missing]) == (
             "write(a, 1 at 0)",

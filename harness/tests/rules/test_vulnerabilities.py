@@ -272,6 +272,20 @@ def test_what_need_not_be_there_is_not_named() -> None:
     ]
 
 
+def test_of_what_was_called_before_and_behind_only_the_first_came_too_late() -> None:
+    """An undo record "and" the second half of a transfer "must persist before" the first half."""
+    calls = Calls().create("u").create("a").create("b").write("a", b"5").write("b", b"5").sync().ack("0")
+    calls.write("u", b"5").write("a", b"4").write("b", b"6").fsync("u").fsync("a").fsync("b").ack("1")
+
+    def says(held: Held, acks: int) -> bool:
+        whole = (held.get("a"), held.get("b")) in ((b"5", b"5"), (b"4", b"6"))
+        return acks == 0 or held.get("u") == b"5" or whole
+
+    looked = search(calls.notes(), says, names=True)
+    told = {h for h in headlines(looked) if "before the data of `write(a, 1 at 0)`" in h}
+    assert told == {"the data of `write(u, 1 at 0)` must persist before the data of `write(a, 1 at 0)`"}
+
+
 def test_two_calls_of_one_text_are_told_apart() -> None:
     calls = Calls().create("f").fsync("f").fsync(".").ack("0")
     calls.write("f", b"a").create("g").write("f", b"b").unlink("g")
