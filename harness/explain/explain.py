@@ -16,10 +16,10 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, PowercutError, UsageError
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
-from harness.explain.effects import Change, Sort
+from harness.explain.effects import Change, Sort, syncs
 from harness.explain.effects import paths_of as paths_of_call
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of
+from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of, of_program
 from harness.explain.minimise import Minimal, Visits, always, minimise
 from harness.explain.program import ACK, ANOTHER, Evidence, Gap, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
@@ -308,6 +308,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         minimal.without,
         explainer.recording.profile.contract.namespace != "synced",
     )
+    facts = replace(facts, synced=sync_of_the_lost(facts, explainer.recording.calls.calls))
     diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
     mechanism = diagnosis.mechanism if diagnosis is not None else None
     point = CrashPoint(finding.case, minimal.state)
@@ -455,13 +456,27 @@ def _not_tried(program: Program | None) -> str:
     return f"the check of {program.name} on trees that lack what one call did: {program.untried}"
 
 
-_OF_AN_ACKNOWLEDGEMENT = (Mechanism.PROGRAM_NEVER, Mechanism.PROGRAM_EARLY, None)
-"""What breaks an acknowledgement. All else would be wrong without one."""
+def sync_of_the_lost(facts: Facts, calls: Sequence[ProgramCall]) -> ProgramCall | None:
+    """The sync of an application that had returned, and in which the first write was sent that has to be lost
+    for the state to fail; none where its own calls explain that.
+    """
+    if facts.program is None or not facts.lost or of_program(facts, facts.program) is not None:
+        return None
+    sent = facts.writes[facts.lost[0]].submitted
+    done = (c for c in calls if syncs(c) and c.returned is not None and c.returned < facts.at)
+    return next((c for c in done if c.began < sent < (c.returned or 0)), None)
+
+
+_OF_NO_ACKNOWLEDGEMENT = (
+    *(Mechanism.PROGRAM_REPLACED, Mechanism.PROGRAM_GAP, Mechanism.PROGRAM_BETWEEN),
+    *(Mechanism.PROGRAM_HALF, Mechanism.PROGRAM_ORDER, Mechanism.PROGRAM_NAMED),
+)
+"""What would be wrong if nothing had been acknowledged."""
 
 
 def _promised(facts: Facts, mechanism: Mechanism | None = None) -> str:
     if facts.program is not None:
-        return _acknowledged(facts.program, broken=mechanism in _OF_AN_ACKNOWLEDGEMENT)
+        return _acknowledged(facts.program, broken=mechanism not in _OF_NO_ACKNOWLEDGEMENT)
     if facts.promise is None:
         return "at any time, whatever had returned"
     step = facts.history.steps[facts.promise]
@@ -709,7 +724,7 @@ def ladder(
     shown for an application's finding. `mechanism`: how it was broken, if that is known.
     """
     rungs = [
-        *_marks(facts, broken=mechanism in _OF_AN_ACKNOWLEDGEMENT),
+        *_marks(facts, broken=mechanism not in _OF_NO_ACKNOWLEDGEMENT),
         *_writes(facts),
         *_flushes(facts),
         *_calls(facts, calls),

@@ -12,6 +12,7 @@ from harness.blocks.fields import BlockName, Kind
 from harness.explain.program import Program
 from harness.model import SECTOR_BYTES, CrashState, History
 from harness.states.legal import NEVER, LegalStates
+from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedFlush, TimedWrite, Times
 
 
@@ -33,7 +34,8 @@ class Facts:
     that are not on its own. `program`: of an application's finding. `devices`: of each entry, where there are
     several. `turning`: entries on its platter without any one of which it does not fail (see `Minimal`).
     `without`: those on its platter that are not on that of the control. `commits`: whether the file system
-    makes changes durable by a commit.
+    makes changes durable by a commit. `synced`: the program's sync in which the first lost write was sent and
+    which had returned, where none of its calls explains the loss.
     """
 
     state: CrashState
@@ -50,6 +52,7 @@ class Facts:
     turning: tuple[int, ...] = ()
     without: tuple[int, ...] = ()
     commits: bool = True
+    synced: ProgramCall | None = None
 
     @property
     def at(self) -> int:
@@ -72,8 +75,10 @@ class Facts:
 
     @property
     def promised_at(self) -> int | None:
-        """The event with which the operation that made the promise returned."""
-        return None if self.promise is None else self.mark(f"ack {self.promise}")
+        """The event with which the operation, or the call, that made the promise returned."""
+        if self.promise is None:
+            return self.synced.returned if self.synced is not None else None
+        return self.mark(f"ack {self.promise}")
 
     def name(self, entry: int) -> str:
         """`entry 49, data of f from 0`: what of it was lost, if only a part was. Of several devices: `entry

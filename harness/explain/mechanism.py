@@ -369,6 +369,8 @@ def _early_ack(facts: Facts) -> str:
 
 
 def _promising(facts: Facts) -> str:
+    if facts.promise is None and facts.synced is not None:
+        return facts.synced.text
     return facts.operation(facts.promise or 0)
 
 

@@ -22,11 +22,12 @@ from harness.explain.explain import (
     _written,
     has_promised,
     ladder,
+    sync_of_the_lost,
 )
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
-from harness.explain.program import ANOTHER, Evidence, Gap, Order, program_of, wanted_sync
+from harness.explain.program import ANOTHER, Evidence, Gap, Order, Program, program_of, wanted_sync
 from harness.model import (
     BeforeCrash,
     CaseId,
@@ -246,6 +247,41 @@ def test_a_flush_that_was_sent_while_the_write_was_in_flight() -> None:
     made.complete(flush)
     made.mark("ack 1")
     assert told(facts_of(made, {data: DATA}, (data,), 1)) is Mechanism.IN_FLIGHT
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "named"),
+    [
+        ("fsync(f)", 5, Mechanism.IN_FLIGHT),
+        ("fsync(f)", None, None),
+        ("fsync(f)", 7, None),
+        ("write(f, 5)", 5, None),
+    ],
+)
+def test_what_a_sync_that_had_returned_left_in_flight_is_the_kernels(
+    text: str, ends: int | None, named: Mechanism | None
+) -> None:
+    """A program had synced its marker; F2FS sent the flush while the marker was in flight, and no cause was
+    named.
+    """
+    made = Recorder()
+    begun = made.events
+    made.mark("begin 0")
+    data, flush = made.submit(1), made.flush()
+    made.complete(data)
+    made.complete(flush)
+    made.mark("app 1")
+    made.mark("cut")
+    facts = facts_of(made, {data: DATA}, (data,), None, at="cut")
+    call = ProgramCall(7, text, begun, None if ends is None else begun + ends, 0)
+    program = Program("my-db", "1", begun + 6, known=True)
+    facts = replace(facts, program=program)
+    facts = replace(facts, synced=sync_of_the_lost(facts, [call]))
+    assert told(facts) is named
+    if named:
+        assert "Then `fsync(f)` returned." in str(mechanism_of(facts, made_up=False))
+    blamed = replace(program, early=None, half=Change(call, Sort.DATA, 3, "f"))
+    assert sync_of_the_lost(replace(facts, program=blamed), [call]) is None, "its own call explains it"
 
 
 def test_acknowledged_before_the_flush_had_completed() -> None:
