@@ -43,7 +43,7 @@ def may_settle(program: Program) -> bool:
     """
     orders = [o for o in (program.taken, program.order) if o is not None]
     several = len(list(distinct(program.blamed))) > 1 or program.blamed != program.unsynced
-    named = bool(orders) or program.early is not None
+    named = bool(orders) or program.early is not None or program.gap is not None
     return program.known and (several or named or not program.is_explained)
 
 
@@ -89,6 +89,8 @@ class CheckedTrees:
         if tried:
             taken, order = _unless_refuted(taken), _unless_refuted(order)
         program = replace(program, unsynced=unsynced, tried=tried)
+        if program.gap is not None and self._accepts(self._before(program.gap.made)):
+            program = replace(program, gap=None)
         if program.early is not None and not self._is_early(program.early, cut):
             program = replace(program, early=None, bare=())
         program = replace(program, taken=taken, order=order)
@@ -216,6 +218,8 @@ class CheckedTrees:
         turns: dict[ProgramCall, list[Change]] = {}
         names = {c.call: c for c in uncovered if not c.is_of_file}.values()  # two changes of a rename are one
         for change in [*[c for c in uncovered if c.sort is Sort.DATA][-_LAST:], *list(names)[-_LAST:]]:
+            if self.refuses([change], change.call):
+                continue  # whatever was called later: no call relies on it
             # Names may have an order of their own: what relies on one is a file.
             after = [c for c in self.changes if change.began < c.began < cut]
             later = distinct([c for c in after if c.is_of_file or change.is_of_file])
@@ -245,6 +249,10 @@ class CheckedTrees:
                 first = [c for c in self.changes if c.call == calls[n]]
                 return Gap(calls[n], None, made, swapped=self._words(first, made.call) == set())
         return None
+
+    def _before(self, change: Change) -> ProgramCall:
+        """The last call before a change that changed something as well."""
+        return max((c.call for c in self.changes if c.began < change.began), key=lambda call: call.began)
 
     def _accepts(self, call: ProgramCall) -> bool | None:
         """Whether the check says yes to what the calls leave up to one; None where that is not known."""

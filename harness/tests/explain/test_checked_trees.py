@@ -13,7 +13,7 @@ from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
 from harness.explain.effects import Change, Effects, Sort
 from harness.explain.explain import _not_tried, _settled
 from harness.explain.mechanism import Mechanism, of_program, out_of_order
-from harness.explain.program import Evidence, Order, Program
+from harness.explain.program import Evidence, Gap, Order, Program
 from harness.model import CheckResult, FileKind, TreeEntry
 from harness.ruled.judging import Judging, NotJudged
 from harness.rules.answers import Tried
@@ -281,6 +281,51 @@ def test_another_order_is_proposed_only_if_the_check_accepts_it(refuses_both: bo
     gap = tries.trees.settled(program, 1, cut).gap
     assert gap is not None
     assert (gap.ahead.text, gap.swapped) == ("write(a, 1 at 0)", not refuses_both)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_the_check_accepts_between_two_calls_is_no_gap(kept: bool) -> None:
+    """An inbox was emptied behind a ledger that had not been synced. "A power cut in between leaves neither
+    the old nor the new, and no fsync helps" was said of the emptied inbox.
+    """
+    calls = Calls().create("in").write("in", b"order").create("out").fsync("in").fsync("out").ack("1")
+    if kept:
+        calls.write("out", b"order")
+    calls.size("in", 0).fsync("in").write("in", b"other")
+    left = {"in": b"other", "out": b"order" if kept else b""}
+
+    def says(held: Held, acks: int) -> str:
+        return says_if(acks, not any(held.get(name, b"").strip(b"\0") for name in ("in", "out")))
+
+    tries = Tries(calls, left, says)
+    made = tries.changes("write(in, 5 at 0)")[-1]
+    gap = Gap(tries.call("ftruncate(in, 0)"), tries.call("fsync(in)"), made)
+    program = tries.program(gap=gap, uncovered=tries.changes("write(out, 5 at 0)"))
+    assert may_settle(program)
+    settled = tries.trees.settled(program, 1, 1000)
+    assert (settled.gap is None) is kept
+    if kept:
+        assert settled.order is not None
+        assert settled.order.ahead.text == "ftruncate(in, 0)"
+        assert [c.call.text for c in settled.order.missing] == ["write(out, 5 at 0)"]
+
+
+def test_no_call_relies_on_what_is_refused_before_it() -> None:
+    """The only index of an archive was written over, and a write of a file that no check reads was said to
+    rely on the new one.
+    """
+    calls = Calls().create("arc").write("arc", b"index").create("log").fsync("arc").fsync("log").ack("1")
+    calls.write("arc", b"photo").write("arc", b"index", 5).write("log", b"1").fsync("arc")
+    tries = Tries(
+        calls,
+        {"arc": b"photoindex", "log": b"1"},
+        lambda held, acks: says_if(acks, b"index" not in held.get("arc", b"")),
+    )
+    program = tries.program(uncovered=tries.changes("write(arc, 5 at 5)"), shown=False)
+    settled = tries.trees.settled(program, 1, tries.call("write(log, 1 at 0)").began + 5)
+    assert settled.order is None
+    assert settled.gap is not None
+    assert settled.gap.made.call.text == "write(arc, 5 at 5)"
 
 
 @pytest.mark.parametrize("said", ["the sum is 9", "the sum is 11", "b is gone", ""])
