@@ -16,7 +16,7 @@ from harness.oracles.surface import telling_line
 from harness.ruled.judging import Judging
 from harness.rules import micro
 from harness.rules.rules import Rule, Rules
-from harness.rules.states import Partial
+from harness.rules.states import Partial, torn_states
 from harness.rules.words import without_numbers
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedMark
@@ -35,16 +35,6 @@ _LAST = 8
 """Of the changes of one file, the last ones that are lost alone."""
 _TURNING = 40
 """Calls behind a lost one that are tried, each as the last before the power failed."""
-
-
-def may_settle(program: Program) -> bool:
-    """Whether several calls may be the cause, or a call relies on one, or nothing is known of it; or a name
-    is said to have come too early. Trees alone do not tell whether the check looks at any of these.
-    """
-    orders = [o for o in (program.taken, program.order) if o is not None]
-    several = len(list(distinct(program.blamed))) > 1 or program.blamed != program.unsynced
-    named = bool(orders) or program.early is not None or program.gap is not None
-    return program.known and (several or named or not program.is_explained)
 
 
 @dataclass(slots=True)
@@ -89,6 +79,8 @@ class CheckedTrees:
         if tried:
             taken, order = _unless_refuted(taken), _unless_refuted(order)
         program = replace(program, unsynced=unsynced, tried=tried)
+        if (part := program.half or program.whole) is not None:
+            program = replace(program, in_part=self._may_refuse_part(part))
         if program.gap is not None and self._accepts(self._before(program.gap.made)):
             program = replace(program, gap=None)
         if program.early is not None and not self._is_early(program.early, cut):
@@ -249,6 +241,22 @@ class CheckedTrees:
                 first = [c for c in self.changes if c.call == calls[n]]
                 return Gap(calls[n], None, made, swapped=self._words(first, made.call) == set())
         return None
+
+    def _may_refuse_part(self, change: Change) -> bool:
+        """Whether the check says no where a part of what a call wrote is there; true if that is not known."""
+        effect, (end, acks) = self.judging.effect, self._end(change.call)
+        blocks = [m for m in self._micros(change) if m.sort is micro.Sort.DATA]
+        whole = effect.issued(end)
+        if not blocks or not self.judging.passes(Partial(whole), acks):
+            return True
+        begun = [whole & ((m.bit << 1) - 1) for m in blocks]  # up to each block
+        states = [
+            *map(Partial, begun),
+            *(Partial(whole & ~m.bit) for m in blocks),
+            *torn_states(effect, begun),
+        ]
+        self.judging.ask((state, acks) for state in states)
+        return any(self.judging.result(state, acks).exit_code == 1 for state in states)
 
     def _before(self, change: Change) -> ProgramCall:
         """The last call before a change that changed something as well."""

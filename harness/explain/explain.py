@@ -15,7 +15,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, PowercutError, UsageError
-from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
+from harness.explain.checked_trees import ANY_ORDER, CheckedTrees
 from harness.explain.effects import Change, Sort, syncs
 from harness.explain.effects import paths_of as paths_of_call
 from harness.explain.facts import Facts
@@ -372,7 +372,7 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str
     )
     evidence = _evidence(explainer, minimal, said.partition(": ")[2])
     found = told(evidence=evidence)
-    if evidence is None or not may_settle(found):
+    if evidence is None or not found.known:
         return found
     return _settled(explainer, found, evidence, lambda e: told(evidence=e), cut)
 

@@ -194,7 +194,7 @@ def _named_early(program: Program, named: Change) -> str:
 def _half(facts: Facts, program: Program) -> Diagnosis | None:
     """Where a write of several blocks is there in part, and nothing else is missing."""
     write = program.half or program.whole
-    if write is None or (program.half is None and not _is_torn(facts, write)):
+    if write is None or not program.in_part or (program.half is None and not _is_torn(facts, write)):
         return None
     sentence = (
         f"Of {write.call.text}, called at event {write.began}, a part came back: a power cut "

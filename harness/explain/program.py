@@ -122,14 +122,14 @@ class Program:
     acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
     what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
     gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
-    synced when it did. `half`: the call of which a part came back. `open`: what no sync had covered when the
-    power failed; `uncovered`: what of it may be missing. `known`: whether its calls tell all that it asked
-    for. `shown`: whether trees of accepted states were compared. `idle`: whether a sync that had something to
-    make durable sent nothing. `tried`: the loss of each file of `unsynced` alone was refused. `renamed`: the
-    first name that a file of `unsynced` was given behind its contents: from then on, its old name is another
-    file's. `weak`: calls that look like a sync of a file, and do not make all of it durable. `untried`: why
-    its check could not be run on trees that lack what one call did; empty if it was, or there was nothing to
-    try.
+    synced when it did. `half`: the call of which a part came back; `in_part`: whether the check may refuse
+    that. `open`: what no sync had covered when the power failed; `uncovered`: what of it may be missing.
+    `known`: whether its calls tell all that it asked for. `shown`: whether trees of accepted states were
+    compared. `idle`: whether a sync that had something to make durable sent nothing. `tried`: the loss of
+    each file of `unsynced` alone was refused. `renamed`: the first name that a file of `unsynced` was given
+    behind its contents: from then on, its old name is another file's. `weak`: calls that look like a sync of
+    a file, and do not make all of it durable. `untried`: why its check could not be run on trees that lack
+    what one call did; empty if it was, or there was nothing to try.
     """
 
     name: str
@@ -146,6 +146,7 @@ class Program:
     early: Change | None = None
     bare: tuple[Change, ...] = ()
     half: Change | None = None
+    in_part: bool = True
     uncovered: tuple[Change, ...] = ()
     open: tuple[Change, ...] = ()
     known: bool = False
@@ -171,7 +172,9 @@ class Program:
     def is_explained(self) -> bool:
         """Whether states, or its check, show that its calls explain what came back."""
         unsynced = self.unsynced if self.shown or self.tried else ()
-        return any((unsynced, self.taken, self.order, self.gap, self.early, self.half))
+        return any(
+            (unsynced, self.taken, self.order, self.gap, self.early, self.half if self.in_part else None)
+        )
 
     @property
     def unsynced_data(self) -> bool:

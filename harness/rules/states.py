@@ -156,7 +156,7 @@ def _prefixes(effect: Effect, stretch: Stretch) -> list[int]:
 def _besides(effect: Effect, stretch: Stretch, prefixes: Sequence[int]) -> tuple[list[Partial], bool]:
     """The other states of a stretch, and whether these are all."""
     open_ = [m.bit for m in effect.of(stretch.open)]
-    torn = list(_torn(effect, prefixes[1:]))
+    torn = list(torn_states(effect, prefixes[1:]))
     if len(open_) <= EVERY_MAX:
         return [*torn, *map(Partial, _every(effect, stretch, open_))], True
     # Only as many as are visited are made: thousands of micro-operations have millions of pairs.
@@ -168,7 +168,7 @@ def _besides(effect: Effect, stretch: Stretch, prefixes: Sequence[int]) -> tuple
     return [*torn, *map(Partial, sets)], False
 
 
-def _torn(effect: Effect, states: Sequence[int]) -> Iterator[Partial]:
+def torn_states(effect: Effect, states: Sequence[int]) -> Iterator[Partial]:
     """Each state whose last micro-operation is a block of data, with that block torn: its first part is
     there, up to the end of a sector.
     """

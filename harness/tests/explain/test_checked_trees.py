@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.explain.checked_trees import ANY_ORDER, CheckedTrees, may_settle
+from harness.explain.checked_trees import ANY_ORDER, CheckedTrees
 from harness.explain.effects import Change, Effects, Sort
 from harness.explain.explain import _not_tried, _settled
 from harness.explain.mechanism import Mechanism, of_program, out_of_order
@@ -89,7 +89,6 @@ def test_of_several_files_those_are_named_without_which_the_check_says_no(
     """A scratch file that was not synced either was named beside the journal: no state tells them apart."""
     tries = Tries(two_files(), LEFT, lambda held, acks: says_if(acks, any(not held.get(f) for f in needed)))
     program = tries.program(*BOTH)
-    assert may_settle(program)
     found = tries.trees.settled(program, 1, 100)
     assert (found.tried, [c.path for c in found.blamed]) == (True, named)
 
@@ -301,13 +300,31 @@ def test_what_the_check_accepts_between_two_calls_is_no_gap(kept: bool) -> None:
     made = tries.changes("write(in, 5 at 0)")[-1]
     gap = Gap(tries.call("ftruncate(in, 0)"), tries.call("fsync(in)"), made)
     program = tries.program(gap=gap, uncovered=tries.changes("write(out, 5 at 0)"))
-    assert may_settle(program)
     settled = tries.trees.settled(program, 1, 1000)
     assert (settled.gap is None) is kept
     if kept:
         assert settled.order is not None
         assert settled.order.ahead.text == "ftruncate(in, 0)"
         assert [c.call.text for c in settled.order.missing] == ["write(out, 5 at 0)"]
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_half_of_a_write_is_the_cause_only_if_the_check_refuses_a_part(read: bool) -> None:
+    """Of a write to a log that no check reads a part came back as well."""
+    record = bytes([7]) * 6000
+    calls = Calls().create("f").write("f", record).create("b").ack("1")
+    tries = Tries(
+        calls,
+        {"f": record, "b": b""},
+        lambda held, _: "half a record" if read and held.get("f", b"") not in (b"", record) else "",
+    )
+    program = tries.program(half=tries.changes("write(f, 6000 at 0)")[0])
+    settled = tries.trees.settled(program, 1, 100)
+    assert settled.in_part is read
+    assert settled.is_explained is read
+    facts = cast("Any", SimpleNamespace(lost=(), cleared=(), at=100))
+    found = of_program(facts, settled)
+    assert (found is not None and found.mechanism is Mechanism.PROGRAM_HALF) is read
 
 
 def test_no_call_relies_on_what_is_refused_before_it() -> None:
@@ -374,7 +391,6 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
     program = tries.program(*(["write(lock, 1 at 0)"] if scratch else []), shown=False)
     absent = tries.changes("write(notes, 3 at 0)")[-1:]
     durable, program = program, replace(program, uncovered=(*program.unsynced, *absent))
-    assert may_settle(program)
     assert tries.trees.settled(durable, 1, 100).gap is None, "what it wrote was synced: the kernel lost it"
     gap = tries.trees.settled(program, 1, 100).gap
     assert gap is not None
@@ -410,7 +426,6 @@ def test_a_name_came_too_early_only_if_the_check_refuses_it_without_its_contents
     tries = Tries(release(), RELEASED, needs_version)
     (named,) = tries.changes("openat(build.log, create)")
     program = replace(tries.program(), early=named, uncovered=tries.changes("write(VERSION, 3 at 0)"))
-    assert may_settle(program)
     settled = tries.trees.settled(program, 0, 100)
     assert settled.early is None
     assert settled.order is not None
@@ -447,7 +462,6 @@ def test_a_file_that_the_check_never_reads_is_not_what_a_call_relies_on() -> Non
     later = tries.changes("rename(t, index)")
     order = Order(tries.call("write(t, 5 at 0)"), tries.changes("write(log, 8 at 0)"), later=later[-1:])
     program = replace(tries.program(), order=order, uncovered=tries.changes("write(t, 5 at 0)"))
-    assert may_settle(program)
     settled = tries.trees.settled(program, 0, 100).order
     assert settled is not None
     assert (settled.ahead.text, [c.path for c in settled.missing]) == ("rename(t, index)", ["t"])
@@ -507,7 +521,6 @@ def test_of_two_writes_to_one_file_the_one_that_matters_is_named() -> None:
     whole = b"P" + b"\0" * 4095 + b"Q"
     tries = Tries(calls, {"c": whole}, lambda held, acks: says_if(acks, held.get("c", b"")[:1] != b"P"))
     program = tries.program("write(c, 1 at 0)", "write(c, 1 at 4096)")
-    assert may_settle(program)
     settled = tries.trees.settled(program, 1, 100)
     assert (settled.tried, [c.call.text for c in settled.unsynced]) == (True, ["write(c, 1 at 0)"])
 
@@ -522,7 +535,6 @@ def test_what_removes_a_scratch_file_does_not_take_away_what_was_durable() -> No
     tries = Tries(calls, left, lambda held, acks: says_if(1, "status" in held and not held.get("lib")))
     taken = Order(tries.call("unlink(scratch)"), tries.changes("write(lib, 4 at 0)"), taken=True)
     program = replace(tries.program(), taken=taken)
-    assert may_settle(program)
     settled = tries.trees.settled(program, 0, 100)
     assert settled.taken is None
     assert settled.order is not None
@@ -605,7 +617,6 @@ def test_the_acknowledgement_is_found_by_what_the_check_says_of_each_loss(
     tries = Tries(calls, left, says)
     program = tries.program("write(db, 1 at 0)", "write(db, 1 at 4096)", at=2)
     program = replace(program, latest=program.unsynced[1:])
-    assert may_settle(program)
     found = tries.trees.broken(program, said, tries.marks)
     assert (found and found.text) == broken
 
