@@ -81,7 +81,7 @@ class CheckedTrees:
         program = replace(program, unsynced=unsynced, tried=tried)
         if (part := program.half or program.whole) is not None:
             program = replace(program, in_part=self._may_refuse_part(part))
-        if program.gap is not None and self._accepts(self._before(program.gap.made)):
+        if program.gap is not None and self._accepts(self._before(program.gap.made.began)):
             program = replace(program, gap=None)
         if program.early is not None and not self._is_early(program.early, cut):
             program = replace(program, early=None, bare=())
@@ -157,9 +157,10 @@ class CheckedTrees:
                 continue
             for call in self._behind(own, until):
                 words = self._words(own, call)
-                known |= call == until and words is not None
+                known |= bool(words) or (call == until and words is not None)
                 if words:
-                    first.setdefault(call, []).extend(self._of_calls(own, call))
+                    if self._may_help(call):
+                        first.setdefault(call, []).extend(self._of_calls(own, call))
                     break
         if first:
             ahead = order.ahead if order.ahead in first else min(first, key=lambda call: call.began)
@@ -219,7 +220,7 @@ class CheckedTrees:
             refused = (
                 call for call in calls if (words := self._words([change], call)) and _says(said, words)
             )
-            if (first := next(refused, None)) is not None:
+            if (first := next(refused, None)) is not None and self._may_help(first):
                 turns.setdefault(first, []).append(change)
         if not turns:
             return None
@@ -258,9 +259,13 @@ class CheckedTrees:
         self.judging.ask((state, acks) for state in states)
         return any(self.judging.result(state, acks).exit_code == 1 for state in states)
 
-    def _before(self, change: Change) -> ProgramCall:
-        """The last call before a change that changed something as well."""
-        return max((c.call for c in self.changes if c.began < change.began), key=lambda call: call.began)
+    def _before(self, event: int) -> ProgramCall:
+        """The last call before an event that changed something."""
+        return max((c.call for c in self.changes if c.began < event), key=lambda call: call.began)
+
+    def _may_help(self, ahead: ProgramCall) -> bool:
+        """Whether a sync before a call may help: not if the check refuses what that leaves until the call."""
+        return self._accepts(self._before(ahead.began)) is not False
 
     def _accepts(self, call: ProgramCall) -> bool | None:
         """Whether the check says yes to what the calls leave up to one; None where that is not known."""

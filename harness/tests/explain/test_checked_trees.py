@@ -327,6 +327,26 @@ def test_half_of_a_write_is_the_cause_only_if_the_check_refuses_a_part(read: boo
     assert (found is not None and found.mechanism is Mechanism.PROGRAM_HALF) is read
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_no_sync_is_wanted_that_leaves_what_the_check_refuses(given: bool) -> None:
+    """Two blocks had one version each; an fsync between their writes was wanted, and left two versions."""
+    calls = Calls().create("f").write("f", b"1").create("g").write("g", b"1").fsync("f").fsync("g").ack("1")
+    calls.write("f", b"2").write("g", b"2")
+
+    def says(held: Held, acks: int) -> str:
+        found = {held.get(name, b"").strip(b"\0") for name in "fg"}
+        return says_if(acks, len(found) > 1)
+
+    tries = Tries(calls, {"f": b"2", "g": b"2"}, says)
+    first, last = tries.changes("write(f, 1 at 0)")[-1:], tries.changes("write(g, 1 at 0)")[-1]
+    order = Order(last.call, first)
+    program = tries.program(uncovered=(*first, last), shown=False, order=order if given else None)
+    settled = tries.trees.settled(program, 1, last.began + 5)
+    assert settled.order is None
+    assert settled.gap is not None
+    assert (settled.gap.ahead.text, settled.gap.made.call) == ("write(f, 1 at 0)", last.call)
+
+
 def test_no_call_relies_on_what_is_refused_before_it() -> None:
     """The only index of an archive was written over, and a write of a file that no check reads was said to
     rely on the new one.
