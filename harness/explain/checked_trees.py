@@ -85,12 +85,16 @@ class CheckedTrees:
             program = replace(program, gap=None)
         if program.early is not None and not self._is_early(program.early, cut):
             program = replace(program, early=None, bare=())
+        if taken is not None or order is not None:
+            taken, order = (
+                self._with_alike(taken, program.open, said),
+                self._with_alike(order, program.open, said),
+            )
         program = replace(program, taken=taken, order=order)
         if not program.is_explained:
             found = self._turning(program.uncovered, cut)
-            program = replace(
-                program, order=found or (self._turning(program.open, cut, said) if said else None)
-            )
+            found = found or (self._turning(program.open, cut, said) if said else None)
+            program = replace(program, order=self._with_alike(found, program.open, said))
         return program if program.is_explained else replace(program, gap=self._exposed(program, cut))
 
     def refuses(self, lost: Sequence[Change], until: ProgramCall | int) -> bool:
@@ -170,6 +174,19 @@ class CheckedTrees:
             return order if order.is_all_of(differing) else None
         together = len(_by_file(order.missing)) > 1 and self.refuses(order.missing, until)
         return order if together else None
+
+    def _with_alike(self, order: Order | None, others: Sequence[Change], said: str) -> Order | None:
+        """With what else `ahead` relies on: of other files, changes without which the check says the same.
+        One sync alone would leave a state that fails like this one.
+        """
+        if order is None or not order.tried or order.is_in_place or not said:
+            return order
+        known = {c.inode for c in order.missing}
+        before = [c for c in others if c.began < order.ahead.began and c.inode not in known]
+        more = [own for own in _by_file(before) if _says(said, self._words(own, order.ahead) or ())]
+        more = [own for own in more if not self._words(own, own[-1].call)]
+        missing = (*order.missing, *(c for own in more for c in self._of_calls(own, order.ahead)))
+        return replace(order, missing=missing)
 
     def _behind(self, own: Sequence[Change], until: ProgramCall) -> list[ProgramCall]:
         """The calls after a change, up to one, that may be the first with which the check says no: the last

@@ -578,7 +578,7 @@ class _Inquiry:
         if change.sort is not Sort.ATTRIBUTES or self.evidence is None or self.evidence.more is None:
             return True
         found, more = self.evidence.found.get(path), self.evidence.more.get(path)
-        return found is None or more is None or found.mode != more.mode
+        return found is None or more is None or _attributes(found) != _attributes(more)
 
     def _is_of(self, change: Change, path: str) -> bool:
         """Whether a change is of the file that a path names, or of the name."""
@@ -608,7 +608,11 @@ def _essence(entry: TreeEntry | None) -> object:
     if entry is None:
         return None
     contents = (entry.size, entry.digest) if entry.kind is FileKind.FILE else ()
-    return entry.kind, contents, entry.target, entry.mode, sorted(entry.xattrs.items())
+    return entry.kind, contents, entry.target, _attributes(entry), sorted(entry.xattrs.items())
+
+
+def _attributes(entry: TreeEntry) -> tuple[int, int, int]:
+    return entry.mode, entry.uid, entry.gid
 
 
 def wanted_sync(changes: Sequence[Change], *, tried: bool = False) -> str:

@@ -1313,6 +1313,15 @@ def test_of_files_that_no_state_tells_apart_one_sync_is_wanted() -> None:
     assert wanted_sync(changes[:1]) == "fsync of `a`, or the like"
 
 
+def test_a_file_that_came_back_with_its_old_owner_lacks_the_chown() -> None:
+    """Permissions were compared, and owners were not: no cause was named."""
+    start = ["openat(f, create)", "sync()", "chown(f)", "ack"]
+    found = files(f="1")
+    more = {p: replace(e, uid=1000) for p, e in found.items()}
+    said = cause(start, found, more)
+    assert "for chown(f) (event" in said
+
+
 def test_an_empty_file_that_is_emptied_loses_nothing() -> None:
     """A synced file of no bytes was opened to be emptied, and that had "taken away what had been durable"."""
     calls = ["openat(t, create)", "fsync(t)", "write(log, 5)", "openat(t, create|truncate)", "ack"]
