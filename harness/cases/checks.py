@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from harness.cases.attempts import Unobserved
 from harness.cases.recording import UNTOUCHED, Recording
 from harness.guests.session import Ask, RunCheck
-from harness.model import Check, CheckResult, CrashState, Outcome, Tree
+from harness.model import Check, CheckResult, CrashState, FileKind, Outcome, Tree, TreeEntry
 
 Observe = Callable[[CrashState, Ask], Outcome | Unobserved]
 """Recovers a state in a guest."""
@@ -185,10 +185,17 @@ def _run_nothing(check: Check, acknowledged: Sequence[str]) -> CheckResult:
     raise _NotKnown
 
 
-def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[str, str, int, bytes, str], ...]:
-    """What is visible to a check of the files that it reads: path, kind, mode, target, digest of contents."""
+def _contents(tree: Tree, patterns: Sequence[str]) -> tuple[tuple[object, ...], ...]:
+    """What is visible to a check of the files that it reads: path, kind, mode, owner, links, size, target,
+    digest of contents. How a directory is stored decides its size. Of times it sees none
+    (vms/agent/src/copy.rs).
+    """
     return tuple(
-        (e.path, e.kind, e.mode, e.target, e.digest)
+        (e.path, e.kind, e.mode, e.uid, e.gid, e.links, _size(e), e.target, e.digest)
         for e in tree.values()
         if any(fnmatch.fnmatch(e.path, p) for p in patterns)
     )
+
+
+def _size(entry: TreeEntry) -> int:
+    return 0 if entry.kind is FileKind.DIRECTORY else entry.size

@@ -286,8 +286,10 @@ class _Inquiry:
         )
 
     def unsynced(self) -> list[Change]:
-        """What had not been covered at the acknowledgement and, where trees tell, is what is missing."""
-        open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.at)]
+        """What had not been covered at the acknowledgement, nor since, and where trees tell is what is
+        missing.
+        """
+        open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.cut)]
         return self._in_turn([c for c in open_ if self._is_missing(c)])
 
     def made_up_for(self) -> list[Change]:

@@ -1246,7 +1246,10 @@ def test_a_check_is_asked_again_where_one_of_the_files_that_it_reads_differs(rec
 
 @pytest.mark.parametrize(
     "change",
-    [{"mode": 0o600}, {"kind": "symlink"}, {"target": b"x"}, {"digest": "2"}, {"path": "b"}],
+    [
+        *({"mode": 0o600}, {"kind": "symlink"}, {"target": b"x"}, {"digest": "2"}, {"path": "b"}),
+        *({"uid": 7}, {"gid": 7}, {"links": 3}, {"size": 5}),
+    ],
     ids=str,
 )
 def test_a_check_is_asked_again_whatever_it_could_see_differs(

@@ -1322,6 +1322,21 @@ def test_a_file_that_came_back_with_its_old_owner_lacks_the_chown() -> None:
     assert "for chown(f) (event" in said
 
 
+def test_what_was_synced_behind_its_acknowledgement_is_not_what_is_missing() -> None:
+    """The check named the first night, whose rename was durable by then: it was blamed for the second."""
+    app = Application()
+    app.call("write(f, 5)")
+    app.made.mark("app night 1")
+    app.call("fsync(f)")
+    app.call("write(f, 3)")
+    app.made.mark("app night 2")
+    app.call("fsync(later)")
+    app.evidence = Evidence(files(f="12345"), files(f="12345678"), None, "the newest is of night 1, not of 2")
+    program = app.facts().program
+    assert program is not None
+    assert (program.text, [c.call.text for c in program.unsynced]) == ("night 2", ["write(f, 3)"])
+
+
 def test_an_empty_file_that_is_emptied_loses_nothing() -> None:
     """A synced file of no bytes was opened to be emptied, and that had "taken away what had been durable"."""
     calls = ["openat(t, create)", "fsync(t)", "write(log, 5)", "openat(t, create|truncate)", "ack"]

@@ -4,7 +4,8 @@
 //! to a copy in memory that only it sees, at the usual mount point. fsck then sees what the kernel's
 //! recovery left, and the program's answer depends on the files' contents alone.
 //!
-//! The copy has contents, kinds, hard links, modes, owners and modification times; no extended attributes.
+//! The copy has contents, kinds, hard links, modes and owners; no extended attributes. All times are the epoch: an
+//! answer is kept for states whose files differ in times alone.
 
 use std::{
     collections::HashMap,
@@ -18,9 +19,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{
-        chownat, mknodat, utimensat, AtFlags, FileType, Mode, Timespec, Timestamps, CWD, UTIME_OMIT,
-    },
+    fs::{chownat, mknodat, utimensat, AtFlags, FileType, Mode, Timespec, Timestamps, CWD},
     mount::{
         mount, mount_change, mount_move, unmount, MountFlags, MountPropagationFlags, UnmountFlags,
     },
@@ -98,22 +97,20 @@ fn copy_entry(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) -> io:
     copy_attributes(&seen, to)
 }
 
-/// Owner, mode and modification time.
+/// Owner and mode.
 fn copy_attributes(seen: &fs::Metadata, to: &Path) -> io::Result<()> {
     let (owner, group) = (Uid::from_raw(seen.uid()), Gid::from_raw(seen.gid()));
     chownat(CWD, to, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
     if !seen.is_symlink() {
         fs::set_permissions(to, seen.permissions())?;
     }
+    let epoch = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: seen.mtime(),
-            tv_nsec: seen.mtime_nsec() as _,
-        },
+        last_access: epoch,
+        last_modification: epoch,
     };
     Ok(utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
@@ -125,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_has_contents_links_modes_and_times() {
+    fn a_copy_has_contents_links_and_modes_and_no_times() {
         let folder = std::env::temp_dir().join(format!("powercut-copy-{}", std::process::id()));
         let (from, to) = (folder.join("from"), folder.join("to"));
         fs::create_dir_all(from.join("d")).unwrap();
@@ -144,10 +141,7 @@ mod tests {
         );
         assert_eq!(fs::read_to_string(to.join("d/f")).unwrap(), "text");
         assert_eq!(new.mode() & 0o7777, 0o751);
-        assert_eq!(
-            (new.mtime(), new.mtime_nsec()),
-            (old.mtime(), old.mtime_nsec())
-        );
+        assert_eq!((new.mtime(), new.mtime_nsec()), (0, 0));
         assert_eq!(new.ino(), fs::metadata(to.join("d/f")).unwrap().ino());
         assert_ne!(new.ino(), old.ino());
         assert_eq!(fs::read_link(to.join("s")).unwrap(), Path::new("nowhere"));
