@@ -136,11 +136,11 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
         findings = store.findings_of(CaseId("any", "linux", "wrong"))
         told = [read_explanation(store.layout, f.id) for f in findings]
     assert any(
-        t and "must persist before" in t.headline and "fsync of `t`" in t.lines["control"] for t in told
+        t and "must persist before" in t.headline and "fsync of `t`" in t.lines["missing"] for t in told
     )
     for explained in filter(None, told):  # the check's answer is that to what `promised` names
         last = explained.lines["promised"].split("`")[1]
-        assert f"exit code 1: after {last}:" in explained.lines["missing"]
+        assert f"exit code 1: after {last}:" in explained.lines["cut"]
     named = ["--from", str(path), "--kernel", str(uml_kernel), "-w", wrong]
     shown = powercut("show", "--all", "--no-ladder", *named, "-w", right)
     assert "must persist before" in shown.stdout
