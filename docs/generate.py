@@ -529,7 +529,8 @@ def _litmus() -> Lines:
         f"This page is made from [the table](../../{_LITMUS}/report.html) of `powercut litmus`.",
         "[How to ask such a question](../howto/litmus.md) says what the answers mean. *Always*: yes in each",
         "crash state that was looked at, and the contract promises it. *Held*: yes in each, and nobody",
-        "promises it. A star: not every legal state was looked at.",
+        "promises it. A star: not every legal state was looked at. A file system's name alone stands for all",
+        "its modes in the table.",
         "",
     )
     kernels = ", ".join(dict.fromkeys(f"{c['kernel']} ({c['machine']})" for c in columns if c["kernel"]))
@@ -583,7 +584,24 @@ def _standings(columns: Sequence[Mapping[str, typing.Any]], program: str) -> dic
             star = "*" if standing.endswith("-so-far") else ""
             if (name := standing.removesuffix("-so-far")) in found:
                 found[name].append(mode + (f" on {kernel.rpartition('-')[2]}" if kernel else "") + star)
-    return found
+    return {standing: _by_filesystem(modes, list(answers)) for standing, modes in found.items()}
+
+
+def _by_filesystem(modes: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Modes as they stand in a cell: `ext4/journal on 6.12*`. Where each known mode of a file system is among
+    them, on one kernel or on all, the file system's name stands for them; a star of one is one of all.
+    """
+    parts = [(m.removesuffix("*").partition(" "), m[len(m.removesuffix("*")) :]) for m in modes]
+    stars = {(mode, on): star for (mode, _, on), star in parts}
+    found: dict[str, None] = {}
+    for (mode, _, on), star in parts:
+        filesystem = mode.partition("/")[0]
+        those = [(m, on) for m in known if m.startswith(f"{filesystem}/")]
+        if all(m in stars for m in those):
+            found[f"{filesystem} {on}".rstrip() + max(stars[m] for m in those)] = None
+        else:
+            found[f"{mode} {on}".rstrip() + star] = None
+    return list(found)
 
 
 def _modes_of(modes: Mapping[str, list[str]]) -> tuple[str, str, str]:

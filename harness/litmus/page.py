@@ -17,20 +17,12 @@ from harness.litmus.results import (
     Standing,
     contradictions,
 )
+from harness.litmus.together import KINDS, WORDS, by_filesystem, by_kernel, together
 from harness.report.lines import full
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import on_page
 from harness.report.words import enumerated, number, plural
 
-_KINDS: Mapping[Standing, str] = {
-    Standing.KEPT: "pass",
-    Standing.KEPT_SO_FAR: "pass",
-    Standing.LUCK: "luck",
-    Standing.LUCK_SO_FAR: "luck",
-    Standing.NO: "unknown",
-    Standing.BROKEN: "fail",
-    Standing.UNSEEN: "not-run",
-}
 LEGEND = (
     "`always`: yes in every legal crash state of the recordings, and the mode's contract promises it. "
     "`held`: yes in every one, but nobody promises it. `so far`: yes in all that were looked at, and some "
@@ -38,21 +30,18 @@ LEGEND = (
     "otherwise. `BROKEN`: the same, against the mode's contract. `-`: not looked at. A recording is one "
     "schedule: `always` is said of the recordings that were made, and of no other."
 )
-_WORDS: Mapping[Standing, str] = {
-    Standing.KEPT: "always",
-    Standing.KEPT_SO_FAR: "always so far",
-    Standing.LUCK: "held",
-    Standing.LUCK_SO_FAR: "held so far",
-    Standing.NO: "no",
-    Standing.BROKEN: "BROKEN",
-    Standing.UNSEEN: "-",
-}
+WIDE = 8
+"""More columns than this are told in a cell for each file system; the modes follow, a table for each."""
+_OF_WIDE = (
+    " Each file system has one cell: first the exceptions, by mode and kernel, then what all its other modes "
+    "answer. The worst answer gives the colour. `Mode by mode` has a column for each mode."
+)
 
 
 def word(cell: CellAnswer) -> str:
     """What a cell says: `always`, `held`, `no`, `BROKEN`, with the states where some are left."""
     so_far = cell.standing in (Standing.KEPT_SO_FAR, Standing.LUCK_SO_FAR)
-    return _WORDS[cell.standing] + f" ({number(cell.states)})" * so_far
+    return WORDS[cell.standing] + f" ({number(cell.states)})" * so_far
 
 
 def sentence_of(column: str, cell: CellAnswer) -> str:
@@ -102,7 +91,8 @@ def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
                 f"Between {enumerated(list(litmus.columns))}.",
                 tables=tuple(_differences(litmus, programs)) if litmus.plan.compare else (),
             ),
-            Section("The table", LEGEND, tables=tuple(_tables(litmus, programs))),
+            Section("The table", _legend(litmus), tables=tuple(_tables(litmus, programs))),
+            Section("Mode by mode", tables=tuple(_of_modes(litmus, programs)), in_text=False),
             Section(
                 "Broken promises",
                 "Answers no, against the mode's contract.",
@@ -146,20 +136,51 @@ def _figures(litmus: Litmus, programs: Sequence[Program]) -> Iterator[str]:
     yield f"{round(sum(m.seconds for m in litmus.columns.values()) / 60)} min on {litmus.plan.jobs} at once"
 
 
+def _is_wide(litmus: Litmus) -> bool:
+    return len(litmus.shown) > WIDE
+
+
+def _legend(litmus: Litmus) -> str:
+    return LEGEND + _OF_WIDE * _is_wide(litmus)
+
+
 def _tables(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTable]:
+    columns = by_filesystem(litmus) if _is_wide(litmus) else litmus.shown
     for group, members in itertools.groupby(programs, key=lambda p: p.question.group):
         rows = tuple(_row(litmus, p) for p in members)
-        yield PageTable(("question", "documents", *litmus.shown), rows, group, wide=True)
+        yield PageTable(("question", "documents", *columns), rows, group, wide=True)
 
 
 def _row(litmus: Litmus, program: Program) -> tuple[str | Cell, ...]:
-    cells = [(name, m.cell(program.name)) for name, m in litmus.shown.items()]
-    summary = program.workload.summary
     return (
-        Cell(f"{summary}. {program.question.asks} `{program.name}`", target=program.name),
+        Cell(f"{program.workload.summary}. {_asked(program)}", target=program.name),
         Cell(*_documents(program)),
-        *(Cell(word(c), _KINDS[c.standing], sentence_of(name, c), program.name) for name, c in cells),
+        *_cells(litmus, program.name),
     )
+
+
+def _cells(litmus: Litmus, program: str) -> Iterator[Cell]:
+    if _is_wide(litmus):
+        yield from (together(of, program) for of in by_filesystem(litmus).values())
+        return
+    for name, mode in litmus.shown.items():
+        cell = mode.cell(program)
+        yield Cell(word(cell), KINDS[cell.standing], sentence_of(name, cell), program)
+
+
+def _of_modes(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTable]:
+    """A table for each file system, with a column for each of its modes, whatever the kernel."""
+    for name, columns in by_filesystem(litmus).items() if _is_wide(litmus) else ():
+        modes = by_kernel(columns)
+        rows = tuple(
+            (Cell(_asked(p), target=p.name), *(together(of, p.name) for of in modes.values()))
+            for p in programs
+        )
+        yield PageTable(("question", *modes), rows, name, folded=True, wide=True)
+
+
+def _asked(program: Program) -> str:
+    return f"{program.question.asks} `{program.name}`"
 
 
 def _documents(program: Program) -> tuple[str, str, str]:
@@ -216,7 +237,7 @@ def _program(litmus: Litmus, program: Program) -> Finding:
     lines += [Line(sentence_of(name, cell), name) for name, cell in cells.items() if cell.no]
     lines += _alike({name: cell for name, cell in cells.items() if not cell.no})
     commands = [_repro(litmus, litmus.shown[name], cell) for name, cell in cells.items() if cell.point]
-    kinds = {_KINDS[cell.standing] for cell in cells.values()}
+    kinds = {KINDS[cell.standing] for cell in cells.values()}
     worst = next((k for k in ("fail", "unknown", "luck", "pass") if k in kinds), "not-run")
     return Finding(
         f"{program.name}: {program.workload.summary}",
@@ -306,8 +327,8 @@ def _for_programs(litmus: Litmus, programs: Sequence[Program]) -> dict[str, obje
 
 def markdown(litmus: Litmus, programs: Sequence[Program]) -> str:
     """The table in Markdown: a part for each group."""
-    lines = ["# What may an application rely on?", "", headline(litmus) + ".", "", LEGEND, ""]
-    for table in _tables(litmus, programs):
+    lines = ["# What may an application rely on?", "", headline(litmus) + ".", "", _legend(litmus), ""]
+    for table in (*_tables(litmus, programs), *_of_modes(litmus, programs)):
         lines += [
             f"## {table.title}",
             "",

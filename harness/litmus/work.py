@@ -141,11 +141,12 @@ class LitmusSeries(Series[OnMode]):
     @property
     def litmus(self) -> Litmus:
         """What is known so far."""
-        names = [self.plan.column(*c) for c in self.plan.columns]
-        asked = self._key()
-        done = {n: self.known.done[n] for n in names if n in self.known.done}
-        columns = {n: self._judged(of) for n, of in done.items() if of.key == asked}
-        columns |= {n: OnMode(item=n, failed=NOT_YET) for n in names if n not in columns}
+        asked, columns = self._key(), dict[str, OnMode]()
+        for mode, kernel in self.plan.columns:
+            name = self.plan.column(mode, kernel)
+            done = self.known.done.get(name)
+            of = self._judged(done) if done and done.key == asked else OnMode(item=name, failed=NOT_YET)
+            columns[name] = msgspec.structs.replace(of, mode=mode, asked=kernel)
         return Litmus(self.plan, columns, self.path, self.known.finished, self.known.interrupted)
 
     def _judged(self, of: OnMode) -> OnMode:

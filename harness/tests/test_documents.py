@@ -139,8 +139,20 @@ def test_a_mode_that_answers_otherwise_on_another_kernel_is_told_with_its_kernel
 
     same = [column("a/b", "debian-6.12", "kept"), column("a/b", "debian-7.3", "kept-so-far")]
     other = [column("c/d", "debian-6.12", "broken"), column("c/d", "debian-7.3", "kept")]
-    found = generator()._standings([*same, *other], "p")
-    assert found == {"kept": ["a/b*", "c/d on 7.3"], "held": [], "no": [], "broken": ["c/d on 6.12"]}
+    none = [column("a/no", "debian-6.12", "no"), column("c/no", "debian-6.12", "no")]
+    found = generator()._standings([*same, *other, *none], "p")
+    assert found["kept"] == ["a/b*", "c/d on 7.3"]
+    assert (found["no"], found["broken"]) == (["a/no", "c/no"], ["c/d on 6.12"])
+
+
+def test_a_file_system_stands_for_its_modes_where_each_of_them_answers_so() -> None:
+    """A table of 40 modes had cells of 40 names."""
+    named = generator()._by_filesystem
+    known = ["a/b", "a/c", "d/e"]
+    assert named(["a/b", "a/c*", "d/e"], known) == ["a*", "d"]
+    assert named(["a/b*", "d/e"], known) == ["a/b*", "d"]
+    assert named(["a/b on 6", "a/c on 6*", "d/e on 7"], known) == ["a on 6*", "d on 7"]
+    assert named(["a/b on 6", "a/c on 7"], known) == ["a/b on 6", "a/c on 7"]
 
 
 def test_what_was_written_by_hand_below_a_made_page_is_kept() -> None:

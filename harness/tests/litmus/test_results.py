@@ -178,6 +178,62 @@ def test_columns_with_the_same_answer_share_a_line_and_each_no_has_its_own() -> 
     assert told(KEPT, msgspec.structs.replace(KEPT, left="the budget"))[0].startswith("ext4/ordered (40): ")
 
 
+def wide(**cells: CellAnswer) -> Litmus:
+    """More columns than a page has room for: five modes of ext4 and one of btrfs, on two kernels. `cells`: by
+    mode and kernel, `journal_6`; all others KEPT.
+    """
+    modes = [f"ext4/{m}" for m in ("ordered", "writeback", "journal", "fast", "inline")] + ["btrfs/default"]
+    plan = LitmusPlan(modes=modes, kernels=["debian-6", "debian-7"], machine="uml", argv=["litmus"])
+    columns = {}
+    for mode, kernel in plan.columns:
+        cell = cells.get(f"{mode.partition('/')[2]}_{kernel[-1]}", KEPT)
+        name = plan.column(mode, kernel)
+        columns[name] = OnMode(item=name, mode=mode, asked=kernel, run="modes/m/runs/r", cells=(cell,))
+    return Litmus(plan, columns, Path("/t"))
+
+
+def in_row(litmus: Litmus, section: str = "The table") -> dict[str, str]:
+    chosen = programs([NAME])
+    tables = [t for s in page_of(litmus, chosen).sections if s.title == section for t in s.tables]
+    return {c: str(cell) for t in tables for c, cell in zip(t.columns, t.rows[0], strict=True)}
+
+
+def test_of_many_columns_a_file_system_has_one_cell_that_names_who_answers_otherwise() -> None:
+    """A table of 80 columns was read sideways."""
+    row = in_row(wide())
+    assert (row["ext4"], row["btrfs"]) == ("always", "always")
+    row = in_row(wide(writeback_6=NO, writeback_7=NO, journal_7=BROKEN, default_7=HELD))
+    assert row["ext4"] == "BROKEN: journal on 7; no: writeback; else always"
+    assert row["btrfs"] == "held: on 7; else always"
+    modes = ("ordered", "writeback", "journal", "fast", "inline")
+    assert in_row(wide(**{f"{m}_7": NO for m in modes}))["ext4"] == "no: on 7; else always"
+    row = in_row(wide(writeback_6=NO, writeback_7=NO, journal_7=BROKEN), "Mode by mode")
+    assert row["ext4/writeback"] == "no"
+    assert row["ext4/journal"] == "BROKEN: on 7; else always"
+    assert row["btrfs/default"] == "always"
+
+
+def test_a_cell_for_several_columns_says_no_more_than_the_least_of_them() -> None:
+    """What was left open in one of them is open in what is said of all, and the worst gives the colour."""
+    some = msgspec.structs.replace(KEPT, left="the budget")
+    assert in_row(wide(fast_6=some))["ext4"] == "always so far"
+    unseen = CellAnswer(program=NAME, reason="no mkfs")
+    assert in_row(wide(fast_6=unseen, fast_7=unseen))["ext4"] == "not looked at: fast; else always"
+    none = {f"{m}_{k}": unseen for m in ("default",) for k in (6, 7)}
+    assert in_row(wide(**none))["btrfs"] == "-"
+    for cell, kind in ((BROKEN, "fail"), (NO, "unknown"), (HELD, "luck"), (some, "pass"), (unseen, "pass")):
+        html = page_of(wide(fast_6=cell), programs([NAME])).html()
+        assert f'<td class="{kind}"><a href="#{NAME}">' in html
+
+
+def test_a_mode_that_could_not_be_run_stands_with_its_file_system() -> None:
+    litmus = wide()
+    failed = OnMode(item="ext4/fast debian-7", mode="ext4/fast", asked="debian-7", failed="no mkfs")
+    litmus = replace(litmus, columns={**litmus.columns, failed.item: failed})
+    assert in_row(litmus)["ext4"] == "not looked at: fast on 7; else always"
+    assert "## ext4" in markdown(litmus, programs([NAME]))
+
+
 def test_in_the_file_for_programs_a_cell_has_what_is_not_empty() -> None:
     data: Any = page_of(table(KEPT, NO), programs([NAME])).data
     kept, no = [column["cells"] for column in data["columns"]]

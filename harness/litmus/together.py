@@ -1,0 +1,98 @@
+"""Columns that share a cell: the modes of a file system, and the kernels of a mode. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.litmus.results import Litmus, OnMode, Standing
+from harness.report.page import Cell
+
+KINDS: Mapping[Standing, str] = {
+    Standing.BROKEN: "fail",
+    Standing.NO: "unknown",
+    Standing.LUCK_SO_FAR: "luck",
+    Standing.LUCK: "luck",
+    Standing.KEPT_SO_FAR: "pass",
+    Standing.KEPT: "pass",
+    Standing.UNSEEN: "not-run",
+}
+"""How a cell is coloured, the worst first."""
+WORDS: Mapping[Standing, str] = {
+    Standing.KEPT: "always",
+    Standing.KEPT_SO_FAR: "always so far",
+    Standing.LUCK: "held",
+    Standing.LUCK_SO_FAR: "held so far",
+    Standing.NO: "no",
+    Standing.BROKEN: "BROKEN",
+    Standing.UNSEEN: "-",
+}
+_WEAKER: Mapping[Standing, Standing] = {
+    Standing.KEPT: Standing.KEPT_SO_FAR,
+    Standing.LUCK: Standing.LUCK_SO_FAR,
+}
+"""What is said of both, where one column left something open."""
+
+
+def by_filesystem(litmus: Litmus) -> dict[str, list[OnMode]]:
+    """The columns of each file system, in the order of the table."""
+    found: dict[str, list[OnMode]] = {}
+    for column in litmus.shown.values():
+        found.setdefault(_filesystem(column), []).append(column)
+    return found
+
+
+def by_kernel(columns: Sequence[OnMode]) -> dict[str, list[OnMode]]:
+    """The columns of each mode: one for each kernel."""
+    found: dict[str, list[OnMode]] = {}
+    for column in columns:
+        found.setdefault(column.mode, []).append(column)
+    return found
+
+
+def together(columns: Sequence[OnMode], program: str) -> Cell:
+    """One cell for all: what most of them answer, behind what the others do, with their names. `so far` is
+    said of all that answer alike, if something was left open in one. Its colour is that of the worst.
+    """
+    answers = _answers(columns, program)
+    most = max(reversed(answers), key=lambda s: (len(answers[s]), s is not Standing.UNSEEN))
+    others = [
+        f"{_in_part(standing)}: {_named(of, columns)}"
+        for standing, of in answers.items()
+        if standing is not most
+    ]
+    rest = f"else {_in_part(most)}" if others else WORDS[most]
+    return Cell("; ".join([*others, rest]), KINDS[next(iter(answers))], target=program)
+
+
+def _answers(columns: Sequence[OnMode], program: str) -> dict[Standing, list[OnMode]]:
+    """The columns by what they answer, the worst answer first."""
+    given = [(column.cell(program).standing, column) for column in columns]
+    there = {standing for standing, _ in given}
+    found: dict[Standing, list[OnMode]] = {}
+    for standing, column in given:
+        weaker = _WEAKER.get(standing, standing)
+        found.setdefault(weaker if weaker in there else standing, []).append(column)
+    return {standing: found[standing] for standing in KINDS if standing in found}
+
+
+def _in_part(standing: Standing) -> str:
+    return "not looked at" if standing is Standing.UNSEEN else WORDS[standing]
+
+
+def _named(some: Sequence[OnMode], columns: Sequence[OnMode]) -> str:
+    """Some of the columns of a file system, or of a mode, by what tells them from the others."""
+    modes, those = by_kernel(columns), by_kernel(some)
+    kernels = {mode: _on(of, modes[mode]) for mode, of in those.items()}
+    if those.keys() == modes.keys() and len(set(kernels.values())) == 1:
+        return next(iter(kernels.values()))
+    return ", ".join(f"{mode.partition('/')[2]} {on}".rstrip() for mode, on in kernels.items())
+
+
+def _on(some: Sequence[OnMode], columns: Sequence[OnMode]) -> str:
+    """The kernels of some of a mode's columns; empty if that is all of them."""
+    kernels = (column.asked.rpartition("-")[2] or column.asked for column in some)
+    return "" if len(some) == len(columns) else f"on {', '.join(kernels)}"
+
+
+def _filesystem(column: OnMode) -> str:
+    return column.mode.partition("/")[0]
