@@ -45,7 +45,7 @@ IMAGE_MIB_MAX = 4 << 10
 
 
 class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    summary: str
+    summary: str = ""
     arguments: list[str] = []
 
 
@@ -57,7 +57,7 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files that `check` reads. `acknowledges`: `lines`, if each line that `run` prints is acknowledged; else it
     calls powercut-ack. `neighbour`: each workload comes once more, `NAME-neighbour`, with another program's
     fsync behind each call, which may be 200 calls at most. `variants`: each is a workload; its key is
-    appended to the directory's name.
+    appended to the directory's name, and it has the description's summary unless it has one of its own.
     """
 
     summary: str
@@ -152,7 +152,7 @@ def load_application(directory: Path) -> list[Workload]:
         _need_program(directory / program, described)
     place = f"/workload/{directory.name}"
     files = {f"{place}/{name}": path.read_bytes() for name, path in files_below(directory)}
-    variants = described.variants or {"": _Variant(described.summary)}
+    variants = described.variants or {"": _Variant()}
     alone = [
         _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
         for name, v in variants.items()
@@ -203,7 +203,7 @@ def _workload(
     check = (f"{place}/check", *variant.arguments)
     return Workload(
         name,
-        variant.summary,
+        variant.summary or described.summary,
         (Operation(OperationKind.RUN, argv=run),),
         (Check(0, check, described.reads, application=True, user=described.user),),
         (SHELL, *described.programs),
