@@ -88,8 +88,8 @@ def litmus_command(names: tuple[str, ...], want_list: bool, **given: Any) -> Exi
     mode's contract promises it. Leaves report.html, litmus.json, table.md and the run directory of each
     mode.
 
-    Exit codes: 0 no promise was broken, 1 one was, or another oracle found something, 2 usage, 3 undecided,
-    130 interrupted (continue with --resume).
+    Exit codes: 0 no promise was broken, 1 one was, or another oracle found something, known or not, 2 usage,
+    3 undecided, 130 interrupted (continue with --resume).
     """
     if given["resume"]:
         if names:
@@ -127,7 +127,7 @@ def _carry_out(plan: LitmusPlan, path: Path) -> ExitCode:
     litmus = series.litmus
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    if litmus.broken or litmus.others:
+    if litmus.broken or litmus.others or litmus.known:
         return ExitCode.INCONSISTENT
     return ExitCode.CONSISTENT if litmus.decided else ExitCode.UNDECIDED
 

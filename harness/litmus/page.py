@@ -27,14 +27,16 @@ LEGEND = (
     "`always`: yes in every legal crash state of the recordings, and the mode's contract promises it. "
     "`held`: yes in every one, but nobody promises it. `so far`: yes in all that were looked at, and some "
     "were not. `no`: there is a crash state in which the answer is no, and the mode never promised "
-    "otherwise. `BROKEN`: the same, against the mode's contract. `-`: not looked at. A recording is one "
+    "otherwise. `BROKEN`: the same, against the mode's contract. `broken, known`: all that was found in "
+    "these states is a known bug, or what the mode is known to lose. `-`: not looked at. A recording is one "
     "schedule: `always` is said of the recordings that were made, and of no other."
 )
 WIDE = 8
 """More columns than this are told in a cell for each file system; the modes follow, a table for each."""
 _OF_WIDE = (
     " Each file system has one cell: first the exceptions, by mode and kernel, then what all its other modes "
-    "answer. The worst answer gives the colour. `Mode by mode` has a column for each mode."
+    "answer. The worst answer gives the colour, a known one only where most modes share it. `Mode by mode` "
+    "has a column for each mode."
 )
 
 
@@ -51,8 +53,9 @@ def sentence_of(column: str, cell: CellAnswer) -> str:
     match cell.standing:
         case Standing.UNSEEN:
             return f"not looked at: {cell.reason}"
-        case Standing.NO | Standing.BROKEN:
-            return f"no in {number(cell.no)} of {looked}; {promise}. At `{cell.point}`: {cell.found}"
+        case Standing.NO | Standing.BROKEN | Standing.KNOWN:
+            known = f" Known: {'; '.join(cell.known)}." if cell.standing is Standing.KNOWN else ""
+            return f"no in {number(cell.no)} of {looked}; {promise}.{known} At `{cell.point}`: {cell.found}"
         case Standing.KEPT | Standing.LUCK:
             return f"yes in all {looked}, which are all legal ones; {promise}"
         case _:
@@ -63,16 +66,23 @@ def headline(litmus: Litmus) -> str:
     cells = [c for m in litmus.columns.values() for c in m.cells]
     looked = [c for c in cells if c.standing is not Standing.UNSEEN]
     no = [c for c in looked if c.no]
-    broken = litmus.broken
     parts = [
         f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} are yes, {number(len(no))} no",
-        f"{plural(len(broken), 'promise')} broken" if broken else "no promise broken",
+        _broken_promises(len(litmus.broken), sum(c.standing is Standing.KNOWN for c in looked)),
     ]
     if unseen := sum(c.standing is Standing.UNSEEN for m in litmus.shown.values() for c in m.cells):
         parts.append(f"{plural(unseen, 'question')} not looked at")
     if others := litmus.others:
-        parts.append(f"other findings under {plural(len(others), 'program')}")
+        parts.append(f"new findings of other oracles in {plural(len(others), 'cell')}")
     return f"{plural(len(litmus.shown), 'column')}: {'; '.join(parts)}"
+
+
+def _broken_promises(new: int, known: int) -> str:
+    if new and known:
+        return f"{plural(new, 'promise')} broken, and {number(known)} more by known bugs and losses"
+    if new or known:
+        return f"{plural(new or known, 'promise')} broken{', by known bugs and losses alone' * bool(known)}"
+    return "no promise broken"
 
 
 def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
@@ -95,13 +105,19 @@ def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
             Section("Mode by mode", tables=tuple(_of_modes(litmus, programs)), in_text=False),
             Section(
                 "Broken promises",
-                "Answers no, against the mode's contract.",
+                "Answers no, against the mode's contract, which no known bug or loss explains.",
                 findings=tuple(_broken(litmus)),
             ),
             Section(
-                "Other findings under these programs",
+                "New findings of other oracles",
                 "The other oracles judge each crash state as in `powercut run`.",
                 lines=tuple(Line(t, f"{m.item} {c.program}") for m, c in litmus.others for t in c.others),
+            ),
+            Section(
+                "Known bugs and losses",
+                "What the other oracles found, by the name of the bug (`powercut known NAME`) or the reason "
+                "of the loss.",
+                lines=tuple(_known(litmus)),
             ),
             Section(
                 "Contract and table disagree",
@@ -125,6 +141,8 @@ def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
 def _worst(litmus: Litmus) -> str:
     if litmus.broken or litmus.others:
         return "fail"
+    if litmus.known:
+        return "xfail"
     return "pass" if litmus.decided and not litmus.interrupted else "unknown"
 
 
@@ -208,6 +226,19 @@ def _differences(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTa
     yield PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
 
 
+def _known(litmus: Litmus) -> Iterator[Line]:
+    """A line for each known bug or loss, with the columns that show it."""
+    cells: dict[str, list[tuple[OnMode, CellAnswer]]] = {}
+    for mode, cell in litmus.known:
+        for name in cell.known:
+            cells.setdefault(name, []).append((mode, cell))
+    for name, of in cells.items():
+        broken = sum(c.standing is Standing.KNOWN for _, c in of)
+        against = f", in {number(broken)} of them with the answer no against a promise" * bool(broken)
+        modes = ", ".join(dict.fromkeys(m.item for m, _ in of))
+        yield Line(f"in {plural(len(of), 'cell')} of {modes}{against}", name)
+
+
 def _broken(litmus: Litmus) -> Iterator[Finding]:
     for mode, cell in litmus.broken:
         yield Finding(
@@ -238,7 +269,7 @@ def _program(litmus: Litmus, program: Program) -> Finding:
     lines += _alike({name: cell for name, cell in cells.items() if not cell.no})
     commands = [_repro(litmus, litmus.shown[name], cell) for name, cell in cells.items() if cell.point]
     kinds = {KINDS[cell.standing] for cell in cells.values()}
-    worst = next((k for k in ("fail", "unknown", "luck", "pass") if k in kinds), "not-run")
+    worst = next((k for k in dict.fromkeys(KINDS.values()) if k in kinds), "not-run")
     return Finding(
         f"{program.name}: {program.workload.summary}",
         tuple(lines),

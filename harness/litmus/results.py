@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from harness.oracles.question import NAME as QUESTION
 from harness.plan import Budget
 from harness.report.words import plural
 from harness.series.journal import Done
+from harness.store.records import Finding
 from harness.summary import CaseSummary
 
 SCHEMA = 1
@@ -31,6 +32,7 @@ class Standing(enum.StrEnum):
     LUCK_SO_FAR = "held-so-far"  # the same, not promised
     NO = "no"  # no in some state; the contract does not promise it
     BROKEN = "broken"  # no in some state, although the contract promises it: a finding
+    KNOWN = "known"  # the same, and each such state shows a known bug, or what the mode is known to lose
     UNSEEN = "not-looked-at"
 
 
@@ -39,10 +41,12 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `promised`: by the mode's contract. `recordings`: that were looked at, each under a schedule of its own.
     `states`: crash states that gave no reason to leave the answer open; `no`: those in which the answer was
-    no. `point`: the smallest of these, `found`: what was found there. `left`: why not every legal state was
+    no; `known_no`: those of them of which each finding of another oracle is known. `point`: the smallest
+    state with the answer no, `found`: what was found there. `left`: why not every legal state was
     looked at; empty if each was. `undecided`: a recording could not be decided; `lacks`: one was not made, as
     this host or kernel lacks something. `reason`: why the program was not looked at at all. `others`:
-    findings of other oracles, which the expectations do not name: `ORACLE: SUMMARY (CRASH POINT)`.
+    new findings of other oracles, which the expectations do not name: `ORACLE: SUMMARY (CRASH POINT)`.
+    `known`: the known bugs by name, and the reasons of known losses, that other oracles found.
     """
 
     program: str
@@ -50,6 +54,7 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     recordings: int = 0
     states: int = 0
     no: int = 0
+    known_no: int = 0
     point: str = ""
     found: str = ""
     left: str = ""
@@ -57,11 +62,13 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     undecided: bool = False
     lacks: bool = False
     others: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
     @property
     def standing(self) -> Standing:
         if self.no:
-            return Standing.BROKEN if self.promised else Standing.NO
+            against = Standing.KNOWN if self.no == self.known_no else Standing.BROKEN
+            return against if self.promised else Standing.NO
         if not self.states:
             return Standing.UNSEEN
         if self.left:
@@ -138,13 +145,21 @@ class Litmus:
 
     @property
     def broken(self) -> list[tuple[OnMode, CellAnswer]]:
-        """Promises that a program broke."""
-        return [(m, c) for m in self.columns.values() for c in m.cells if c.standing is Standing.BROKEN]
+        """Promises that a program broke, and not by what is known alone."""
+        return self._cells(lambda c: c.standing is Standing.BROKEN)
 
     @property
     def others(self) -> list[tuple[OnMode, CellAnswer]]:
-        """Programs under which another oracle found something unexpected."""
-        return [(m, c) for m in self.columns.values() for c in m.cells if c.others]
+        """Programs under which another oracle found something new."""
+        return self._cells(lambda c: bool(c.others))
+
+    @property
+    def known(self) -> list[tuple[OnMode, CellAnswer]]:
+        """Programs under which another oracle found something known."""
+        return self._cells(lambda c: bool(c.known))
+
+    def _cells(self, are: Callable[[CellAnswer], bool]) -> list[tuple[OnMode, CellAnswer]]:
+        return [(m, c) for m in self.columns.values() for c in m.cells if are(c)]
 
     @property
     def decided(self) -> bool:
@@ -156,9 +171,12 @@ class Litmus:
         return ran and any(c.states for c in cells) and not any(c.lacks for c in cells)
 
 
-def cell_of(program: str, promised: bool, cases: Sequence[CaseSummary], not_put: int = 0) -> CellAnswer:
+def cell_of(
+    program: str, promised: bool, cases: Sequence[CaseSummary], not_put: int = 0, known_no: int = 0
+) -> CellAnswer:
     """The answer of a program from the cases of its recordings. A recording that was not looked at leaves the
-    answer open. `not_put`: states that another oracle refuses, and to which the question could not be put.
+    answer open. `not_put`: states that another oracle refuses, and to which the question could not be put;
+    `known_no`: see `CellAnswer`.
     """
     seen = [c for c in cases if c.counts.checked]
     found = [(c, f) for c in cases for f in c.findings]
@@ -175,14 +193,21 @@ def cell_of(program: str, promised: bool, cases: Sequence[CaseSummary], not_put:
         recordings=len(seen),
         states=states,
         no=sum(f.states for f in no),
+        known_no=known_no,
         point=str(smallest.crash_point) if smallest else "",
         found=smallest.violations[0].found if smallest else "",
         left="; ".join(dict.fromkeys(filter(None, [*map(_left, cases), unread]))),
         reason="" if states else "; ".join(dict.fromkeys([c.reason or c.undecided or unread for c in cases])),
         undecided=any(c.undecided for c in cases),
         lacks=any(c.lacks for c in cases),
-        others=tuple(f"{f.oracle}: {f.summary} ({f.crash_point})" for f in others),
+        others=tuple(f"{f.oracle}: {f.summary} ({f.crash_point})" for f in others if not name_of(f)),
+        known=tuple(dict.fromkeys(filter(None, map(name_of, others)))),
     )
+
+
+def name_of(f: Finding) -> str:
+    """The known bug that a finding is, or why its mode is known to lose this; empty for a new one."""
+    return f.known.bug.name if f.known else f.loss
 
 
 def _left(case: CaseSummary) -> str:
@@ -205,4 +230,4 @@ def contradictions(litmus: Litmus) -> list[tuple[OnMode, CellAnswer]]:
     the oracles that hold the mode to its contract complained. Either the planted answers are too narrow or an
     oracle is.
     """
-    return [(m, c) for m, c in litmus.broken if not c.others]
+    return [(m, c) for m, c in litmus.broken if not (c.others or c.known)]

@@ -14,9 +14,10 @@ KINDS: Mapping[Standing, str] = {
     Standing.LUCK: "luck",
     Standing.KEPT_SO_FAR: "pass",
     Standing.KEPT: "pass",
+    Standing.KNOWN: "xfail",
     Standing.UNSEEN: "not-run",
 }
-"""How a cell is coloured, the worst first."""
+"""How a cell is coloured; of several, the first."""
 WORDS: Mapping[Standing, str] = {
     Standing.KEPT: "always",
     Standing.KEPT_SO_FAR: "always so far",
@@ -24,6 +25,7 @@ WORDS: Mapping[Standing, str] = {
     Standing.LUCK_SO_FAR: "held so far",
     Standing.NO: "no",
     Standing.BROKEN: "BROKEN",
+    Standing.KNOWN: "broken, known",
     Standing.UNSEEN: "-",
 }
 _WEAKER: Mapping[Standing, Standing] = {
@@ -51,7 +53,8 @@ def by_kernel(columns: Sequence[OnMode]) -> dict[str, list[OnMode]]:
 
 def together(columns: Sequence[OnMode], program: str) -> Cell:
     """One cell for all: what most of them answer, behind what the others do, with their names. `so far` is
-    said of all that answer alike, if something was left open in one. Its colour is that of the worst.
+    said of all that answer alike, if something was left open in one. Its colour is that of the worst, but of
+    a known bug or loss only where most have it.
     """
     answers = _answers(columns, program)
     most = max(reversed(answers), key=lambda s: (len(answers[s]), s is not Standing.UNSEEN))
@@ -61,11 +64,13 @@ def together(columns: Sequence[OnMode], program: str) -> Cell:
         if standing is not most
     ]
     rest = f"else {_in_part(most)}" if others else WORDS[most]
-    return Cell("; ".join([*others, rest]), KINDS[next(iter(answers))], target=program)
+    worst = next(iter(answers))
+    milder = worst not in (Standing.BROKEN, Standing.NO) and most is Standing.KNOWN
+    return Cell("; ".join([*others, rest]), KINDS[most if milder else worst], target=program)
 
 
 def _answers(columns: Sequence[OnMode], program: str) -> dict[Standing, list[OnMode]]:
-    """The columns by what they answer, the worst answer first."""
+    """The columns by what they answer, in the order of KINDS."""
     given = [(column.cell(program).standing, column) for column in columns]
     there = {standing for standing, _ in given}
     found: dict[Standing, list[OnMode]] = {}

@@ -17,7 +17,7 @@ from harness.kernels.find import look_up_kernel
 from harness.litmus.page import markdown, page_of
 from harness.litmus.programs import Program, programs
 from harness.litmus.promises import promises
-from harness.litmus.results import NOT_YET, Litmus, LitmusPlan, OnMode, cell_of
+from harness.litmus.results import NOT_YET, Litmus, LitmusPlan, OnMode, cell_of, name_of
 from harness.model import CaseId, Verdict
 from harness.model.schedules import with_schedules, without_schedule
 from harness.oracles import ORACLES
@@ -116,6 +116,7 @@ class LitmusSeries(Series[OnMode]):
                     self._promised(mode, p),
                     of.get(p.name, []),
                     sum(not_put(store, c.case) for c in of.get(p.name, [])),
+                    sum(known_no(store, c) for c in of.get(p.name, [])),
                 )
                 for p in self._programs
             ),
@@ -172,3 +173,14 @@ def not_put(store: RunStore, case: CaseId) -> int:
     """How many states that another oracle refuses gave no answer."""
     why = (NOT_PUT, f"oracle {QUESTION} failed")
     return sum(any(w.startswith(why) for w in v.unknown) for v in store.iter_verdicts(case, Verdict.FAIL))
+
+
+def known_no(store: RunStore, case: CaseSummary) -> int:
+    """In how many states the answer is no, and what other oracles found there is known, all of it."""
+    named = {(f.oracle, f.signature) for f in case.findings if name_of(f) or f.expectation}
+    others = [
+        {kind for kind in kinds if kind[0] != QUESTION}
+        for kinds in store.violated(case.case).values()
+        if any(oracle == QUESTION for oracle, _ in kinds)
+    ]
+    return sum(bool(found) and found <= named for found in others)

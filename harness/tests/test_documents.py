@@ -166,9 +166,16 @@ def test_what_a_table_of_litmus_programs_lacks_is_said() -> None:
     cells = [{"standing": s} for s in ("kept", "not-looked-at")]
     columns = [{"name": "a", "cells": cells}, {"name": "b", "cells": cells[1:]}]
     assert generator()._not_looked_at(columns) == ["b", "1 question in a"]
-    only_broken = {"kept": [], "held": ["a"], "no": [], "broken": ["b"]}
-    titles = [title for title, _, belongs in generator()._GROUPS_OF_PATTERNS if belongs(only_broken)]
-    assert titles == ["Safe in no mode"]
+    none = {"kept": [], "held": [], "no": [], "broken": [], "known": []}
+
+    def titles(**modes: list[str]) -> list[str]:
+        groups = generator()._GROUPS_OF_PATTERNS
+        return [title.partition(",")[0] for title, _, belongs in groups if belongs({**none, **modes})]
+
+    assert titles(held=["a"], broken=["b"]) == titles(known=["a"]) == ["Safe in no mode"]
+    assert titles(kept=["a"], known=["b"]) == ["Safe in every mode that was looked at"]
+    assert titles(kept=["a"], known=["b"], no=["c"]) == ["Safe in some modes"]
+    assert titles() == []
 
 
 # --- command lines --------------------------------------------------------------------------------

@@ -148,8 +148,38 @@ def test_a_promise_that_was_broken_makes_the_page_red_and_luck_does_not() -> Non
     for cell, kind in ((KEPT, "pass"), (HELD, "pass"), (NO, "pass"), (BROKEN, "fail")):
         assert page_of(table(cell), chosen).kind == kind
     assert headline(table(KEPT, BROKEN)) == "2 columns: 1 of 2 answers are yes, 1 no; 1 promise broken; " + (
-        "other findings under 1 program"
+        "new findings of other oracles in 1 cell"
     )
+
+
+KNOWN = msgspec.structs.replace(NO, promised=True, known_no=5, known=("a-bug",))
+
+
+def test_a_promise_that_a_known_bug_broke_is_told_apart_and_named() -> None:
+    """Modes without barriers were as red as a new bug, in every row."""
+    chosen = programs([NAME])
+    assert (KNOWN.standing, word(KNOWN)) == (Standing.KNOWN, "broken, known")
+    partly = msgspec.structs.replace(KNOWN, known_no=4)
+    assert partly.standing is Standing.BROKEN
+    assert msgspec.structs.replace(KNOWN, promised=False).standing is Standing.NO
+    assert "promises yes. Known: a-bug. At `" in sentence_of("m", KNOWN)
+    page = page_of(table(KNOWN, KEPT), chosen)
+    assert page.kind == "xfail"
+    assert (
+        "a-bug: in 1 cell of ext4/ordered, in 1 of them with the answer no against a promise" in page.text()
+    )
+    assert "1 promise broken, by known bugs and losses alone" in page.headline
+    assert "1 promise broken, and 1 more by known bugs and losses" in headline(table(KNOWN, BROKEN))
+    assert not contradictions(table(KNOWN))
+
+
+def test_a_finding_of_another_oracle_is_new_or_has_its_name() -> None:
+    bug = Finding(CASE, "fsck", "s", CrashState(4), finding("fsck").violations, 2, loss="no barriers")
+    cell = cell_of(NAME, True, [case(bug, finding("question"), finding("size"))], known_no=2)
+    assert (cell.known, cell.others) == (("no barriers",), (f"size: f is empty ({CASE}@4)",))
+    assert cell.standing is Standing.KNOWN
+    assert table(cell).known and table(cell).others
+    assert cell_of(NAME, True, [case(bug, finding("question", 3))], known_no=2).standing is Standing.BROKEN
 
 
 def test_every_cell_leads_to_its_program_and_the_command_that_shows_it() -> None:
@@ -221,9 +251,23 @@ def test_a_cell_for_several_columns_says_no_more_than_the_least_of_them() -> Non
     assert in_row(wide(fast_6=unseen, fast_7=unseen))["ext4"] == "not looked at: fast; else always"
     none = {f"{m}_{k}": unseen for m in ("default",) for k in (6, 7)}
     assert in_row(wide(**none))["btrfs"] == "-"
-    for cell, kind in ((BROKEN, "fail"), (NO, "unknown"), (HELD, "luck"), (some, "pass"), (unseen, "pass")):
+    for cell, kind in (
+        (BROKEN, "fail"),
+        (KNOWN, "pass"),
+        (NO, "unknown"),
+        (HELD, "luck"),
+        (some, "pass"),
+        (unseen, "pass"),
+    ):
         html = page_of(wide(fast_6=cell), programs([NAME])).html()
         assert f'<td class="{kind}"><a href="#{NAME}">' in html
+
+
+def test_a_known_loss_of_one_mode_does_not_colour_its_file_system() -> None:
+    """Each file system has a mode without barriers."""
+    assert in_row(wide(fast_6=KNOWN, fast_7=KNOWN))["ext4"] == "broken, known: fast; else always"
+    html = page_of(wide(default_6=KNOWN, default_7=KNOWN), programs([NAME])).html()
+    assert f'<td class="xfail"><a href="#{NAME}">broken, known</a>' in html
 
 
 def test_a_mode_that_could_not_be_run_stands_with_its_file_system() -> None:
