@@ -15,14 +15,18 @@ import platform
 import secrets
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from harness import __version__
 from harness.cases.casework import Casework, EnoughDone
 from harness.cases.first_mount import finish_base
+from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import MakePool, pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
@@ -320,15 +324,23 @@ class _Job:
     make_pool: MakePool
 
     def all(self) -> None:
-        """First the modes that are only rules, which take one guest of this host; then all others."""
+        """First the modes that are only rules, which take one guest of this host; then all others, which the
+        run knows by then, and which have what is left of the plan's time.
+        """
         ruled = [(p, w) for p, w in self.asked.cases if p.rules]
+        rest = [(p, w) for p, w in self.asked.cases if not p.rules]
+        begun = time.monotonic()
         if ruled:
+            for p, w in rest:  # or a run that ends among the rules says nothing of these
+                planned = PlannedCase(p, w, CaseId(p.filesystem, p.mode, w.name))
+                self.store.add_case(info_of(planned, self.plan))
             work = RuledWork(
                 self.plan, self.store, self.progress, self.specs.judge, self.scratch, self.on_done
             )
             work.work(ruled, self.bases, self.asked.lacking)
-        if rest := [(p, w) for p, w in self.asked.cases if not p.rules]:
-            others = replace(self, asked=replace(self.asked, cases=rest))
+        if rest:
+            plan = with_time_left(self.plan, time.monotonic() - begun)
+            others = replace(self, plan=plan, asked=replace(self.asked, cases=rest))
             (others.on_cluster if self.plan.cluster else others.here)()
 
     def here(self) -> None:
@@ -356,6 +368,13 @@ class _Job:
                 plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done
             )
             dispatch.work(self.asked.cases, self.asked.lacking)
+
+
+def with_time_left(plan: Plan, spent_s: float) -> Plan:
+    """The plan when so much of its time is spent, if it has any."""
+    if plan.minutes is None:
+        return plan
+    return msgspec.structs.replace(plan, minutes=max(0.0, plan.minutes - spent_s / 60))
 
 
 @dataclass(frozen=True, slots=True)

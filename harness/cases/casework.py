@@ -135,13 +135,11 @@ class Limits:
 
     def need_more(self) -> None:
         """Raises EnoughDone."""
-        plan = self._plan
         if self.enough_failed:
             cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
             raise EnoughDone(f"{cases} failed, and no more were asked for")
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            minutes = plan.minutes or 0
-            raise EnoughDone(f"the time given, {round(minutes, 1) or minutes:g} min, is up")
+            raise EnoughDone("the time given is up")
 
     def of_case(self, budget: Budget) -> Budget:
         """The budget of one case, which ends with the run's time."""

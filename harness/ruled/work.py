@@ -83,9 +83,11 @@ class RuledWork:
         decided = {c.case for c in self._store.cases() if c.status is CaseStatus.DONE}
         if left := named.keys() - decided:
             self._progress.begin("recorded", len(left))
-        for case, (profile, workload) in named.items():
+        for case, (_, workload) in named.items():  # all of them, before the time is up
             if case in left:
                 self._store.add_case(CaseInfo(case, "", "", workload.summary, (ORACLE,)))
+        for case, (profile, workload) in named.items():
+            if case in left:
                 if reason := lacking.get(profile.name) or lacking.get(workload.name):
                     self._store.set_case_status(case, CaseStatus.NOT_RUN, reason)
                 else:

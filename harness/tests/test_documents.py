@@ -166,7 +166,7 @@ def test_what_a_table_of_litmus_programs_lacks_is_said() -> None:
     cells = [{"standing": s} for s in ("kept", "not-looked-at")]
     columns = [{"name": "a", "cells": cells}, {"name": "b", "cells": cells[1:]}]
     assert generator()._not_looked_at(columns) == ["b", "1 question in a"]
-    none = {"kept": [], "held": [], "no": [], "broken": [], "known": []}
+    none: dict[str, list[str]] = {"kept": [], "held": [], "no": [], "broken": [], "known": []}
 
     def titles(**modes: list[str]) -> list[str]:
         groups = generator()._GROUPS_OF_PATTERNS

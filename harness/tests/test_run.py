@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness import run
+from harness.cases.casework import EnoughDone
 from harness.cases.listing import group_by_content
 from harness.errors import (
     EnvironmentLacks,
@@ -40,10 +41,11 @@ from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Workload
 from harness.plan import Plan
+from harness.ruled.work import RuledWork
 from harness.run import create_run, execute, need_space, new_run
 from harness.store import RunStore
 from harness.store.layout import latest, runs
-from harness.store.records import CaseInfo
+from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import CaseVerdict, shell_code
 from harness.tests.report.demo import run_info
 
@@ -329,6 +331,30 @@ def test_a_mode_whose_base_image_was_not_finished_is_unknown_and_costs_no_other(
     assert [c.case for c in lost] == done
     assert recorded == ["xfs/default"] * 2 + ["ext4/ordered"] * 2
     assert shell_code(summary) is ExitCode.UNDECIDED
+
+
+def test_a_run_that_ends_among_the_rules_knows_its_other_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time was up in any/posix: ext4/ordered was in no report, and missing nowhere."""
+
+    def end(*_: object) -> None:
+        raise EnoughDone("the time given is up")
+
+    without_guests(monkeypatch, tmp_path, lambda *_: None)
+    monkeypatch.setattr(RuledWork, "work", end)
+    plan = Plan(configurations=["any/posix", "ext4/ordered"], workloads=["append-fsync"])
+    with create_run(plan, tmp_path, "test") as store:
+        summary = execute(plan, store, Lines(Console(quiet=True)))
+    assert [(c.case.configuration, c.status) for c in summary.cases] == [("ext4/ordered", CaseStatus.PLANNED)]
+    assert shell_code(summary) is not ExitCode.CONSISTENT
+
+
+@pytest.mark.parametrize(("minutes", "left"), [(None, None), (10.0, 9.5), (0.25, 0.0)])
+def test_the_time_of_a_run_is_that_of_both_kinds_of_modes(minutes: float | None, left: float | None) -> None:
+    """`--minutes 5` took five minutes for the rules, and five more for the real modes."""
+    plan = Plan(configurations=[], workloads=[], minutes=minutes)
+    assert run.with_time_left(plan, 30).minutes == left
 
 
 def test_a_part_of_another_version_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

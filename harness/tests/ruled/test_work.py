@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from harness.cases.casework import EnoughDone
 from harness.filesystems.profiles import ruled_modes
 from harness.host.progress import Quiet
 from harness.model import CaseId, Check, CheckResult, CrashPoint, Workload
@@ -46,6 +49,21 @@ def test_what_an_earlier_part_decided_counts_as_no_work_of_this_one(tmp_path: Pa
         work.work(cases, {}, {"left": "not here"})
     assert progress.begun == [("recorded", 1)]
     assert [case.workload for case in told] == ["done", "left"]
+
+
+def test_a_case_that_the_time_did_not_reach_is_known_to_the_run(tmp_path: Path) -> None:
+    """Of three modes the report had the first, which was under way: the others were named nowhere."""
+    profile = next(iter(ruled_modes().values()))
+    cases = [(profile, Workload(name, "", (parse_operation("sync"),))) for name in ("one", "two")]
+    plan = Plan(configurations=[], workloads=[], minutes=1e-9)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        work = RuledWork(plan, store, Begun(), cast(Any, None), tmp_path)
+        with pytest.raises(EnoughDone):
+            work.work(cases, {profile.name: tmp_path}, {})
+        assert [(c.case.workload, c.status) for c in store.cases()] == [
+            ("one", CaseStatus.PLANNED),
+            ("two", CaseStatus.PLANNED),
+        ]
 
 
 def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
