@@ -15,6 +15,8 @@ import msgspec
 from harness.model import Operation, OperationKind
 
 _NUMBER = re.compile(r"\d+")
+_HEAD = re.compile(r"(?:\w+ |second mount: |[^:]+, )?")
+"""What may stand before the name that a symptom is about: `statx f: EIO`, `f, g: links`."""
 
 
 class Symptom(msgspec.Struct, frozen=True, order=True):
@@ -30,7 +32,19 @@ class Symptom(msgspec.Struct, frozen=True, order=True):
 def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
     """The symptom of a violation in a workload that has these paths."""
     names = _names(frozenset(filter(None, paths)))
-    return Symptom(oracle, _NUMBER.sub("N", names.sub("NAME", signature) if names else signature))
+    return Symptom(oracle, _NUMBER.sub("N", names.sub(_nameless, signature) if names else signature))
+
+
+def _nameless(found: re.Match[str]) -> str:
+    """NAME in place of a path. A path of letters alone may be a word of ours, of a kernel or of fsck (`data
+    of operation 3 lost`, of a file called `data`): it counts only where names stand.
+    """
+    root, path = found.groups()
+    before, after = found.string[: found.start()], found.string[found.end() :]
+    quoted = before[-1:] in ("'", '"', "`") and after[:1] == before[-1:]
+    about = after[:1] in (":", ",") and _HEAD.fullmatch(before)
+    stands = root or quoted or about or after.startswith(" twice)") or not path.isalpha()
+    return f"{root}NAME" if stands else found[0]
 
 
 @functools.lru_cache(maxsize=64)
@@ -38,7 +52,7 @@ def _names(paths: frozenset[str]) -> re.Pattern[str] | None:
     longest_first = sorted(paths, key=lambda path: (-len(path), path))
     words = "|".join(map(re.escape, longest_first))
     below = r"(?:/[^\s/:,()]+)*"  # a file of a directory that was renamed has a path that no operation names
-    return re.compile(rf"(?<![\w/.])(?:{words}){below}(?![\w/])") if words else None
+    return re.compile(rf"(?<![\w/.])(/?)((?:{words}){below})(?![\w/])") if words else None
 
 
 def paths_of(operations: Sequence[Operation]) -> tuple[str, ...]:

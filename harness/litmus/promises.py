@@ -1,12 +1,15 @@
 """What a mode promises of a question, by its contract; and what documents promise. Pure.
 
 A contract promises the answer yes if it refuses every planted answer no (`Question.broken`), wherever in
-the history the question is put. So a promise in the table is one that a run would report as broken. A
-question whose planted answers leave out a kind of no may look promised although it is not.
+the history the question is put. So a promise in the table is one that a run would report as broken. Planted
+as well is each answer yes with one piece of a file as zeros, or as what the device held before, where that
+turns the answer: what a contract allows of new blocks, it allows there, too. A question whose planted answers
+leave out another kind of no may look promised although it is not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from harness.model import (
@@ -27,6 +30,7 @@ from harness.model import (
 from harness.model.questions import Answer, PlantedEntry, Question
 from harness.oracles import ORACLES, Judge
 from harness.oracles.contract import Contract
+from harness.oracles.question import why_not
 
 OF_THE_MODEL = ("durability", "atomicity", "stale", "foreign", "size", "contents")
 """The oracles that compare a tree with what was done: all others look at more than a tree."""
@@ -42,12 +46,27 @@ def promises(contract: Contract, operations: Sequence[Operation], asked: Questio
     steps = tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(operations))
     oracles = {name: ORACLES[name] for name in OF_THE_MODEL}
     judge = Judge(contract, History(steps), error_patterns=(), oracles=oracles)
-    trees = [tree_of(answer) for answer in asked.broken]
+    trees = [*map(tree_of, asked.broken), *_unwritten(asked)]
     return all(
         judge.judge(position, Outcome(tree=tree, fsck=_CLEAN)).violations
         for position in _positions(asked, len(operations))
         for tree in trees
     )
+
+
+def _unwritten(asked: Question) -> Iterator[Tree]:
+    """Each planted answer yes with one written extent as zeros, or as the device's old contents, if that
+    makes the answer no.
+    """
+    for tree in map(tree_of, asked.kept):
+        for path, entry in tree.items():
+            for n, extent in enumerate(entry.extents):
+                for kind in (ExtentKind.ZERO, ExtentKind.POISON) if extent.kind is ExtentKind.WRITTEN else ():
+                    lost = Extent(kind, extent.start, extent.length)
+                    extents = (*entry.extents[:n], lost, *entry.extents[n + 1 :])
+                    changed = {**tree, path: dataclasses.replace(entry, extents=extents)}
+                    if why_not(asked, changed):
+                        yield changed
 
 
 def _positions(asked: Question, operations: int) -> Iterator[Position]:

@@ -41,12 +41,13 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `promised`: by the mode's contract. `recordings`: that were looked at, each under a schedule of its own.
     `states`: crash states that gave no reason to leave the answer open; `no`: those in which the answer was
-    no; `known_no`: those of them of which each finding of another oracle is known. `point`: the smallest
-    state with the answer no, `found`: what was found there. `left`: why not every legal state was
-    looked at; empty if each was. `undecided`: a recording could not be decided; `lacks`: one was not made, as
-    this host or kernel lacks something. `reason`: why the program was not looked at at all. `others`:
-    new findings of other oracles, which the expectations do not name: `ORACLE: SUMMARY (CRASH POINT)`.
-    `known`: the known bugs by name, and the reasons of known losses, that other oracles found.
+    no; `known_no`: those of them of which each finding of another oracle is known; `alone`: those in which no
+    other oracle found anything. `point`: the smallest state with the answer no, `found`: what was found
+    there. `left`: why not every legal state was looked at; empty if each was. `undecided`: a recording could
+    not be decided; `lacks`: one was not made, as this host or kernel lacks something. `reason`: why the
+    program was not looked at at all. `others`: new findings of other oracles, which the expectations do not
+    name: `ORACLE: SUMMARY (CRASH POINT)`. `known`: the known bugs by name, and the reasons of known losses,
+    that other oracles found.
     """
 
     program: str
@@ -55,6 +56,7 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     states: int = 0
     no: int = 0
     known_no: int = 0
+    alone: int = 0
     point: str = ""
     found: str = ""
     left: str = ""
@@ -172,11 +174,17 @@ class Litmus:
 
 
 def cell_of(
-    program: str, promised: bool, cases: Sequence[CaseSummary], not_put: int = 0, known_no: int = 0
+    program: str,
+    promised: bool,
+    cases: Sequence[CaseSummary],
+    *,
+    not_put: int = 0,
+    known_no: int = 0,
+    alone: int = 0,
 ) -> CellAnswer:
     """The answer of a program from the cases of its recordings. A recording that was not looked at leaves the
     answer open. `not_put`: states that another oracle refuses, and to which the question could not be put;
-    `known_no`: see `CellAnswer`.
+    `known_no`, `alone`: see `CellAnswer`.
     """
     seen = [c for c in cases if c.counts.checked]
     found = [(c, f) for c in cases for f in c.findings]
@@ -194,6 +202,7 @@ def cell_of(
         states=states,
         no=sum(f.states for f in no),
         known_no=known_no,
+        alone=alone,
         point=str(smallest.crash_point) if smallest else "",
         found=smallest.violations[0].found if smallest else "",
         left="; ".join(dict.fromkeys(filter(None, [*map(_left, cases), unread]))),
@@ -226,8 +235,8 @@ def _left(case: CaseSummary) -> str:
 
 
 def contradictions(litmus: Litmus) -> list[tuple[OnMode, CellAnswer]]:
-    """Cells where contract and table disagree: the contract is said to promise what was broken, and none of
-    the oracles that hold the mode to its contract complained. Either the planted answers are too narrow or an
-    oracle is.
+    """Cells where contract and table disagree: the contract is said to promise what was broken, and in some
+    of those states none of the oracles that hold the mode to its contract complained. Either the planted
+    answers are too narrow or an oracle is.
     """
-    return [(m, c) for m, c in litmus.broken if not (c.others or c.known)]
+    return [(m, c) for m, c in litmus.broken if c.alone]

@@ -17,10 +17,11 @@ from harness.kernels.find import look_up_kernel
 from harness.litmus.page import markdown, page_of
 from harness.litmus.programs import Program, programs
 from harness.litmus.promises import promises
-from harness.litmus.results import NOT_YET, Litmus, LitmusPlan, OnMode, cell_of, name_of
+from harness.litmus.results import NOT_YET, CellAnswer, Litmus, LitmusPlan, OnMode, cell_of, name_of
 from harness.model import CaseId, Verdict
 from harness.model.schedules import with_schedules, without_schedule
 from harness.oracles import ORACLES
+from harness.oracles.contract import Contract
 from harness.oracles.question import NAME as QUESTION
 from harness.oracles.question import NOT_PUT
 from harness.plan import Plan
@@ -65,7 +66,7 @@ class LitmusSeries(Series[OnMode]):
 
     def __init__(self, plan: LitmusPlan, path: Path) -> None:
         self.plan, self._programs = plan, programs(plan.names)
-        self._promises: dict[tuple[str, str], bool] = {}
+        self._promises: dict[tuple[Contract, str], bool] = {}
         select_profiles(plan.modes)
         super().__init__(path, plan.argv, plan.expectations)
 
@@ -103,6 +104,7 @@ class LitmusSeries(Series[OnMode]):
         for case in summary.cases:
             of.setdefault(without_schedule(case.case.workload)[0], []).append(case)
         of_kernel = summary.info.kernel
+        cells = [self._cell(mode, p, of.get(p.name, []), store) for p in self._programs]
         return OnMode(
             item=item.name,
             mode=mode,
@@ -110,22 +112,24 @@ class LitmusSeries(Series[OnMode]):
             kernel=of_kernel.name,
             release=of_kernel.release or of_kernel.version,
             machine=summary.info.machine.details.get("how", ""),
-            cells=tuple(
-                cell_of(
-                    p.name,
-                    self._promised(mode, p),
-                    of.get(p.name, []),
-                    sum(not_put(store, c.case) for c in of.get(p.name, [])),
-                    sum(known_no(store, c) for c in of.get(p.name, [])),
-                )
-                for p in self._programs
-            ),
+            cells=tuple(cells),
+        )
+
+    def _cell(self, mode: str, program: Program, of: list[CaseSummary], store: RunStore) -> CellAnswer:
+        no = [answered_no(store, c) for c in of]
+        return cell_of(
+            program.name,
+            self._promised(mode, program),
+            of,
+            not_put=sum(not_put(store, c.case) for c in of),
+            known_no=sum(known for known, _ in no),
+            alone=sum(alone for _, alone in no),
         )
 
     def _promised(self, mode: str, program: Program) -> bool:
-        key = (mode, program.name)
+        contract = select_profiles([mode])[0].contract  # many modes have the same
+        key = (contract, program.name)
         if key not in self._promises:
-            contract = select_profiles([mode])[0].contract
             self._promises[key] = promises(contract, program.workload.operations, program.question)
         return self._promises[key]
 
@@ -175,12 +179,14 @@ def not_put(store: RunStore, case: CaseId) -> int:
     return sum(any(w.startswith(why) for w in v.unknown) for v in store.iter_verdicts(case, Verdict.FAIL))
 
 
-def known_no(store: RunStore, case: CaseSummary) -> int:
-    """In how many states the answer is no, and what other oracles found there is known, all of it."""
+def answered_no(store: RunStore, case: CaseSummary) -> tuple[int, int]:
+    """In how many states the answer is no and what other oracles found there is known, all of it; and in how
+    many it is no and no other oracle found anything.
+    """
     named = {(f.oracle, f.signature) for f in case.findings if name_of(f) or f.expectation}
     others = [
         {kind for kind in kinds if kind[0] != QUESTION}
         for kinds in store.violated(case.case).values()
         if any(oracle == QUESTION for oracle, _ in kinds)
     ]
-    return sum(bool(found) and found <= named for found in others)
+    return sum(bool(found) and found <= named for found in others), sum(not found for found in others)

@@ -211,7 +211,7 @@ def test_what_any_kernel_says_stands_in_one_file() -> None:
     ],
 )
 def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) -> None:
-    listed = select_workloads(["all", "more", "oldtree", "applications", random_name(1, 20)])
+    listed = select_workloads(["all", "more", "oldtree", "litmus", "applications", random_name(1, 20)])
     names = [*(w.name for w in listed), *names_of("ace1"), *names_of("ace1more")]
     for expectation in read_expectations(resource(*path.split("/"))):
         assert any(

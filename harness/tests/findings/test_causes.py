@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -46,8 +48,27 @@ def test_a_symptom_has_neither_names_nor_numbers() -> None:
         symptom_of("stale", "A/foo/bar/x-1: poison", paths).what == "NAME: poison"
     )  # A/foo has another name
     assert symptom_of("atomicity", "A/foo, A/foo2: links", paths).what == "NAME, NAME: links"
-    assert symptom_of("fsck", "fsck: A problem, inode N", ("problem",)).what == "fsck: A NAME, inode N"
+    assert symptom_of("readable", "statx A: EIO (5)", paths).what == "statx NAME: EIO (N)"
+    assert symptom_of("fsck", "fsck: Entry 'x' in /d (12) is bad", ("x", "d")).what == (
+        "fsck: Entry 'NAME' in /NAME (N) is bad"
+    )
     assert symptom_of("fsck", "fsck: Inode N ref count", ()).what == "fsck: Inode N ref count"
+
+
+@pytest.mark.parametrize(
+    ("oracle", "signature", "symptom"),
+    [
+        ("durability", "data: data of operation 5 lost", "NAME: data of operation N lost"),
+        ("kernel-log", "JBD2: Invalid checksum recovering data block 3", None),
+        ("fsck", "fsck: A problem, inode N", None),
+    ],
+)
+def test_a_file_that_is_called_as_a_word_of_ours_has_the_symptom_of_any_other(
+    oracle: str, signature: str, symptom: str | None
+) -> None:
+    """A file called `data` had `NAME: NAME of operation N lost`, which no known bug and no known loss has."""
+    expected = symptom or re.sub(r"\d+", "N", signature)
+    assert symptom_of(oracle, signature, ("data", "problem", "A")).what == expected
 
 
 @pytest.mark.parametrize("mode", ["ext4/ordered", "xfs/default@writethrough", "ext4/ordered@raid1-0"])

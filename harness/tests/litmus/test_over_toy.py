@@ -68,7 +68,7 @@ def test_a_state_that_cannot_be_read_answers_nothing(bench: Bench) -> None:
     asked.run(Kernel(Kind.UNREADABLE), "exhaustive", oracles=tuple(ORACLES))
     (case,) = summarise(asked.store).cases
     unread = not_put(asked.store, asked.case)
-    cell = cell_of("w", True, [case], unread)
+    cell = cell_of("w", True, [case], not_put=unread)
     assert 0 < unread < case.counts.checked
     assert (cell.standing, cell.states) == (Standing.KEPT_SO_FAR, case.counts.checked - unread)
     assert "could not be read" in cell.left

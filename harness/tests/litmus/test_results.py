@@ -322,9 +322,11 @@ def test_a_comparison_waits_for_its_second_column() -> None:
 
 def test_a_promise_that_no_oracle_misses_is_told_as_a_contradiction() -> None:
     """A planted answer that is too narrow would make a promise of what a contract leaves open."""
-    alone = msgspec.structs.replace(BROKEN, others=())
+    alone = msgspec.structs.replace(BROKEN, alone=1)
     assert contradictions(table(alone))
     assert not contradictions(table(BROKEN))
+    known_elsewhere = msgspec.structs.replace(alone, known=("a-bug",))
+    assert contradictions(table(known_elsewhere)), "what other states show does not speak for this one"
 
 
 def test_the_table_in_markdown_has_a_row_for_each_program() -> None:

@@ -81,3 +81,14 @@ def test_what_a_mode_is_known_to_lose_is_no_new_break_of_its_promise(
     ((_, cell),) = litmus.known
     assert cell.no == cell.known_no
     assert any("barrier=0 sends no cache flush" in name for name in cell.known)
+
+
+def test_permissions_that_fat_drops_in_silence_are_an_operation_that_it_lacks(
+    uml_kernel: Path, tmp_path: Path
+) -> None:
+    """chmod returned 0 and changed nothing; so permissions that fsync had covered were missed."""
+    litmus = table("debian-6.12", ["chmod-fsync"], tmp_path, mode="vfat/default")
+    assert standings(litmus) == {"chmod-fsync": Standing.UNSEEN}
+    assert not litmus.others
+    ((cell,),) = (m.cells for m in litmus.columns.values())
+    assert "chmod" in cell.reason

@@ -247,7 +247,15 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
         Kind::Chmod => {
             let bits = u32::try_from(op.length).map_err(|_| (Call::Request, Errno::INVAL))?;
             let mode = Mode::from_raw_mode(bits & 0o7777);
-            fs::chmodat(CWD, path, mode, AtFlags::empty()).map_err(of(Call::Chmod))
+            fs::chmodat(CWD, path, mode, AtFlags::empty()).map_err(of(Call::Chmod))?;
+            // FAT and exFAT take what they cannot keep for done (fs/fat/file.c, fat_setattr).
+            let now = fs::statat(CWD, path, AtFlags::empty()).map_err(of(Call::Chmod))?;
+            let kept = Mode::from_raw_mode(now.st_mode & 0o7777) == mode;
+            if kept {
+                Ok(())
+            } else {
+                Err((Call::Chmod, Errno::OPNOTSUPP))
+            }
         }
         Kind::Chown => chown(op, path),
         Kind::Clone => {
