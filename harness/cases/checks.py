@@ -13,6 +13,12 @@ from harness.cases.recording import UNTOUCHED, Recording
 from harness.guests.session import Ask, RunCheck
 from harness.model import Check, CheckResult, CrashState, FileKind, Outcome, Tree, TreeEntry
 
+ACCEPTS_NOTHING = (
+    "its check says yes even to an empty file system with all that the program acknowledged; it finds only "
+    "what is there and wrong, and a check that always says yes finds nothing"
+)
+"""The doubt about a check, see `CaseInfo`."""
+
 Observe = Callable[[CrashState, Ask], Outcome | Unobserved]
 """Recovers a state in a guest."""
 
@@ -56,6 +62,7 @@ class Checks:
         self._trying = threading.Lock()
         self._tried = not self._checks
         self._useless: dict[int, str] = {}  # operations whose check cannot be trusted, and why
+        self.doubt = ""  # why a check may find nothing, in words
 
     def __bool__(self) -> bool:
         return bool(self._checks)
@@ -73,6 +80,8 @@ class Checks:
             if any(c.application for c in self._checks):
                 useless |= self._refusing(machine, observe, UNTOUCHED, "of an empty file system")
             self._useless = useless | self._silent()
+            if not self._useless:
+                self.doubt = self._yes_to_nothing(machine, observe)
             self._tried = True
 
     def _refusing(self, machine: str, observe: Observe, state: CrashState, when: str) -> dict[int, str]:
@@ -82,6 +91,15 @@ class Checks:
             return {c.operation: observed.reason for c in self._checks}
         text = f"it does not say yes even {when}, so it cannot do its work here"
         return {c.operation: f"{text}: {c.output}" for c in observed.checks if c.exit_code != 0}
+
+    def _yes_to_nothing(self, machine: str, observe: Observe) -> str:
+        """The doubt about a check that accepts an empty file system although all was acknowledged."""
+        most = self._recording.position(self._recording.end).app_acks
+        question = dataclasses.replace(self.question(machine, [UNTOUCHED]), app_acks=(most,))
+        observed = observe(UNTOUCHED, self.ask(question)) if most else Unobserved("")
+        if isinstance(observed, Unobserved) or any(c.exit_code for c in observed.checks if c.app_acks):
+            return ""
+        return ACCEPTS_NOTHING
 
     def _silent(self) -> dict[int, str]:
         """The operations whose application never acknowledged anything."""

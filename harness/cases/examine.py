@@ -174,6 +174,11 @@ class Examiner:
         number = self.memo.keep(outcome)
         return Observation(outcome, False, number, visited.reads, visited.recovery, visited.requests_seen)
 
+    @property
+    def doubt(self) -> str:
+        """Why the workload's check may find nothing, in words."""
+        return self._checks.doubt
+
     def _attempt(
         self, session: AnySession, state: CrashState, ask: Ask | None, stop: threading.Event
     ) -> Visited:

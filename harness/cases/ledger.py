@@ -350,6 +350,9 @@ class Ledger:
         self._put_recording()
         self._progress.begin("states", -self._expected)  # a budget left these out
         before = self._store.case(self.id)
+        if before and self._examiner.doubt:
+            timeline = self._store.timeline(self.id)
+            self._store.add_case(replace(before.info, doubt=self._examiner.doubt, timeline=timeline))
         self._store.set_case_seconds(self.id, (before.seconds if before else 0.0) + seconds)
         mismatched = self.mismatched()
         self._store.set_case_status(

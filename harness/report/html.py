@@ -194,6 +194,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
         exit_words=words.code_words(shell_code(summary), summary),
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
+        doubts=words.doubts(summary),
         left_out=_left_out(cases),
         recovery=_recovery(store),
         faulty_disk=faulty_disk_views([c.info for c in summary.cases], source),

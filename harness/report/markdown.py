@@ -17,6 +17,7 @@ from harness.report.words import (
     Cell,
     Matrix,
     counted_findings,
+    doubts,
     headline,
     known_lines,
     known_or_new,
@@ -61,6 +62,10 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         if c.verdict is CaseVerdict.UNKNOWN:
             yield ""
             yield f"**{markdown_plain(str(c.case))}** undecided: {markdown(c.undecided)}"
+    for doubt, cases in doubts(summary):
+        names = ", ".join(str(c.case) for c in cases[:MAX_FINDINGS])
+        yield ""
+        yield f"Note: {markdown_plain(names)}: {markdown(doubt)}"
 
 
 def _unexpected(summary: Summary, source: str) -> Iterator[str]:

@@ -66,6 +66,7 @@ def _case(c: CaseSummary, source: str) -> dict[str, Any]:
         "reason": c.reason,
         "verdict": c.verdict.value,
         "undecided": c.undecided,
+        **({"doubt": c.info.doubt} if c.info.doubt else {}),
         "mkfs_options": c.info.mkfs_options,
         "mount_options": c.info.mount_options,
         "oracles": list(c.info.oracles),

@@ -25,6 +25,7 @@ from harness.report.words import (
     Cell,
     Matrix,
     counted_findings,
+    doubts,
     grouped,
     headline,
     how_reached,
@@ -120,6 +121,9 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
         yield _line("bold magenta", f"XPASS: {e} was expected to fail and did not")
         yield _line("", f"  {e.origin}: {e.reason}")
         yield _line("", f"  {xpass(e, summary)}")
+        yield Text()
+    for doubt, cases in doubts(summary):
+        yield Text(indented(f"note: {_names(cases, limits)}: {doubt}"), "yellow")
         yield Text()
     yield from _tail(summary, limits)
 

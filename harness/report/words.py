@@ -786,6 +786,15 @@ def together(cases: Iterable[CaseSummary]) -> list[tuple[str, tuple[CaseSummary,
     return [(why, tuple(alike)) for why, alike in found.values()]
 
 
+def doubts(summary: Summary) -> list[tuple[str, list[CaseSummary]]]:
+    """Why a check may find nothing, each with the cases that ran it."""
+    found: dict[str, list[CaseSummary]] = {}
+    for c in summary.cases:
+        if c.info.doubt:
+            found.setdefault(c.info.doubt, []).append(c)
+    return list(found.items())
+
+
 def xpass(expectation: Expectation, summary: Summary) -> str:
     """What to do about an expectation that nothing met. A pattern may still be met by workloads that this run
     did not include.

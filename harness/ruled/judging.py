@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.cases.checks import ACCEPTS_NOTHING
 from harness.errors import PowercutError
 from harness.host.text import one_line
 from harness.model import Check, CheckResult, Judgement, Violation
@@ -80,6 +81,12 @@ class Judging:
                 raise NotJudged(
                     f"the check does not say yes even to {when}, so it cannot do its work here: {said}"
                 )
+
+    @property
+    def doubt(self) -> str:
+        """Why the check may find nothing, in words."""
+        acks = len(self.notes.acks)
+        return ACCEPTS_NOTHING if acks and self.result(Partial(0), acks).exit_code == 0 else ""
 
     def files(self, state: Partial) -> Files:
         """The tree of a state."""

@@ -200,6 +200,7 @@ class _Case:
             contents,
             judging.notes.digest(),
             coverage=coverage,
+            doubt=judging.doubt,
         )
         self._store.add_case(info)
 

@@ -28,7 +28,8 @@ class NotedCall:
     """A call. `word`: one of WORDS. `inode`: of the file that it changes, or makes. `offset`, `length`: in
     bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`: where its bytes begin
     among those that were noted. `owner`: permission bits, user and group that the file has after it. `path`,
-    `other`: below the mount point. `text`: for people. `durable`: a write with O_SYNC, O_DSYNC or the like.
+    `other`: below the mount point. `text`: for people. `durable`: of a write: `sync` with O_SYNC or RWF_SYNC,
+    `dsync` with O_DSYNC or RWF_DSYNC.
     """
 
     word: str
@@ -38,7 +39,7 @@ class NotedCall:
     length: int = 0
     at: int = 0
     owner: tuple[int, int, int] = (0, 0, 0)
-    durable: bool = False
+    durable: str = ""
     path: str = ""
     other: str = ""
     text: str = ""
@@ -157,7 +158,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 int(length),
                 int(at),
                 (int(mode), int(uid), int(gid)),
-                flags == "sync",
+                flags if word == "write" else "",
                 os.fsdecode(_unescaped(path)),
                 os.fsdecode(_unescaped(other)),
                 _unescaped(told).decode(errors="backslashreplace"),

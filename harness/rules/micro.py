@@ -326,8 +326,31 @@ def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
     # The names in a directory are its data: fdatasync covers them, too, and SQLite and LevelDB call no other.
     found |= _set(m for m in before if sync.inode in effect.directories_of(m))
     if effect.rules.fsync_names.holds:
-        found |= _names_of(before, sync.inode)
+        last = _last_change(effect, sync, time)
+        found |= _names_of([m for m in before if m.call <= last], sync.inode)
     return found
+
+
+def _last_change(effect: Effect, sync: NotedCall, time: float) -> int:
+    """The last call that changed the file or directory so that a sync of it waits for the journal, which
+    then has every name up to that call. Of a file, an overwrite does not count, as it may change no more than
+    a time that is the same; and fdatasync, O_DSYNC and msync wait for its size alone: a name changes nothing
+    that reading the data needs.
+
+    [code] fs/ext4/inode.c, ext4_update_inode_fsync_trans and ext4_do_update_inode: i_sync_tid, and
+    i_datasync_tid where the size changes; fs/xfs/xfs_file.c, xfs_fsync_seq: up to the last change of the
+    inode. ext4 commits all at any sync of a directory.
+    """
+    is_directory = sync.inode in effect.made and effect.made[sync.inode].kind == "directory"
+    only_size = (sync.word == "fdatasync" or sync.durable == "dsync") and not is_directory
+    counted = (Sort.SIZE,) if only_size else (Sort.SIZE, Sort.ATTRIBUTES, Sort.NAME)
+    changes = (m for m in effect.micros if m.call <= time and m.sort in counted)
+    return max((m.call for m in changes if _changes(m, sync.inode)), default=-1)
+
+
+def _changes(micro: Micro, inode: int) -> bool:
+    """Whether it changes that file or directory: its own inode, not only a block of its data."""
+    return micro.inode == inode or any(inode in (directory, held) for directory, _, held in micro.names)
 
 
 def _size_for(before: Sequence[Micro], end: int) -> int:

@@ -18,8 +18,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`fsync_names`: fsync(2) of a file makes its names durable, with those of the directories that lead to
-    it. `names_in_order`: the names of one directory persist in the order of the calls. `block_bytes`: of
-    data that persists as a whole; `torn_bytes`: of the least that a torn write leaves.
+    it, up to the last change of the file itself (`harness.rules.micro`). `names_in_order`: the names of one
+    directory persist in the order of the calls. `block_bytes`: of data that persists as a whole;
+    `torn_bytes`: of the least that a torn write leaves.
     """
 
     fsync_names: Rule

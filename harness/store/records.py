@@ -254,6 +254,7 @@ class CaseInfo:
     legal crash states, where those were explored. `again`: of cuts in recoveries, by depth. `disk`: of a disk
     that erred, where that was asked for. `left_at`: the worker of a cluster where the recording stayed; then
     the run directory has none, and `files` is empty. `calls`: of the workload's programs, if it has any.
+    `doubt`: why its check may find nothing, in words.
     """
 
     case: CaseId
@@ -272,6 +273,7 @@ class CaseInfo:
     disk: FaultyDiskResult | None = None
     left_at: str = ""
     calls: DrawnCalls | None = None
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

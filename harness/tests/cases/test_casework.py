@@ -143,6 +143,8 @@ class FakeMemo:
 class FakeExaminer:
     """Looks and judges as the script says."""
 
+    doubt = ""
+
     def __init__(
         self, recording: Recording, script: Script, mismatch: str, on_mismatch: Callable[[str], None]
     ) -> None:
@@ -309,6 +311,18 @@ def test_every_state_has_a_verdict_and_every_content_is_looked_at_once(
     assert (record.info.generated, record.info.distinct) == (5, 3)
     assert progress.left == {"recorded": 0, "states": 0}
     assert not (tmp_path / "w.log").exists(), "logs do not pile up"
+
+
+def test_a_doubt_about_the_check_is_kept_with_the_case(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeExaminer, "doubt", "it says yes to nothing")
+    run(Script())
+    record = store.case(case_of("w"))
+    assert record is not None
+    assert record.info.doubt == "it says yes to nothing"
+    assert (record.info.generated, status(store)) == (5, (CaseStatus.DONE, ""))
+    assert store.timeline(record.case), "the log is as it was stored"
 
 
 def test_states_of_one_content_are_judged_each(store: RunStore, run: Run) -> None:

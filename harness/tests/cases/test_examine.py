@@ -1415,11 +1415,25 @@ def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Re
     assert "acknowledged nothing" in judgement.unknown[0]
 
 
+@pytest.mark.parametrize(("held", "told"), [(0, False), (3, True)])
+def test_a_check_that_says_yes_to_nothing_at_all_has_a_doubt(
+    application: Recording, held: int, told: bool
+) -> None:
+    """`powercut run -- /bin/echo hello` was green: nobody could have lost anything."""
+    examiner = Examiner(application)
+    observe_at(examiner, application_worker({0: held, 1: 3}), 1)
+    assert bool(examiner.doubt) is told
+    silent = dataclasses.replace(application.history, acknowledgements=())
+    other = Examiner(dataclasses.replace(application, history=silent))
+    observe_at(other, application_worker({0: held, 1: 3}), 1)
+    assert not other.doubt, "that nothing was acknowledged is told as such"
+
+
 def test_a_check_that_is_content_with_the_most_is_not_asked_about_less(application: Recording) -> None:
     """Of the whole, which the log's end had as well, nothing is asked again; of less, twice."""
     session = application_worker({1: 3})
     verdicts(Examiner(application), session, 1, 2, 3, 4)
-    assert session.asked == [(5, 3), (0, 0)]
+    assert session.asked == [(5, 3), (0, 0), (0, 3)], "the end, and the empty disk twice: the controls"
     session = application_worker({1: 2})
     verdicts(Examiner(application), session, 1, 2, 3, 4)
     assert [asked for asked in session.asked if asked[0] == 1] == [(1, 3), (1, 2)]

@@ -92,6 +92,13 @@ def test_the_page_is_complete_and_needs_no_network(html: str, page: Page) -> Non
     assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in page.all("meta")
 
 
+def test_a_doubt_about_a_check_is_in_the_page(demo: RunStore, summary: Summary) -> None:
+    first, *others = summary.cases
+    first = replace(first, info=replace(first.info, doubt="it says yes to nothing"))
+    told = report_html(replace(summary, cases=(first, *others)), demo, SOURCE)
+    assert f"<code>{first.case}</code>: it says yes to nothing." in told
+
+
 def test_every_identifier_is_there_once_and_every_link_has_its_target(page: Page) -> None:
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))

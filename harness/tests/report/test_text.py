@@ -15,6 +15,7 @@ from harness.expectations import Expectation
 from harness.filesystems.profiles import ANY
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.report.markdown import summary_markdown
 from harness.report.text import print_summary, summary_text
 from harness.report.words import Cell, counted, counted_findings, grouped, headline, pace, seconds, shown_path
 from harness.store import RunStore
@@ -542,3 +543,15 @@ def test_an_expectation_of_many_workloads_is_not_taken_for_cured_by_a_few(summar
         e = Expectation(summary.cases[0].case.configuration, pattern, "size", "known", "f:1")
         told = replace(summary, cases=summary.cases[:1], unmet=(e,))
         assert f"  {says}\n" in summary_text(told, SOURCE)
+
+
+def test_a_doubt_about_a_check_is_told_beside_what_it_passed(summary: Summary) -> None:
+    """A check that says yes to everything was a green line."""
+    first, *others = summary.cases
+    first = replace(first, info=replace(first.info, doubt="it says yes to nothing"))
+    told = replace(summary, cases=(first, *others))
+    assert f"note: {first.case}: it says yes to nothing" in " ".join(shown(told))
+    page = summary_markdown(told, "DIR")
+    assert "Note: " in page
+    assert "it says yes to nothing" in page
+    assert "says yes to nothing" not in " ".join(shown(summary))

@@ -205,6 +205,11 @@ def test_a_check_that_refuses_an_empty_directory_is_no_judge() -> None:
         )
 
 
+def test_a_check_that_says_yes_to_nothing_at_all_is_told() -> None:
+    assert Judging(of_one_file(synced=True), RULES, always_yes).doubt
+    assert not judging(of_one_file(synced=True)).doubt
+
+
 def test_only_exit_code_1_says_no() -> None:
     """A check that broke down had judged nothing."""
     check = Check(0, ("check",), ("*",), application=True)

@@ -40,7 +40,7 @@ class Calls:
         self.inodes[path] = 1 + max([ROOT, *(c.inode for c in self.made)])
         return self._call(word, f"{word}({path})", inode=self.inodes[path], path=path)
 
-    def write(self, path: str, data: bytes, offset: int = 0, *, durable: bool = False) -> Calls:
+    def write(self, path: str, data: bytes, offset: int = 0, *, durable: str = "") -> Calls:
         at = len(self.data)
         self.data += data
         where = {"offset": offset, "length": len(data), "at": at, "durable": durable}

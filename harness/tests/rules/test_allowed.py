@@ -45,7 +45,7 @@ def _take(draw: st.DrawFn, calls: Calls, step: str, paths: tuple[str, str], numb
             where = 0 if step == "again" else draw(st.sampled_from([0, 3, 4000]))
             calls.write(path, b"%d" % (number % 3) * draw(st.sampled_from([1, 7, 4500])), where)
         case "durable":
-            calls.write(path, b"x", 3, durable=True)
+            calls.write(path, b"x", 3, durable="dsync")
         case "size":
             calls.size(path, draw(st.sampled_from([0, 5, 4500])))
         case "zero":

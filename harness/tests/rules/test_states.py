@@ -41,7 +41,7 @@ def _take(draw: st.DrawFn, calls: Calls, step: str, path: str, number: int) -> N
         case "write":
             calls.write(path, b"%d" % number * draw(st.sampled_from([10, 700, 5000])))
         case "durable":
-            calls.write(path, b"x", 3, durable=True)
+            calls.write(path, b"x", 3, durable=draw(st.sampled_from(["dsync", "sync"])))
         case "size":
             calls.size(path, draw(st.sampled_from([0, 5, 9000])))
         case "rename":
@@ -84,11 +84,29 @@ def _in_order(effect: Effect, state: int) -> bool:
     return True
 
 
+def _last_again(effect: Effect, number: int) -> int:
+    """The last call up to this sync that changed what is synced, as a journal sees it."""
+    call, last = effect.notes.calls[number], -1
+    little = (call.word == "fdatasync" or call.durable == "dsync") and call.inode not in (
+        i for i, made in effect.made.items() if made.kind == "directory"
+    )
+    for m in effect.micros:
+        of_name = {m.inode, *(d for d, _, _ in m.names), *(held for _, _, held in m.names)}
+        if m.sort is Sort.NAME:
+            counts = not little and call.inode in of_name
+        else:
+            counts = m.inode == call.inode and (
+                m.sort is Sort.SIZE or (m.sort is not Sort.DATA and not little)
+            )
+        last = max(last, m.call) if counts and m.call <= number else last
+    return last
+
+
 def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
     call, found = effect.notes.calls[number], 0
-    leading = {call.inode}
+    last, leading = _last_again(effect, number), {call.inode}
     for _ in effect.micros:
-        leading |= {d for m in effect.micros if m.call < number for d, _, held in m.names if held in leading}
+        leading |= {d for m in effect.micros if m.call <= last for d, _, held in m.names if held in leading}
     size_for = None
     for m in effect.micros:
         if m.sort is Sort.SIZE and m.inode == call.inode and m.call < number:
@@ -103,7 +121,8 @@ def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
         else:
             own = own and (call.word == "fsync" or m.sort is not Sort.ATTRIBUTES)
             covered = before and (own or call.inode in [d for d, _, _ in m.names])
-        if names and call.word != "sync" and before and any(held in leading for _, _, held in m.names):
+        given = before and m.call <= last and any(held in leading for _, _, held in m.names)
+        if names and call.word != "sync" and given:
             covered = True
         found |= m.bit if covered else 0
     return found

@@ -134,12 +134,48 @@ def test_the_rules_of_linux_make_a_synced_file_keep_its_name() -> None:
     assert not search(notes, there, names=True, order=True).kinds
 
 
+def _made() -> Calls:
+    """A file `t` that is durable, with its name."""
+    return Calls().create("t").write("t", b"12345").fsync("t").fsync(".")
+
+
+@pytest.mark.parametrize(
+    ("calls", "right"),
+    [
+        (_made().rename("t", "f").fdatasync("f"), False),
+        (_made().rename("t", "f").fsync("f"), True),
+        (_made().rename("t", "f").msync("f", 0, 4096), False),
+        (_made().link("t", "f").write("f", b"67", durable="dsync"), False),
+        (_made().link("t", "f").write("f", b"67", durable="sync"), True),
+        (_made().rename("t", "f").write("f", b"6", 5).fdatasync("f"), True),
+        (_made().rename("t", "f").write("f", b"6", 5, durable="dsync"), True),
+        (_made().rename("t", "f").fdatasync("."), True),
+    ],
+    ids=["fdatasync", "fsync", "msync", "O_DSYNC", "O_SYNC", "grown", "grown O_DSYNC", "directory"],
+)
+def test_a_sync_has_the_names_up_to_the_last_change_that_it_waits_for(calls: Calls, right: bool) -> None:
+    """fdatasync, O_DSYNC and msync made a rename durable, so programs without an fsync behind it passed."""
+    looked = search(
+        calls.ack("f").notes(), lambda held, acks: not acks or "f" in held, names=True, order=True
+    )
+    assert bool(looked.kinds) is not right
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_sync_of_a_file_that_has_not_changed_says_nothing_of_its_directory(changed: bool) -> None:
+    calls = Calls().mkdir("stage").create("stage/f").sync().rename("stage", "live")
+    calls.inodes["live/f"] = calls.inodes["stage/f"]
+    calls = calls.write("live/f", b"x").fsync("live/f") if changed else calls.fsync("live/f")
+    says = lambda held, acks: not acks or "live/f" in held  # noqa: E731 - a check in a line
+    assert bool(search(calls.ack("live").notes(), says, names=True, order=True).kinds) is not changed
+
+
 def test_a_durable_write_has_the_size_that_it_needs() -> None:
     """A log that was made long by ftruncate and then written with O_DSYNC came back empty, and an fsync was
     to help. A size that the write does not need may still be lost.
     """
     calls = Calls().create("log").fsync(".").size("log", 8192)
-    notes = calls.size("log", 4096).write("log", b"record", durable=True).ack("record").notes()
+    notes = calls.size("log", 4096).write("log", b"record", durable="dsync").ack("record").notes()
 
     def is_there(held: Held, acks: int) -> bool:
         return not acks or held.get("log", b"")[:6] == b"record"

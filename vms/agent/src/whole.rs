@@ -30,6 +30,9 @@ use libc::{c_int, c_long, pid_t};
 
 use crate::{calls::Call, mounts::MOUNT_POINT};
 
+/// In place of the length of a pwritev2(2): it was RWF_SYNC. 1: RWF_DSYNC.
+const WITH_METADATA: u64 = 2;
+
 /// The lines, and the bytes: in the root of the guest, which is memory.
 const LINES: &str = "/tmp/powercut-notes";
 const BYTES: &str = "/tmp/powercut-noted-bytes";
@@ -303,7 +306,6 @@ impl Notes {
             Some(_) => seen.len().saturating_sub(length),
             None => at.saturating_sub(length),
         };
-        let durable = pending.length != 0 || flags & libc::O_DSYNC as u64 != 0;
         let mut bytes = vec![0; length as usize];
         let read = File::open(format!("/proc/{task}/fd/{descriptor}"))
             .and_then(|file| file.read_exact_at(&mut bytes, offset));
@@ -317,7 +319,14 @@ impl Notes {
             });
             return;
         }
-        let flags = if durable { "sync" } else { "" };
+        let (whole, data) = (libc::O_SYNC as u64, libc::O_DSYNC as u64); // O_SYNC contains O_DSYNC
+        let flags = if pending.length == WITH_METADATA || flags & whole == whole {
+            "sync"
+        } else if pending.length != 0 || flags & data != 0 {
+            "dsync"
+        } else {
+            ""
+        };
         self.note_bytes(task, seen.ino(), offset, &bytes, flags, &pending.text);
         self.refresh(seen.ino());
     }
@@ -523,7 +532,11 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_pwritev2 => {
             let mut pending = write(0, (a(3) != u64::MAX).then(|| a(3)))?;
             let flags = a(5) as c_int;
-            pending.length = u64::from(flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0);
+            pending.length = match flags & (libc::RWF_DSYNC | libc::RWF_SYNC) {
+                0 => 0,
+                libc::RWF_DSYNC => 1,
+                _ => WITH_METADATA,
+            };
             if flags & libc::RWF_APPEND != 0 {
                 pending.offset = None;
             }
