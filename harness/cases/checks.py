@@ -90,7 +90,11 @@ class Checks:
         if isinstance(observed, Unobserved):
             return {c.operation: observed.reason for c in self._checks}
         text = f"it does not say yes even {when}, so it cannot do its work here"
-        return {c.operation: f"{text}: {c.output}" for c in observed.checks if c.exit_code != 0}
+        return {
+            c.operation: f"{text}: {c.output.strip() or f'it ended with {c.exit_code} and said nothing'}"
+            for c in observed.checks
+            if c.exit_code != 0
+        }
 
     def _yes_to_nothing(self, machine: str, observe: Observe) -> str:
         """The doubt about a check that accepts an empty file system although all was acknowledged."""

@@ -114,8 +114,9 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
             raise UsageError(
                 f"a campaign is resumed as it was begun, not with {names[0]}", "leave the names out"
             )
-        beside_resume("campaign", ("resume", "workloads"))
         begun = load_plan(given["resume"])
+        same = ("machine",) if given["machine"] == begun.machine else ()
+        beside_resume("campaign", ("resume", "workloads", *same))
         need_named_workloads(begun.workloads, named_here(given))
         return _carry_out(begun, given["resume"].resolve())
     plan = _plan(names, given)

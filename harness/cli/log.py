@@ -19,6 +19,7 @@ from harness.cli.guard import guarded
 from harness.cli.options import NewFile, RunDirectory, bounded, open_run, source_option
 from harness.cli.perfetto import need_perfetto, trace_of
 from harness.errors import UsageError
+from harness.filesystems.profiles import ruled_modes
 from harness.findings.named import finding_by_id, not_a_point
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.host.files import json_line, write_atomically
@@ -280,6 +281,11 @@ def _log_of(named: str | None, source: Path) -> Path:
         case = _only_case(store) if named is None else _case_named(named, store)
         file = store.layout.case(case).log
     if not file.exists():
+        if case.filesystem in {profile.filesystem for profile in ruled_modes().values()}:
+            raise UsageError(
+                f"{case} has no write log: its mode is rules alone",
+                "the calls of its program are in report.html, and in what powercut show says of a finding",
+            )
         raise UsageError(
             f"the run {store.path.name} has no log of {case}",
             "it came without recordings, or the case was not recorded",

@@ -18,7 +18,7 @@ from harness.expectations import Expectation, known_failures, read_expectations
 from harness.guests.machine import accelerators, names
 from harness.host.files import refuses
 from harness.known.base import KnownBugs, read_known
-from harness.model import bounds
+from harness.model import CaseId, bounds
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
@@ -210,6 +210,11 @@ def need_run(path: Path) -> None:
     if not (path / "run.json").is_file():
         if of_kernels := sorted(str(p.parent) for p in path.glob("kernels/*/runs/*/run.json")):
             raise UsageError(f"{path} has a run of each kernel", f"name one: {', '.join(of_kernels)}")
+        if not path.exists():
+            raise UsageError(
+                f"there is no {path}",
+                "name reports/latest, a directory in reports/runs, or a file that powercut pack made",
+            )
         raise UsageError(
             f"{path} is not a run directory: it has no run.json",
             "name reports/latest or a directory in reports/runs; powercut run creates them",
@@ -392,6 +397,12 @@ def asked_baseline(run: Path | None) -> tuple[Expectation, ...]:
         if not summary.checked:
             raise UsageError(f"{run} checked no crash state: it is no baseline", "name a run that did")
         return known_failures(summary.findings, f"baseline {store.path.name}")
+
+
+def cases_of(run: Path) -> frozenset[CaseId]:
+    """The cases of a run of which a state was checked."""
+    with open_run(run) as store:
+        return frozenset(c.case for c in summarise(store).cases if c.counts.checked)
 
 
 def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:

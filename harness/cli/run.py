@@ -39,6 +39,7 @@ from harness.cli.options import (
     baseline_option,
     beside_resume,
     bounded,
+    cases_of,
     expect_option,
     is_typed,
     jobs_option,
@@ -64,7 +65,7 @@ from harness.cli.why import explain_first
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
-from harness.filesystems.profiles import ANY
+from harness.filesystems.profiles import ANY, select_profiles
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for, telling
@@ -419,8 +420,14 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
     expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
+    before = cases_of(given["baseline"]) if given["baseline"] else frozenset()
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
-        return _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
+        summary = _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
+    if given["baseline"] and not before & {c.case for c in summary.cases}:
+        errors.say(
+            f"note: the baseline {given['baseline']} has none of these cases, so nothing was known from it"
+        )
+    return summary
 
 
 def _explaining(given: Mapping[str, Any]) -> Named | None:
@@ -444,6 +451,8 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     """The plan as this command line says it, with what is usual for the rest."""
     configurations = _with_sectors(given)
     wanted = _wanted(given["workloads"], given["random_count"] or 0, given["seed"])
+    if given["fault_models"] and any(p.rules for p in select_profiles(configurations)):
+        errors.say("any/*: --states is for the modes of kernels; of rules, all that they allow is visited")
     given = {**given, **_usual_of_applications(given, wanted)}
     if (count := given["random_count"] or 0) >= MANY_RANDOM:
         errors.say(f"generating {plural(count, 'random workload')}: that takes a while")

@@ -18,10 +18,11 @@ from harness.filesystems.profiles import select_profiles
 from harness.host.progress import at_work
 from harness.kernels.build import title_of
 from harness.kernels.find import find_chosen
+from harness.model import Verdict
 from harness.plan import GuestChoice, KernelChoice
 from harness.report import shown_path
 from harness.report.words import number
-from harness.workloads.load import select_workloads
+from harness.workloads.load import select_workloads, what_has_the_name
 from harness.workloads.start import KINDS, OPERATIONS, make_workload
 
 FOLDER = Path("workloads")
@@ -53,13 +54,15 @@ def new_command(name: str, kind: str) -> ExitCode:
 
     \b
     powercut try workloads/my-db               # once, without a power cut, with all output
-    powercut run -c ext4/ordered,xfs/default -w workloads/my-db
+    powercut run -c ext4/ordered,xfs/default,any -w workloads/my-db
     """
     if Path(name).name in ("", ".."):
         raise UsageError(
             f"{name} is a folder that is there, and a workload needs one of its own",
             "name one that is not: powercut new my-db",
         )
+    if "/" not in name and (what := what_has_the_name(name)):
+        raise UsageError(f"{name} is the name of {what}", f"choose another one: powercut new my-{name}")
     place = make_workload(Path(name) if "/" in name else FOLDER / name, kind)
     shown = _as_argument(place)
     if place.is_dir():
@@ -68,14 +71,15 @@ def new_command(name: str, kind: str) -> ExitCode:
     else:
         console.say(shown)
     console.say(f"try it:   powercut try {shown}")
-    console.say(f"test it:  powercut run -c ext4/ordered,xfs/default -w {shown}")
+    rules = "" if kind == OPERATIONS else ",any"  # a list of operations has no check that rules could ask
+    console.say(f"test it:  powercut run -c ext4/ordered,xfs/default{rules} -w {shown}")
     if kind == OPERATIONS:
         console.say(
             f"see it fail, as it has to where no flush is sent:  powercut run -c ext4/nobarrier -w {shown}"
         )
     else:
-        console.say(f"{place.name}-forgets passes `try`, which cuts no power, and has to fail under `run`,")
-        console.say("in every mode: see that before you trust the check")
+        console.say(f"{place.name}-forgets passes `try`, which cuts no power, and has to fail under `run`")
+        console.say("in these modes: see that before you trust the check")
     return ExitCode.CONSISTENT
 
 
@@ -115,6 +119,11 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     if len(profiles) != 1:
         names = ", ".join(p.name for p in profiles[:3])
         raise UsageError(f"{configuration} is {len(profiles)} modes", f"name one of them: {names}")
+    if profiles[0].rules:
+        raise UsageError(
+            f"{profiles[0].name} is rules alone: nothing is mounted there that a program could be tried on",
+            f"try it on ext4/ordered, then: powercut run -c {profiles[0].name} -w {shlex.quote(name)}",
+        )
     kernel = find_chosen(KernelChoice(given["kernel"], given["modules"], tuple(given["replaced"])))
     asked = GuestChoice(given["machine"], given["accel"])
     verdicts = []
@@ -125,6 +134,8 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
         _print(tried)
         verdicts.append(tried.judgement.verdict)
     shown = shlex.quote(name)
+    if Verdict.UNKNOWN in verdicts:
+        console.say("next: see what is undecided above; no run of it would say more")
     console.say(f"what a power cut leaves of it: powercut run -c {configuration} -w {shown}")
     return code_of(*verdicts)
 

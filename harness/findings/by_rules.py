@@ -77,6 +77,12 @@ def _write(judging: Judging, state: Partial, folder: Path) -> None:
                 place.hardlink_to(root / entry.first)
             case _:
                 place.write_bytes(contents(notes, entry.size, entry.pieces))
+        if entry.kind in ("file", "special"):
+            place.chmod(entry.owner[0])
+    # Of directories last, the deepest first: one that nobody may write to takes no file.
+    for path, entry in sorted(judging.files(state).items(), reverse=True):
+        if entry.kind == "directory":
+            (root / path).chmod(entry.owner[0])
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from pathlib import Path
 
 from harness.errors import UsageError
 from harness.host.text import first_few
@@ -11,6 +13,8 @@ from harness.store.records import Finding
 
 ID_DIGITS_MIN = 4
 """Of a finding's id, as git has it."""
+_BESIDE = 50
+"""Runs that are looked at, the latest, for a finding that this one has not."""
 
 
 def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
@@ -39,4 +43,15 @@ def finding_by_id(text: str, store: RunStore) -> Finding | None:
     ids = ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
     if found:
         raise UsageError(f"{text} may be any of {len(found)} findings", f"one more digit: {ids}")
-    raise UsageError(f"the run {store.path.name} has no finding {text}", f"its findings: {ids}")
+    elsewhere = _elsewhere(text, store)
+    step = f"{elsewhere} has: add --from {elsewhere}" if elsewhere else f"its findings: {ids}"
+    raise UsageError(f"the run {store.path.name} has no finding {text}", step)
+
+
+def _elsewhere(text: str, store: RunStore) -> Path | None:
+    """A run beside this one that has a finding with such an id, the latest; None if none is seen to have."""
+    for beside in sorted(store.path.parent.glob("*/results.json"), reverse=True)[:_BESIDE]:
+        with contextlib.suppress(OSError):
+            if f'"id": "{text}' in beside.read_text(errors="replace"):
+                return beside.parent
+    return None

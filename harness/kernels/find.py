@@ -46,7 +46,7 @@ class Kernel:
 def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path] = ()) -> Kernel:
     """The kernel that `spec` names; downloads it on first use.
 
-    Raises UsageError for a name that is neither a pin nor a file, KernelError for a file that is not a kernel
+    Raises UsageError for a name that is neither a pin nor a file, and for a file that is not a kernel
     and for a package that is not available.
     """
     pinned = look_up_kernel(spec, modules, replaced)
@@ -160,7 +160,7 @@ def _need_image(image: Path) -> None:
         head = f.read(1024)
     is_bzimage = head[0x202:0x206] == b"HdrS"  # Documentation/arch/x86/boot.rst
     if not is_bzimage and head[:4] != b"\x7fELF":
-        raise KernelError(
+        raise UsageError(
             f"{image} is no kernel: neither a bzImage (HdrS at 0x202) nor an ELF vmlinux",
             "name arch/x86/boot/bzImage or vmlinux of your build",
         )

@@ -4,6 +4,7 @@ An expected failure is `<skipped type="powercut.xfail" message="...">`, as in py
 and GitHub reporters then show it apart from the passes, with its reason, and leave the build green. The
 finding's text and its reproduce line are in `<system-out>`. An undecided case is an `<error>`: a pass would
 be wrong, and a failure would accuse the kernel. So is a required case that this host or kernel cannot run.
+Where a run ended with TIME_UP, which a job may pass, the cases that its time did not reach are `<skipped>`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Literal
 
+from harness.errors import ExitCode
 from harness.host.text import indented, one_line, printable
 from harness.known.words import NEW
 from harness.report.lines import commands, reproduce
 from harness.report.words import kernel_name, known_lines, plural, where
 from harness.store.records import Finding
-from harness.summary import CaseSummary, CaseVerdict, Summary
+from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def junit_xml(summary: Summary, source: str) -> str:
 def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Element:
     verdicts = [c.verdict for c in cases]
     missing = sum(c in summary.missing for c in cases)
+    not_reached = sum(_time_was_up(summary, c) for c in cases)
     skipped = verdicts.count(CaseVerdict.NOT_RUN) + verdicts.count(CaseVerdict.XFAIL) - missing
     suite = ET.Element(
         "testsuite",
@@ -79,8 +82,8 @@ def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Elemen
             "name": cases[0].case.configuration,
             "tests": str(len(cases)),
             "failures": str(verdicts.count(CaseVerdict.FAIL)),
-            "errors": str(verdicts.count(CaseVerdict.UNKNOWN) + missing),
-            "skipped": str(skipped),
+            "errors": str(verdicts.count(CaseVerdict.UNKNOWN) - not_reached + missing),
+            "skipped": str(skipped + not_reached),
             "time": _seconds(cases),
             "timestamp": f"{summary.info.started.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
             "hostname": "localhost",  # the form has to have one; a run keeps no host's name
@@ -99,6 +102,13 @@ def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Elemen
         ET.SubElement(properties, "property", {"name": name, "value": printable(value)})
     suite.extend(_testcase(summary, c, source) for c in cases)
     return suite
+
+
+def _time_was_up(summary: Summary, c: CaseSummary) -> bool:
+    """Whether nothing but the time that the run was given is why a case is undecided, and the exit code says
+    no more than that.
+    """
+    return shell_code(summary) is ExitCode.TIME_UP and c.verdict is CaseVerdict.UNKNOWN
 
 
 def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
@@ -122,6 +132,8 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
                 "powercut.inconsistent",
                 _findings_text(unexpected, source, summary),
             )
+        case CaseVerdict.UNKNOWN if _time_was_up(summary, c):
+            _add(case, "skipped", c.undecided, "powercut.time-up", "")
         case CaseVerdict.UNKNOWN:
             _add(case, "error", c.undecided, "powercut.undecided", _unknown_text(c, source))
         case CaseVerdict.XFAIL:

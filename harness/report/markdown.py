@@ -7,6 +7,7 @@ HTML.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,11 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         if c.verdict is CaseVerdict.UNKNOWN:
             yield ""
             yield f"**{markdown_plain(str(c.case))}** undecided: {markdown(c.undecided)}"
+    known = [f.expectation for f in summary.findings if f.expectation]
+    for expectation, count in Counter(known).items():
+        yield ""
+        told = f"{plural(count, 'expected finding')} ({expectation.origin}): {expectation.reason}"
+        yield markdown_plain(told)
     for doubt, cases in doubts(summary):
         names = ", ".join(str(c.case) for c in cases[:MAX_FINDINGS])
         yield ""

@@ -77,7 +77,7 @@ class Judging:
         ):
             result = self.result(state, count)
             if result.exit_code != 0:
-                said = result.output.strip()[-200:]
+                said = result.output.strip()[-200:] or f"it ended with {result.exit_code} and said nothing"
                 raise NotJudged(
                     f"the check does not say yes even to {when}, so it cannot do its work here: {said}"
                 )
@@ -178,7 +178,8 @@ def followed(notes: Notes, rules: Rules) -> Effect:
         )
     if notes.exit_code != 0:
         ended = "did not end in time" if notes.exit_code is None else f"ended with {notes.exit_code}"
-        raise NotJudged(f"the program {ended}: {notes.output.strip()[-200:]}")
+        said = notes.output.strip()[-200:] or "it printed nothing"
+        raise NotJudged(f"the program {ended}: {said}")
     if not notes.acks:
         raise NotJudged("run acknowledged nothing, so that nothing was promised that could be lost")
     try:
@@ -259,6 +260,8 @@ def _together(search: Search, least: Sequence[Remedy]) -> str:
         return _no_remedy(kinds) if kinds else ""
     fails, of = search.failing_with(least)
     gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"
+    if not search.lists_all(least):
+        gone += ", and there are more than were looked at"
     if search.check.is_late:
         gone = f"{gone}, and there was no time for more" if of else "there was no time to look at a state"
     return f"{search.words.remedies(least)}. With {'it' if len(least) == 1 else 'these'}, {gone}"

@@ -206,6 +206,10 @@ class Search:
         passes = [passed for _, passed in self._answers_of(self._with(remedies))]
         return passes.count(False), len(passes)
 
+    def lists_all(self, remedies: Iterable[Remedy]) -> bool:
+        """Whether the states with these syncs are few enough that all are listed."""
+        return self._with(remedies).listed().exhaustive
+
     def smallest(self) -> tuple[Remedy, ...]:
         """Of all that help, a set without which nothing can be left out: with it, no more states fail than
         with all of them.

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.host.text import first_few
 from harness.rules.calls import NotedCall
 from harness.rules.micro import Effect, Micro, Sort
 from harness.rules.remedies import Remedy
 from harness.rules.vulnerabilities import Vulnerability
 
 _NUMBER = re.compile(r"\d+")
+_CALLS_SHOWN = 6
 
 
 def without_numbers(text: str) -> str:
@@ -100,11 +102,18 @@ class Words:
 
     def _alike(self, of: str, group: Sequence[Remedy]) -> str:
         call = self.effect.notes.calls[group[0].after]
-        more = f", and after each of {len(group) - 1} more like it" if len(group) > 1 else ""
-        return f"{of} after call {group[0].after}, `{text_of(call)}`{more}"
+        others = [str(remedy.after) for remedy in group[1:]]
+        shown, left = first_few(others, _CALLS_SHOWN)
+        more = f" and {left} more" if left else ""
+        alike = f", and after calls like it: {', '.join(shown)}{more}" if others else ""
+        return f"{of} after call {group[0].after}, `{text_of(call)}`{alike}"
 
     def _of(self, remedy: Remedy) -> str:
-        made = self.effect.made[remedy.inode]
+        made, calls = self.effect.made[remedy.inode], self.effect.notes.calls
+        born = self.effect.paths.get(remedy.inode, [(0, "")])
+        names = [n for n, _ in born[1:] if n <= remedy.after]
+        if calls[born[0][0]].word == "tmpfile" and not names:
+            return f"fsync of the file without a name that call {born[0][0]} made"
         what = "the directory " if made.kind == "directory" else ""
         return f"fsync of {what}`{self.effect.path(remedy.inode, remedy.after)}`"
 

@@ -384,10 +384,21 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
     made = [p for p in (_MADE_IN / name, _MADE_IN / f"{name}.toml") if p.exists() and "/" not in name]
     if made:
         return UsageError(f"no workload {name!r}", f"one of your own is named by its path: {made[0]}")
+    if variant_of := _variant_of(path):
+        return UsageError(
+            f"no workload {name!r}: it is one of those of {variant_of}",
+            f"name the folder, and that one by -k: -w {variant_of} -k {path.name}",
+        )
     if "/" in name or path.suffix in LOADERS:
         return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)
     every = [*known, *workload_sets(), *GENERATED_SETS]
     return UsageError(f"no workload {name!r}", near_or(name, every, "powercut list workloads names all"))
+
+
+def _variant_of(path: Path) -> Path | None:
+    """The application's directory of which this would be a variant, named as its cases are."""
+    beside = [p for p in path.parent.glob("*/") if path.name.startswith(f"{p.name}-") and is_application(p)]
+    return next((p for p in beside if path.name in {w.name for w in load_application(p)}), None)
 
 
 def workload_sets() -> dict[str, list[str]]:
@@ -403,6 +414,15 @@ def workload_sets() -> dict[str, list[str]]:
         lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
         sets[path.stem] = [line for line in lines if line]
     return sets
+
+
+def what_has_the_name(name: str) -> str:
+    """What of this installation has that name: a workload, or a set of them; empty if nothing has."""
+    sets = workload_sets()
+    if name in sets or name in GENERATED_SETS:
+        return "a set of workloads"
+    of_sets = {workload for names in sets.values() for workload in names}
+    return "a workload of powercut's own" if name in of_sets or is_generated(name) else ""
 
 
 def select_workloads(wanted: Sequence[str], shard: str = "") -> list[Workload]:

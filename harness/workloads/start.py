@@ -58,6 +58,8 @@ _SHELL_RUN = """\
 # What happens before the power fails. The current directory is the file system under test, and empty.
 # Call `powercut-ack TEXT` wherever a user would be told that TEXT is done.
 set -e
+: >lines
+[ "$1" = forget ] || sync . # the name of a new file is in its directory, which needs an fsync of its own
 for i in 1 2 3 4 5; do
 	echo "line $i" >>lines
 	[ "$1" = forget ] || sync lines
@@ -89,10 +91,15 @@ import os
 import subprocess
 import sys
 
+forgets = sys.argv[1:] == ["forget"]
 with open("lines", "w") as lines:
+    if not forgets:  # the name of a new file is in its directory, which needs an fsync of its own
+        directory = os.open(".", os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
     for i in range(1, 6):
         print(f"line {i}", file=lines, flush=True)
-        if sys.argv[1:] != ["forget"]:
+        if not forgets:
             os.fsync(lines.fileno())
         subprocess.run(["powercut-ack", f"line {i}"], check=True)
 '''
@@ -148,8 +155,12 @@ int main(int argc, char **argv)
 {
 	int forgets = argc > 1 && strcmp(argv[1], "forget") == 0;
 	int lines = open("lines", O_CREAT | O_WRONLY | O_APPEND, 0644);
+	int directory = open(".", O_RDONLY);
 
-	if (lines < 0)
+	if (lines < 0 || directory < 0)
+		return 1;
+	/* The name of a new file is in its directory, which needs an fsync of its own. */
+	if (!forgets && fsync(directory) != 0)
 		return 1;
 	for (int i = 1; i <= 5; i++) {
 		char text[32];
@@ -185,6 +196,16 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	// The name of a new file is in its directory, which needs an fsync of its own.
+	if !forgets {
+		directory, err := os.Open(".")
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := directory.Sync(); err != nil {
+			log.Fatal(err)
+		}
+	}
 	for i := 1; i <= 5; i++ {
 		text := fmt.Sprintf("line %d", i)
 		if _, err := fmt.Fprintln(lines, text); err != nil {
@@ -211,13 +232,17 @@ _RUST_RUN = """\
 // What happens before the power fails. The current directory is the file system under test, and empty.
 // Run `powercut-ack TEXT` wherever a user would be told that TEXT is done. Built by `make`, statically: the
 // guest has no libraries.
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Error, Write};
 use std::process::Command;
 
 fn main() -> Result<(), Error> {
     let forgets = std::env::args().nth(1).as_deref() == Some("forget");
     let mut lines = OpenOptions::new().create(true).append(true).open("lines")?;
+    if !forgets {
+        // The name of a new file is in its directory, which needs an fsync of its own.
+        File::open(".")?.sync_all()?;
+    }
     for i in 1..=5 {
         let text = format!("line {i}");
         writeln!(lines, "{text}")?;

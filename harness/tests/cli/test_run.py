@@ -56,7 +56,7 @@ def test_a_file_that_is_no_kernel_says_so(tmp_path: Path) -> None:
     path = tmp_path / "bzImage"
     path.write_bytes(bytes(1 << 16))
     done = powercut("run", "-w", "append-fsync", "--kernel", path, "--out", tmp_path)
-    assert done.exit_code == ExitCode.UNDECIDED
+    assert done.exit_code == ExitCode.USAGE
     assert str(path) in done.stderr
     assert "no kernel" in done.stderr
 

@@ -12,12 +12,17 @@ import click
 import pytest
 
 from harness.cli import main
-from harness.cli.options import Folder, NewFile, OpenFile
+from harness.cli.options import Folder, NewFile, OpenFile, cases_of
 from harness.errors import ExitCode, StoreError, UsageError
 from harness.findings import repro
 from harness.guests.machine import machine_of
+from harness.model import CaseId
+from harness.report import write_reports
+from harness.store import RunStore
 from harness.store.bundle import bundle
 from harness.store.directory import make_directory
+from harness.store.records import CaseInfo
+from harness.summary import summarise
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.tests.store.samples import INFO
@@ -188,3 +193,59 @@ def test_a_machine_without_a_console_says_so_before_anything_is_booted(
         repro.shell(shown, print)
     assert "--kernel debian-6.12" in caught.value.next_step
     machine_of("qemu", "tcg").need_console()
+
+
+def test_a_run_that_is_not_there_says_so(tmp_path: Path) -> None:
+    """ "it has no run.json", of a name that was mistyped."""
+    for command in ("report", "triage"):
+        says(powercut(command, tmp_path / "gone"), f"there is no {tmp_path / 'gone'}", "powercut pack")
+
+
+def test_a_finding_of_another_run_is_looked_for_beside(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`powercut show ID` of yesterday's run only said what today's has."""
+    with RunStore.open(run) as store:
+        wanted = store.findings()[0].id
+        write_reports(store)
+    with RunStore.create(tmp_path, "later", INFO, durable=False) as other:
+        monkeypatch.chdir(tmp_path)
+        says(powercut("show", wanted, "--from", other.path), f"has no finding {wanted}", f"--from {run}")
+        says(powercut("show", "0123456789ab", "--from", other.path), "its findings: none")
+
+
+def test_a_mode_that_is_rules_alone_has_no_log_and_tries_nothing(tmp_path: Path) -> None:
+    """`log ls` said that the case had been recorded elsewhere; `try` was undecided, whatever the program."""
+    case = CaseId("any", "posix", "w")
+    with RunStore.create(tmp_path, "rules", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        says(powercut("log", "ls", case, "--from", store.path), f"{case} has no write log", "rules alone")
+    tried = powercut("try", "append-fsync", "-c", "any/posix")
+    says(tried, "any/posix is rules alone", "powercut run -c any/posix -w append-fsync")
+
+
+@pytest.mark.parametrize("name", ["append-fsync", "sqlite-wal-full", "quick", "all", "ace1", "random1-3-20"])
+def test_a_new_workload_takes_no_name_of_ours(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside one's own `append-fsync`, ours could not be meant any more, and nobody said so."""
+    monkeypatch.chdir(tmp_path)
+    says(powercut("new", name), f"{name} is the name of", f"powercut new my-{name}")
+    assert not (tmp_path / "workloads").exists()
+
+
+def test_a_variant_that_is_named_by_a_path_leads_to_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert powercut("new", "my-db").exit_code == ExitCode.CONSISTENT
+    said = powercut("run", "-n", "-w", "workloads/my-db-forgets")
+    says(said, "one of those of workloads/my-db", "-w workloads/my-db -k my-db-forgets")
+
+
+def test_a_baseline_of_other_cases_says_that_it_excused_nothing(run: Path) -> None:
+    """A baseline of another mode was taken in silence, and every finding was new."""
+    with RunStore.open(run) as store:
+        checked = {c.case for c in summarise(store).cases if c.counts.checked}
+    assert cases_of(run) == checked
+    assert checked

@@ -98,7 +98,7 @@ def test_the_nearest_versions_are_named_first(spec: str, nearest: str) -> None:
 def test_a_file_that_is_no_kernel_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "bzImage"
     path.write_bytes(bytes(4096))
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(UsageError) as caught:
         find_kernel(str(path))
     assert str(path) in str(caught.value)
     assert "vmlinux" in str(caught.value)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -280,3 +281,21 @@ def test_a_module_of_the_users_is_named_with_its_hash(summary: Summary) -> None:
     assert headline(mine).startswith(named)
     assert results(mine, SOURCE)["headline"].startswith(named)
     assert f'name="KERNEL" value="{named}"' in junit_xml(mine, SOURCE)
+
+
+def test_what_the_time_did_not_reach_is_no_error_of_a_job_that_passes(tmp_path: Path) -> None:
+    """Exit code 5, which the recipes pass, and a red junit.xml."""
+    reached, later = CaseId("ext4", "ordered", "one"), CaseId("ext4", "ordered", "two")
+    with RunStore.create(tmp_path, "t", run_info(), durable=False) as store:
+        for case in (reached, later):
+            store.add_case(CaseInfo(case, "", "", "", generated=1, distinct=1))
+        store.put_judgements(reached, [JudgedState(CrashState(3), "h", Judgement())])
+        store.set_case_status(reached, CaseStatus.DONE)
+        store.finish(FINISHED, interrupted=True, stopped="the time was up")
+        summary = summarise(store)
+    root = ET.fromstring(junit_xml(summary, SOURCE))  # noqa: S314 - our own
+    told = {case.attrib["name"]: [e.tag for e in case] for case in root.iter("testcase")}
+    assert told == {"one": [], "two": ["skipped"]}
+    assert (root.attrib["errors"], root.attrib["skipped"]) == ("0", "1")
+    store_of_crash = replace(summary, info=replace(summary.info, stopped=""))
+    assert ET.fromstring(junit_xml(store_of_crash, SOURCE)).attrib["errors"] == "1"  # noqa: S314 - our own

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from harness.rules.calls import Notes
+from harness.rules.calls import NotedCall, Notes
 from harness.rules.micro import Sort, effect_of
+from harness.rules.remedies import Remedy
 from harness.rules.search import Search
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
@@ -228,7 +229,8 @@ def test_what_a_log_lacks_is_told_once_and_mended_behind_each_write() -> None:
     assert told.endswith(" is acknowledged")
     assert looked.rest == []
     words = looked.words.remedies(looked.remedies)
-    assert words == "fsync of `log` after call 3, `write(log, 3 at 0)`, and after each of 19 more like it"
+    after = "after call 3, `write(log, 3 at 0)`, and after calls like it: 4, 5, 6, 7, 8, 9 and 13 more"
+    assert words == f"fsync of `log` {after}"
     assert looked.failing_with(looked.remedies)[0] == 0
 
 
@@ -345,3 +347,20 @@ def test_a_name_that_is_there_only_since_a_later_one_is_says_nothing() -> None:
     calls.create("c.bak").create("t").write("t", b"new").rename("t", "c").ack("1")
     (first, *_) = headlines(search(calls.notes(), is_whole, order=True))
     assert first == "the data of `write(t, 3 at 0)` must persist before the change of names by `rename(t, c)`"
+
+
+def test_a_file_without_a_name_is_told_by_the_call_that_made_it() -> None:
+    """The remedy was "fsync of `d`", the directory in which the file had been made."""
+    calls = Calls().mkdir("d").fsync(".")._make("tmpfile", "d")
+    calls.inodes["o"] = calls.inodes.pop("d")
+    calls = calls.write("o", b"x" * 5000)
+    calls.made.append(
+        NotedCall("link", 7, inode=calls.inodes["o"], path="d", other="d/o", text="linkat(d/o)")
+    )
+    calls.inodes["d"] = 2
+    calls = calls.fsync("d").ack("o")
+    looked = search(calls.notes(), lambda held, acks: not acks or len(held.get("d/o", b"")) == 5000)
+    assert looked.remedies
+    words = looked.words.remedies([Remedy(3, calls.inodes["o"])])
+    assert words.startswith("fsync of the file without a name that call 2 made after call 3")
+    assert "fsync of `d/o`" in looked.words.remedies([Remedy(4, calls.inodes["o"])])

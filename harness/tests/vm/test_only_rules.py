@@ -107,6 +107,46 @@ def test_a_line_that_cannot_be_acknowledged_is_told(tmp_path: Path, uml_kernel: 
     assert "printable ASCII" in notes.output
 
 
+WAITS = """#!/usr/bin/env python3
+import fcntl, os, subprocess, time
+os.symlink("real", "link")
+open("link", "w").close()
+ours, theirs = os.pipe()
+if os.fork() == 0:
+    time.sleep(1)
+    with open("other", "w") as other:
+        other.write("by the child")
+    os.write(theirs, b"hello")
+    os._exit(0)
+spliced = os.open("spliced", os.O_CREAT | os.O_WRONLY)
+os.splice(ours, spliced, 5)
+try:
+    fcntl.ioctl(spliced, 0x40049409, os.open("other", os.O_RDONLY))  # FICLONE
+except OSError:
+    pass
+os.wait()
+subprocess.run(["powercut-ack", "0"], check=True)
+"""
+
+
+def test_a_call_that_waits_for_another_thread_keeps_nobody_waiting(tmp_path: Path, uml_kernel: Path) -> None:
+    """One thread at a time is in a call: the child of a parent in splice(2) was held until the time was up.
+    A clone that was refused, and a file made through a link that led nowhere, were followed no further.
+    """
+    (profile,) = select_profiles(["any/posix"])
+    assert profile.rules is not None
+    place = write_program(tmp_path, "waits", "true")
+    (tmp_path / "waits" / "workload.toml").write_text('summary = "waits"\nruntime = "python"\n')
+    (tmp_path / "waits" / "run").write_text(WAITS)
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output, notes.unseen) == (0, "", ())
+    followed(notes, profile.rules)
+    made = [call.path for call in notes.calls if call.word == "create"]
+    assert made == ["real", "spliced", "other"]
+    last = [call for call in notes.calls if call.word == "write"][-1]
+    assert notes.data[last.at : last.at + last.length] == b"hello"
+
+
 def test_a_file_too_large_to_send_is_told(tmp_path: Path, uml_kernel: Path) -> None:
     """The agent read a sparse file of a gigabyte whole, and the guest had no memory left."""
     place = write_program(tmp_path, "sparse", "true")

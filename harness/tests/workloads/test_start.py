@@ -94,7 +94,7 @@ def test_the_programs_keep_their_own_promise_and_notice_a_broken_one(tmp_path: P
     ("kind", "syncs"),
     [
         ("shell", "sync lines"),
-        ("python", "os.fsync("),
+        ("python", "os.fsync(lines"),
         ("c", "fsync(lines)"),
         ("go", "lines.Sync()"),
         ("rust", "lines.sync_all()"),

@@ -28,6 +28,8 @@ use std::{
     io::{self, Read, Write},
     os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Component, Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
@@ -45,6 +47,8 @@ pub const NAME: &str = "powercut-calls";
 
 /// Calls noted: a line of the trace is at most some 300 bytes, and all must fit its buffer beside the writes.
 const CALLS_MAX: u64 = 4000;
+/// How long a thread that is in a call keeps others waiting, if it may be waiting for them.
+const WAITS: Duration = Duration::from_millis(500);
 /// Bytes of a path that are noted; the end of a longer one, where its name is.
 const PATH_BYTES: usize = 100;
 /// A stop at a system call, by PTRACE_O_TRACESYSGOOD.
@@ -412,18 +416,14 @@ impl Tracer {
     /// Until the program ends, whose exit code is returned; without one, until there is nothing left to trace.
     fn follow(&mut self, program: Option<pid_t>) -> io::Result<i32> {
         loop {
-            let mut status = 0;
-            // SAFETY: the status is a number of ours.
-            let task = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
-            if task < 0 {
-                match io::Error::last_os_error() {
-                    e if e.kind() == io::ErrorKind::Interrupted => continue,
-                    e if e.raw_os_error() == Some(libc::ECHILD) && program.is_none() => {
-                        return Ok(0)
-                    }
-                    e => return Err(e),
+            let (task, status) = match self.wait_for_one() {
+                Ok(waited) => waited,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.raw_os_error() == Some(libc::ECHILD) && program.is_none() => {
+                    return Ok(0)
                 }
-            }
+                Err(e) => return Err(e),
+            };
             if libc::WIFSTOPPED(status) {
                 self.stopped(task, status);
                 continue;
@@ -438,6 +438,28 @@ impl Tracer {
                     true => libc::WEXITSTATUS(status),
                     false => 128 + libc::WTERMSIG(status),
                 });
+            }
+        }
+    }
+
+    /// The next thread that stops or ends, with its status. Where one that is in a call keeps others waiting, it
+    /// may be waiting for them: then they go on after a while.
+    fn wait_for_one(&mut self) -> io::Result<(pid_t, c_int)> {
+        let (began, flags) = (Instant::now(), libc::__WALL | libc::__WNOTHREAD);
+        loop {
+            let inside = self.inside.filter(|_| !self.held.is_empty());
+            let mut status = 0;
+            let at_once = if inside.is_some() { libc::WNOHANG } else { 0 };
+            // SAFETY: the status is a number of ours.
+            match unsafe { libc::waitpid(-1, &mut status, flags | at_once) } {
+                -1 => return Err(io::Error::last_os_error()),
+                0 => thread::sleep(Duration::from_millis(1)),
+                task => return Ok((task, status)),
+            }
+            if let (Some(inside), Sink::Whole(notes)) = (inside, &mut self.sink) {
+                if began.elapsed() > WAITS && notes.let_wait(inside) {
+                    self.let_next_go_on();
+                }
             }
         }
     }
@@ -536,7 +558,7 @@ impl Tracer {
     fn ended(&mut self, task: pid_t, number: u64, result: i64) {
         if let Sink::Whole(notes) = &mut self.sink {
             notes.end_call(task, result);
-            self.inside = None;
+            self.inside = self.inside.filter(|inside| *inside != task);
         } else {
             self.say(&format!("powercut-done: {number} {result}"));
             if !self.syncs.remove(&number) && result >= 0 {

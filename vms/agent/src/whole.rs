@@ -104,6 +104,8 @@ pub struct Notes {
     noted: u64,
     at: u64,
     pending: Option<Pending>,
+    /// Writes of threads that wait for others: see `let_wait`.
+    waiting: HashMap<pid_t, Pending>,
     mapped: HashMap<u64, Mapped>,
     full: bool,
 }
@@ -195,14 +197,31 @@ impl Notes {
             noted: 0,
             at: 0,
             pending: None,
+            waiting: HashMap::new(),
             mapped: HashMap::new(),
             full: false,
         })
     }
 
-    /// The thread that was in a call will not return from it.
+    /// The thread that was in a call will not return from it. What nobody follows may have had its effect.
     pub fn forget(&mut self) {
-        self.pending = None;
+        if let Some(pending) = self.pending.take().filter(|p| p.word == "unseen") {
+            self.write(&Line {
+                word: "unseen",
+                text: &pending.text,
+                ..Line::default()
+            });
+        }
+    }
+
+    /// The thread that is in a call may be waiting for another one, as in splice(2) from a pipe. Returns
+    /// whether others may make calls before it returns: what it writes, it writes at its end.
+    pub fn let_wait(&mut self, task: pid_t) -> bool {
+        let Some(pending) = self.pending.take_if(|pending| pending.word == "write") else {
+            return false;
+        };
+        self.waiting.insert(task, pending);
+        true
     }
 
     fn write(&mut self, line: &Line<'_>) {
@@ -222,15 +241,6 @@ impl Notes {
         let Some(mut pending) = pending_of(call) else {
             return false;
         };
-        if pending.word == "unseen" {
-            self.write(&Line {
-                word: "unseen",
-                thread: call.task(),
-                text: &pending.text,
-                ..Line::default()
-            });
-            return false;
-        }
         if let Some(descriptor) = pending.descriptor {
             pending.size = opened(call.task(), descriptor).map_or(0, |seen| seen.len());
         }
@@ -252,7 +262,8 @@ impl Notes {
 
     /// The call that was begun has returned.
     pub fn end_call(&mut self, task: pid_t, result: i64) {
-        let Some(pending) = self.pending.take() else {
+        let waited = self.waiting.remove(&task);
+        let Some(pending) = waited.or_else(|| self.pending.take()) else {
             return;
         };
         if result < 0 {
@@ -262,6 +273,12 @@ impl Notes {
             "open" => self.end_open(task, &pending, result as i32),
             "write" => self.end_write(task, &pending, result as u64),
             "size" | "zero" => self.end_size(task, &pending),
+            "unseen" => self.write(&Line {
+                word: "unseen",
+                thread: task,
+                text: &pending.text,
+                ..Line::default()
+            }),
             _ => self.end_other(task, &pending),
         }
     }
@@ -278,12 +295,20 @@ impl Notes {
             _ if seen.is_file() && pending.size > 0 => "size",
             _ => return,
         };
+        // Through a symbolic link that led nowhere, it has the name to which that led.
+        let made = match word {
+            "create" => fs::read_link(format!("/proc/{task}/fd/{descriptor}"))
+                .ok()
+                .and_then(|path| Some(path.strip_prefix(MOUNT_POINT).ok()?.to_owned()))
+                .unwrap_or_else(|| pending.path.clone()),
+            _ => pending.path.clone(),
+        };
         self.write(&Line {
             word,
             thread: task,
             inode: seen.ino(),
             owner: owner_of(&seen),
-            path: pending.path.as_os_str().as_bytes(),
+            path: made.as_os_str().as_bytes(),
             text: &pending.text,
             ..Line::default()
         });
@@ -643,7 +668,8 @@ fn open_of(call: &Call<'_>, directory: c_int, argument: usize, flags: u64) -> Op
     pending.other = match before {
         _ if flags & libc::O_TMPFILE == libc::O_TMPFILE => "tmpfile",
         None if flags & libc::O_CREAT != 0 => "create",
-        Some(seen) if flags & libc::O_TRUNC != 0 => {
+        // A FIFO has nothing to lose, and its open(2) may wait for another thread.
+        Some(seen) if flags & libc::O_TRUNC != 0 && seen.is_file() => {
             pending.size = seen.len();
             "truncate"
         }
