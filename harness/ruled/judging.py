@@ -27,6 +27,7 @@ from harness.rules.search import Kind, Search
 from harness.rules.states import Legal, Listed, Partial
 from harness.rules.trees import Files, Maker, key_of, law_broken
 from harness.rules.vulnerabilities import Vulnerability
+from harness.rules.words import without_numbers
 
 RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
 """Runs the check on each tree, given so many of the program's acknowledgements."""
@@ -137,6 +138,11 @@ class Judging:
     def passes(self, state: Partial, acks: int) -> bool:
         """Whether the check says anything but no."""
         return self.result(state, acks).exit_code != 1
+
+    def said(self, state: Partial, acks: int) -> str:
+        """What the check says of a state, without numbers: its line that tells."""
+        output = self.result(state, acks).output.strip()
+        return without_numbers(telling_line(output)) if output else ""
 
     def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
         """Each state with what the check says of it, with the most acknowledgements that it may have. The

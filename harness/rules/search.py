@@ -37,6 +37,9 @@ class Check(Protocol):
     def passes(self, state: Partial, acks: int) -> bool:
         """Whether it says yes to a state, with so many acknowledgements."""
 
+    def said(self, state: Partial, acks: int) -> str:
+        """What it says of such a state, without numbers."""
+
     def ask(self, states: Iterable[tuple[Partial, int]]) -> None:
         """Ask it about many at once: `passes` will be called with these."""
 
@@ -111,7 +114,11 @@ class Search:
             first = states[0]
             found = reducer.reduced(first, legal.acks(first))
             kind = self._kind_of(legal, found)
-            mine = {first, *self._explained(legal, kind, found, states)}
+            # What the check says is told beside the cause: a state of which it says something else has one of
+            # its own.
+            alike = self.check.said(first, legal.acks(first))
+            explained = self._explained(legal, kind, found, states)
+            mine = {first, *(s for s in explained if self.check.said(s, legal.acks(s)) == alike)}
             kind.states += [s for s in states if s in mine]
             states = [s for s in states if s not in mine]
         return states

@@ -187,6 +187,39 @@ def test_what_was_not_tried_is_not_said_to_help_nothing() -> None:
     assert all("time" in said for said in says[0])
 
 
+def test_a_cause_is_that_of_what_the_check_says() -> None:
+    """ "the data of write(index.tmp) must persist ...: there is no index": the words were of a state that had
+    lost more, and so `--baseline` excused what the base had never shown.
+    """
+    calls = Calls().create("tmp").write("tmp", b"new").rename("tmp", "index").ack("done")
+    notes = replace(calls.notes([Left("index", "file", OWNER, b"new")]), exit_code=0)
+
+    def says(files: Files, acks: int) -> str:
+        if not acks or (
+            "index" in files and contents(notes, files["index"].size, files["index"].pieces) == b"new"
+        ):
+            return ""
+        return "the index is empty" if "index" in files else "there is no index"
+
+    def check(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
+        told = [says(*tree) for tree in trees]
+        return [
+            Tried(CheckResult(0, int(bool(t)), t, acks)) for t, (_, acks) in zip(told, trees, strict=True)
+        ]
+
+    made = Judging(notes, RULES, check)
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    found = answer(made, failed)
+    assert not found.rest
+    said = {t.headline: {made.said(s, made.legal.acks(s)) for s in t.states} for t in found.told}
+    assert said == {
+        "the data of `write(tmp, 3 at 0)` must persist before `done` is acknowledged": {"the index is empty"},
+        "the change of names by `rename(tmp, index)` must persist before `done` is acknowledged": {
+            "there is no index"
+        },
+    }
+
+
 def test_a_synced_file_has_nothing_to_tell() -> None:
     """The answer for a right program is empty."""
     made = judging(of_one_file(synced=True))
