@@ -16,7 +16,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from harness import __version__
-from harness.cases.casework import Casework, EnoughDone
+from harness.cases.casework import Casework, EnoughDone, Limits
 from harness.cases.first_mount import finish_base
 from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pins import pin, pins_of
@@ -340,6 +340,9 @@ class _Job:
             work.work(ruled, self.bases, self.asked.lacking)
         if rest:
             plan = with_time_left(self.plan, time.monotonic() - begun)
+            plan = with_failures_left(
+                plan, self.store, [CaseId(p.filesystem, p.mode, w.name) for p, w in ruled]
+            )
             others = replace(self, plan=plan, asked=replace(self.asked, cases=rest))
             (others.on_cluster if self.plan.cluster else others.here)()
 
@@ -368,6 +371,18 @@ class _Job:
                 plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done
             )
             dispatch.work(self.asked.cases, self.asked.lacking)
+
+
+def with_failures_left(plan: Plan, store: RunStore, done: Iterable[CaseId]) -> Plan:
+    """The plan with as many failed cases as are left of those that it allows. Raises EnoughDone for none."""
+    if plan.max_failures is None:
+        return plan
+    limits = Limits(plan)
+    for case in done:
+        limits.ended(store, case)
+    if limits.enough_failed:
+        limits.need_more()
+    return msgspec.structs.replace(plan, max_failures=plan.max_failures - limits.failures)
 
 
 def with_time_left(plan: Plan, spent_s: float) -> Plan:

@@ -129,6 +129,11 @@ class Limits:
             self._failures += any(f.expectation is None for f in store.findings_of(case))
 
     @property
+    def failures(self) -> int:
+        """Cases that ended with a finding that nobody expects; counted where the plan allows so many."""
+        return self._failures
+
+    @property
     def enough_failed(self) -> bool:
         """Whether as many cases have failed as the plan allows."""
         return self._plan.max_failures is not None and self._failures >= self._plan.max_failures

@@ -39,13 +39,13 @@ from harness.guests.disk import FOLDER_PREFIX
 from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
-from harness.model import CaseId, CrashState, Workload
+from harness.model import CaseId, CrashState, Judgement, Violation, Workload
 from harness.plan import Plan
 from harness.ruled.work import RuledWork
 from harness.run import create_run, execute, need_space, new_run
 from harness.store import RunStore
 from harness.store.layout import latest, runs
-from harness.store.records import CaseInfo, CaseStatus
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import CaseVerdict, shell_code
 from harness.tests.report.demo import run_info
 
@@ -355,6 +355,25 @@ def test_the_time_of_a_run_is_that_of_both_kinds_of_modes(minutes: float | None,
     """`--minutes 5` took five minutes for the rules, and five more for the real modes."""
     plan = Plan(configurations=[], workloads=[], minutes=minutes)
     assert run.with_time_left(plan, 30).minutes == left
+
+
+@pytest.mark.parametrize(("allowed", "left"), [(None, None), (3, 2), (1, None)])
+def test_both_parts_of_a_run_count_to_the_same_failures(
+    allowed: int | None, left: int | None, tmp_path: Path
+) -> None:
+    """`--max-failures 1` went on after a program had failed under rules: each part counted for itself."""
+    failed, fine = CaseId("any", "posix", "a"), CaseId("any", "posix", "b")
+    plan = Plan(configurations=[], workloads=[], max_failures=allowed)
+    bad = Judgement((Violation("program", "f", "gone", "1", "0", "s"),))
+    with RunStore.create(tmp_path, "t", run_info(), durable=False) as store:
+        for case, judged in ((failed, bad), (fine, Judgement())):
+            store.add_case(CaseInfo(case, "", "", ""))
+            store.put_judgements(case, [JudgedState(CrashState(1), "h", judged)])
+        if allowed == 1:
+            with pytest.raises(EnoughDone, match="1 case failed"):
+                run.with_failures_left(plan, store, [failed, fine])
+        else:
+            assert run.with_failures_left(plan, store, [failed, fine]).max_failures == left
 
 
 def test_a_part_of_another_version_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
