@@ -770,7 +770,7 @@ def where(finding: Finding) -> str:
     if finding.states > 1:
         return f"{finding.state}, the smallest of {number(finding.states)} states that show it"
     if finding.states == 1:
-        return f"{finding.state}, the only state that shows it"
+        return f"{finding.state}, the only state that was seen to show it"
     return f"{finding.state}, seen while another finding was minimised"
 
 

@@ -157,7 +157,7 @@ def test_a_file_system_stands_for_its_modes_where_each_of_them_answers_so() -> N
 
 def test_what_was_written_by_hand_below_a_made_page_is_kept() -> None:
     made = generator().pages()["results/litmus.md"]
-    assert "## Ten cells by a second method\n" in made
+    assert "## Twelve cells by a second method\n" in made
     assert made == (ROOT / "docs/results/litmus.md").read_text()
 
 

@@ -334,7 +334,7 @@ def test_findings_stand_as_they_follow_from_each_other(tmp_path: Path) -> None:
         lines = summary_text(summarise(store), SOURCE).splitlines()
     first = lines.index(f"FAIL {case} fsck: inode 12 is bad")
     assert lines[first + 1 : first + 12] == [
-        "  at @9, the only state that shows it",
+        "  at @9, the only state that was seen to show it",
         "  f",
         "    expected: something else",
         "    found:    exit code 4",
