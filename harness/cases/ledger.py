@@ -135,6 +135,8 @@ class Ledger:
         places = application.calls_by_lines(recording.calls, recording.times)
         if why := application.at_once(self._case.workload, places):
             self._progress.say(f"{self.id}: {why}")
+        if before is not None:
+            info = replace(info, doubt=before.doubt)
         decided = before is not None and self._is_decided
         if before is not None and decided:
             info = replace(before, log_hash=info.log_hash, timeline=info.timeline)
