@@ -283,7 +283,9 @@ def test_a_module_of_the_users_is_named_with_its_hash(summary: Summary) -> None:
     assert f'name="KERNEL" value="{named}"' in junit_xml(mine, SOURCE)
 
 
-def test_what_the_time_did_not_reach_is_no_error_of_a_job_that_passes(tmp_path: Path) -> None:
+def test_what_the_time_did_not_reach_is_no_error_of_a_job_that_passes(
+    tmp_path: Path, validator: Draft202012Validator
+) -> None:
     """Exit code 5, which the recipes pass, and a red junit.xml."""
     reached, later = CaseId("ext4", "ordered", "one"), CaseId("ext4", "ordered", "two")
     with RunStore.create(tmp_path, "t", run_info(), durable=False) as store:
@@ -293,6 +295,7 @@ def test_what_the_time_did_not_reach_is_no_error_of_a_job_that_passes(tmp_path: 
         store.set_case_status(reached, CaseStatus.DONE)
         store.finish(FINISHED, interrupted=True, stopped="the time was up")
         summary = summarise(store)
+    validator.validate(json.loads(results_json(summary, SOURCE)))
     root = ET.fromstring(junit_xml(summary, SOURCE))  # noqa: S314 - our own
     told = {case.attrib["name"]: [e.tag for e in case] for case in root.iter("testcase")}
     assert told == {"one": [], "two": ["skipped"]}
