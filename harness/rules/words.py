@@ -112,7 +112,7 @@ class Words:
         made, calls = self.effect.made[remedy.inode], self.effect.notes.calls
         born = self.effect.paths.get(remedy.inode, [(0, "")])
         names = [n for n, _ in born[1:] if n <= remedy.after]
-        if calls[born[0][0]].word == "tmpfile" and not names:
+        if made.kind == "file" and calls[born[0][0]].word == "tmpfile" and not names:
             return f"fsync of the file without a name that call {born[0][0]} made"
         what = "the directory " if made.kind == "directory" else ""
         return f"fsync of {what}`{self.effect.path(remedy.inode, remedy.after)}`"

@@ -15,7 +15,7 @@ from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
 from harness.rules.vulnerabilities import Vulnerability
 from harness.rules.words import Words
-from harness.tests.rules.programs import Calls, rules
+from harness.tests.rules.programs import ROOT, Calls, rules
 
 Held = dict[str, bytes]
 Says = Callable[[Held, int], bool]
@@ -367,3 +367,11 @@ def test_a_file_without_a_name_is_told_by_the_call_that_made_it() -> None:
     words = looked.words.remedies([Remedy(3, calls.inodes["o"])])
     assert words.startswith("fsync of the file without a name that call 2 made after call 3")
     assert "fsync of `d/o`" in looked.words.remedies([Remedy(4, calls.inodes["o"])])
+
+
+def test_the_directory_is_no_file_without_a_name() -> None:
+    """Where the first call of all was the O_TMPFILE, `.` was told as the file that it made."""
+    calls = Calls()._make("tmpfile", ".")
+    calls.inodes["."] = ROOT
+    looked = search(calls.ack("o").notes(), lambda held, acks: True)
+    assert looked.words.remedies([Remedy(0, ROOT)]).startswith("fsync of the directory `.` after call 0")
