@@ -64,6 +64,7 @@ from harness.kernels.module_files import need_release, need_replaced
 from harness.known.base import KnownBugs
 from harness.model import CaseId, Workload
 from harness.model.schedules import without_schedule
+from harness.oracles import OF_OPERATIONS
 from harness.plan import Clock, Plan
 from harness.report import write_reports
 from harness.ruled.work import RuledWork
@@ -204,6 +205,10 @@ def look_up(plan: Plan) -> Planned:
         why = "a mode that is only rules has no disk, no recoveries and no recordings"
         lacking |= {p.name: why for p in asked.profiles if p.rules}
     lacking |= {w.name: reason for w in asked.workloads if (reason := missing_program(w))}
+    if plan.oracles and OF_OPERATIONS.issuperset(plan.oracles):
+        judged = ", ".join(plan.oracles)
+        why = f"{judged} would judge operations, and a program is judged by its check: --oracle program"
+        lacking |= {w.name: why for w in asked.workloads if any(c.application for c in w.checks)}
     machine_name = recording_machine(plan.machine, kernel)
     if not plan.coverage:
         there = (p for p in asked.profiles if p.name not in lacking)
@@ -380,8 +385,7 @@ def with_failures_left(plan: Plan, store: RunStore, done: Iterable[CaseId]) -> P
     limits = Limits(plan)
     for case in done:
         limits.ended(store, case)
-    if limits.enough_failed:
-        limits.need_more()
+    limits.need_more()
     return msgspec.structs.replace(plan, max_failures=plan.max_failures - limits.failures)
 
 

@@ -14,8 +14,8 @@ from harness.guests.session import Ask, RunCheck
 from harness.model import Check, CheckResult, CrashState, FileKind, Outcome, Tree, TreeEntry
 
 ACCEPTS_NOTHING = (
-    "its check says yes even to an empty file system with all that the program acknowledged; it finds only "
-    "what is there and wrong, and a check that always says yes finds nothing"
+    "its check says yes even to an empty file system with all that the program acknowledged: it does not "
+    "notice that every file is gone; see that it can say no"
 )
 """The doubt about a check, see `CaseInfo`."""
 
@@ -101,9 +101,10 @@ class Checks:
         most = self._recording.position(self._recording.end).app_acks
         question = dataclasses.replace(self.question(machine, [UNTOUCHED]), app_acks=(most,))
         observed = observe(UNTOUCHED, self.ask(question)) if most else Unobserved("")
-        if isinstance(observed, Unobserved) or any(c.exit_code for c in observed.checks if c.app_acks):
+        if isinstance(observed, Unobserved):
             return ""
-        return ACCEPTS_NOTHING
+        codes = [c.exit_code for c in observed.checks if c.app_acks]
+        return ACCEPTS_NOTHING if codes and all(code == 0 for code in codes) else ""
 
     def _silent(self) -> dict[int, str]:
         """The operations whose application never acknowledged anything."""

@@ -875,6 +875,10 @@ def select_profiles(wanted: Sequence[str]) -> list[Profile]:
         chosen = _named(name, known)
         for what in on:
             chosen = list(_put_on(chosen, what, every=name not in known))
+            if not chosen:
+                raise UsageError(
+                    f"{word}: no mode of {name} can be on {what}", "name another file system or disk"
+                )
         found |= {p.name: p for p in chosen}
     return list(found.values())
 

@@ -10,7 +10,7 @@ leave out another kind of no may look promised although it is not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.model import (
     SECTOR_BYTES,
@@ -46,12 +46,16 @@ def promises(contract: Contract, operations: Sequence[Operation], asked: Questio
     steps = tuple(HistoryStep(i, op, 2 * i, 2 * i + 1) for i, op in enumerate(operations))
     oracles = {name: ORACLES[name] for name in OF_THE_MODEL}
     judge = Judge(contract, History(steps), error_patterns=(), oracles=oracles)
-    trees = [*map(tree_of, asked.broken), *_unwritten(asked)]
-    return all(
-        judge.judge(position, Outcome(tree=tree, fsck=_CLEAN)).violations
-        for position in _positions(asked, len(operations))
-        for tree in trees
-    )
+    positions = list(_positions(asked, len(operations)))
+
+    def refused(trees: Iterable[Tree]) -> bool:
+        return all(
+            judge.judge(position, Outcome(tree=tree, fsck=_CLEAN)).violations
+            for tree in trees
+            for position in positions
+        )
+
+    return refused(map(tree_of, asked.broken)) and refused(_unwritten(asked))
 
 
 def _unwritten(asked: Question) -> Iterator[Tree]:

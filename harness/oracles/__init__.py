@@ -73,6 +73,10 @@ BY_DEFAULT = tuple(name for name in ORACLES if name != "question")
 """Those that judge where none is named. A question answered with no breaks no promise by itself."""
 
 
+OF_OPERATIONS = frozenset({"durability", "atomicity", "size", "contents"})
+"""The oracles that judge by the operations of a workload: of what a program did, they know nothing."""
+
+
 def chosen_oracles(names: Sequence[str]) -> dict[str, Oracle]:
     """The oracles of these names; those that judge by default if there are none."""
     return {name: oracle for name, oracle in ORACLES.items() if name in (names or BY_DEFAULT)}

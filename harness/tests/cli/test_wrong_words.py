@@ -249,3 +249,9 @@ def test_a_baseline_of_other_cases_says_that_it_excused_nothing(run: Path) -> No
         checked = {c.case for c in summarise(store).cases if c.counts.checked}
     assert cases_of(run) == checked
     assert checked
+
+
+@pytest.mark.parametrize("word", ["any@raid1", "any@4k"])
+def test_a_file_system_none_of_whose_modes_can_be_there_is_refused(word: str) -> None:
+    """A traceback; with -n, the kernel's line alone."""
+    says(powercut("run", "-n", "-c", word, "-w", "append-fsync"), f"{word}: no mode of any can be on")

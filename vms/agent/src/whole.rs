@@ -74,9 +74,16 @@ struct Pending {
     path: PathBuf,
     other: PathBuf,
     size: u64,
+    /// It may wait for another thread, as for what that writes into a pipe; it writes at its end.
+    may_wait: bool,
 }
 
 impl Pending {
+    fn waiting(mut self) -> Self {
+        self.may_wait = true;
+        self
+    }
+
     fn new(word: &'static str, text: String) -> Self {
         Self {
             word,
@@ -87,6 +94,7 @@ impl Pending {
             path: PathBuf::new(),
             other: PathBuf::new(),
             size: 0,
+            may_wait: false,
         }
     }
 }
@@ -217,7 +225,7 @@ impl Notes {
     /// The thread that is in a call may be waiting for another one, as in splice(2) from a pipe. Returns
     /// whether others may make calls before it returns: what it writes, it writes at its end.
     pub fn let_wait(&mut self, task: pid_t) -> bool {
-        let Some(pending) = self.pending.take_if(|pending| pending.word == "write") else {
+        let Some(pending) = self.pending.take_if(|pending| pending.may_wait) else {
             return false;
         };
         self.waiting.insert(task, pending);
@@ -567,8 +575,9 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
             }
             Some(pending)
         }
-        libc::SYS_sendfile => write(0, None),
-        libc::SYS_copy_file_range | libc::SYS_splice => write(2, call.pointed(3)),
+        libc::SYS_sendfile => write(0, None).map(Pending::waiting),
+        libc::SYS_copy_file_range => write(2, call.pointed(3)),
+        libc::SYS_splice => write(2, call.pointed(3)).map(Pending::waiting),
         libc::SYS_ftruncate => {
             let mut pending = Pending::new("size", call.text()?);
             pending.descriptor = Some(a(0) as i32);
