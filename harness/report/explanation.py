@@ -164,7 +164,10 @@ def _lines(explanation: Explanation, asked: str) -> Iterator[str]:
     yield from textwrap.wrap(one_line(explanation.headline), _WIDTH)
     if explanation.point != asked:
         yield from textwrap.wrap(
-            f"Asked for {asked}; explained {shown_at(explanation)}.", _WIDTH, break_on_hyphens=False
+            f"Asked for {asked}; explained {shown_at(explanation)}.",
+            _WIDTH,
+            break_on_hyphens=False,
+            break_long_words=False,  # a crash point is pasted as one word
         )
     if explanation.mechanism:
         yield from textwrap.wrap(one_line(explanation.mechanism), _WIDTH)

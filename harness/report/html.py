@@ -189,7 +189,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
         generated=any(c.case.is_generated for c in summary.cases),
         groups=_groups(cases),
         verdict_words=words.VERDICT_WORDS,
-        word_meanings=tuple(words.MEANINGS.items()),
+        word_meanings=tuple(words.meanings(summary).items()),
         exit_code=int(shell_code(summary)),
         exit_words=words.code_words(shell_code(summary), summary),
         not_checked=words.together(c for c in summary.cases if c.undecided)

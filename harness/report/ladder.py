@@ -37,7 +37,7 @@ def ladder_text(explanation: Explanation) -> str:
 
 def ladder_lines(explanation: Explanation) -> tuple[list[str], list[str]]:
     """The ladder for a terminal, and what its words mean."""
-    if explanation.ladder and all(rung.kind == "call" for rung in explanation.ladder):
+    if _is_of_rules(explanation.ladder):
         return _calls(explanation.ladder), [f"{word}: {text}" for word, text in RULES_MEANINGS.items()]
     head = f"{'event':>6}  {'operation':{_LEFT}}  {'write':{_MIDDLE}}  {'covered by':>10}  platter"
     rows = [head, *map(_row, explanation.ladder)]
@@ -49,18 +49,27 @@ def ladder_lines(explanation: Explanation) -> tuple[list[str], list[str]]:
     return rows, [f"{word}: {MEANINGS[word]}" for word in said]
 
 
+def _is_of_rules(rungs: Sequence[Rung]) -> bool:
+    """Whether there were no disk, no events and no flushes."""
+    return bool(rungs) and all(rung.kind == "call" for rung in rungs)
+
+
 _OF_RULES = {Fate.PERSISTED: "there", Fate.LOST: "not there", Fate.TORN: "in part"}
 
 
 def _calls(rungs: Sequence[Rung]) -> list[str]:
-    """The calls of a program where only rules decide what persists: no disk, no events and no flushes."""
+    """The calls of a program where only rules decide what persists."""
     width = _LEFT + _MIDDLE
     rows = [f"{'call':>6}  {'what the program did':{width}}  of its changes"]
     for rung in rungs:
         text = _short(rung.text.removeprefix(f"{rung.event} "), width)
         mark = "  <-- matters" if rung.accent else ""
-        rows.append(f"{rung.event:6}  {text:{width}}  {_OF_RULES.get(rung.fate, '')}{mark}".rstrip())
+        rows.append(f"{_number(rung)}  {text:{width}}  {_OF_RULES.get(rung.fate, '')}{mark}".rstrip())
     return rows
+
+
+def _number(rung: Rung) -> str:
+    return f"{rung.event if rung.event >= 0 else '':6}"
 
 
 def _row(rung: Rung) -> str:
@@ -110,10 +119,12 @@ def ladder_svg(explanation: Explanation) -> Markup:
     rungs = explanation.ladder[:_MOST]
     rows = {rung.entry: n for n, rung in enumerate(rungs) if rung.kind in ("flush", "fua")}
     drawn = [_drawn(rungs, n, rows) for n in range(len(rungs))]
+    of_rules = _is_of_rules(rungs)
     page = template("ladder.svg")
     return Markup(  # noqa: S704  # the template escapes what is put into it
         page.render(
             drawn=drawn,
+            of_rules=_OF_RULES if of_rules else None,
             width=_WIDTH,
             height=_TOP + _ROW * len(rungs) + 8,
             x_operation=_X_OPERATION,

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 
 from harness.cases.checks import ACCEPTS_NOTHING
 from harness.errors import PowercutError
-from harness.host.text import one_line
+from harness.host.text import ended_with, last_lines, one_line
 from harness.model import Check, CheckResult, Judgement, Violation
 from harness.oracles.surface import telling_line
 from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes
-from harness.rules.micro import Effect, NotFollowed, effect_of, unsynced
+from harness.rules.micro import Effect, NotFollowed, Sort, effect_of, unsynced
 from harness.rules.remedies import Remedy
 from harness.rules.rules import Rules
 from harness.rules.search import Kind, Search
 from harness.rules.states import Legal, Listed, Partial
 from harness.rules.trees import Files, Maker, key_of, law_broken
 from harness.rules.vulnerabilities import Vulnerability
-from harness.rules.words import without_numbers
+from harness.rules.words import text_of, without_numbers
 
 RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
 """Runs the check on each tree, given so many of the program's acknowledgements."""
@@ -78,7 +78,7 @@ class Judging:
         ):
             result = self.result(state, count)
             if result.exit_code != 0:
-                said = result.output.strip()[-200:] or f"it ended with {result.exit_code} and said nothing"
+                said = last_lines(result.output) or f"it {_ended(result)} and said nothing"
                 raise NotJudged(
                     f"the check does not say yes even to {when}, so it cannot do its work here: {said}"
                 )
@@ -183,8 +183,8 @@ def followed(notes: Notes, rules: Rules) -> Effect:
             "than 24 MiB"
         )
     if notes.exit_code != 0:
-        ended = "did not end in time" if notes.exit_code is None else f"ended with {notes.exit_code}"
-        said = notes.output.strip()[-200:] or "it printed nothing"
+        ended = "did not end in time" if notes.exit_code is None else ended_with(notes.exit_code)
+        said = last_lines(notes.output) or "it printed nothing"
         raise NotJudged(f"the program {ended}: {said}")
     if not notes.acks:
         raise NotJudged("run acknowledged nothing, so that nothing was promised that could be lost")
@@ -201,13 +201,16 @@ def followed(notes: Notes, rules: Rules) -> Effect:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A vulnerability in words. `remedy`: of it alone, or why there is none. `states`: that fail for it."""
+    """A vulnerability in words. `remedy`: of it alone, or why there is none. `states`: that fail for it.
+    `too_late`: that the program makes the sync itself, but behind the acknowledgement.
+    """
 
     found: Vulnerability
     headline: str
     calls: str
     remedy: str
     states: tuple[Partial, ...]
+    too_late: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,25 +248,42 @@ def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
         kind.found,
         kind.headline,
         words.named(kind.found),
-        words.remedies(needed) or _no_remedy([kind]),
+        words.remedies(needed) or _no_remedy(search, [kind]),
         tuple(kind.states),
+        _too_late(search.effect.notes, kind.found, needed),
     )
 
 
-def _no_remedy(kinds: Sequence[Kind]) -> str:
+def _too_late(notes: Notes, found: Vulnerability, needed: Iterable[Remedy]) -> str:
+    if found.present or not 0 < found.acks <= len(notes.acks):
+        return ""
+    files, ack = {remedy.inode for remedy in needed}, notes.acks[found.acks - 1]
+    for number, call in enumerate(notes.calls[ack.calls :], ack.calls):
+        if call.is_sync and (call.inode in files or (files and call.word == "sync")):
+            return (
+                f"Call {number}, `{text_of(call)}`, comes behind that acknowledgement: acknowledge after it"
+            )
+    return ""
+
+
+def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
     if not all(kind.is_tried for kind in kinds):
         return "not every fsync was tried: the time for it was up (--budget gives more)"
     guess = "the new under another name, synced, and then a rename; of a log, a checksum in each record"
-    if not any(kind.found.missing or kind.found.state.torn is not None for kind in kinds):  # nothing is lost
-        swapped = any(kind.found.swapped for kind in kinds)
+    founds = [kind.found for kind in kinds]
+    lost = {m.sort for found in founds for m in search.effect.of(found.missing)}
+    if not any(found.missing or found.state.torn is not None for found in founds):  # nothing is lost
+        swapped = any(found.swapped for found in founds)
         guess = f"{'another order of these calls, or ' if swapped else ''}one rename that brings both"
+    elif lost == {Sort.NAME} and all(found.state.torn is None for found in founds):
+        guess = "another order of these calls"
     return f"nothing that was tried helps: no fsync prevents this. A guess: {guess}"
 
 
 def _together(search: Search, least: Sequence[Remedy]) -> str:
     kinds = list(search.kinds.values())
     if not search.remedies:
-        return _no_remedy(kinds) if kinds else ""
+        return _no_remedy(search, kinds) if kinds else ""
     fails, of = search.failing_with(least)
     gone = f"none of {of} states fails" if not fails else f"{fails} of {of} states still fail"
     if not search.lists_all(least):
@@ -292,8 +312,7 @@ def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:
     if result.exit_code == 0:
         return Judgement()
     if result.exit_code != 1:
-        how = "was not ended in time" if result.exit_code is None else f"ended with {result.exit_code}"
-        return Judgement(unknown=(f"the check {how}: {said[-200:]}",))
+        return Judgement(unknown=(f"the check {_ended(result)}: {last_lines(said)}",))
     first = telling_line(said)
     violation = Violation(
         ORACLE,
@@ -304,6 +323,10 @@ def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:
         one_line(headline) or first,
     )
     return Judgement((violation,))
+
+
+def _ended(result: CheckResult) -> str:
+    return "was not ended in time" if result.exit_code is None else ended_with(result.exit_code)
 
 
 def check_of(checks: Iterable[Check]) -> Check | None:

@@ -23,7 +23,7 @@ from harness.model import CaseId, Check, CheckResult, CrashPoint, Judgement, Wor
 from harness.plan import Plan
 from harness.report.explanation import Explanation, Fate, Rung, write_explanation
 from harness.report.lines import reproduce, source_words
-from harness.report.words import plural
+from harness.report.words import MANY, plural
 from harness.ruled.judging import (
     ORACLE,
     Answer,
@@ -36,6 +36,7 @@ from harness.ruled.judging import (
 )
 from harness.rules.calls import Notes
 from harness.rules.states import Listed, Partial
+from harness.rules.vulnerabilities import Vulnerability
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
@@ -52,7 +53,6 @@ CALLS = "the program's calls"
 UNSYNCED = "what no sync covered"
 REMEDY = "what would mend it"
 _CALLS_SHOWN = 40
-_OPEN_MAX = 10**9
 _SHOWN = 200
 
 
@@ -181,10 +181,10 @@ class _Case:
         """`visited`: so many of the listed states, the first. `judged`: these, and what the search met."""
         judging = self._judging
         contents = len({judging.key(s) for s in judged})
-        every = sum(min(_OPEN_MAX, 1 << s.open.bit_count()) for s in judging.legal.stretches)
+        every = sum(min(MANY, 1 << s.open.bit_count()) for s in judging.legal.stretches)
         left, losses, why = 0, None, ""
         if not listed.exhaustive:
-            left, losses = max(1, min(_OPEN_MAX, every) - visited), 1
+            left, losses = max(1, every - visited) if every < MANY else MANY, 1
             why = "more sets of unsynced micro-operations than are visited"
         if visited < len(listed.states):
             left, losses = max(left, len(listed.states) - visited), 0
@@ -269,9 +269,13 @@ class _Case:
 
 def remedy_lines(told: Told, together: str) -> dict[str, str]:
     """What would mend a finding, and what all findings of the program; once, if that is the same."""
+    late = f". {told.too_late}" if told.too_late else ""
     if not together or f"{together}. ".startswith(f"{told.remedy}. "):
-        return {"missing": together or told.remedy}
-    return {"missing": told.remedy, "control": f"for all findings of the program together: {together}"}
+        return {"missing": f"{together or told.remedy}{late}"}
+    return {
+        "missing": f"{told.remedy}{late}",
+        "control": f"for all findings of the program together: {together}",
+    }
 
 
 def promised(notes: Notes, acks: int, given: int = 0) -> str:
@@ -301,17 +305,31 @@ def _call_lines(notes: Notes) -> list[str]:
 
 
 def _rungs(judging: Judging, told: Told) -> list[Rung]:
-    """The calls around those that matter, each with whether what it did had persisted."""
-    effect, found = judging.effect, told.found
-    matter = {m.call for m in effect.of(found.missing | found.present)}
+    """The calls around those that matter, each with whether what it did had persisted, and what was
+    acknowledged between them.
+    """
+    found, notes = told.found, judging.notes
+    matter = {m.call for m in judging.effect.of(found.missing | found.present)}
     if not matter:
         return []
-    first, last = max(0, min(matter) - 5), min(max(matter) + 6, min(matter) + _CALLS_SHOWN)
+    broken = 0 if found.present else found.acks  # the acknowledgement, counted from 1
+    ends = matter | {ack.calls for ack in notes.acks[broken - 1 : broken]}
+    first, last = max(0, min(matter) - 5), min(max(ends) + 6, min(matter) + _CALLS_SHOWN, len(notes.calls))
     rungs = []
-    for number, call in enumerate(judging.notes.calls[first:last], first):
-        own = sum(m.bit for m in effect.micros if m.call == number)
-        lost = own & ~found.state.persisted
-        fate = Fate.NONE if not own else Fate.LOST if lost == own else Fate.TORN if lost else Fate.PERSISTED
-        text = call.text or call.word
-        rungs.append(Rung("call", f"{number} {text}", event=number, fate=fate, accent=number in matter))
+    for number in range(first, last + 1):
+        rungs += [
+            Rung("call", f"acknowledged `{ack.text}`", accent=count == broken)
+            for count, ack in enumerate(notes.acks, 1)
+            if ack.calls == number
+        ]
+        if number < last:
+            rungs.append(_rung_of(judging, found, number, accent=number in matter))
     return rungs
+
+
+def _rung_of(judging: Judging, found: Vulnerability, number: int, *, accent: bool) -> Rung:
+    call = judging.notes.calls[number]
+    own = sum(m.bit for m in judging.effect.micros if m.call == number)
+    lost = own & ~found.state.persisted
+    fate = Fate.NONE if not own else Fate.LOST if lost == own else Fate.TORN if lost else Fate.PERSISTED
+    return Rung("call", f"{number} {call.text or call.word}", event=number, fate=fate, accent=accent)

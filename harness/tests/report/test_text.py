@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.expectations import Expectation
+from harness.expectations import Expectation, known_failures
 from harness.filesystems.profiles import ANY
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState, Judgement, Violation
@@ -543,6 +543,14 @@ def test_an_expectation_of_many_workloads_is_not_taken_for_cured_by_a_few(summar
         e = Expectation(summary.cases[0].case.configuration, pattern, "size", "known", "f:1")
         told = replace(summary, cases=summary.cases[:1], unmet=(e,))
         assert f"  {says}\n" in summary_text(told, SOURCE)
+
+
+def test_what_a_baseline_alone_has_is_not_a_line_to_remove(summary: Summary) -> None:
+    """`remove the line`: of a package there is none."""
+    (e, *_) = known_failures(summary.findings, "baseline of-the-week")
+    text = summary_text(replace(summary, cases=summary.cases[:1], unmet=(e,)), SOURCE)
+    assert "  fixed since the baseline, or not shown by this run" in text
+    assert "remove the line" not in text
 
 
 def test_a_doubt_about_a_check_is_told_beside_what_it_passed(summary: Summary) -> None:

@@ -9,7 +9,16 @@ import pytest
 
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry
 from harness.oracles import BY_DEFAULT
-from harness.report.words import covered, covered_briefly, covered_together, device_of, judging, state_words
+from harness.report.words import (
+    MANY,
+    choices,
+    covered,
+    covered_briefly,
+    covered_together,
+    device_of,
+    judging,
+    state_words,
+)
 from harness.store.records import CaseInfo, Coverage, DrawnCalls, FaultyDiskResult, NestedCrashes
 
 WHOLE = Coverage(crash_times=57, losses=None, unexplored=0, visits=400)
@@ -172,3 +181,9 @@ def test_an_oracle_that_had_nothing_to_judge_is_not_among_those_that_judged() ->
     assert "honesty" in judging(replace(plain, disk=FaultyDiskResult((), 0, 0, 0, 0, ())))
     assert "confluence" in judging(replace(plain, again=(NestedCrashes(1, 3, 0, WHOLE),)))
     assert judging(replace(plain, oracles=("honesty",))) == ("honesty",), "what was named is said"
+
+
+def test_a_limit_is_not_told_as_a_number_of_choices() -> None:
+    """`1,999,999,872 choices unexplored`: each of two cases had been counted no further."""
+    assert choices(MANY - 1) == "999,999,999 choices unexplored"
+    assert choices(2 * MANY - 128) == "a billion choices or more unexplored"

@@ -12,14 +12,26 @@ from hypothesis import strategies as st
 
 from harness.model import Check, CheckResult, Verdict
 from harness.plan import Budget
-from harness.ruled.judging import Judging, NotJudged, RunCheck, answer, followed, judgement_of, unsynced_lines
+from harness.ruled.judging import (
+    Judging,
+    NotJudged,
+    RunCheck,
+    Told,
+    _no_remedy,
+    answer,
+    followed,
+    judgement_of,
+    unsynced_lines,
+)
 from harness.ruled.work import promised, remedy_lines
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
-from harness.rules.micro import effect_of
+from harness.rules.micro import Sort, effect_of
 from harness.rules.rules import Rules
-from harness.rules.states import Legal
+from harness.rules.search import Kind, Search
+from harness.rules.states import Legal, Partial
 from harness.rules.trees import Files, Maker, contents
+from harness.rules.vulnerabilities import Vulnerability
 from harness.tests.rules.programs import OWNER, Calls, rules
 from harness.tests.rules.test_states import programs
 
@@ -341,3 +353,32 @@ def test_a_file_that_the_check_does_not_open_asks_for_no_other_check() -> None:
         made.ask((s, 1) for s in made.legal.listed().states)
         asked[fold] = made.asked
     assert asked[True] < asked[False]
+
+
+def told_of(notes: Notes) -> list[Told]:
+    made = judging(notes)
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    return list(answer(made, failed).told)
+
+
+def test_a_sync_behind_the_acknowledgement_is_told() -> None:
+    """`missing: fsync of f`, of a program that calls it, two lines later."""
+    calls = Calls().create("f").fsync(".").write("f", b"text").ack("done").write("f", b"text").fsync("f")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"text")]), exit_code=0)
+    (told,) = told_of(notes)
+    assert told.too_late == "Call 4, `fsync(f)`, comes behind that acknowledgement: acknowledge after it"
+    assert remedy_lines(told, "")["missing"].endswith(f". {told.too_late}")
+    assert not any(told.too_late for told in told_of(of_one_file(synced=False)))
+
+
+def test_no_other_name_is_advised_where_names_alone_are_lost() -> None:
+    """Of two renames in the wrong order: "the new under another name, and then a rename", as it does."""
+    notes = of_one_file(synced=False)
+    search = Search(Legal(effect_of(notes, RULES)), judging(notes))
+    first, *_ = search.effect.micros
+    assert first.sort is Sort.NAME
+    found = Vulnerability(Partial(0), 0, first.bit, 0, 0)
+    assert _no_remedy(search, [Kind(found, "")]).endswith("A guess: another order of these calls")
+    data = next(m for m in search.effect.micros if m.sort is Sort.DATA)
+    of_data = replace(found, missing=data.bit)
+    assert "under another name" in _no_remedy(search, [Kind(of_data, "")])

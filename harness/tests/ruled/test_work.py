@@ -87,6 +87,8 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
         found = {f.state: f for f in store.findings_of(case)}
         told = [read_explanation(store.layout, f.id) for f in found.values()]
     assert found
+    (rung,) = (r for e in told if e for r in e.ladder if r.accent and r.text.startswith("acknowledged"))
+    assert rung.text == "acknowledged `1`"
     for state, finding in found.items():
         partial = Partial.of(state, judging.rules.torn_bytes)
         said = judging.result(partial, judging.legal.acks(partial)).output
