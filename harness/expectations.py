@@ -96,6 +96,9 @@ class Found(Protocol):
     def symptom(self) -> Symptom: ...
 
 
+IN_BASELINE = "the baseline has it, too"
+
+
 def known_failures(findings: Iterable[Found], origin: str) -> tuple[Expectation, ...]:
     """What an earlier run found, as expected failures: of the same case, oracle and symptom."""
     symptoms: dict[tuple[CaseId, str], dict[str, None]] = {}
@@ -106,7 +109,7 @@ def known_failures(findings: Iterable[Found], origin: str) -> tuple[Expectation,
             escape(case.configuration),
             escape(case.workload),
             oracle,
-            "the baseline has it, too",
+            IN_BASELINE,
             origin,
             tuple(known),
         )

@@ -24,6 +24,7 @@ from harness.run import select_cases
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.trust import Named, is_among, plan_here, vouched
+from harness.workloads.applications import is_copy
 from harness.workloads.match import matcher
 
 INHERITED: Mapping[str, str] = MappingProxyType(
@@ -147,6 +148,8 @@ def summary_of(plan: Plan, run: Before, typed: AbstractSet[str]) -> list[str]:
         if cases
     ]
     lines = [f"again from {run.shown}: {enumerated(counts)}"]
+    if copies := [Path(word).name for word in plan.workloads if is_copy(Path(word))]:
+        lines.append(f"{', '.join(copies)}: as copied then; one mended since is run by: -- ./{copies[0]}")
     if words := _options(plan, typed):
         lines.append(f"as there: {shlex.join(words)}")
     wanted = {CaseId(p.filesystem, p.mode, w.name) for p, w in select_cases(plan)}

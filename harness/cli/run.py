@@ -363,6 +363,9 @@ def _with_program(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["failed_from"]:
         raise UsageError("--failed-from has its own workloads", "leave out the program, or --failed-from")
     program, *arguments = given["program"]
+    options = {name for option in click.get_current_context().command.params for name in option.opts}
+    if own := [word for word in arguments if word.partition("=")[0] in options]:
+        errors.say(f"{one_line(' '.join(own))}: given to {program}; options of powercut stand before --")
     folder = of_program(Path(program), arguments, given["out"] / "programs")
     return {**given, "workloads": [*given["workloads"], str(folder)]}
 
@@ -451,9 +454,12 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     """The plan as this command line says it, with what is usual for the rest."""
     configurations = _with_sectors(given)
     wanted = _wanted(given["workloads"], given["random_count"] or 0, given["seed"])
-    if given["fault_models"] and any(p.rules for p in select_profiles(configurations)):
+    asked_states(given["fault_models"])  # refused before anything is said of them
+    of_rules = [bool(p.rules) for p in select_profiles(configurations)]
+    if given["fault_models"] and any(of_rules):
         errors.say("any/*: --states is for the modes of kernels; of rules, all that they allow is visited")
-    given = {**given, **_usual_of_applications(given, wanted)}
+    if not all(of_rules):
+        given = {**given, **_usual_of_applications(given, wanted)}
     if (count := given["random_count"] or 0) >= MANY_RANDOM:
         errors.say(f"generating {plural(count, 'random workload')}: that takes a while")
     return Plan(
@@ -550,6 +556,9 @@ def _asks_rules(plan: Plan, summary: Summary) -> str:
     kept = bool(summary.cases) and all(c.verdict is CaseVerdict.PASS for c in summary.cases)
     if ruled or not kept or not _are_own(plan.workloads):
         return ""
+    if "--" in plan.argv:  # the program as it is by then, not the copy that was tested
+        program = shlex.join(plan.argv[plan.argv.index("--") :])
+        return f"next: does it rely on what no file system promises? powercut run -c any {program}"
     paths = [shown_path(Path(w)) for w in plan.workloads]
     words = shlex.quote(",".join(p if "/" in p else f"./{p}" for p in paths))  # tomb is a name, ./tomb a path
     return f"next: do they rely on what no file system promises? powercut run -c any -w {words}"

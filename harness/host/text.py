@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 import html
 import re
+import signal
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
@@ -61,6 +62,20 @@ def near_or(name: str, known: Collection[str], else_said: str) -> str:
     """
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else else_said
+
+
+def last_lines(output: str, limit: int = 200) -> str:
+    """The last whole lines of an output, in so many letters at most; of a longer last line, its beginning."""
+    lines = output.strip().splitlines()
+    while len(lines) > 1 and len("\n".join(lines)) > limit:
+        del lines[0]
+    return "\n".join(lines)[:limit]
+
+
+def ended_with(code: int) -> str:
+    """An exit code in words; a shell gives 128 and the number for a signal (POSIX, 2.8.2)."""
+    name = next((s.name for s in signal.Signals if s == code - 128), "")
+    return f"ended with {code}{f' ({name})' if name else ''}"
 
 
 def first_few(items: Sequence[_T], limit: int) -> tuple[Sequence[_T], int]:

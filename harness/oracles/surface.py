@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from harness.host.text import ended_with, last_lines
 from harness.model import (
     BLOCK_BYTES,
     Call,
@@ -370,10 +371,8 @@ def _application(case: Case, check: Check) -> Iterator[Violation | Undecided]:
     result = next((r for r in results if r.app_acks == acks), None)
     command = " ".join(check.argv)
     if result is None or result.exit_code != 1:
-        how = (
-            "was not run" if result is None or result.exit_code is None else f"ended with {result.exit_code}"
-        )
-        why = f": {result.output.strip()[-200:]}" if result and result.output.strip() else ""
+        how = "was not run" if result is None or result.exit_code is None else ended_with(result.exit_code)
+        why = f": {last_lines(result.output)}" if result and result.output.strip() else ""
         yield Undecided(f"check `{command}` {how}{why}")
         return
     output = result.output.strip() or "it does not say what is wrong"

@@ -31,6 +31,7 @@ SHELL = "busybox:busybox-static"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _STARTABLE = (b"#!", b"\x7fELF")
+_SOURCES = (".c", ".cc", ".cpp", ".go", ".rs", ".zig", ".java")
 _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
@@ -106,6 +107,11 @@ def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, contents, 0o755)
     return folder
+
+
+def is_copy(path: Path) -> bool:
+    """Whether an application is what `of_program` made of a program: it does not change with that."""
+    return (path / "program" / path.name).is_file()
 
 
 def _of_program(program: Path) -> str:
@@ -246,7 +252,9 @@ def next_key(e: Exception, table: type[msgspec.Struct]) -> str:
         return "that is no TOML: mend it at that place; texts stand in quotation marks, lists in brackets"
     keys = {f.encode_name: f.required for f in msgspec.structs.fields(table)}
     wrong = re.search(r"unknown field `([^`]*)`", str(e))
-    if wrong and "$." not in str(e):
+    if wrong and "$." in str(e):
+        return f"leave out {wrong[1]}, which is no key there"
+    if wrong:
         if near := difflib.get_close_matches(wrong[1], keys, n=1):
             return f"is {near[0]} meant?"
         return f"leave out {wrong[1]}; there is {', '.join(keys)}"
@@ -276,7 +284,9 @@ def _startable(path: Path) -> bytes:
     if not head.startswith(_STARTABLE):
         raise UsageError(
             f"{path} begins neither with `#!` nor as an ELF program: the guest could not start it",
-            "write #!/bin/sh into its first line",
+            "name the program that is built from it"
+            if path.suffix in _SOURCES
+            else "write #!/bin/sh into its first line",
         )
     return head
 

@@ -378,9 +378,11 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
         step = program if os.access(path, os.X_OK) else _FORMATS
         return UsageError(f"{name} is no workload: a file of one's own is {kinds}", step)
     if path.is_dir():
-        return UsageError(
-            f"no workload {name!r}", f"an application's directory is named by its path: ./{name}"
-        )
+        step = f"an application's directory is named by its path: ./{name}"
+        inside = next((p for p in sorted(path.iterdir()) if is_application(p)), None)
+        if inside and not is_application(path):
+            step = f"each workload of a folder is named by itself: {inside}"
+        return UsageError(f"no workload {name!r}", step)
     made = [p for p in (_MADE_IN / name, _MADE_IN / f"{name}.toml") if p.exists() and "/" not in name]
     if made:
         return UsageError(f"no workload {name!r}", f"one of your own is named by its path: {made[0]}")

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from harness.cli import run
+from harness.cli.again import Before, summary_of
 from harness.cli.console import errors
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation
@@ -28,6 +29,7 @@ from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
 from harness.tests.store.samples import INFO
+from harness.workloads.applications import is_copy, of_program
 
 
 @pytest.mark.parametrize(
@@ -490,6 +492,14 @@ def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"left out, since this command line chooses others: {FAILED}" in said
 
 
+def test_a_program_that_was_copied_is_said_to_be_the_old_one(tmp_path: Path) -> None:
+    """A program that had been mended failed again, since its copy had not."""
+    folder = of_program(Path("/bin/true"), [], tmp_path)
+    run_of_it = Before("r", Plan(configurations=["any"], workloads=[str(folder)]), (), ())
+    (_, told, *_) = summary_of(run_of_it.plan, run_of_it, set())
+    assert told == "true: as copied then; one mended since is run by: -- ./true"
+
+
 def test_a_failed_case_that_is_gone_is_not_a_failure_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -602,3 +612,42 @@ def test_no_action_leaves_out_what_the_machine_cannot_mount(
     assert "9 recordings" in shown.stdout
     nothing = powercut("run", "-n", "-c", "bcachefs/default", "-w", "quick", "--machine", "uml")
     assert nothing.exit_code == ExitCode.NOTHING_RUN
+
+
+def test_a_program_is_asked_of_rules_as_it_is_by_then(tmp_path: Path) -> None:
+    """The copy that was tested, which the command named, does not change with the program."""
+    case = SimpleNamespace(case=CaseId("ext4", "ordered", "mine"), verdict=CaseVerdict.PASS)
+    folder = of_program(Path("/bin/true"), [], tmp_path)
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=[str(folder.resolve())],
+        argv=["run", "--", "./my-test", "two words"],
+    )
+    told = run._asks_rules(plan, cast(Any, SimpleNamespace(cases=[case])))
+    assert told.endswith("powercut run -c any -- ./my-test 'two words'")
+    assert is_copy(folder)
+    assert not is_copy(folder.parent)
+
+
+def test_an_option_behind_the_program_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`-- ./my-test --states sectors`: the program got it, in silence."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-test").write_text("#!/bin/sh\n")
+    done = powercut("run", "-n", "-c", "any", "--", "./my-test", "--states", "sectors", "-q")
+    assert "--states: given to ./my-test; options of powercut stand before --" in done.stderr
+
+
+def test_states_that_do_not_exist_are_refused_before_anything_is_said_of_them() -> None:
+    done = powercut("run", "-n", "-c", "any", "-w", "stale", "--states", "banana")
+    assert done.exit_code == ExitCode.USAGE
+    assert done.stderr.startswith("powercut: no crash states are called 'banana'")
+
+
+def test_rules_alone_are_not_told_which_states_of_a_disk_are_usual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-test").write_text("#!/bin/sh\n")
+    for mode, said in (("any", False), ("any,ext4/ordered", True)):
+        done = powercut("run", "-n", "-c", mode, "--", "./my-test")
+        assert ("an application of your own" in done.stderr) is said

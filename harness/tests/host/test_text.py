@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from harness.host.console import SafeConsole
-from harness.host.text import first_few, indented
+from harness.host.text import ended_with, first_few, indented, last_lines
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,16 @@ def test_a_foreign_newline_begins_no_line_of_a_console() -> None:
     assert len(lines) == 3 * 4
     assert {line[:1] for line in lines} == {"a", " "}
     assert "\x1b" not in out.getvalue()
+
+
+def test_the_end_of_an_output_is_of_whole_lines() -> None:
+    """Of a traceback, 200 letters began in the middle of a word."""
+    assert last_lines("one\ntwo\nthree\n", 9) == "two\nthree"
+    assert last_lines("a long line", 6) == "a long"
+    assert last_lines(" \n") == ""
+
+
+def test_an_exit_code_of_a_shell_names_its_signal() -> None:
+    """`ended with 139` sent its reader to the list of errno."""
+    assert ended_with(139) == "ended with 139 (SIGSEGV)"
+    assert ended_with(2) == "ended with 2"

@@ -20,7 +20,7 @@ from harness.model import OperationKind, Workload
 from harness.tests.guests.test_initramfs import unpacked
 from harness.tests.needs import need_program
 from harness.workloads import load as workloads
-from harness.workloads.applications import has_neighbour, load_application
+from harness.workloads.applications import has_neighbour, load_application, of_program
 from harness.workloads.load import load_workload, select_workloads, workload_sets
 
 
@@ -420,3 +420,26 @@ def test_a_workload_may_ask_for_a_larger_file_system(directory: Path) -> None:
     assert two.second is not None
     assert two.sized(200).second_offset == 200 << 20
     assert two.sized(200).size_bytes == (200 << 20) + two.second.size_bytes
+
+
+def test_an_unknown_key_of_a_variant_is_named(directory: Path) -> None:
+    """`correct variants[...]: another kind of value belongs there`, of a key that is none."""
+    (directory / "workload.toml").write_text('summary = "x"\n[variants.a]\nargs = ["a"]\n')
+    with pytest.raises(UsageError) as e:
+        load_application(directory)
+    assert "leave out args, which is no key there" in str(e.value.next_step)
+
+
+def test_a_source_is_no_program(tmp_path: Path) -> None:
+    """Of `-- ./my-test.c`: "write #!/bin/sh into its first line"."""
+    (source := tmp_path / "my-test.c").write_text("int main() { return 0; }\n")
+    with pytest.raises(UsageError) as e:
+        of_program(source, [], tmp_path)
+    assert e.value.next_step == "name the program that is built from it"
+
+
+def test_a_folder_of_workloads_names_one_of_them(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory.parent.parent)
+    with pytest.raises(UsageError) as e:
+        select_workloads([directory.parent.name])
+    assert f"{directory.parent.name}/{directory.name}" in str(e.value.next_step)
