@@ -19,7 +19,9 @@ from harness.symptoms import Symptom
 
 @dataclass(frozen=True, slots=True)
 class SimilarFindings:
-    """Findings that look alike. `example`: one of them, explained if any is, and then why it failed."""
+    """Findings that look alike. `example`: one of them, explained if any is, and then `why` it failed; empty
+    for known losses, whose causes may differ.
+    """
 
     example: Finding
     why: str
@@ -35,6 +37,10 @@ class SimilarFindings:
         return 2 if self.example.loss else 1 if self.example.known else 0
 
     @property
+    def oracles(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(f.oracle for f in self.findings))
+
+    @property
     def modes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(f.case.configuration for f in self.findings))
 
@@ -47,19 +53,24 @@ def similar(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -
     """The groups: first those that nobody expected; of these new ones, then known bugs, then known losses;
     of these the explained ones, and those with the most findings. `explained`: by the id of the finding.
     """
-    mechanisms: dict[tuple[str, str, Symptom], str] = {}
+    mechanisms: dict[tuple[str, str, Symptom], set[str]] = {}
     for f in findings:
         if (known := explained.get(f.id)) is not None and known.mechanism_name:
-            mechanisms.setdefault((f.case.configuration, _own(f), f.symptom), known.mechanism_name)
+            mechanisms.setdefault(_seen(f), set()).add(known.mechanism_name)
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for f in findings:
         own = explained.get(f.id)
-        name = own.mechanism_name if own else mechanisms.get((f.case.configuration, _own(f), f.symptom), "")
+        names = {own.mechanism_name} if own else mechanisms.get(_seen(f), set())
+        name = next(iter(names)) if len(names) == 1 else ""
         bug = f.known.bug.name if f.known else ""
         alike = (f.loss,) if f.loss else (bug, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
         groups.setdefault((f.expectation is not None, *alike), []).append(f)
     found = [_group(together, explained) for together in groups.values()]
     return sorted(found, key=lambda g: (g.expected, g.newness, not g.why, -len(g.findings)))
+
+
+def _seen(finding: Finding) -> tuple[str, str, Symptom]:
+    return finding.case.configuration, _own(finding), finding.symptom
 
 
 def _own(finding: Finding) -> str:
@@ -70,4 +81,4 @@ def _own(finding: Finding) -> str:
 def _group(together: Sequence[Finding], explained: Mapping[str, Explanation]) -> SimilarFindings:
     example = next((f for f in together if f.id in explained), together[0])
     known = explained.get(example.id)
-    return SimilarFindings(example, known.mechanism if known else "", tuple(together))
+    return SimilarFindings(example, known.mechanism if known and not example.loss else "", tuple(together))

@@ -156,5 +156,13 @@ def test_what_a_mode_is_known_to_lose_comes_last_a_group_for_each_reason() -> No
     ]
     lost = [replace(f, loss="no barrier" if f.oracle != "size" else "no flush") for f in lost]
     new = finding("ext4-b/x", "missing")
-    groups = similar([*lost, new], {})
+    explained = {lost[1].id: because(lost[1], "Reordered. A later write was there.")}
+    groups = similar([*lost, new], explained)
     assert [[f.oracle for f in g.findings] for g in groups] == [["durability"], ["fsck", "stale"], ["size"]]
+    assert not any(g.why for g in groups), "one cause stood for four oracles, and was that of one finding"
+
+
+def test_one_that_nobody_explained_is_with_no_explained_one_where_its_symptom_has_two_causes() -> None:
+    one, two, open_one = (finding(f"ext4-a/{name}", "missing") for name in "xyz")
+    explained = {one.id: because(one, "No flush at all. X."), two.id: because(two, "Torn write. X.")}
+    assert (open_one,) in [g.findings for g in similar([open_one, one, two], explained)]
