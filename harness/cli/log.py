@@ -25,7 +25,7 @@ from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.host.files import json_line, write_atomically
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
-from harness.host.text import first_few, one_line
+from harness.host.text import named_few, one_line
 from harness.model import CaseId, LogEntry, bounds
 from harness.plan import LOG_BYTES
 from harness.store import RunStore
@@ -308,9 +308,9 @@ def _case_named(text: str, store: RunStore) -> CaseId:
         raise UsageError(*not_a_point(text, store, str(e))) from e
     known = [c.case for c in store.cases()]
     if case not in known:
-        shown, left = first_few([str(c) for c in known], 6)
-        has = ", ".join([*shown, *([f"{left} more"] if left else [])])
-        raise UsageError(f"the run {store.path.name} has no case {case}", f"it has: {has}")
+        raise UsageError(
+            f"the run {store.path.name} has no case {case}", f"it has: {named_few([*map(str, known)])}"
+        )
     return case
 
 
@@ -320,8 +320,7 @@ def _only_case(store: RunStore) -> CaseId:
         return known[0]
     if (packed := packed_case(store.layout)) in known:
         return packed
-    shown, left = first_few([str(c) for c in known], 6)
-    has = ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
+    has = named_few([*map(str, known)])
     raise UsageError(f"the run {store.path.name} has {len(known)} cases", f"name one: {has}")
 
 

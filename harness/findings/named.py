@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.host.text import first_few
+from harness.host.text import named_few
 from harness.store import RunStore
 from harness.store.records import Finding
 
@@ -24,8 +24,8 @@ def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
     known = [f.id for f in store.findings()]
     if meant := [n for n in known if text and n.startswith(text)]:
         return f"{text!r} is only the beginning of a finding's id", f"is {' or '.join(meant[:3])} meant?"
-    cases = ", ".join(str(c.case) for c in store.cases()[:6])
-    has = f"its findings: {', '.join(known[:6])}" if known else f"a state of one of its cases: {cases}"
+    cases = named_few([str(c.case) for c in store.cases()])
+    has = f"its findings: {named_few(known)}" if known else f"a state of one of its cases: {cases}"
     return f"{why}, nor the id of a finding of the run {store.path.name}", has
 
 
@@ -39,8 +39,7 @@ def finding_by_id(text: str, store: RunStore) -> Finding | None:
     found = [f for f in findings if f.id.startswith(text)]
     if len(found) == 1:
         return found[0]
-    shown, left = first_few([f.id for f in found or findings], 6)
-    ids = ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
+    ids = named_few([f.id for f in found or findings])
     if found:
         raise UsageError(f"{text} may be any of {len(found)} findings", f"one more digit: {ids}")
     elsewhere = _elsewhere(text, store)

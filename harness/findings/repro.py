@@ -28,6 +28,7 @@ from harness.host.elf import is_program
 from harness.host.files import file_hash
 from harness.host.folders import OwnedFolder
 from harness.host.progress import telling
+from harness.host.text import named_few
 from harness.kernels.build import title_of
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import need_replaced
@@ -37,6 +38,7 @@ from harness.plan import GuestChoice, Plan
 from harness.report.lines import full, resume, run_again
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
+from harness.store.bundle import packed_case
 from harness.trust import Named, chosen_kernel, kept_module, may_hold, plan_here, vouched_workload
 from harness.workloads.applications import SHELL
 from harness.workloads.load import is_installed
@@ -104,7 +106,7 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
         raise UsageError(*not_a_point(text, store, str(e))) from e
     record = store.case(point.case)
     if record is None:
-        cases = ", ".join(str(c.case) for c in store.cases()[:6])
+        cases = named_few([str(c.case) for c in store.cases()])
         raise UsageError(f"the run {store.path.name} has no case {point.case}", f"it has: {cases}")
     entries = len(store.timeline(point.case))
     if point.case.filesystem == ANY:  # there is no log: `harness.findings.by_rules` tells what may be left
@@ -254,18 +256,20 @@ def _asked_of(plan: Plan, kernel: Kernel, machine: str) -> Plan:
 
 
 def _files(store: RunStore, case: CaseId) -> Mapping[str, str]:
-    """Raises StoreError where the recording was left on a cluster."""
+    """Raises UsageError for a case that was not packed, StoreError where the recording was left on a cluster
+    or is gone.
+    """
     record = store.case(case)
     if record and record.info.left_at:
         raise StoreError(
             f"the recording of {case} stayed with the worker {record.info.left_at}: it had no findings",
             "record the case again, or have a cluster bring back all recordings",
         )
+    step = f"pack it where the run was made: powercut pack RUN {case} (or the whole run: powercut pack RUN)"
+    if (packed := packed_case(store.layout)) not in (None, case):
+        raise UsageError(f"{store.path.name} was packed with {packed} alone, without {case}", step)
     if record and record.info.files and not store.layout.case(case).log.exists():
-        raise StoreError(
-            f"{store.path} has no recording of {case}: if it was packed with one case, this is another",
-            f"pack it where the run was made: powercut pack RUN {case} (or the whole run: powercut pack RUN)",
-        )
+        raise StoreError(f"{store.path} has no recording of {case}", step)
     return record.info.files if record else {}
 
 

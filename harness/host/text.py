@@ -84,6 +84,12 @@ def first_few(items: Sequence[_T], limit: int) -> tuple[Sequence[_T], int]:
     return shown, len(items) - len(shown)
 
 
+def named_few(items: Sequence[str], limit: int = 6) -> str:
+    """`a, b, 3 more`: the first few names, and how many are left out; `none` for none."""
+    shown, left = first_few(items, limit)
+    return ", ".join([*shown, *([f"{left} more"] if left else [])]) or "none"
+
+
 def _shown(c: str) -> str:
     return c if _bearable(c) else ascii(c)[1:-1]
 

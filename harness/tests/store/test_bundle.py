@@ -110,6 +110,9 @@ def test_a_package_of_one_case_prints_no_command_for_what_was_left_out(run: RunS
     (unpacked,) = Path("reports/runs").iterdir()
     assert report.count(f"not here: the file was packed with {mine.case} alone") == 1
     assert f"FAIL {other.case} " not in report
+    done = powercut("repro", f"{other.case}@1", "--from", tmp_path / "one.tar.zst")
+    assert done.exit_code == ExitCode.USAGE, "3 stood for a case that is not in the file"
+    assert f"was packed with {mine.case} alone, without {other.case}" in " ".join(done.output.split())
     assert "name one" not in powercut("log", "ls", "--from", tmp_path / "one.tar.zst").stderr
     with RunStore.open(unpacked) as store:
         write_reports(store)
