@@ -80,7 +80,7 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
                 found = _kept_or_found(store, finding, named, accel, need_time)
             if found:
                 told += 1
-                where = f"{finding.id}, {finding.crash_point}"
+                where = f"{finding.id}, {found.point}"
                 told_by = "cause" if found.lines.get("cause") else "missing"
                 other = (f"{label}: {found.lines.get(label)}" for label in (told_by, "control"))
                 by_control = "; ".join((found.headline, *(o for o in other if not o.endswith(": None"))))

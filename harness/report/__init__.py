@@ -32,12 +32,16 @@ __all__ = [
 
 
 def explained(store: RunStore) -> Summary:
-    """The run, with the causes of those findings that were explained, and the operations of those that were
-    shrunk.
+    """The run, with the causes of those findings that were explained, each with its crash point where that is
+    not the finding's own, and the operations of those that were shrunk.
     """
     summary = summarise(store)
-    found = {f.id: read_explanation(store.layout, f.id) for f in summary.findings}
-    why = {n: e.mechanism for n, e in found.items() if e and e.mechanism}
+    found = [(f, read_explanation(store.layout, f.id)) for f in summary.findings]
+    why = {
+        f.id: e.mechanism + f" Explained at {e.point}." * (e.point != str(f.crash_point))
+        for f, e in found
+        if e and e.mechanism
+    }
     shrunk = {f.id: shrunk_file(store.layout, f) for f in summary.findings}
     return replace(
         summary, why=why, fewest={n: s.operations for n, s in shrunk.items() if s and s.operations}

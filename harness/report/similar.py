@@ -20,11 +20,12 @@ from harness.symptoms import Symptom
 @dataclass(frozen=True, slots=True)
 class SimilarFindings:
     """Findings that look alike. `example`: one of them, explained if any is, and then `why` it failed; empty
-    for known losses, whose causes may differ.
+    for known losses, whose causes may differ. `point`: the crash point that this is said of.
     """
 
     example: Finding
     why: str
+    point: str
     findings: tuple[Finding, ...]
 
     @property
@@ -81,4 +82,6 @@ def _own(finding: Finding) -> str:
 def _group(together: Sequence[Finding], explained: Mapping[str, Explanation]) -> SimilarFindings:
     example = next((f for f in together if f.id in explained), together[0])
     known = explained.get(example.id)
-    return SimilarFindings(example, known.mechanism if known and not example.loss else "", tuple(together))
+    if known is None or not known.mechanism or example.loss:
+        return SimilarFindings(example, "", str(example.crash_point), tuple(together))
+    return SimilarFindings(example, known.mechanism, known.point, tuple(together))

@@ -64,6 +64,8 @@ MEANINGS = {
     "just before entry 52 completes, and entry 40, still in the disk's cache, is lost",
     "platter": "what the disk keeps without power, whatever it is made of; the rest was in its cache",
     "finding": "a broken promise of one case, shown at the smallest crash state that has it",
+    "smallest": "of crash states: the fewest writes that differ from all lost or from all kept, and then the "
+    "earliest; the fewest lost writes are looked for where a finding is explained",
     "symptom": "what a finding says was lost, without names and numbers: several findings may share it",
     "choice": "a block that was written but not flushed when the power failed: it may be lost or kept; an "
     "unexplored one left states out",

@@ -16,6 +16,7 @@ from harness.model import CaseId
 from harness.report.explanation import Explanation, read_explanation
 from harness.store import RunStore
 from harness.store.records import Finding
+from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.trust import Named
 
@@ -27,8 +28,8 @@ def run(tmp_path: Path) -> RunStore:
     return demo_run(tmp_path)
 
 
-def explained(finding: Finding) -> Explanation:
-    return Explanation(finding.id, finding.summary, MECHANISM, {}, (), str(finding.crash_point))
+def explained(finding: Finding, point: str = "") -> Explanation:
+    return Explanation(finding.id, finding.summary, MECHANISM, {}, (), point or str(finding.crash_point))
 
 
 def test_one_finding_of_each_symptom_is_chosen_and_none_that_was_expected(run: RunStore) -> None:
@@ -68,6 +69,22 @@ def test_the_reports_have_the_cause(
     assert read_explanation(run.layout, first.id) == explained(first)
     for report in ("summary.md", "junit.xml", "report.html"):
         assert "No flush was sent" in (run.path / report).read_text(), report
+        assert "xplained at" not in (run.path / report).read_text(), report
+
+
+def test_a_cause_stands_beside_the_crash_point_that_it_was_found_at(
+    run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The writes that it names were those of another crash point than the one printed beside it."""
+    monkeypatch.setattr(why, "find_out", lambda _, f, *__: (explained(f, f"{f.case}@40-38"), ""))
+    first = next(iter(why.first_of_each(run)))
+    at = f"{first.case}@40-38"
+    assert at != str(first.crash_point)
+    why.explain_first(run, Named(), "auto")
+    assert f"{first.id}, {at}: {MECHANISM}" in capsys.readouterr().out
+    for report in ("summary.md", "junit.xml"):
+        assert f"{MECHANISM} Explained at {at}." in (run.path / report).read_text(), report
+    assert f"{first.id}, {at}: {MECHANISM}" in powercut("triage", run.path, "--no-shrink").output
 
 
 def test_where_no_mechanism_is_told_the_line_has_the_remedy(
