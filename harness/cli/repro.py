@@ -47,8 +47,9 @@ from harness.model import CrashPoint, Judgement, Verdict, bounds
 from harness.model.schedules import under_schedule, without_schedule
 from harness.report import rewrite_reports, shown_path
 from harness.report.lines import explain, run_again, source_of
-from harness.report.words import device_of, state_words
+from harness.report.words import device_of, known_lines, state_words
 from harness.store import RunStore
+from harness.store.records import finding_id
 from harness.trust import Named, plan_here
 
 
@@ -142,6 +143,7 @@ def _done(
         console.say(json_line(_as_json(seen)))
     else:
         _print(seen)
+        _print_known(store, seen)
         _point_to_show(store, where, named_here(given))
     return code_of(seen.judgement.verdict)
 
@@ -177,6 +179,15 @@ def _repeated(shown: ReproContext, times: int, *, as_json: bool) -> ExitCode:
         rate = f"{kept / decided:.0%} (95 % interval: {low:.0%} to {high:.0%})" if decided else "no rate"
         console.say(f"{shown.point}: consistent {kept} of {decided} times{undecided}: {rate}")
     return code_of(*verdicts)
+
+
+def _print_known(store: RunStore, seen: Reproduction) -> None:
+    """Which known bug or known loss the run says that these violations are, and what to do."""
+    case = seen.point.case
+    shown = {finding_id(case, v.oracle, v.signature) for v in seen.judgement.violations}
+    for f in store.findings() if shown else ():
+        for line in known_lines(f) if f.id in shown else ():
+            console.say(f"  finding {f.id}: {line}")
 
 
 def _point_to_show(store: RunStore, point: CrashPoint, named: Named) -> None:

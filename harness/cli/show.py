@@ -29,12 +29,13 @@ from harness.findings.named import finding_by_id
 from harness.findings.repro import find_point
 from harness.host.files import json_line
 from harness.host.progress import PLAIN_INTERVAL_S
+from harness.host.text import named_few
 from harness.model import CrashPoint
 from harness.report import rewrite_reports
 from harness.report.explanation import Explanation, mail_text, read_explanation, write_explanation
 from harness.report.ladder import ladder_lines, ladder_svg
 from harness.report.lines import reproduce, source_of, source_words
-from harness.report.words import plural
+from harness.report.words import known_lines, plural
 from harness.store import RunStore
 from harness.store.records import Finding
 from harness.symptoms import Symptom
@@ -130,7 +131,8 @@ class _Told:
             console.say("")
             return
         rows, meanings = ladder_lines(found) if self._ladder else ([], [])
-        for line in [*mail_text(found, asked).splitlines(), "", *rows, *([""] if rows else [])]:
+        text = mail_text(found, asked).splitlines()
+        for line in [*known_lines(finding), *text, "", *rows, *([""] if rows else [])]:
             console.say(line)
         self._meanings |= dict.fromkeys(meanings)
 
@@ -198,17 +200,17 @@ def _telling(finding: Finding) -> Callable[[int], None]:
 
 def _named(store: RunStore, text: str) -> tuple[Finding, str]:
     """A finding by its id, or the first that a crash point shows; with the crash point to be explained."""
-    known = store.findings()
     if (by_id := finding_by_id(text, store)) is not None:
         return by_id, str(by_id.crash_point)
     point = find_point(text, store)
     seen = store.violated(point.case).get(str(point.state), frozenset())
-    there = [f for f in store.findings_of(point.case) if (f.oracle, f.signature) in seen]
+    known = store.findings_of(point.case)
+    there = [f for f in known if (f.oracle, f.signature) in seen]
     if not there:
-        ids = ", ".join(f.id for f in known[:6]) or "none"
+        ids = named_few([f.id for f in known])
         raise UsageError(
             f"no finding is shown at {point}",
-            f"powercut repro {point} judges it again; the findings of {store.path.name}: {ids}",
+            f"powercut repro {point} judges it again; the findings of {point.case}: {ids}",
         )
     if others := ", ".join(f.id for f in there[1:]):
         errors.say(f"{point} shows {len(there)} findings; this is {there[0].id}, beside {others}")

@@ -129,15 +129,19 @@ def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
         more = f", and {plural(others, 'more symptom')}" if others else ""
         told = f"{g.example.symptom}{more}{_standing(g)}"
         yield one_line(f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {told}")
-        yield one_line(f"   such as {g.example.id}, {g.example.crash_point}: {g.why or g.example.summary}")
+        yield one_line(f"   such as {g.example.id}, {g.point}: {g.why or g.example.summary}")
     if any(_STANDS_FOR_ANY.search(str(g.example.symptom)) for g in groups):
         yield "NAME and N stand for any name and any number."
 
 
 def _standing(group: SimilarFindings) -> str:
-    """Which known bug a group is, or that it is expected or new. A program's own check accuses no kernel."""
+    """Which known bug a group is, or that it is expected, a known loss or new. A program's own check accuses
+    no kernel.
+    """
     if group.example.known:
         return f" ({group.example.known.bug.name})"
+    if group.example.loss:
+        return " (a known loss)"
     return " (expected)" if group.expected else "" if group.example.oracle == "program" else " (new)"
 
 

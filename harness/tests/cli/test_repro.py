@@ -98,6 +98,20 @@ def test_the_verdict_names_the_module_that_was_used(monkeypatch: pytest.MonkeyPa
     assert head.endswith("): PASS")
 
 
+def test_it_says_what_of_this_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`show` and `repro` said nothing of it, and `run` did."""
+    with demo_run(tmp_path) as store:
+        store.set_expectations([])
+        store.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+        lost = next(f for f in store.findings() if f.loss)
+    seen = replace(reproduction(), point=lost.crash_point, judgement=Judgement(lost.violations))
+    monkeypatch.setattr(repro, "repro_context", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(repro, "reproduce", lambda _: seen)
+    done = powercut("repro", lost.id, "--from", store.path)
+    assert done.exit_code == ExitCode.INCONSISTENT
+    assert f"  finding {lost.id}: known loss of ext4/nobarrier: {lost.loss}" in done.output.splitlines()
+
+
 def test_what_to_record_anew_is_named_by_its_place(tmp_path: Path) -> None:
     """`-w kv-early` was printed for a workload of the user's own, and nobody knew that name."""
     (tmp_path / "mine.toml").write_text('operations = ["create f", "fsync f"]\n')

@@ -96,8 +96,10 @@ def test_every_crash_point_of_a_finding_can_be_named(tmp_path: Path) -> None:
         assert point in done.output
     done = powercut("show", f"{finding.case}@1", "--from", store.path)
     assert done.exit_code == ExitCode.USAGE
-    assert f"no finding is shown at {finding.case}@1" in done.output
-    assert f"powercut repro {finding.case}@1 judges it again" in " ".join(done.output.split())  # if undecided
+    said = " ".join(done.output.split())
+    assert f"no finding is shown at {finding.case}@1" in said
+    assert f"the findings of {finding.case}: {finding.id}" in said, "an id of another case helps nobody"
+    assert f"powercut repro {finding.case}@1 judges it again" in said  # if undecided
 
 
 def test_a_finding_in_a_recovery_that_was_cut_is_not_said_to_be_gone(tmp_path: Path) -> None:

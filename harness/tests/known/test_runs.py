@@ -17,7 +17,7 @@ from harness.known.words import details
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.report.changes import Side, changes, changes_json, changes_text
-from harness.report.explanation import Explanation
+from harness.report.explanation import Explanation, write_explanation
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
 from harness.report.markdown import summary_markdown
@@ -203,6 +203,17 @@ def test_what_a_mode_is_known_to_lose_is_not_called_new(store: RunStore) -> None
     assert one in junit_xml(summary, "RUN")
     assert f"<b>{one[0].upper()}{one[1:]}" in report_html(summary, store, "RUN")
     assert results(summary, "RUN")["cases"]
+
+
+def test_show_and_triage_name_what_is_known(store: RunStore) -> None:
+    """`triage` said "(new)" of what barrier=0 loses, and `show` said nothing of it."""
+    store.set_expectations([])
+    store.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    lost = next(f for f in store.findings() if f.loss)
+    write_explanation(store.layout, Explanation(lost.id, "lost", "", {}, (), str(lost.crash_point)))
+    assert "(a known loss)" in powercut("triage", store.path, "--no-shrink").output
+    told = " ".join(powercut("show", lost.id, "--from", store.path).output.split())
+    assert told.startswith(f"known loss of ext4/nobarrier: {lost.loss}")
 
 
 def test_a_known_bug_or_an_expected_failure_is_no_known_loss_besides(store: RunStore) -> None:
