@@ -57,10 +57,11 @@ def markdown_plain(text: str) -> str:
 
 
 def near_or(name: str, known: Collection[str], else_said: str) -> str:
-    """What to do about an unknown name: `did you mean append-fsync?`, or, where nothing is near it, what else
-    is said. A name that is not near would send the reader the wrong way.
+    """What to do about an unknown name: `did you mean append-fsync?`, or, where nothing is near it or begins
+    with it, what else is said. A name that is not near would send the reader the wrong way.
     """
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    begun = [k for k in known if name and k.startswith(name)]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6) or begun[:3]
     return f"did you mean {' or '.join(near)}?" if near else else_said
 
 

@@ -57,6 +57,9 @@ def test_what_is_not_near_is_not_proposed(words: str) -> None:
 
 def test_what_is_near_is_proposed() -> None:
     assert near_or("apend-fsync", ["append-fsync", "stale"], "else") == "did you mean append-fsync?"
+    known = ["vfat-sync-no-flush", "xfs-sync-no-flush"]
+    assert near_or("vfat", known, "else") == "did you mean vfat-sync-no-flush?", "`powercut known vfat`"
+    assert near_or("", known, "else") == "else"
     assert near_or("nope", ["more", "unlinked-open", "held-open"], "else") == "else"
     assert "did you mean append-fsync" in powercut("run", "-n", "-w", "apend-fsync").output
 
