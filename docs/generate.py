@@ -508,7 +508,7 @@ _GROUPS_OF_PATTERNS: Sequence[tuple[str, str, Callable[[Mapping[str, list[str]]]
     ),
     (
         "Safe in some modes",
-        "Some modes promise the answer yes; in the others it is no, or it held and nobody promises it.",
+        "Some modes promise the answer yes; in the others it is no, or it held without a promise.",
         lambda modes: bool(modes["kept"] and (modes["held"] or modes["no"] or modes["broken"])),
     ),
     (
@@ -528,9 +528,10 @@ def _litmus() -> Lines:
     yield from (
         f"This page is made from [the table](../../{_LITMUS}/report.html) of `powercut litmus`.",
         "[How to ask such a question](../howto/litmus.md) says what the answers mean. *Always*: yes in each",
-        "crash state that was looked at, and the contract promises it. *Held*: yes in each, and nobody",
-        "promises it. A star: not every legal state was looked at. *Known*: against the mode's contract, by",
-        "a known bug, or by what the mode is known to lose (`nobarrier` sends no flush). The name of a file",
+        "crash state that was looked at, and the mode's contract promises it. *Held*: yes in each, but the",
+        "contract does not promise it. *No*: the contract does not promise it either; a document may, which",
+        "the table says. A star: not every legal state was looked at. *Known*: against the contract, by a",
+        "known bug, or by what the mode is known to lose (`nobarrier` sends no flush). The name of a file",
         "system alone stands for all its modes in the table.",
         "",
     )

@@ -25,11 +25,12 @@ from harness.report.words import enumerated, number, plural
 
 LEGEND = (
     "`always`: yes in every legal crash state of the recordings, and the mode's contract promises it. "
-    "`held`: yes in every one, but nobody promises it. `so far`: yes in all that were looked at, and some "
-    "were not. `no`: there is a crash state in which the answer is no, and the mode never promised "
-    "otherwise. `BROKEN`: the same, against the mode's contract. `broken, known`: all that was found in "
-    "these states is a known bug, or what the mode is known to lose. `-`: not looked at. A recording is one "
-    "schedule: `always` is said of the recordings that were made, and of no other."
+    "`held`: yes in every one, but the contract does not promise it. `so far`: yes in all that were looked "
+    "at, and some were not. `no`: there is a crash state in which the answer is no, and the contract does "
+    "not promise yes. `BROKEN`: the same, against the contract. `broken, known`: all that was found in these "
+    "states is a known bug, or what the mode is known to lose. `-`: not looked at. A document may promise "
+    "more than the contract, to which `powercut run` holds the mode: see the column `documents`. A recording is "
+    "one schedule: `always` is said of the recordings that were made, and of no other."
 )
 WIDE = 8
 """More columns than this are told in a cell for each file system; the modes follow, a table for each."""
@@ -66,8 +67,10 @@ def headline(litmus: Litmus) -> str:
     cells = [c for m in litmus.columns.values() for c in m.cells]
     looked = [c for c in cells if c.standing is not Standing.UNSEEN]
     no = [c for c in looked if c.no]
+    so_far = sum(bool(c.left) for c in looked if not c.no)
+    yes = f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} are yes"
     parts = [
-        f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} are yes, {number(len(no))} no",
+        f"{yes}{f' ({number(so_far)} so far)' if so_far else ''}, {number(len(no))} no",
         _broken_promises(len(litmus.broken), sum(c.standing is Standing.KNOWN for c in looked)),
     ]
     if unseen := sum(c.standing is Standing.UNSEEN for m in litmus.shown.values() for c in m.cells):
@@ -150,7 +153,9 @@ def _figures(litmus: Litmus, programs: Sequence[Program]) -> Iterator[str]:
     cells = [c for m in litmus.columns.values() for c in m.cells]
     yield plural(len(programs), "question")
     yield plural(sum(c.recordings for c in cells), "recording")
-    yield f"{plural(sum(c.states for c in cells), 'crash state')} ({', '.join(litmus.plan.fault_models)})"
+    left = [bool(c.left) for c in cells if c.states]
+    states = plural(sum(c.states for c in cells), "crash state")
+    yield f"{states}; all legal ones for {number(left.count(False))} of {plural(len(left), 'answer')}"
     yield f"{round(sum(m.seconds for m in litmus.columns.values()) / 60)} min on {litmus.plan.jobs} at once"
 
 

@@ -155,6 +155,21 @@ def test_a_promise_that_was_broken_makes_the_page_red_and_luck_does_not() -> Non
 KNOWN = msgspec.structs.replace(NO, promised=True, known_no=5, known=("a-bug",))
 
 
+def test_the_head_says_for_how_many_answers_all_legal_states_were_looked_at() -> None:
+    """`crash states (exhaustive)` stood over a table of `so far`."""
+    page = page_of(table(KEPT, CellAnswer(program=NAME, states=9, left="the budget")), programs([NAME]))
+    assert "49 crash states; all legal ones for 1 of 2 answers" in page.text()
+    assert "2 of 2 answers are yes (1 so far), 0 no" in page.headline
+
+
+def test_what_a_document_promises_is_told_apart_from_the_contract() -> None:
+    """`the mode never promised otherwise` was said of what auto_da_alloc promises."""
+    html = page_of(table(NO), programs([NAME])).html()
+    assert "ext4/ordered, ext4/nodelalloc: yes" in html
+    assert "the contract does not promise yes" in html and "A document may promise more" in html
+    assert "never promised" not in html and "nobody" not in html
+
+
 def test_a_promise_that_a_known_bug_broke_is_told_apart_and_named() -> None:
     """Modes without barriers were as red as a new bug, in every row."""
     chosen = programs([NAME])
