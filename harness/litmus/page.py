@@ -29,8 +29,8 @@ LEGEND = (
     "at, and some were not. `no`: there is a crash state in which the answer is no, and the contract does "
     "not promise yes. `BROKEN`: the same, against the contract. `broken, known`: all that was found in these "
     "states is a known bug, or what the mode is known to lose. `-`: not looked at. A document may promise "
-    "more than the contract, to which `powercut run` holds the mode: see the column `documents`. A recording is "
-    "one schedule: `always` is said of the recordings that were made, and of no other."
+    "more than the contract, to which `powercut run` holds the mode: see the column `documents`. A recording "
+    "is one schedule: `always` is said of the recordings that were made, and of no other."
 )
 WIDE = 8
 """More columns than this are told in a cell for each file system; the modes follow, a table for each."""
