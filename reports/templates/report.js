@@ -1,4 +1,4 @@
-// The page is complete without this script, which adds copy buttons and opens the targets of links. On paper, a case is a line unless all were opened.
+// The page is complete without this script, which adds copy buttons and opens the targets of links. On paper, a case is a line unless all were opened, or it is the only one; then nothing is folded.
 (() => {
   const folds = [...document.querySelectorAll("details.case, details.group")];
   const reveal = (target) => {
@@ -55,7 +55,8 @@
       self.textContent = open ? "Close all" : "Open all";
     }));
   }
-  if (!document.querySelector("details.case")) addEventListener("beforeprint", () => {
-    document.querySelectorAll("details").forEach((d) => { d.open = true; });
+  else document.body.classList.add("opened");
+  addEventListener("beforeprint", () => {
+    document.querySelectorAll("body.opened details").forEach((d) => { d.open = true; });
   });
 })();

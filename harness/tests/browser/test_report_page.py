@@ -235,4 +235,22 @@ def test_on_paper_a_case_is_a_line_unless_all_were_opened(chromium: Browser, pag
     assert chromium.run("return document.querySelector('.alike').offsetHeight") > 0
     chromium.run("document.querySelector('.titled button').click()")
     assert chromium.run(shown) > 0
+    folded = "return document.querySelectorAll('.case details.finding:not([open])').length"
+    assert chromium.run(folded) > 0
+    chromium.run("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.run(folded) == 0, "the findings of opened cases were folded on paper"
+    chromium.cdp("Emulation.setEmulatedMedia", media="")
+
+
+def test_on_paper_the_only_case_of_a_run_is_shown_whole(
+    chromium: Browser, page: Path, tmp_path: Path
+) -> None:
+    """It was a line, and there is no button to open it."""
+    others = "document.querySelectorAll('details.case, details.group').forEach((d, n) => n && d.remove())"
+    only = page.read_text().replace("<script>", f"<script>{others}</script><script>", 1)
+    (tmp_path / "one.html").write_text(only)
+    chromium.open(tmp_path / "one.html")
+    chromium.cdp("Emulation.setEmulatedMedia", media="print")
+    chromium.run("dispatchEvent(new Event('beforeprint'))")
+    assert chromium.run("return document.querySelector('.case > .body').offsetHeight") > 0
     chromium.cdp("Emulation.setEmulatedMedia", media="")
