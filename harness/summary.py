@@ -150,7 +150,9 @@ class Summary:
 
     @property
     def unexpected(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if f.expectation is None)
+        """New findings first, then known bugs, then known losses; of these, cases in their order."""
+        found = (f for f in self.findings if f.expectation is None)
+        return tuple(sorted(found, key=lambda f: f.newness))
 
     @property
     def checked(self) -> int:

@@ -33,11 +33,6 @@ class SimilarFindings:
         return self.example.expectation is not None
 
     @property
-    def newness(self) -> int:
-        """0: new, 1: a known bug, 2: what its mode is known to lose."""
-        return 2 if self.example.loss else 1 if self.example.known else 0
-
-    @property
     def oracles(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(f.oracle for f in self.findings))
 
@@ -67,7 +62,7 @@ def similar(findings: Sequence[Finding], explained: Mapping[str, Explanation]) -
         alike = (f.loss,) if f.loss else (bug, f.case.filesystem, f.oracle, _own(f), name or f.symptom)
         groups.setdefault((f.expectation is not None, *alike), []).append(f)
     found = [_group(together, explained) for together in groups.values()]
-    return sorted(found, key=lambda g: (g.expected, g.newness, not g.why, -len(g.findings)))
+    return sorted(found, key=lambda g: (g.expected, g.example.newness, not g.why, -len(g.findings)))
 
 
 def _seen(finding: Finding) -> tuple[str, str, Symptom]:

@@ -51,7 +51,7 @@ EXIT_WORDS = {
 HOW_WORDS = {
     How.JUDGED: "recovered and judged",
     How.SAME_CONTENT: "same bytes as a judged state",
-    How.MEMO: "equal to a judged state in every block that recovery read",
+    How.MEMO: "equal to a judged state at least in every block that recovery read",
 }
 _HOW_BY_RULES = {How.JUDGED: "judged by the program's check"}
 
@@ -97,6 +97,10 @@ def code_words(code: ExitCode, summary: Summary) -> str:
     return "not everything was run" if part else EXIT_WORDS[code]
 
 
+_OF_A_LOSS = (
+    "A known loss is the mode's own, and no kernel mends it: use another mode for what has to last, or name "
+    "it in a file for --expect, and it fails no run."
+)
 _NAMED_ORACLES = 3  # more than this many are counted
 _NAMED_MODES = 2  # more than this many broken or undecided modes are counted, not named
 
@@ -341,10 +345,11 @@ def _compared(findings: Sequence[Finding], kernel: KernelInfo) -> str:
         "new": len(findings) - known - lost,
     }
     told = {what: count for what, count in parts.items() if count}
+    step = f" {_OF_A_LOSS}" * bool(lost)
     if len(told) == 1:
-        return f"{'Each of these findings' if many else 'This finding'} is {next(iter(told))}."
+        return f"{'Each of these findings' if many else 'This finding'} is {next(iter(told))}.{step}"
     of = [f"{number(n)} {f'is {w}' if n == 1 else f'are {_several(w)}'}" for w, n in told.items()]
-    return f"Of {plural(len(findings), 'finding')}, {'; '.join(of)}."
+    return f"Of {plural(len(findings), 'finding')}, {'; '.join(of)}.{step}"
 
 
 def _several(what: str) -> str:
@@ -601,8 +606,10 @@ def covered(coverage: Coverage) -> str:
         whole, many = number(coverage.crash_times - coverage.sampled), number(coverage.sampled)
         instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} sampled: no difference found"
         return f"every legal crash state at {whole} crash times; at {many} with too many, {instead}"
-    left = choices(coverage.unexplored)
-    return f"{up_to(coverage.losses)} {at}; {left}, ended by {coverage.why}"
+    left = f"{choices(coverage.unexplored)}, ended by {coverage.why}"
+    # A budget of 60 states stood beside 104 that were judged.
+    more = ", which these two may exceed" * (not coverage.losses and coverage.why.startswith("the budget"))
+    return f"{up_to(coverage.losses)} {at}; {left}{more}"
 
 
 def recoveries_cut(cases: Iterable[CaseInfo]) -> str:

@@ -400,6 +400,11 @@ class Finding:
         return finding_id(self.case, self.oracle, self.signature)
 
     @property
+    def newness(self) -> int:
+        """0: new, 1: a known bug, 2: what its mode is known to lose."""
+        return 2 if self.loss else 1 if self.known else 0
+
+    @property
     def summary(self) -> str:
         return self.violations[0].summary
 

@@ -193,7 +193,9 @@ def test_what_a_mode_is_known_to_lose_is_not_called_new(store: RunStore) -> None
     assert [f.known or f.loss.partition(":")[0] for f in lost] == ["barrier=0 sends no cache flush"]
     assert exit_code(summary) is ExitCode.INCONSISTENT
     kernel = store.info.kernel
-    assert known_or_new(lost, kernel) == "This finding is a known loss of ext4/nobarrier."
+    said = known_or_new(lost, kernel)
+    assert said.startswith("This finding is a known loss of ext4/nobarrier. ")
+    assert "use another mode" in said and "--expect" in said
     told = known_or_new(summary.unexpected, kernel)
     assert told.startswith(f"Of {len(summary.unexpected)} findings, 1 is a known loss of ext4/nobarrier; ")
     assert "ext4/nobarrier broke promises (durability), known losses of such a mode" in headline(summary)
@@ -203,6 +205,16 @@ def test_what_a_mode_is_known_to_lose_is_not_called_new(store: RunStore) -> None
     assert one in junit_xml(summary, "RUN")
     assert f"<b>{one[0].upper()}{one[1:]}" in report_html(summary, store, "RUN")
     assert results(summary, "RUN")["cases"]
+
+
+def test_what_is_new_stands_before_what_is_known(store: RunStore) -> None:
+    """A new finding stood behind 48 known losses of the case before."""
+    store.set_expectations([])
+    symptom = next(f for f in store.findings() if not f.loss).symptom.what.replace("[", "[[]")
+    store.set_known(KnownBugs(bug=(bug(symptom),)))
+    newness = [f.newness for f in summarise(store).unexpected]
+    assert newness == sorted(newness)
+    assert set(newness) == {0, 1, 2}
 
 
 def test_show_and_triage_name_what_is_known(store: RunStore) -> None:

@@ -19,7 +19,7 @@ from harness.report.markdown import summary_markdown
 from harness.report.text import print_summary, summary_text
 from harness.report.words import Cell, counted, counted_findings, grouped, headline, pace, seconds, shown_path
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, How, JudgedState, Step
+from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, Finding, How, JudgedState, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
@@ -175,6 +175,17 @@ def test_a_state_that_is_made_from_rules_is_not_called_recovered(summary: Summar
     both = shown(replace(summary, cases=(ruled, *others)))[2]
     assert "recovered and judged" in both
     assert "judged by the program's check" in both
+
+
+def test_what_was_left_out_is_told_of_all_cases_and_not_of_those_that_kept_their_promises(
+    summary: Summary,
+) -> None:
+    """Only the page had it: a run that broke a promise everywhere read like one that covered everything."""
+    cut = Coverage(9, 1, 7, 60, "the budget: 60 states a case")
+    broken = next(c for c in summary.cases if c.verdict is CaseVerdict.FAIL)
+    one = replace(summary, cases=(replace(broken, info=replace(broken.info, coverage=cut)),))
+    assert "covered: 7 choices unexplored" in shown(one)
+    assert not any(line.startswith("covered: ") for line in shown(summary))
 
 
 def test_no_pace_without_states_or_time() -> None:

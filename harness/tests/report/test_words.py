@@ -52,6 +52,8 @@ def test_a_version_with_too_many_states_is_told_and_not_called_exhaustive() -> N
     assert covered_together([WHOLE, alike], 90) == (
         "90 legal crash states (1 of 2 cases complete, 256 states sampled without a difference in 1)"
     )
+    simplest = Coverage(57, 0, 9, 104, "the budget: 60 states a case")
+    assert covered(simplest).endswith("60 states a case, which these two may exceed"), "104 were judged"
     cut = Coverage(57, 2, 9, 1200, "the budget: 2 minutes a case", sampled=1, drawn=256)
     assert covered(cut).endswith("9 choices unexplored, ended by the budget: 2 minutes a case")
     assert covered_together([cut], 90) == "90 legal crash states (9 choices unexplored)"
