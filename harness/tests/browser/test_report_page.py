@@ -12,6 +12,7 @@ import harness
 from harness.report.explanation import write_explanation
 from harness.report.html import report_html
 from harness.report.live import look_html
+from harness.report.page import Line, Page, Section
 from harness.summary import summarise
 from harness.tests.browser.driver import ESCAPE, Browser, browser
 from harness.tests.cli.test_serve import FOUND
@@ -223,6 +224,20 @@ def test_a_live_state_is_no_wider_than_a_phone(chromium: Browser, tmp_path: Path
     chromium.cdp("Emulation.clearDeviceMetricsOverride")
     assert wide <= 400
     assert "32 bytes" in said
+
+
+def test_a_place_of_a_run_makes_no_page_wider_than_a_phone(chromium: Browser, tmp_path: Path) -> None:
+    """The page of `powercut litmus` has one for each column."""
+    line = Line("64 s", "ext4/journal", aside="modes/" + "ext4_journal_async_commit_" * 3)
+    page = Page(
+        what="litmus", subject="s", headline="h", kind="pass", sections=(Section("t", lines=(line,)),)
+    )
+    (tmp_path / "page.html").write_text(page.html())
+    chromium.resize(390, 800)
+    chromium.open(tmp_path / "page.html")
+    wide = chromium.run("return document.documentElement.scrollWidth")
+    chromium.cdp("Emulation.clearDeviceMetricsOverride")
+    assert wide <= 390
 
 
 def test_on_paper_a_case_is_a_line_unless_all_were_opened(chromium: Browser, page: Path) -> None:
