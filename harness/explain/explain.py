@@ -433,7 +433,7 @@ def _lines(
         "written": _written(facts, mechanism, explainer.recording.calls.calls),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
-        "cause": "" if mechanism else _not_named(explainer, facts),
+        "cause": "" if mechanism else _not_named(explainer, facts, minimal.control),
         "not tried": _not_tried(facts.program),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
@@ -441,8 +441,9 @@ def _lines(
     }
 
 
-def _not_named(explainer: Explainer, facts: Facts) -> str:
-    said = "not named: no state tells which write or call it was"
+def _not_named(explainer: Explainer, facts: Facts, control: CrashState | None) -> str:
+    told = "the control tells which writes decide, and not how"
+    said = f"not named: {told if control else 'no state tells which write or call it was'}"
     if facts.program is None:
         return said
     # In any/linux, names of a directory keep their order.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from harness.explain.explain import (
     Explainer,
     _first_two,
     _missing_of,
+    _not_named,
     _promised,
     _written,
     has_promised,
@@ -1821,3 +1824,11 @@ def test_a_file_that_was_removed_stays_the_file_that_it_was() -> None:
     assert effects.covered(first, app.made.events)
     assert not effects.covered(second, app.made.events)
     assert effects.names_of(second.inode, app.made.events) == {"f"}
+
+
+def test_where_a_control_tells_the_writes_no_line_says_that_nothing_does() -> None:
+    """ "No state tells which write" stood two lines above a state that does."""
+    none = cast(Any, SimpleNamespace(program=None))
+    assert "no state tells" in _not_named(none, none, None)
+    assert "no state tells" not in _not_named(none, none, CrashState(4))
+    assert "the control tells" in _not_named(none, none, CrashState(4))
