@@ -794,12 +794,13 @@ def counted(counts: Counts) -> str:
 
 
 def where(finding: Finding) -> str:
-    """`@417, the smallest of 38 states`."""
+    """`@417, the smallest of 38 states that show it; mount fails with EIO there, too`."""
+    beside = f"; {finding.unmounted} there, too" if finding.unmounted else ""
     if finding.states > 1:
-        return f"{finding.state}, the smallest of {number(finding.states)} states that show it"
+        return f"{finding.state}, the smallest of {number(finding.states)} states that show it{beside}"
     if finding.states == 1:
-        return f"{finding.state}, the only state that was seen to show it"
-    return f"{finding.state}, seen while another finding was minimised"
+        return f"{finding.state}, the only state that was seen to show it{beside}"
+    return f"{finding.state}, seen while another finding was minimised{beside}"
 
 
 def together(cases: Iterable[CaseSummary]) -> list[tuple[str, tuple[CaseSummary, ...]]]:

@@ -376,7 +376,8 @@ class Finding:
     `what`: the signature without the names and numbers of its workload (`harness.symptoms`).
     Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
     that show it. `expectation`: the known failure it matches, if any. `known`: the known bug it agrees with.
-    `loss`: if neither, why its mode is known to lose this on an unmodified kernel.
+    `loss`: if neither, why its mode is known to lose this on an unmodified kernel. `unmounted`: what another
+    finding says of the mount that failed at this state.
     """
 
     case: CaseId
@@ -389,6 +390,7 @@ class Finding:
     what: str = ""
     known: Match | None = None
     loss: str = ""
+    unmounted: str = ""
 
     @property
     def symptom(self) -> Symptom:

@@ -556,6 +556,7 @@ class RunStore:
         steps = self._steps(number)
         paths = paths_in(steps)
         parsed = {text: CrashState.parse(text) for text in {row[-1] for row in rows}}
+        unmounted = {state: summary for oracle, _, _, summary, *_, state in rows if oracle == "mountable"}
         findings: list[Finding] = []
         for (oracle, signature), states in groups.items():
             smallest = min((parsed[text] for text in states), key=state_order)
@@ -563,7 +564,10 @@ class RunStore:
                 states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
             )
             symptom = symptom_of(oracle, signature, paths)
-            shown = Finding(case, oracle, signature, smallest, tuple(violations), len(states))
+            beside = "" if oracle == "mountable" else unmounted.get(str(smallest), "")
+            shown = Finding(
+                case, oracle, signature, smallest, tuple(violations), len(states), unmounted=beside
+            )
             flushed = functools.partial(self._flushed, case)
             cause = functools.partial(self._cause_of, shown.id)
             findings.append(meaning.given_to(replace(shown, what=symptom.what), steps, flushed, cause))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.model import CrashState, Judgement, Violation
+from harness.report.words import where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, JudgedState, state_order
 from harness.tests.store.samples import CASE, INFO, OTHER, broken, put
@@ -67,6 +68,17 @@ def test_the_smallest_state_drops_least_and_then_comes_first(store: RunStore) ->
         put(store, JudgedState(state, "h", broken()))
     (finding,) = store.findings()
     assert (finding.state, finding.states) == (CrashState(7), 5)
+
+
+def test_a_finding_names_the_mount_that_failed_at_its_state(store: RunStore) -> None:
+    """fsck's finding looked like one of a mounted file system: the mount's own is shown elsewhere."""
+    mount = Violation("mountable", "mount", "mount fails with EIO", "", "EIO", "mount: EIO")
+    fsck = Violation("fsck", "f", "fsck finds errors", "clean", "errors", "s")
+    put(store, JudgedState(CrashState(3), "a", Judgement((mount,))))
+    put(store, JudgedState(CrashState(7), "b", Judgement((mount, fsck))))
+    first, second = store.findings()
+    assert where(first) == "@3, the smallest of 2 states that show it"
+    assert where(second) == "@7, the only state that was seen to show it; mount fails with EIO there, too"
 
 
 def test_findings_of_two_cases_stay_apart(store: RunStore) -> None:
