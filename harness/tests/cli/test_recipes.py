@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import harness
 from harness.cli import main
 from harness.kernels.build import TOOLS
 from harness.patches.ran import Piece
+from harness.plan import Plan
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.tests.report.demo import run_info
@@ -38,9 +40,9 @@ def lines() -> Iterator[tuple[str, str]]:
     """Every line of a recipe that calls powercut, commented ones and the Containerfile's, too."""
     for recipe in (*OF_RUNS, *OF_PATCHES):
         for line in recipe.read_text().splitlines():
-            if found := re.search(r"^[\s#-]*(?:run: )?(powercut .*)$", line):
-                plain = found[1].partition(" ||")[0]
-                yield recipe.name, plain.replace('"$@"', "--module fs/ext4/ext4.ko").replace("$MINUTES", "20")
+            if found := re.search(r"^[\s#-]*(?:run: )?(powercut [^|>]*)", line):
+                plain = found[1].replace('"$@"', "--module fs/ext4/ext4.ko")
+                yield recipe.name, plain.replace("$MINUTES", "20")
 
 
 def parsed(line: str) -> None:
@@ -192,7 +194,6 @@ def test_both_recipes_run_a_module_and_a_kernel_of_the_user() -> None:
 
 @pytest.mark.parametrize("recipe", OF_RUNS, ids=id_of)
 def test_the_reports_that_a_recipe_publishes_are_written(recipe: Path, tmp_path: Path) -> None:
-    """And the cache that it keeps between jobs is the one that is used."""
     with RunStore.create(tmp_path, "ci", run_info()) as store:
         store.finish()
         write_reports(store)
@@ -200,13 +201,34 @@ def test_the_reports_that_a_recipe_publishes_are_written(recipe: Path, tmp_path:
     named = re.findall(r"reports/latest/([\w.]+)", text)
     assert {"report.html", "junit.xml", "summary.md"} <= set(named)
     assert [name for name in named if not (tmp_path / "latest" / name).is_file()] == []
-    assert "POWERCUT_CACHE: $" in text and ".powercut-cache" in text
+
+
+@pytest.mark.parametrize("recipe", [*OF_RUNS, *OF_PATCHES], ids=id_of)
+def test_the_cache_that_a_job_keeps_is_the_one_that_it_uses(recipe: Path, tmp_path: Path) -> None:
+    """`github.workspace` is a path of the runner, which a job in a container does not have; and a job that
+    failed kept nothing.
+    """
+    text = recipe.read_text()
+    if recipe.name == "gitlab.yml":
+        assert "POWERCUT_CACHE: $CI_PROJECT_DIR/.powercut-cache\n" in text
+        assert "paths: [.powercut-cache/]\n    when: always\n" in text
+        return
+    (step,) = re.findall(r"- run: (.*GITHUB_ENV.*)", text)
+    told = tmp_path / "env"
+    given = {"GITHUB_ENV": str(told), "PATH": "/usr/bin:/bin"}
+    subprocess.run(["sh", "-euc", step], cwd=tmp_path, env=given, check=True)
+    assert told.read_text() == f"POWERCUT_CACHE={tmp_path}/.powercut-cache\n"
+    assert "github.workspace }}" not in text
+    used = re.findall(r"- uses: actions/cache(\S+)\n((?: {8}.*\n)+)", text)
+    assert [name for name, _ in used] == ["/restore@v4", "/save@v4"]
+    assert all("path: .powercut-cache\n" in given for _, given in used)
+    assert "if: always()" in used[1][1]
 
 
 def report_steps(recipe: Path) -> str:
     """What a recipe does after the run, as a shell script."""
     text = recipe.read_text()
-    if found := re.search(r"name: Reports\n.*?run: \|\n((?: {10}.*\n)+)", text, re.DOTALL):
+    if found := re.search(r"name: Reports\n(?:.*\n)*? *run: \|\n((?: {10}.*\n)+)", text):
         return textwrap.dedent(found[1])
     found = re.search(r"after_script:\n((?: {4}.*\n)+)", text)
     assert found is not None
@@ -229,6 +251,25 @@ def test_a_job_that_came_to_no_run_says_so(recipe: Path, tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (0, "")
     assert "there is no run" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("recipe", OF_RUNS, ids=id_of)
+def test_the_reports_of_a_run_that_was_killed_are_published(recipe: Path, tmp_path: Path) -> None:
+    """It had written none, and the job showed no test and no page."""
+    with RunStore.create(tmp_path / "reports", "ci", run_info()) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+    programs = Path(sys.executable).parent
+    given = {"PATH": f"{programs}:/usr/bin:/bin", "GITHUB_STEP_SUMMARY": str(tmp_path / "step")}
+    done = subprocess.run(
+        ["sh", "-euc", report_steps(recipe)],
+        cwd=tmp_path,
+        env={**given, "POWERCUT_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"junit.xml", "report.html", "run.tar.zst"} <= {f.name for f in tmp_path.glob("powercut-report/*")}
 
 
 FAKES = {
