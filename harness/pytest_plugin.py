@@ -205,6 +205,7 @@ def _fail(seen: CaseSummary, source: str) -> NoReturn:
         lines += [f"not run: {seen.reason}"]
     elif seen.undecided:
         lines += [f"undecided: {seen.undecided}"]
+        lines += [f"reproduce: {reproduce(seen.case, r.example, source)}" for r in seen.unknown_reasons]
     pytest.fail("\n".join(map(one_line, lines)), pytrace=False)
 
 

@@ -164,7 +164,11 @@ class Summary:
 
     @property
     def missing(self) -> tuple[CaseSummary, ...]:
-        """Required cases for which this host or kernel lacks something."""
+        """Cases that were not run and had to be: required ones for which this host or kernel lacks something,
+        and all where nothing was checked.
+        """
+        if not self.checked:
+            return tuple(c for c in self.cases if c.was_not_run)
         return tuple(c for c in self.cases if c.lacks) if self.info.require_all else ()
 
     @property

@@ -12,10 +12,10 @@ from typing import TextIO
 from harness.host.files import json_line
 from harness.model import CaseId
 from harness.plan import Plan
-from harness.report.words import code_words, headline
+from harness.report.words import headline, known_words
 from harness.run import select_cases
 from harness.store import RunStore
-from harness.summary import Summary, exit_code, shell_code
+from harness.summary import Summary, shell_code
 
 
 class EventStream:
@@ -61,12 +61,11 @@ class EventStream:
         )
 
     def ended(self, summary: Summary) -> None:
-        code = exit_code(summary)
         self._write(
             {
                 "event": "end",
                 "exit_code": int(shell_code(summary)),
-                "verdict": code_words(code, summary),
+                "verdict": known_words(summary),
                 "stopped": summary.info.stopped,
                 "headline": headline(summary),
             }

@@ -3,7 +3,8 @@
 An expected failure is `<skipped type="powercut.xfail" message="...">`, as in pytest: GitLab, Jenkins
 and GitHub reporters then show it apart from the passes, with its reason, and leave the build green. The
 finding's text and its reproduce line are in `<system-out>`. An undecided case is an `<error>`: a pass would
-be wrong, and a failure would accuse the kernel. So is a required case that this host or kernel cannot run.
+be wrong, and a failure would accuse the kernel. So is a case that had to be run and was not, and a run that
+is no pass though each of its cases is: the file is green only where the exit code is.
 Where a run ended with TIME_UP, which a job may pass, the cases that its time did not reach are `<skipped>`.
 """
 
@@ -19,7 +20,7 @@ from harness.errors import ExitCode
 from harness.host.text import indented, one_line, printable
 from harness.known.words import NEW
 from harness.report.lines import commands, reproduce
-from harness.report.words import kernel_name, known_lines, plural, where
+from harness.report.words import kernel_name, known_lines, plural, red_as_a_whole, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 
@@ -62,6 +63,10 @@ def junit_xml(summary: Summary, source: str) -> str:
         by_mode.setdefault((case.case.filesystem, case.case.mode), []).append(case)
     for cases in by_mode.values():
         root.append(_suite(summary, cases, source))
+    if why := red_as_a_whole(summary):
+        suite = ET.SubElement(root, "testsuite", {"name": "powercut", "tests": "1", "errors": "1"})
+        whole = ET.SubElement(suite, "testcase", {"classname": "powercut", "name": "run"})
+        _add(whole, "error", why, "powercut.run", "")
     totals = {
         name: str(sum(int(s.get(name, "0")) for s in root))
         for name in ("tests", "failures", "errors", "skipped")

@@ -8,11 +8,11 @@ HTML.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.host.text import markdown, markdown_plain, one_line
-from harness.report.lines import commands
+from harness.report.lines import commands, reproduce
 from harness.report.pages import on_page
 from harness.report.words import (
     Cell,
@@ -25,9 +25,10 @@ from harness.report.words import (
     machine_name,
     plural,
     recoveries_cut,
+    together,
 )
 from harness.store.records import Finding
-from harness.summary import CaseVerdict, Summary, shell_code
+from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 
 MAX_FINDINGS = 50
 """A job's page may be 1 MiB (GitHub); report.html has the rest."""
@@ -59,19 +60,36 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
     yield ""
     yield from _table(Matrix.of(summary))
     yield from _unexpected(summary, source)
-    for c in summary.cases:
-        if c.verdict is CaseVerdict.UNKNOWN:
-            yield ""
-            yield f"**{markdown_plain(str(c.case))}** undecided: {markdown(c.undecided)}"
+    yield from _without_verdict(summary, source)
     known = [f.expectation for f in summary.findings if f.expectation]
     for expectation, count in Counter(known).items():
         yield ""
         told = f"{plural(count, 'expected finding')} ({expectation.origin}): {expectation.reason}"
         yield markdown_plain(told)
     for doubt, cases in doubts(summary):
-        names = ", ".join(str(c.case) for c in cases[:MAX_FINDINGS])
         yield ""
-        yield f"Note: {markdown_plain(names)}: {markdown(doubt)}"
+        yield f"Note: {_names(cases)}: {markdown(doubt)}"
+
+
+def _names(cases: Sequence[CaseSummary]) -> str:
+    return markdown_plain(", ".join(str(c.case) for c in cases[:MAX_FINDINGS]))
+
+
+def _without_verdict(summary: Summary, source: str) -> Iterator[str]:
+    """Why cases are undecided or were not run, and the command for the first state of those that has one."""
+    missing = summary.missing
+    groups = together(c for c in summary.cases if c.verdict is CaseVerdict.UNKNOWN or c in missing)
+    for why, cases in groups[:MAX_FINDINGS]:
+        yield ""
+        what = "undecided" if cases[0].undecided else "not run"
+        yield f"**{_names(cases)}** {what}: {markdown(why)}"
+        for r in cases[0].unknown_reasons[:1]:
+            yield ""
+            yield _command(reproduce(cases[0].case, r.example, source))
+
+
+def _command(text: str) -> str:
+    return f"    {one_line(on_page(text))}"
 
 
 def _unexpected(summary: Summary, source: str) -> Iterator[str]:
@@ -106,7 +124,7 @@ def _finding(f: Finding, summary: Summary, source: str) -> Iterator[str]:
         yield f"Fewest operations that show it: {markdown('; '.join(f'`{o}`' for o in fewest))}"
         yield ""
     for command in commands(f, source, summary.packed):
-        yield f"    {one_line(on_page(command.removeprefix('why: ').removeprefix('reproduce: ')))}"
+        yield _command(command.removeprefix("why: ").removeprefix("reproduce: "))
 
 
 def _elsewhere(summary: Summary) -> str:

@@ -9,9 +9,9 @@ import msgspec
 from harness.host.files import json_text
 from harness.known.match import Match
 from harness.report.lines import reproduce
-from harness.report.words import code_words, headline
+from harness.report.words import headline, known_words
 from harness.store.records import DrawnCalls, Finding
-from harness.summary import CaseSummary, Summary, exit_code, shell_code
+from harness.summary import CaseSummary, Summary, shell_code
 
 RESULTS_SCHEMA = 1
 """Incremented when a field is removed or changes its meaning; not for added fields."""
@@ -30,7 +30,7 @@ def results(summary: Summary, source: str) -> dict[str, Any]:
         "finished": info["finished"],
         "interrupted": summary.interrupted,
         "exit_code": int(shell_code(summary)),
-        "verdict": code_words(exit_code(summary), summary),
+        "verdict": known_words(summary),
         "require_all": summary.info.require_all,
         "headline": headline(summary),
         "kernel": info["kernel"],

@@ -30,7 +30,7 @@ from harness.store.records import (
     RunInfo,
     Step,
 )
-from harness.summary import CaseSummary, CaseVerdict, Summary, worst
+from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code, shell_code, worst
 from harness.writelog.log import devices_of
 
 VERDICT_WORDS = {
@@ -101,6 +101,24 @@ _OF_A_LOSS = (
     "A known loss is the mode's own, and no kernel mends it: use another mode for what has to last, or name "
     "it in a file for --expect, and it fails no run."
 )
+
+
+def known_words(summary: Summary) -> str:
+    """What is known of the run, in words: its exit code, but for those that only say how it ended."""
+    code = shell_code(summary)
+    ended = code in (ExitCode.TIME_UP, ExitCode.INTERRUPTED)
+    return code_words(exit_code(summary) if ended else code, summary)
+
+
+def red_as_a_whole(summary: Summary) -> str:
+    """Why the run is no pass, where no case of it says so; else empty."""
+    code = shell_code(summary)
+    told = any(c.verdict in (CaseVerdict.FAIL, CaseVerdict.UNKNOWN) for c in summary.cases)
+    if told or summary.missing or code in (ExitCode.CONSISTENT, ExitCode.TIME_UP):
+        return ""
+    return f"{code_words(code, summary)}: {headline(summary)}"
+
+
 _NAMED_ORACLES = 3  # more than this many are counted
 _NAMED_MODES = 2  # more than this many broken or undecided modes are counted, not named
 

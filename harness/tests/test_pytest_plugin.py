@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.model import CaseId
+from harness.model import CaseId, CrashState
 from harness.pytest_plugin import CrashCase
-from harness.store.records import CaseInfo, CaseStatus, Counts
+from harness.store.records import CaseInfo, CaseStatus, Counts, UnknownReason
 from harness.summary import CaseSummary, CaseVerdict
 
 CASE = CaseId("jfs", "default", "append-fsync")
@@ -27,8 +27,10 @@ class Told:
         return "RUN"
 
 
-def of(status: CaseStatus, counts: Counts, reason: str = "") -> CrashCase:
-    summary = CaseSummary(CaseInfo(CASE), status, reason, 0.0, counts, (), (), {})
+def of(
+    status: CaseStatus, counts: Counts, reason: str = "", unknown: tuple[UnknownReason, ...] = ()
+) -> CrashCase:
+    summary = CaseSummary(CaseInfo(CASE), status, reason, 0.0, counts, (), unknown, {})
     return CrashCase(CASE, cast(Any, Told(summary)))
 
 
@@ -63,8 +65,11 @@ def test_what_a_file_system_does_not_have_is_skipped() -> None:
 
 
 def test_what_is_undecided_fails() -> None:
-    undecided = of(CaseStatus.UNKNOWN, Counts(3, 3, passed=2, unknown=1, contents=3), "a guest was lost")
-    with pytest.raises(pytest.fail.Exception, match="undecided: a guest was lost"):
+    why = UnknownReason("a guest was lost", 1, CrashState(2))
+    counts = Counts(3, 3, passed=2, unknown=1, contents=3)
+    undecided = of(CaseStatus.UNKNOWN, counts, "a guest was lost", (why,))
+    again = f"reproduce: powercut repro {CASE}@2 --from RUN"
+    with pytest.raises(pytest.fail.Exception, match=f"undecided: a guest was lost\n{again}"):
         undecided.check()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Extent, ExtentKind, Judgement, Outcome, Position, Violation
 from harness.oracles import Judge
+from harness.report.annotations import annotation_lines
 from harness.report.junit import junit_xml
+from harness.report.markdown import summary_markdown
 from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline, recoveries_cut
@@ -118,6 +121,47 @@ def test_a_required_case_that_was_not_run_is_said_everywhere(tmp_path: Path) -> 
     junit = junit_xml(seen, "RUN")
     assert '<error message="because" type="powercut.not-run"' in junit
     assert 'errors="1" skipped="0"' in junit
+
+
+@pytest.mark.parametrize(
+    ("plan", "given", "code", "says"),
+    [
+        ({CASE: (NOT_RUN, [])}, {}, ExitCode.NOTHING_RUN, "because"),
+        ({CASE: (NOT_SUPPORTED, [])}, {}, ExitCode.NOTHING_RUN, "because"),
+        ({CASE: (CaseStatus.PLANNED, [])}, {"stopped": "time is up"}, ExitCode.NOTHING_RUN, "because"),
+        ({CASE: (DONE, [OK, LOST])}, {}, ExitCode.UNDECIDED, f"powercut repro {CASE}@1 --from RUN"),
+        ({CASE: (DONE, [OK])}, {"finished": False}, ExitCode.UNDECIDED, "every promise at every one of 1"),
+        ({CASE: (DONE, [OK])}, {"interrupted": True}, ExitCode.INTERRUPTED, "interrupted"),
+        ({}, {"finished": False}, ExitCode.UNDECIDED, "nothing was checked"),
+    ],
+)
+def test_a_job_that_is_red_shows_why(
+    plan: Plan, given: dict[str, Any], code: ExitCode, says: str, tmp_path: Path
+) -> None:
+    """Each of these ended in red. JUnit was green, no annotation was an error, and neither they nor the page
+    of the job had the reason of a case that was not run, or the command for an undecided one.
+    """
+    seen = summary_of(tmp_path, plan, **given)
+    assert shell_code(seen) is code
+    assert "<error " in (junit := junit_xml(seen, "RUN")) and says in junit
+    assert says in summary_markdown(seen, "RUN")
+    (annotation,) = annotation_lines(seen, "RUN")
+    assert annotation.startswith("::error ")
+    assert says in annotation
+
+
+def test_a_run_that_is_green_has_no_error(tmp_path: Path) -> None:
+    seen = summary_of(tmp_path, {CASE: (DONE, [OK]), OTHER: (NOT_RUN, [])})
+    assert shell_code(seen) is ExitCode.CONSISTENT
+    assert "<error" not in junit_xml(seen, "RUN")
+    assert list(annotation_lines(seen, "RUN")) == []
+
+
+def test_the_verdict_of_a_run_that_decided_nothing_fits_its_code(tmp_path: Path) -> None:
+    """results.json had exit code 4 and the verdict "undecided"."""
+    seen = summary_of(tmp_path, {CASE: (CaseStatus.PLANNED, [])}, stopped="the time given, 5 min, is up")
+    found = results(seen, "RUN")
+    assert (found["exit_code"], found["verdict"]) == (4, "nothing was run")
 
 
 def test_a_run_that_was_stopped_is_undecided(tmp_path: Path) -> None:
