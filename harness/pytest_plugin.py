@@ -112,17 +112,31 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A mistaken marker fails its test even where the test is marked with xfail: nothing was tested."""
+    """A mistaken marker, and a test that asks for no verdict, fail even where the test is marked with xfail:
+    nothing was tested.
+    """
     report = yield
     call = getattr(item, "callspec", None)
     chosen = call.params.get("crash_case") if call is not None else None
-    if isinstance(chosen, _Mistaken) and report.when == "setup":
+    mistaken = isinstance(chosen, _Mistaken) and report.when == "setup"
+    asks_nothing = chosen and report.when == "call" and report.passed and not _asked(item)
+    if asks_nothing:
+        report.longrepr = _ASKS_NOTHING
+    if mistaken or asks_nothing:
         report.outcome = "failed"
         if hasattr(report, "wasxfail"):
             del report.wasxfail
     # An attribute of a report also reaches the process that started the workers of pytest-xdist.
     vars(report)["is_crash_case"] = chosen is not None
     return report
+
+
+def _asked(item: pytest.Item) -> bool:
+    case = getattr(item, "funcargs", {}).get("crash_case")
+    return isinstance(case, CrashCase) and case.asked
+
+
+_ASKS_NOTHING = "nothing was run: the test does not ask for the verdict; add crash_case.check()"
 
 
 class _Looked:
@@ -171,15 +185,17 @@ class _Mistaken:
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class CrashCase:
-    """A file system mode under a workload."""
+    """A file system mode under a workload. `asked`: whether the test has asked what came of it."""
 
     case: CaseId
     _runs: _Runs
+    asked: bool = False
 
     def summary(self) -> CaseSummary:
         """Counts, findings and verdict over all crash states."""
+        self.asked = True
         return self._runs.result(self.case)
 
     def check(self) -> None:

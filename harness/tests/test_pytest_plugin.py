@@ -123,10 +123,20 @@ def test_a_session_that_skipped_every_crash_case_is_not_green(pytester: pytest.P
 
 
 def test_one_crash_case_with_an_answer_is_enough(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(_CASES.format("'xfs' in str(crash_case.case) or pytest.skip('not supported')"))
+    asks = "crash_case.asked = 'xfs' in str(crash_case.case) or pytest.skip('not supported')"
+    pytester.makepyfile(_CASES.format(asks))
     result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("powercut: no crash case*")
+
+
+@pytest.mark.parametrize("marked", ["@pytest.mark.crash", "@pytest.mark.xfail\n@pytest.mark.crash"])
+def test_a_test_that_does_not_ask_for_the_verdict_fails(pytester: pytest.Pytester, marked: str) -> None:
+    """It passed, and nothing was run."""
+    pytester.makepyfile(_CASES.format("pass").replace("@pytest.mark.crash", marked))
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["nothing was run: *; add crash_case.check()"])
 
 
 def test_crash_cases_that_fail_as_expected_were_checked(pytester: pytest.Pytester) -> None:
