@@ -118,7 +118,8 @@ class Folder(click.Path):
 
 class RunDirectory(click.Path):
     """A directory that Powercut has written, perhaps somebody else's: a run, a campaign, a sweep, a
-    measurement. What it names is used only by way of `harness.trust`. A file of `powercut pack` is unpacked.
+    measurement. What it names is used only by way of `harness.trust`. A file of `powercut pack` is unpacked
+    where the command keeps its runs.
     """
 
     def __init__(self, *, exists: bool = False) -> None:
@@ -130,12 +131,13 @@ class RunDirectory(click.Path):
             return path
         if not is_bundle(path):
             self.fail(f"{path} is a file, and none that powercut pack made", param, ctx)
+        reports = (ctx.params.get("out") if ctx else None) or REPORTS
         try:
-            unpacked = unbundle(path, REPORTS)
+            unpacked = unbundle(path, reports)
         except PowercutError as e:
             self.fail(e.line, param, ctx)
         except OSError as e:
-            where = f"{path} cannot be unpacked in {REPORTS.absolute()}: {e.strerror}"
+            where = f"{path} cannot be unpacked in {reports.absolute()}: {e.strerror}"
             self.fail(f"{where}; start in a folder that can be written to", param, ctx)
         errors.say(f"{path} is unpacked in {unpacked}")
         return unpacked
@@ -180,6 +182,7 @@ def out_option(said: str = "Where runs are kept") -> Decorator:
         default=REPORTS,
         show_default=True,
         metavar="DIR",
+        is_eager=True,  # `RunDirectory` unpacks there
         help=f"{said}: in DIR/runs; DIR/latest is what powercut run began last.",
     )
 
@@ -399,10 +402,10 @@ def asked_baseline(run: Path | None) -> tuple[Expectation, ...]:
         return known_failures(summary.findings, f"baseline {store.path.name}")
 
 
-def cases_of(run: Path) -> frozenset[CaseId]:
-    """The cases of a run of which a state was checked."""
+def known_before(run: Path) -> dict[CaseId, str]:
+    """The cases of --baseline of which a state was checked, each with why it was left undecided, or ""."""
     with open_run(run) as store:
-        return frozenset(c.case for c in summarise(store).cases if c.counts.checked)
+        return {c.case: c.undecided for c in summarise(store).cases if c.counts.checked}
 
 
 def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:

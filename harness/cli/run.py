@@ -39,11 +39,11 @@ from harness.cli.options import (
     baseline_option,
     beside_resume,
     bounded,
-    cases_of,
     expect_option,
     is_typed,
     jobs_option,
     kernel_options,
+    known_before,
     known_options,
     listed,
     modes_option,
@@ -423,13 +423,12 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
     expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
-    before = cases_of(given["baseline"]) if given["baseline"] else frozenset()
+    before = known_before(given["baseline"]) if given["baseline"] else {}
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
         summary = _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
-    if given["baseline"] and not before & {c.case for c in summary.cases}:
-        errors.say(
-            f"note: the baseline {given['baseline']} has none of these cases, so nothing was known from it"
-        )
+    for c in summary.cases if given["baseline"] else ():
+        if c.verdict is CaseVerdict.FAIL and (why := before.get(c.case, "it was not checked there")):
+            errors.say(f"note: what {c.case} shows may be older than {given['baseline']}: {why}")
     return summary
 
 

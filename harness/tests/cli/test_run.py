@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import replace
@@ -23,6 +24,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, Plan
 from harness.run import Planned, select_cases
 from harness.store import RunStore
+from harness.store.bundle import bundle
 from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
 from harness.summary import CaseVerdict, summarise
 from harness.symptoms import Symptom
@@ -178,6 +180,45 @@ def test_a_baseline_makes_its_findings_known_and_no_others(
     refused = powercut("run", "-n", "--baseline", empty.path)
     assert refused.exit_code == ExitCode.USAGE
     assert "no baseline" in refused.output
+
+
+def test_a_case_that_fails_beside_a_baseline_without_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of another mode, or one that was stopped, was taken in silence, and every finding was new."""
+    with demo_run(tmp_path / "now") as store, demo_run(tmp_path / "before") as before:
+        summary = summarise(store)
+        (failed,) = {f.case for f in summary.unexpected}
+        monkeypatch.setattr(run, "new_run", lambda *_: contextlib.nullcontext(store))
+        monkeypatch.setattr(run, "_execute", lambda *_, **__: summary)
+        told = [powercut("run", "--baseline", before.path).stderr]
+        before.set_case_status(failed, CaseStatus.UNKNOWN, "a guest was lost")
+        told.append(powercut("run", "--baseline", before.path).stderr)
+        other = replace(failed, workload="other")
+        summary = replace(
+            summary,
+            cases=tuple(
+                replace(c, info=replace(c.info, case=other)) if c.case == failed else c for c in summary.cases
+            ),
+        )
+        told.append(powercut("run", "--baseline", before.path).stderr)
+    said = f"note: what %s shows may be older than {before.path}: %s"
+    assert told[0] == ""
+    assert said % (failed, "a guest was lost") in " ".join(told[1].split())
+    assert said % (other, "it was not checked there") in " ".join(told[2].split())
+
+
+def test_a_packed_baseline_is_unpacked_where_the_run_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was unpacked in ./reports, whatever --out said."""
+    with demo_run(tmp_path / "before") as before:
+        bundle(before.path, tmp_path / "base.tar.zst")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    begun_with(monkeypatch, "--baseline", tmp_path / "base.tar.zst", "--out", tmp_path / "now")
+    assert list(Path().iterdir()) == []
+    assert len(list((tmp_path / "now" / "runs").glob(f"{before.path.name}.*"))) == 1
 
 
 def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

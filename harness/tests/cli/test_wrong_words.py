@@ -12,7 +12,7 @@ import click
 import pytest
 
 from harness.cli import main
-from harness.cli.options import Folder, NewFile, OpenFile, cases_of
+from harness.cli.options import Folder, NewFile, OpenFile
 from harness.errors import ExitCode, StoreError, UsageError
 from harness.findings import repro
 from harness.guests.machine import machine_of
@@ -22,7 +22,6 @@ from harness.store import RunStore
 from harness.store.bundle import bundle
 from harness.store.directory import make_directory
 from harness.store.records import CaseInfo
-from harness.summary import summarise
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.tests.store.samples import INFO
@@ -241,14 +240,6 @@ def test_a_variant_that_is_named_by_a_path_leads_to_its_folder(
     assert powercut("new", "my-db").exit_code == ExitCode.CONSISTENT
     said = powercut("run", "-n", "-w", "workloads/my-db-forgets")
     says(said, "one of those of workloads/my-db", "-w workloads/my-db -k my-db-forgets")
-
-
-def test_a_baseline_of_other_cases_says_that_it_excused_nothing(run: Path) -> None:
-    """A baseline of another mode was taken in silence, and every finding was new."""
-    with RunStore.open(run) as store:
-        checked = {c.case for c in summarise(store).cases if c.counts.checked}
-    assert cases_of(run) == checked
-    assert checked
 
 
 @pytest.mark.parametrize("word", ["any@raid1", "any@4k"])
