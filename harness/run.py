@@ -91,9 +91,11 @@ def execute(
     Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
     with other parts, ClusterGone, once the reports are written, if the plan's cluster cannot go on.
     """
+    begun = time.monotonic()
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
         # 1. Look up names: they become profiles, workloads, a kernel.
-        asked = look_up(plan)
+        with telling(lambda: "finding the kernel and the cases", progress.say):
+            asked = look_up(plan)
         need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked)
@@ -126,7 +128,8 @@ def execute(
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
         ran = RecoveryLines(specs.judge.kernel_image, able, store.layout) if plan.coverage else None
-        job = _Job(plan, asked, specs, bases, store, progress, scratch, _telling(on_done, ran), make_pool)
+        left = with_time_left(plan, time.monotonic() - begun)
+        job = _Job(left, asked, specs, bases, store, progress, scratch, _telling(on_done, ran), make_pool)
         end = _end_of(progress, job.all)
         if ran:
             ran.write()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from click.core import ParameterSource
 from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
 from harness.expectations import Expectation, known_failures, read_expectations
+from harness.filesystems.profiles import profiles, ruled_modes
 from harness.guests.machine import accelerators, names
 from harness.host.files import refuses
+from harness.host.text import near_or
 from harness.known.base import KnownBugs, read_known
 from harness.model import CaseId, bounds
+from harness.model.schedules import without_schedule
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
@@ -26,7 +30,7 @@ from harness.store import RunStore
 from harness.store.bundle import is_bundle, unbundle
 from harness.summary import summarise
 from harness.trust import Named
-from harness.workloads.load import is_installed
+from harness.workloads.load import is_installed, what_has_the_name, workload_sets
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -353,9 +357,31 @@ def expect_option(about: str = "Known failures, as for powercut run.") -> Decora
     return click.option("--expect", type=a_file, multiple=True, metavar="FILE", help=f"{about} Repeatable.")
 
 
-def asked_expectations(files: Sequence[Path]) -> tuple[Expectation, ...]:
-    """Raises UsageError for a file that does not parse."""
-    return tuple(e for file in files for e in read_expectations(file))
+def asked_expectations(
+    files: Sequence[Path], workloads: Sequence[str] | None = None
+) -> tuple[Expectation, ...]:
+    """Raises UsageError for a file that does not parse, and for a line that nothing could meet: no mode or
+    oracle has that name, or it is nearly that of an installed workload. `workloads`: of the command line; one
+    of the user's own may have any name, so beside it, and for None, those of the lines are not looked at.
+    """
+    found = tuple(e for file in files for e in read_expectations(file))
+    modes = profiles().keys() | ruled_modes().keys()
+    names = workload_sets()["all"]
+    own = workloads is None or not all(map(is_installed, workloads))
+    for e in found:
+        _need_name(e, "mode", e.configuration.partition("@")[0], modes, "powercut list filesystems names all")
+        for pattern in e.oracle.split(","):
+            _need_name(e, "oracle", pattern, ORACLES, f"name one of: {', '.join(ORACLES)}")
+        plain = without_schedule(e.workload)[0]
+        near = [] if own else difflib.get_close_matches(plain, names, cutoff=0.85)
+        if near and not what_has_the_name(plain):
+            _need_name(e, "workload", plain, names, "")
+    return found
+
+
+def _need_name(e: Expectation, what: str, pattern: str, known: Collection[str], else_said: str) -> None:
+    if not any(fnmatchcase(name, pattern) for name in known):
+        raise UsageError(f"{e.origin}: no {what} is called {pattern!r}", near_or(pattern, known, else_said))
 
 
 known_options: list[Decorator] = [
@@ -507,8 +533,9 @@ def asked_oracles(names: Sequence[str]) -> list[str]:
     names = [name.lower() for name in names]
     for name in names:
         if name not in ORACLES:
-            near = difflib.get_close_matches(name, ORACLES, n=3) or list(ORACLES)
-            raise UsageError(f"no oracle is called {name!r}", f"one of: {', '.join(near)}")
+            raise UsageError(
+                f"no oracle is called {name!r}", near_or(name, ORACLES, f"name one of: {', '.join(ORACLES)}")
+            )
     return [name for name in ORACLES if name in names]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
             raise UsageError("a page is made of findings only", "leave out --by states")
         found = compare(one, two)
     if as_json:
-        console.say(json_line(_comparison(found)))
+        console.say(json_line(_as_json("states", _comparison(found, first, second))))
     else:
         for line in (*found.cases, *found.differences, *found.undecided):
             console.say(str(line))
@@ -172,7 +172,7 @@ def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitC
     if html:
         write_atomically(html, changes_html(found))
     if as_json:
-        console.say(json_line(changes_json(found)))
+        console.say(json_line(_as_json("findings", changes_json(found))))
     else:
         for line in changes_text(found):
             console.say(line)
@@ -183,11 +183,21 @@ def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitC
     return ExitCode.UNDECIDED if found.undecided else ExitCode.CONSISTENT
 
 
-def _comparison(found: Comparison) -> dict[str, object]:
+def _as_json(by: str, found: Mapping[str, object]) -> dict[str, object]:
+    """One shape for both: what only the other has is empty."""
+    return {"by": by, "states": 0, "differences": [], "findings": [], **found}
+
+
+def _comparison(found: Comparison, first: Path, second: Path) -> dict[str, object]:
+    of_cases = [{"crash_point": None, "text": str(c)} for c in found.cases]
+    of_states = [{"crash_point": str(d.point), "text": str(d)} for d in found.differences]
     return {
+        "first": shown_path(first),
+        "second": shown_path(second),
+        "headline": _compared(found),
+        "cases": found.compared,
         "states": found.states,
-        "differences": [{"crash_point": str(d.point), "text": str(d)} for d in found.differences],
-        "cases": [str(c) for c in found.cases],
+        "differences": [*of_cases, *of_states],
         "undecided": list(found.undecided),
     }
 

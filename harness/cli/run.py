@@ -422,7 +422,7 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
-    expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
+    expected = asked_expectations(given["expect"], plan.workloads) + asked_baseline(given["baseline"])
     before = known_before(given["baseline"]) if given["baseline"] else {}
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
         summary = _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
@@ -609,7 +609,7 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     """Print what a run would do (--no-action); the files that it would read are read. With -v, the name of
     every case, and the command line of a guest.
     """
-    asked_expectations(given["expect"])
+    asked_expectations(given["expect"], plan.workloads)
     asked_baseline(given["baseline"])
     asked_known(given)
     verbose = given["verbose"]

@@ -43,13 +43,14 @@ class Comparison:
     """`states`: number of states with a verdict in both runs. `differences`: states on which the runs differ,
     including those that only one of them judged. `cases`: cases that only one run has, or that ended
     differently. `undecided`: states and cases that neither run decided, with their names: two UNKNOWN are
-    the same word, but they do not agree on anything.
+    the same word, but they do not agree on anything. `compared`: number of cases that both runs have.
     """
 
     states: int
     differences: tuple[Disagreement, ...]
     cases: tuple[CaseDifference, ...] = ()
     undecided: tuple[str, ...] = ()
+    compared: int = 0
 
     @property
     def one_sided(self) -> int:
@@ -81,6 +82,7 @@ def compare(first: RunStore, second: RunStore) -> Comparison:
         tuple(_case_differences(mine, others)),
         tuple(name for c in compared for name in c.undecided)
         + tuple(f"{case}: undecided in both" for case in common if _open(mine[case]) and _open(others[case])),
+        len(common),
     )
 
 

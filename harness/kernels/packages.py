@@ -8,7 +8,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import EnvironmentLacks, KernelError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host import elf
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir, scratch_folder
@@ -134,7 +134,7 @@ def why_not_offered(pin: Pin) -> str:
     return _not_offered(pin, "").what
 
 
-def _not_offered(pin: Pin, version: str) -> KernelError:
+def _not_offered(pin: Pin, version: str) -> KernelError | UsageError:
     """Why no package of a pin, or none of that version, can be had."""
     others = []
     for archive in pin.archives:
@@ -150,7 +150,7 @@ def _not_offered(pin: Pin, version: str) -> KernelError:
     if version:
         versions = dict.fromkeys(version_in(pin, p) for p in others)  # several archives may have one
         listed = ", ".join(f"debian-{version}" for version in [*versions][-4:])
-        return KernelError(
+        return UsageError(
             f"apt knows no {pin.name} of version {version} in {places} (mirrors drop old ones)",
             f"ask for one of: {listed or pin.name}; for new lists, {pin.archives[-1].how_to_refresh}",
         )

@@ -346,7 +346,8 @@ def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
     if not others:
         text = f"Failed as expected: {_all(of)}"
     else:
-        expected = " that were not expected to fail" if by[CaseVerdict.XFAIL] else ""
+        were = "was" if others == 1 else "were"
+        expected = f" that {were} not expected to fail" if by[CaseVerdict.XFAIL] else ""
         text = f"Passed {_all(others)}{expected}"
     left_out = len(by[CaseVerdict.NOT_RUN])
     if missing := len(summary.missing):

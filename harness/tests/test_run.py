@@ -357,6 +357,31 @@ def test_the_time_of_a_run_is_that_of_both_kinds_of_modes(minutes: float | None,
     assert run.with_time_left(plan, 30).minutes == left
 
 
+def test_the_time_of_a_run_begins_before_its_first_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--minutes 5` took five minutes behind the kernel, the base images and the first boot."""
+    now, given = [100.0], []
+
+    def boot(*_: object) -> Any:
+        now[0] += 60
+        return SimpleNamespace(recorder=None, judge=None, description="no guest")
+
+    def worked(plan: Plan, *_: object) -> Any:
+        given.append(plan.minutes)
+        return SimpleNamespace(work=lambda *_: None)
+
+    without_guests(monkeypatch, tmp_path, lambda *_: None)
+    monkeypatch.setattr(run, "make_specs", boot)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run, "Casework", worked)
+    no_workers: Any = SimpleNamespace(close=lambda: None)
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], minutes=5)
+    with create_run(plan, tmp_path, "test") as store:
+        execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+    assert given == [4]
+
+
 @pytest.mark.parametrize(("allowed", "left"), [(None, None), (3, 2), (1, None)])
 def test_both_parts_of_a_run_count_to_the_same_failures(
     allowed: int | None, left: int | None, tmp_path: Path

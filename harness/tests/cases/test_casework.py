@@ -780,6 +780,18 @@ def test_the_last_failure_of_all_is_no_reason_to_call_the_run_incomplete(store: 
     assert status(store) == (CaseStatus.DONE, "")
 
 
+def test_a_run_tells_that_it_goes_on_where_nothing_comes_for_long(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first guest booted nothing was said, for a quarter of a minute where it was emulated."""
+    told = threading.Event()
+    monkeypatch.setattr("harness.cases.casework.WAIT_S", 0.001)
+    monkeypatch.setattr(Silent, "advance", lambda _, __, count: None if count else told.set())
+    run(Script(says=lambda *_: () if told.wait(10) else ("nothing was told",)))
+    assert status(store) == (CaseStatus.DONE, "")
+    assert store.findings() == ()
+
+
 def test_the_run_stops_when_its_time_is_up(store: RunStore, run: Run) -> None:
     script = Script()
     with pytest.raises(EnoughDone, match="the time given is up"):

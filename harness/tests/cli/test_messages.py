@@ -215,7 +215,9 @@ def test_a_version_that_several_archives_have_is_offered_once(monkeypatch: pytes
     package = "linux-image-6.12.{}+deb13-amd64"
     offered = [package.format(n) for n in (105, 107, 117)]
     monkeypatch.setattr("harness.kernels.packages.Archive.offered", lambda *_: set(offered))
-    found = str(_not_offered(pins()["debian-6.12"], "6.12.999"))
+    refused = _not_offered(pins()["debian-6.12"], "6.12.999")
+    assert refused.exit_code is ExitCode.USAGE
+    found = str(refused)
     assert found.count("6.12.117") == 1
     assert "6.12.105" in found
 

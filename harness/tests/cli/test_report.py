@@ -362,6 +362,17 @@ def test_a_comparison_by_states_is_json_too(tmp_path: Path) -> None:
     assert told["differences"][0]["crash_point"] == "ext4-ordered/append-fsync@0"
 
 
+def test_both_comparisons_have_one_shape_in_json(tmp_path: Path) -> None:
+    """`cases` was a number in one and a list in the other, and one did not say of which runs."""
+    sides = recorded(tmp_path / "a", LOST), recorded(tmp_path / "b", None)
+    shapes = {}
+    for by in ("states", "findings"):
+        told = json.loads(powercut("compare", *sides, "--by", by, "--json").output)
+        assert (told["by"], told["cases"]) == (by, 1)
+        shapes[by] = {key: type(value) for key, value in told.items()}
+    assert shapes["states"] == shapes["findings"]
+
+
 @pytest.mark.parametrize(
     ("what", "column"), [("filesystems", "mount_options"), ("workloads", "summary"), ("kernels", "newest")]
 )

@@ -16,6 +16,7 @@ import pytest
 from harness.cli import run
 from harness.cli.again import Before, summary_of
 from harness.cli.console import errors
+from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation
 from harness.guests import guest_specs
@@ -44,6 +45,7 @@ from harness.workloads.applications import is_copy, of_program
         (["run", "--disk", "error"], "errors, bit-rot, loses-one, misdirects"),
         (["run", "--disk", "errors", "--oracle", "fsck"], "honesty"),
         (["run", "-w", "append-fsync", "--kernel", "debian-6.1x"], "debian-6.1"),
+        (["run", "--oracle", "fsk"], "did you mean fsck?"),
     ],
 )
 def test_an_unknown_name_costs_nothing_and_names_the_nearest(
@@ -161,6 +163,32 @@ def test_a_bisection_tells_of_each_commit_in_a_few_lines(
     assert len(told[True].splitlines()) == 2
     assert told[True].splitlines()[0] in told[False]
     assert "reproduce:" in told[False]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("ext4/orderd * durability", "no mode is called 'ext4/orderd' next: did you mean ext4/ordered"),
+        ("ext4 * durability", "no mode is called 'ext4'"),
+        ("ext4/ordered append-fsnc durability", "did you mean append-fsync"),
+        ("ext4/ordered * durability,fsk", "did you mean fsck"),
+    ],
+)
+def test_an_expected_failure_that_nothing_can_meet_is_refused(tmp_path: Path, line: str, says: str) -> None:
+    """A mistyped mode expected nothing, in silence."""
+    (tmp_path / "known").write_text(f"{line}  # why\n")
+    done = powercut("run", "-n", "-w", "append-fsync", "--expect", tmp_path / "known")
+    assert done.exit_code == ExitCode.USAGE
+    told = " ".join(done.stderr.split())
+    assert says in told and f"{tmp_path}/known:1: " in told
+
+
+def test_names_that_another_run_may_have_are_expected(tmp_path: Path) -> None:
+    lines = ["ext[34]/*@raid1 * fsck", "*@4k my-db.s2 program", "any/posix append-* *", "xfs/* ace1-* size"]
+    (tmp_path / "known").write_text("".join(f"{line}  # why\n" for line in lines))
+    assert len(asked_expectations([tmp_path / "known"], ["append-fsync"])) == len(lines)
+    (tmp_path / "known").write_text("ext4/ordered append-fsnc *  # a program of one's own\n")
+    asked_expectations([tmp_path / "known"], [str(tmp_path / "append-fsnc")])
 
 
 def test_a_baseline_makes_its_findings_known_and_no_others(
@@ -575,7 +603,7 @@ def test_oracles_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, "--oracle", "fsck,durability").oracles == ("fsck", "durability")
     done = powercut("run", "--oracle", "durabilty")
     assert done.exit_code == ExitCode.USAGE
-    assert "one of: durability" in done.stderr
+    assert "did you mean durability?" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,13 @@ def test_an_interrupted_run_does_not_say_passed(summary: Summary) -> None:
     assert lines[-1] == "Undecided 0 of 3 cases"
 
 
+def test_one_case_that_passed_beside_expected_failures_was_not_expected_to_fail(summary: Summary) -> None:
+    passed = next(c for c in summary.cases if c.verdict is CaseVerdict.PASS)
+    failed = next(c for c in summary.cases if c.verdict is CaseVerdict.XFAIL)
+    told = summary_text(replace(summary, cases=(passed, failed)), SOURCE).splitlines()[-1]
+    assert told == "Passed the 1 case that was not expected to fail"
+
+
 @pytest.mark.parametrize(
     ("first", "last", "answer"),
     [
