@@ -98,14 +98,14 @@ def execute(
             asked = look_up(plan)
         need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)
         if not asked.able or not asked.loaded:
-            _note_why_not(store, asked)
+            _note_why_not(store, asked, on_done)
             return _report(store)
         # 2. Make base images: poison, then mkfs on the host. A mode whose mkfs refuses cannot be run here.
         with telling(lambda: "making base images", progress.say):
             bases, refused = _base_images(plan, asked, store, scratch)
         asked = replace(asked, lacking={**asked.lacking, **refused})
         if not bases:
-            _note_why_not(store, asked)
+            _note_why_not(store, asked, on_done)
             return _report(store)
         # 3. Make the guests' specs: an initramfs around the agent; machines, tried on the real kernel. Mount
         #    once what writes the same at every mount, and make stacks.
@@ -118,7 +118,7 @@ def execute(
         asked = replace(asked, lacking={**asked.lacking, **refused})
         able = asked.able
         if not able:
-            _note_why_not(store, asked)
+            _note_why_not(store, asked, on_done)
             return _report(store)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         pin(store, pins_of(asked.kernel, specs, able, loaded))
@@ -430,7 +430,7 @@ def _report(store: RunStore) -> Summary:
     return summarise(store)
 
 
-def _note_why_not(store: RunStore, asked: Planned) -> None:
+def _note_why_not(store: RunStore, asked: Planned, on_done: Callable[[CaseId], None]) -> None:
     """Finish a run of which nothing can be run here: add every case, with what it lacks. Raises
     EnvironmentLacks if something could be run when the run was started: its verdicts stay as they are.
     """
@@ -444,6 +444,7 @@ def _note_why_not(store: RunStore, asked: Planned) -> None:
         store.add_case(CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary))
         reason = asked.lacking.get(profile.name) or asked.lacking[workload.name]
         store.set_case_status(case, CaseStatus.NOT_RUN, reason)
+        on_done(case)
     store.update_info(replace(store.info, kernel=kernel_info(asked.kernel)))
     store.finish(interrupted=False)
 

@@ -1,8 +1,9 @@
-"""`powercut run --events`: what happens, as lines of JSON for other programs.
+"""`powercut run --events`: what happens, as lines of JSON for other programs. A case that was not run has its
+event, too, with the reason; a run that an error ends has no event "end".
 
 {"event": "begin", "run": "reports/runs/...", "cases": ["ext4-ordered/append-fsync"]}
 {"event": "case", "case": "ext4-ordered/append-fsync", "status": "done", "states": 91, "failed": 0, ...}
-{"event": "end", "exit_code": 0, "verdict": "consistent", "headline": "..."}
+{"event": "end", "exit_code": 0, "verdict": "consistent", "stopped": "", "headline": "..."}
 """
 
 from __future__ import annotations

@@ -200,12 +200,15 @@ def test_recordings_of_other_modes_are_refused(tmp_path: Path) -> None:
 def test_a_run_of_which_nothing_can_be_run_is_told_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each case has its event: `--events` had none of these."""
+    told: list[CaseId] = []
     monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
     monkeypatch.setattr(run, "missing_for", lambda profile, _: f"no mkfs for {profile.name}")
     plan = Plan(configurations=["ext4/ordered", "jfs"], workloads=["append-fsync", "stale"])
     with create_run(plan, tmp_path, "test") as store:
-        summary = execute(plan, store, Lines(Console(quiet=True)))
+        summary = execute(plan, store, Lines(Console(quiet=True)), told.append)
     assert [c.verdict for c in summary.cases] == [CaseVerdict.NOT_RUN] * 4
+    assert told == [c.case for c in summary.cases]
     assert summary.cases[3].reason == "no mkfs for jfs/default"
     assert shell_code(summary) is ExitCode.NOTHING_RUN
     assert "not run" in (store.path / "report.html").read_text()
