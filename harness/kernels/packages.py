@@ -63,7 +63,7 @@ class Offer:
 
 def have(pin: Pin, version: str) -> str:
     """A package of a pin in the cache, with all its parts; downloads it if apt has a newer one, or there is
-    none. Raises KernelError if there is none to be had.
+    none. Raises KernelError if there is none to be had, UsageError for a version that no archive has.
     """
     cached = cached_packages(pin, version)
     if cached and version:
@@ -94,7 +94,7 @@ def _fetch(pin: Pin, version: str, offer: Offer) -> str:
 
 
 def _choose(pin: Pin, version: str) -> Offer:
-    """The newest package of the pin that apt has whole, or the one of that version. Raises KernelError if
+    """The newest package of the pin that apt has whole, or the one of that version. Raises as `have` if
     there is none.
     """
     for archive in pin.archives:

@@ -207,7 +207,7 @@ def test_a_version_that_mirrors_have_dropped_names_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     offer(monkeypatch, tmp_path, OFFERED)
-    with pytest.raises(KernelError) as caught:
+    with pytest.raises(UsageError) as caught:
         find_kernel("debian-6.12.3")
     assert "debian-6.12.100" in str(caught.value)
 
