@@ -46,7 +46,7 @@ from harness.report.lines import reproduce
 from harness.ruled.judging import Judging
 from harness.states.legal import BLOCK_SECTORS, LegalStates
 from harness.store.records import Finding
-from harness.symptoms import Symptom, paths_of, symptom_of
+from harness.symptoms import paths_of, symptom_of
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
 
@@ -111,7 +111,7 @@ class Explainer:
             error_patterns=tuple(timed.profile.console.errors),
             question=timed.workload.question,
         )
-        self._symptom: Symptom | None = None
+        self._signature: tuple[str, str] | None = None
         self._outcomes: dict[CrashState, Outcome | Unobserved] = {}
         self.names = names_of_log(
             timed.base,
@@ -174,12 +174,14 @@ class Explainer:
             yield CheckedTrees(judging, timed.calls.calls)
 
     def _like(self, finding: Finding, found: Sequence[Violation]) -> Violation | None:
+        if self._signature:  # another file, or another operation, would be another finding
+            return next((v for v in found if (v.oracle, v.signature) == self._signature), None)
+
         def is_wanted(v: Violation) -> bool:
-            symptom = symptom_of(v.oracle, v.signature, self._paths)
-            return symptom == (self._symptom or finding.symptom)
+            return symptom_of(v.oracle, v.signature, self._paths) == finding.symptom
 
         like = [v for v in found if is_wanted(v)]
-        if not like and self._symptom is None:  # oracles have become finer since a run was made
+        if not like:  # oracles have become finer since a run was made
             like = [v for v in found if (v.oracle, v.summary) == (finding.oracle, finding.summary)]
         return next((v for v in like if v.signature == finding.signature), like[0] if like else None)
 
@@ -211,7 +213,7 @@ class Explainer:
                 f"{finding.crash_point} does not show it again: {finding.summary}",
                 f"powercut repro {finding.id} judges it again",
             )
-        self._symptom = symptom_of(shown.oracle, shown.signature, self._paths)
+        self._signature = shown.oracle, shown.signature
         return state
 
     def _by_times(self, state: CrashState) -> CrashState:
@@ -437,7 +439,7 @@ def _lines(
         "not tried": _not_tried(facts.program),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
-        "contract": _contract(explainer, finding),
+        "contract": _contract(explainer, finding, facts.promise),
     }
 
 
@@ -708,9 +710,11 @@ def _first_two(entries: Sequence[str]) -> str:
     return ", ".join(shown) + (f", and {left_out} more" if left_out else "")
 
 
-def _contract(explainer: Explainer, finding: Finding) -> str:
+def _contract(explainer: Explainer, finding: Finding, promise: int | None) -> str:
     contract = explainer.recording.profile.contract
     rule = _RULES.get(finding.oracle, finding.oracle).format(persists="fsync or the like")
+    if promise is None and finding.oracle == "size" and contract.replace_is_safe:
+        rule = "a rename over a file takes the whole size of the new one along (replace_is_safe)"
     where = f"vms/filesystems/CONTRACTS.md, {finding.case.configuration}"
     return f"{rule} (namespace {contract.namespace}, persists {contract.persists}; {where})"
 

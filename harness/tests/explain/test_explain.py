@@ -1641,7 +1641,7 @@ def test_a_state_that_could_not_be_observed_is_not_said_to_be_fine() -> None:
     state = legal.losing(legal.cuts()[0], ())
     explainer = object.__new__(Explainer)
     explainer.legal = legal
-    explainer._symptom = None
+    explainer._signature = None
     explainer._outcomes = {state: Unobserved("the agent speaks protocol 5")}
     violation = Violation("durability", "f", "f: missing", "", "", "f: missing")
     finding = Finding(CaseId("ext4", "x", "y"), "durability", "f: missing", state, (violation,), 1)
@@ -1832,3 +1832,19 @@ def test_where_a_control_tells_the_writes_no_line_says_that_nothing_does() -> No
     assert "no state tells" in _not_named(none, none, None)
     assert "no state tells" not in _not_named(none, none, CrashState(4))
     assert "the control tells" in _not_named(none, none, CrashState(4))
+
+
+def test_a_state_that_shows_another_finding_of_one_symptom_does_not_fail_the_same_way() -> None:
+    """`create g is undone` was explained by a state in which f was, since both are names undone."""
+    explainer = object.__new__(Explainer)
+    explainer._paths = ("f", "g")
+    other = Violation("durability", "f", "f: other", "", "", "names undone after 2")
+    mine = Violation("durability", "g", "g: mine", "", "", "names undone after 8")
+    state = three_writes().cuts()[0]
+    case, symptom = CaseId("ext4", "x", "y"), "names undone after N"
+    finding = Finding(case, "durability", mine.signature, state, (mine,), 1, what=symptom)
+    explainer._signature = None
+    assert explainer._like(finding, [other]) is other, "a run of another version: the symptom"
+    explainer._signature = mine.oracle, mine.signature
+    assert explainer._like(finding, [other]) is None
+    assert explainer._like(finding, [other, mine]) is mine
