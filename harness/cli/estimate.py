@@ -63,8 +63,13 @@ def estimate(plan: Plan, cases: Sequence[tuple[Profile, Workload]], judge: str) 
     states = round(sum(_states_of(profile.filesystem, workload) for profile, workload in cases))
     guest_s = len(cases) * RECORDING_S + states * STATE_S.get(judge, STATE_S["qemu"])
     limits = [f"it stops after {plan.minutes:g} min"] if plan.minutes is not None else []
-    if plan.unit_sectors is not None:
-        limits.append(f"all legal states may be many more; budget: {plan.budget.text}")
+    harder = [name for name, asked in (("--again", plan.again), ("--disk", plan.disk)) if asked]
+    if plan.unit_sectors is not None or harder:
+        beside = f", and {' and '.join(harder)} look again at each" if harder else ""
+        limits.append(f"all legal states may be many more{beside}; budget: {plan.budget.text}")
+        if plan.budget.seconds is not None:
+            most = len(cases) * plan.budget.seconds / plan.jobs
+            limits.append(f"{seconds(most)} at most")
     return Estimate(
         len(cases), states, START_S + guest_s / plan.jobs, len(cases) * CASE_MIB, "; ".join(limits)
     )

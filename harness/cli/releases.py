@@ -83,7 +83,7 @@ def history_command(case: str | None, **given: Any) -> ExitCode:
         if case:
             raise UsageError(f"a history is resumed as it was begun, not with {case}", "leave the ID out")
         beside_resume("history", ("resume", "kernels", "workloads", "source"))
-        return _carry_out(_begun(given), given["resume"].resolve())
+        return _carry_out(_begun(given, "history"), given["resume"].resolve())
     if not case:
         raise UsageError("history of what?", "name a case: powercut history ext4-ordered/append-fsync")
     with open_run(given["source"]) as store:
@@ -119,11 +119,11 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> SweepPlan:
     )
 
 
-def _begun(given: dict[str, Any]) -> SweepPlan:
+def _begun(given: dict[str, Any], command: str) -> SweepPlan:
     """The plan of a sweep that is resumed. Raises UsageError, with the options to add, for files that only
     its directory names.
     """
-    plan = load_plan(given["resume"])
+    plan = load_plan(given["resume"], command)
     need_named_files("--kernels", plan.kernels, given["kernels"])
     run = str(given["source"].resolve()) if "source" in given and is_typed("source") else ""
     return msgspec.structs.replace(
@@ -163,7 +163,7 @@ def matrix_command(**given: Any) -> ExitCode:
     """
     if given["resume"]:
         beside_resume("matrix", ("resume", "kernels", "workloads"))
-        return _carry_out(_begun(given), given["resume"].resolve())
+        return _carry_out(_begun(given, "matrix"), given["resume"].resolve())
     models = given["fault_models"] or ["prefix"]
     if unknown := [m for m in models if m not in FAULT_MODELS]:
         raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")

@@ -65,7 +65,7 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 
 @click.command("report")
 @click.argument("run", type=RunDirectory(), default=REPORTS / "latest")
-@expect_option("Apply these expectations instead of the run's own.")
+@expect_option("Read the run with these expectations instead of its own; it keeps its own.")
 @with_options(known_options)
 @with_options(own_files_options)
 @accel_option
@@ -99,7 +99,7 @@ def report_command(
         raise UsageError("--port is for --serve", "add --serve, or leave out --port")
     with open_run(run) as store:
         if expect:
-            store.set_expectations(asked_expectations(expect))
+            store.view_with(asked_expectations(expect))
         if is_typed("known_files") or is_typed("new_only"):
             known = asked_known(given)
             own = known.bug if given["known_files"] else store.known().bug

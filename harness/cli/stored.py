@@ -38,9 +38,11 @@ def _read(path: Path, name: str, row: Any) -> tuple[str, str, str]:
     return str(kernel), str(state), str(command)
 
 
-def _run(_: Path, info: Mapping[str, Any]) -> tuple[str, str, str]:
+def _run(path: Path, info: Mapping[str, Any]) -> tuple[str, str, str]:
     how = f"stopped: {info['stopped']}" if info.get("stopped") else "interrupted"
     whole = how if info.get("interrupted") else "finished"
+    if (text := path / "summary.txt").is_file():
+        whole += f": {text.read_text(errors='replace').rstrip().rpartition(chr(10))[2]}"
     return info["kernel"]["name"], whole if info.get("finished") else "not finished", " ".join(info["argv"])
 
 

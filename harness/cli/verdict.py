@@ -18,6 +18,7 @@ from harness.cli.options import (
     beside_resume,
     bounded,
     expect_option,
+    is_typed,
     jobs_option,
     known_options,
     listed,
@@ -81,11 +82,12 @@ def verdict_command(**given: Any) -> ExitCode:
     if given["resume"]:
         beside_resume("verdict", ("resume", "kernels", "new_only", "minutes", "jobs"))
         path = given["resume"].resolve()
-        plan = load_plan(path)
+        plan = load_plan(path, "verdict")
         if plan.depth not in DEPTHS:
             raise UsageError(f"{path} holds no verdict", "powercut verdict begins one")
         need_named_files("--kernels", plan.kernels, given["kernels"])
         given["machine"] = plan.plan.machine
+        given["jobs"] = given["jobs"] if is_typed("jobs") else plan.plan.jobs
         run = _run(plan.plan.configurations, DEPTHS[plan.depth], given)  # names no file of DIR
         return _carry_out(msgspec.structs.replace(plan, plan=run), path, given)
     plan = _plan(given)
@@ -132,6 +134,7 @@ def _carry_out(plan: SweepPlan, path: Path, given: dict[str, Any]) -> ExitCode:
     modes, kernels = len(plan.plan.configurations), len(plan.kernels)
     what = f"{plural(modes, 'configuration')} on {plural(kernels, 'kernel')}"
     again = resume_sweep("verdict", plan.kernels, [], "", shown_path(path))
+    again += f" --minutes {given['minutes']:g}" if given["minutes"] else ""
     end = run_series(series, f"{what}, depth {plan.depth}", again, until_s)
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED

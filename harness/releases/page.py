@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -35,8 +35,9 @@ def headline(sweep: Sweep) -> str:
         return text if str(cases[0]) in sweep.plan.title else f"{cases[0]}: {text}"
     kernels = [k for k in sweep.kernels if k.answers]
     count = Counter(_kind(sweep, case) for case in cases)
-    open_ = sum(any(_decided(k.answer(c)) is None for k in kernels) for c in cases) - count[_Kind.OPEN]
-    parts = [f"{number(count[kind])} {_words(kind, len(kernels))}" for kind in _Kind if count[kind]]
+    open_ = sum(_is_open(sweep, c) for c in cases) - count[_Kind.OPEN]
+    everywhere = _everywhere(sweep, cases)
+    parts = [f"{number(count[kind])} {_words(kind, everywhere)}" for kind in _Kind if count[kind]]
     parts += [f"{number(open_)} of them not decided on every kernel"] * bool(open_)
     left_out = [k.title for k in sweep.kernels if k not in kernels]
     parts += [f"{enumerated(left_out)} {'was' if len(left_out) == 1 else 'were'} not run"] * bool(left_out)
@@ -71,8 +72,19 @@ def _kind(sweep: Sweep, case: CaseId) -> _Kind:
     return _Kind.BROKEN if any(a.verdict is CaseVerdict.FAIL for a in answers) else _Kind.KNOWN
 
 
-def _words(kind: _Kind, kernels: int) -> str:
-    everywhere = {1: "", 2: " on both"}.get(kernels, " on all")
+def _is_open(sweep: Sweep, case: CaseId) -> bool:
+    """Whether a kernel that was run has not decided a case."""
+    return any(_decided(k.answer(case)) is None for k in sweep.kernels if k.answers)
+
+
+def _everywhere(sweep: Sweep, cases: Iterable[CaseId]) -> str:
+    """Where these cases did alike, in words."""
+    if any(_is_open(sweep, case) and _kind(sweep, case) is not _Kind.OPEN for case in cases):
+        return " where decided"
+    return {1: "", 2: " on both"}.get(sum(bool(k.answers) for k in sweep.kernels), " on all")
+
+
+def _words(kind: _Kind, everywhere: str) -> str:
     return {
         _Kind.CHANGED: "broke a promise on some kernels only",
         _Kind.BROKEN: f"broke a promise{everywhere}",
@@ -114,12 +126,13 @@ def _findings(sweep: Sweep) -> Iterator[Finding]:
         if not showing:
             continue
         kernel, answer = showing[-1]
+        shown_by = enumerated([k.title for k, _ in showing])
         seen = next(f for f in answer.findings if sweep.plan.oracle in ("", f.oracle))
         expected = f"; expected: {seen.expected}" if seen.expected else ""
         again = f"reproduce: powercut repro {seen.point} --from {shlex.quote(_run(sweep, kernel))}"
         yield Finding(
             str(case),
-            (Line(seen.summary, oracle=seen.oracle, aside=f"{kernel.title}{expected}"),),
+            (Line(seen.summary, oracle=seen.oracle, aside=f"{shown_by}{expected}"),),
             commands=(again,),
             kind="xfail" if seen.expected else "fail",
         )
@@ -148,7 +161,7 @@ def page_of(sweep: Sweep) -> Page:
             ),
             Section(
                 "What was found",
-                "For each case, the first finding of the last kernel above that shows it.",
+                "For each case, the first finding of the last kernel named beside it; all of these show one.",
                 findings=found,
                 folded=len(found) > _FOLDED,
             ),
@@ -211,10 +224,9 @@ def _tables(sweep: Sweep) -> Iterator[PageTable]:
     members: dict[_Kind, list[CaseId]] = {}
     for case in sweep.cases:
         members.setdefault(_kind(sweep, case), []).append(case)
-    run = sum(bool(k.answers) for k in sweep.kernels)
     for kind in [kind for kind in _Kind if kind in members]:
         cases = members[kind]
-        title = f"{plural(len(cases), 'case')} {_words(kind, run)}"
+        title = f"{plural(len(cases), 'case')} {_words(kind, _everywhere(sweep, cases))}"
         if len(sweep.cases) == 1:
             shown = [(k.title, _cell(k, cases[0])) for k in sweep.kernels]
             rows = tuple((name, replace(c, detail=""), c.detail) for name, c in shown)

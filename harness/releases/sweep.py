@@ -21,7 +21,7 @@ from harness.report.page import Page
 from harness.report.words import plural
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
-from harness.summary import Summary
+from harness.summary import CaseVerdict, Summary
 
 RESULTS_NAME = "releases.json"
 
@@ -39,9 +39,9 @@ def create(plan: SweepPlan, out: Path, name: str) -> Path:
     return begin(plan, out, name)
 
 
-def load_plan(path: Path) -> SweepPlan:
-    """The plan of a sweep that was begun. Raises as `read_plan`."""
-    plan = read_plan(path, SweepPlan, "sweep", "matrix")
+def load_plan(path: Path, command: str = "matrix") -> SweepPlan:
+    """The plan of a sweep that `command` began. Raises as `read_plan`."""
+    plan = read_plan(path, SweepPlan, command, command)
     if not re.fullmatch("(?:[0-9a-f]{12})?", plan.finding):  # it names a file
         raise StoreError(f"{path}: {plan.finding!r} is no finding", "start a new sweep")
     return plan
@@ -86,7 +86,9 @@ class SweepSeries(Series[OnKernel]):
         if done.failed:
             return f"{done.item}: {done.failed}"
         broken = [a for a in done.answers if a.findings]
-        return f"{done.name}: {plural(len(done.answers), 'case')}, {len(broken)} with findings"
+        open_ = sum(a.verdict in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN) for a in done.answers)
+        left = f", {open_} not decided" if open_ else ""
+        return f"{done.name}: {plural(len(done.answers), 'case')}{left}, {len(broken)} with findings"
 
     @property
     def sweep(self) -> Sweep:

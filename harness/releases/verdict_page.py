@@ -97,6 +97,8 @@ def cell_text(s: Standing) -> str:
     """What the table says of a configuration on a kernel, with how far it was looked."""
     workloads = f"{number(s.looked)} of {plural(s.of, 'workload')}"
     in_part = f", {number(s.in_part)} of them in part" if s.in_part else ""
+    if s.in_part and s.in_part == s.looked:
+        in_part = ", each in part"
     extent = f"{plural(s.states, 'state')}, {workloads}{in_part}"
     match s.kind:
         case Kind.NEW:
@@ -120,9 +122,15 @@ def _names(s: Standing) -> str:
     return enumerated([*(b.name for b in s.bugs), *(["as expected"] if s.by_design else [])])
 
 
+def _cell_colour(s: Standing) -> str:
+    """A known bug that loses synced data is no less alarming than a new one."""
+    severe = s.severity in (Severity.DESTROYS, Severity.LOSES_SYNCED)
+    return _COLOUR[Kind.NEW if severe and not s.new else s.kind]
+
+
 def _row(row: tuple[str, Sequence[Standing]]) -> tuple[str | Cell, ...]:
     configuration, of = row
-    return (configuration, *(Cell(cell_text(s), _COLOUR[s.kind], "; ".join(s.by_design)) for s in of))
+    return (configuration, *(Cell(cell_text(s), _cell_colour(s), "; ".join(s.by_design)) for s in of))
 
 
 def _figures(rows: Rows) -> str:
@@ -164,7 +172,9 @@ def _unknown(rows: Rows) -> Iterator[Line]:
         for s in of:
             if s.kind in (Kind.OPEN, Kind.NOT_LOOKED):
                 known = "not enough is known" if s.looked else "nothing is known"
+                more = "; --resume goes on" if s.why == NOT_REACHED else ""
                 why = "not all was reached" if s.looked and s.why == NOT_REACHED else s.why
+                why += more
                 together.setdefault((s.kernel.title, known, why), []).append(name)
     for (kernel, known, why), names in together.items():
         yield Line(f"On {kernel} {known}{f': {why}' if why else ''}.", enumerated(names))
@@ -252,7 +262,7 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         s.of,
         sweep.plan.depth,
         sweep.begun,
-        s.why,
+        s.why if s.is_open else "",
         _repro(sweep, s.kernel, s.new[0].point) if s.new else "",
     )
 

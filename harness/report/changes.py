@@ -32,13 +32,17 @@ from harness.summary import CaseSummary, Summary, summarise
 
 class FindingChange(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
-    look at all that the first may have looked at.
+    look at all that the first may have looked at. FIRST is not NEW: the first run has not decided its case.
     """
 
     NEW = "new"
+    FIRST = "not looked at before"
     STILL = "still there"
     FIXED = "fixed"
     GONE = "not looked at again"
+
+
+_RARE = (FindingChange.FIRST, FindingChange.GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,7 @@ class Changes:
     @property
     def headline(self) -> str:
         """`2 new, 1 still there, 3 fixed; 14 cases were decided in both runs`."""
-        counts = ", ".join(
-            f"{len(self.of(c))} {c}" for c in FindingChange if c is not FindingChange.GONE or self.of(c)
-        )
+        counts = ", ".join(f"{len(self.of(c))} {c}" for c in FindingChange if c not in _RARE or self.of(c))
         were = "was" if self.cases == 1 else "were"
         return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs"
 
@@ -114,10 +116,10 @@ def changes(first: Side, second: Side) -> Changes:
         raise UsageError(f"{one.run} and {two.run} share no case", "compare runs of the same workloads")
     as_far = {case for case in mine if case in others and _as_far(case, _NO_FURTHER, first, second)}
     before, after = _findings(one.cases), _findings(two.cases)
-    found = [
-        _changed(FindingChange.STILL if key in before else FindingChange.NEW, f, second)
-        for key, f in after.items()
-    ]
+    found = []
+    for key, f in after.items():
+        unlike = FindingChange.NEW if _decided(mine.get(f.case)) else FindingChange.FIRST
+        found.append(_changed(FindingChange.STILL if key in before else unlike, f, second))
     for key, f in before.items():
         if key not in after:
             covered_too = f.case in others and _as_far(f.case, f.state, first, second)
@@ -193,7 +195,8 @@ def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[s
             lines.append(f"{case}: the operations of the second run are not those of the first")
         elif case not in as_far:
             one, two = (_extent(side, case) for side in (first, second))
-            lines.append(f"{case}: the second run did not cover as much: {two}; the first: {one}")
+            less = f"the second run did not cover as much: {two}; the first: {one}"
+            lines.append(f"{case}: {f'neither run covered all: {one}' if one == two else less}")
         lines += [f"{case}: the second run {less}" for less in _looks_lacking(case, first, second)]
         if missing := _judging(mine[case]) - _judging(others[case]):
             lines.append(f"{case}: the second run did not judge by {enumerated(sorted(missing))}")
@@ -233,7 +236,7 @@ def changes_text(found: Changes) -> Iterator[str]:
         expected += f" ({named(c.finding.known)})" if c.finding.known else ""
         what = f"{c.finding.case} {c.finding.oracle}: {c.finding.summary}"
         yield f"{c.change}: {what}{expected}, {plural(c.finding.states, 'state')}, {c.run}{c.finding.state}"
-        if c.change is FindingChange.NEW:
+        if c.change in (FindingChange.NEW, FindingChange.FIRST):
             yield f"reproduce: {c.reproduce}"
     yield from found.undecided
     yield found.headline
@@ -268,6 +271,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
 
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
+    "not looked at before": "The second run shows these, in cases that the first has not decided.",
     "still there": "Both runs show these.",
     "fixed": "The first run shows these; the second covered all that the first did, and does not.",
     "not looked at again": "The first run shows these; the second did not decide the case, or did not "

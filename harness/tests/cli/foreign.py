@@ -139,7 +139,7 @@ def _with_plan(root: Path, plan: msgspec.Struct) -> Path:
 def a_sweep(root: Path, hostile: Hostile, bait: str) -> Path:
     plan = hostile.plan(bait)
     kernels = [plan.kernel if hostile is KERNEL else "debian-6.12"]
-    return _with_plan(root, SweepPlan(title="t", kernels=kernels, plan=plan, of_run=bait, argv=["matrix"]))
+    return _with_plan(root, SweepPlan(title="t", kernels=kernels, plan=plan, of_run=bait))
 
 
 def a_verdict(root: Path, hostile: Hostile, bait: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from harness.cli import series as cli_series
 from harness.errors import ExitCode
 from harness.plan import Plan
 from harness.releases.results import Answer, OnKernel, Seen, SweepPlan
-from harness.releases.sweep import SweepSeries, every_kernel, load_plan
+from harness.releases.sweep import SweepSeries, VerdictSeries, every_kernel, load_plan
 from harness.series.journal import End
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
@@ -142,3 +143,36 @@ def test_what_a_resumed_sweep_would_not_follow_is_refused(
     assert done.exit_code == ExitCode.USAGE, done.output
     assert others[0] in done.stderr
     assert len(carried) == 1
+
+
+@pytest.mark.parametrize("command", ["history", "matrix", "verdict", "litmus"])
+def test_a_series_of_another_command_is_named(command: str, tmp_path: Path) -> None:
+    """`history --resume` of a verdict went on, and wrote its own page over the verdict's."""
+    (path := tmp_path / "theirs").mkdir()
+    argv = ["campaign"]
+    (path / "plan.json").write_text(json.dumps({"argv": argv}))
+    done = powercut(command, "--resume", path)
+    assert done.exit_code == ExitCode.USAGE
+    assert "was begun by campaign" in " ".join(done.stderr.split())
+    assert "powercut campaign --resume" in done.stderr
+
+
+def test_a_verdict_goes_on_with_as_many_guests_and_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--resume` forgot -j, and the command that it was named by had no end."""
+    again: list[str] = []
+    jobs: list[int] = []
+
+    def work(series: VerdictSeries, what: str, command: str, until_s: float | None = None) -> End:
+        again.append(command)
+        jobs.append(series.plan.plan.jobs)
+        return End.INTERRUPTED
+
+    monkeypatch.setattr("harness.cli.verdict.run_series", work)
+    words = ["-c", "ext4/ordered", "--minutes", "2.5", "-j", "7", "--out", tmp_path]
+    powercut("verdict", *words)
+    (made,) = (tmp_path / "runs").iterdir()
+    powercut("verdict", "--resume", made)
+    assert jobs == [7, 7]
+    assert again[0].endswith(" --minutes 2.5")

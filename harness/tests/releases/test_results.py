@@ -130,7 +130,7 @@ def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> N
         (".+", "2 cases on 2 kernels: 1 broke a promise on some kernels only; 1 kept every promise on both"),
         (
             "++?",
-            "1 broke a promise on all; 1 kept every promise on all; 1 of them not decided on every kernel",
+            "1 broke a promise where decided; 1 kept every promise where decided; 1 of them not decided on",
         ),
         ("?-", "1 without an answer; 1 kept every promise on both"),
         ("+!", "2 cases on 1 kernel: 1 broke a promise; 1 kept every promise; k2 was not run"),

@@ -268,7 +268,7 @@ def test_progress_says_which_kernel_it_is_of(
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no sweep"):
+    with pytest.raises(UsageError, match="holds no matrix"):
         load_plan(tmp_path)
 
 

@@ -124,7 +124,7 @@ def test_what_the_time_was_too_short_for_is_told_as_that_and_how_to_go_on() -> N
     text = verdict_page(both).text()
     assert "not decided: 1 of 2 workloads kept every promise (20 states); the others were not reached" in text
     assert "jfs/default    not looked at: not reached" in text
-    assert "xfs/default: On 6.1 not enough is known: not all was reached." in text
+    assert "xfs/default: On 6.1 not enough is known: not all was reached; --resume goes on." in text
     assert f"continue with: powercut verdict --resume {both.path.absolute()}" in text
     assert "continue with" not in verdict_page(sweep((answer("xfs/default"),))).text()
 
@@ -211,3 +211,10 @@ def test_nothing_is_to_be_gone_on_with_where_nothing_would_be_tried_again() -> N
 def test_the_workloads_of_every_depth_exist() -> None:
     for depth in DEPTHS.values():
         assert select_workloads(list(depth.workloads))
+
+
+def test_a_verdict_of_which_no_workload_was_looked_at_whole_says_so() -> None:
+    """`9 of 9 workloads, 9 of them in part`: the green cell read as nine workloads."""
+    part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
+    text = verdict_page(sweep((part,))).text()
+    assert "safe as far as looked (10 states, 1 of 1 workload, each in part)" in text
