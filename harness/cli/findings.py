@@ -16,9 +16,10 @@ from harness.findings.draft import draft, slug_of
 from harness.findings.rerun import Rerun, rerun, write_evidence
 from harness.findings.shrink import finding_to_shrink
 from harness.host.progress import Progress, progress_for
+from harness.host.text import one_line
 from harness.kernels.find import look_up_pc_kernel
 from harness.report.lines import full
-from harness.report.words import shown_path
+from harness.report.words import known_lines, shown_path
 from harness.trust import Named
 
 
@@ -143,11 +144,14 @@ def bugreport_command(
     with open_run(source) as store:
         finding = finding_to_shrink(store, case, oracle)
         if finding is None:
-            raise UsageError(f"{case} has no finding", "the report names the cases that have one")
+            cases = ", ".join(dict.fromkeys(str(f.case) for f in store.findings())) or "none"
+            raise UsageError(f"{case} has no finding", f"cases that have one: {cases}")
         folder = output or Path("reports", "findings", slug_of(finding))
         named = Named(replaced=modules, workloads=tuple(workloads))
         for file in draft(store, finding, folder, named):
             console.say(shown_path(file))
+        for line in known_lines(finding):
+            console.say(f"before you send it: {one_line(line)}")
     for what in load(folder).lacks():
         console.say(f"TO DO: {what}")
     console.say(

@@ -49,7 +49,8 @@ def kernel_group() -> None:
 def kernel_build(source: str | None, named: str | None, machine: str, jobs: int, *, coverage: bool) -> None:
     """Build a small kernel with every file system built in, and cache it by content.
 
-    SOURCE is a source package (default: linux-source-6.12), or the top directory of your own kernel tree.
+    SOURCE is a source package (default: linux-source-6.12; 7.3 is linux-source-7.3), or the top directory of
+    your own kernel tree.
 
     \b
     powercut kernel build                           User Mode Linux from Debian's 6.12: judges at native speed
@@ -61,6 +62,8 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
     if source and named:
         raise UsageError(f"two sources: {source} and {named}", "name one")
     wanted = source or named or DEFAULT_SOURCE
+    if series := re.fullmatch(r"v?(\d+\.\d+)", wanted):
+        wanted = f"linux-source-{series[1]}"
     _need_source(wanted)
     path = cache_dir() / f"build-{machine}.log"
     flavour = profile_of(machine).build

@@ -216,7 +216,10 @@ def need_run(path: Path) -> None:
         )
     if not (path / "run.json").is_file():
         if of_kernels := sorted(str(p.parent) for p in path.glob("kernels/*/runs/*/run.json")):
-            raise UsageError(f"{path} has a run of each kernel", f"name one: {', '.join(of_kernels)}")
+            raise UsageError(
+                f"{path} has a run of each kernel",
+                f"name one: {', '.join(of_kernels)}; {path / 'report.html'} has all, and needs no other file",
+            )
         if not path.exists():
             raise UsageError(
                 f"there is no {path}",
@@ -342,6 +345,10 @@ kernel_options = [
 def asked_kernel(given: Mapping[str, Any]) -> dict[str, Any]:
     """What `kernel_options` say, for a plan; files as absolute paths, so that it is resumed from anywhere."""
     kernel = Path(given["kernel"])
+    if given["machine"] == "uml" and given["accel"] in ("kvm", "tcg"):
+        raise UsageError(
+            f"--accel {given['accel']} is for QEMU; UML runs as a process", "leave out one of them"
+        )
     return {
         "kernel": str(kernel.resolve()) if kernel.is_file() else given["kernel"],
         "modules": str(given["modules"].resolve()) if given["modules"] else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import click
 import msgspec
 
 from harness.cli.console import console
-from harness.cli.guard import guarded
+from harness.cli.guard import guarded, say_error
 from harness.cli.options import (
     OneOf,
     beside_resume,
@@ -42,8 +43,10 @@ from harness.report.words import plural, shown_path
 from harness.series.journal import End
 from harness.store import RunStore
 from harness.trust import Named, need_named_workloads, plan_here
+from harness.workloads.load import select_workloads
 
 MINUTES = 10.0
+_OPTION = re.compile(r"(#.*)?|CONFIG_\w+=\S.*", re.ASCII)
 ASKING_SHARE, LOOKING_SHARE = 0.6, 0.75
 """Of the time: until it is asked which lines of a patch that has passed so far run, and until mistakes are
 planted in it.
@@ -122,10 +125,18 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
     flavour = profile_of(machine).build
     if flavour is None:
         raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
+    for path in config:
+        for number, line in enumerate(Path(path).read_text(errors="replace").splitlines(), 1):
+            if not _OPTION.fullmatch(line.strip()):
+                raise UsageError(
+                    f"{path}, line {number}: {line[:60]!r} sets no option of a kernel",
+                    "a line is CONFIG_KASAN=y, # CONFIG_KASAN is not set, or a comment",
+                )
     return msgspec.structs.replace(flavour, fragments=(*flavour.fragments, *config))
 
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
+    select_workloads(given["workloads"])  # refused before a kernel is built
     series = kernels.series(commits, given["base"], given["mbox"])
     asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
     return PatchPlan(
@@ -180,7 +191,7 @@ def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -
     try:
         need_head(kernels, plan)
     except KernelError as e:
-        console.say(f"{e}")
+        say_error(e)
         return ExitCode.BISECT_SKIP
     series = PatchSeries(plan, path, kernels, explained if why else None)
     own = [w for stage in plan.stages for w in stage.workloads]
@@ -212,7 +223,7 @@ def _phases(series: PatchSeries, limit_s: float | None) -> Iterator[tuple[Phase,
     if plan.mistakes and not series.answer.new:
         yield Phase.PLANTING, "mistakes in the patch: are they noticed?", limit_s
     if first_s != limit_s and series.answer.left:
-        yield Phase.ASKING, "the stages that are left", limit_s
+        yield Phase.ASKING, "the stages that are left, with the rest of the time", limit_s
         if series.follows_left:
             yield Phase.FOLLOWING, "what was found, against the base", None
 

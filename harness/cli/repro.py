@@ -116,6 +116,8 @@ def repro_command(
         where = find_point(point, store)
         if (profile := ruled_profile(where)) is not None:
             return _by_rules(store, where, profile, accel, given, as_json=as_json)
+        if given["want_shell"] and given["export_file"]:
+            raise UsageError("--shell and --export are two answers", "give one of them, then the other")
         tools = _say_tools() if given["want_shell"] else []
         with contextlib.ExitStack() as stack:
             with at_work(f"{where}: unpacking the recording", errors):

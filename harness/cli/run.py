@@ -413,7 +413,9 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
 
 
 def _bisect(given: Mapping[str, Any]) -> ExitCode:
-    refuse_beside_bisect([f"--{name}" for name in ("recordings", "resume", "no_action") if given[name]])
+    if given["no_action"]:
+        raise UsageError(f"{FLAG} runs, and -n runs nothing", "leave out one of the two")
+    refuse_beside_bisect([f"--{name}" for name in ("recordings", "resume") if given[name]])
     plan = _plan(given)
     need_host(plan)
     return verdict_code(_run(plan, given))
@@ -457,8 +459,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     of_rules = [bool(p.rules) for p in select_profiles(configurations)]
     if given["fault_models"] and any(of_rules):
         errors.say("any/*: --states is for the modes of kernels; of rules, all that they allow is visited")
-    if not all(of_rules):
-        given = {**given, **_usual_of_applications(given, wanted)}
+    given = {**given, **_usual_of_applications(given, wanted, rules_alone=all(of_rules))}
     if (count := given["random_count"] or 0) >= MANY_RANDOM:
         errors.say(f"generating {plural(count, 'random workload')}: that takes a while")
     return Plan(
@@ -493,7 +494,9 @@ OF_APPLICATIONS = {"fault_models": ["exhaustive"], "budget": "400,2m"}
 """Who tests a program asks whether it survives, and not in which order the log has its writes."""
 
 
-def _usual_of_applications(given: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
+def _usual_of_applications(
+    given: Mapping[str, Any], wanted: Sequence[str], *, rules_alone: bool
+) -> dict[str, Any]:
     """What is usual where all workloads are applications of the user's own: all legal states, with a budget.
     Says so. Nothing where crash states are named, by an option or by the run that is run again.
     """
@@ -502,10 +505,12 @@ def _usual_of_applications(given: Mapping[str, Any], wanted: Sequence[str]) -> d
     if not _are_own(wanted):
         return {}
     usual = dict(OF_APPLICATIONS) | ({"budget": given["budget"]} if given["budget"] else {})
-    errors.say(
-        f"an application of your own: --states exhaustive --budget {usual['budget']}, the states that a disk "
-        "may be left in; --states prefix: whole writes alone, in the order of the log"
+    of_a_disk = (
+        f"--states exhaustive --budget {usual['budget']}, the states that a disk may be left in; "
+        "--states prefix: whole writes alone, in the order of the log"
     )
+    states = f"--budget {usual['budget']}, of the states that the rules allow" if rules_alone else of_a_disk
+    errors.say(f"an application of your own: {states}")
     return usual
 
 

@@ -230,14 +230,23 @@ def make_kernel(
     files are compiled. Raises KernelError with the end of the log if it does not build.
     """
     configure(tree, out, flavour, log)
-    with telling(lambda: _compiled(out), say):
+    with telling(lambda: compiled(out), say):
         make_again(tree, out, flavour, jobs, log)
 
 
-def _compiled(out: Path) -> str:
-    """How many files make has compiled; how many there will be, only make knows."""
-    count = sum(name.endswith(".o") for _, _, names in os.walk(out) for name in names)
+def compiled(out: Path, since: float = 0.0) -> str:
+    """How many files make has compiled since a time; how many there will be, only make knows."""
+    made = (Path(where, name) for where, _, names in os.walk(out) for name in names if name.endswith(".o"))
+    count = sum(lstat.st_mtime >= since for file in made if (lstat := _stat(file)) is not None)
     return f"{count:,} files compiled"
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    """None for a file that make has removed meanwhile."""
+    try:
+        return file.lstat()
+    except OSError:
+        return None
 
 
 def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:

@@ -27,6 +27,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +36,13 @@ from types import MappingProxyType
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.locks import exclusive
+from harness.host.progress import telling
 from harness.kernels.build import (
     Addition,
     Built,
     Flavour,
     added_files,
+    compiled,
     configure,
     key_for,
     make_again,
@@ -242,7 +245,7 @@ class CommitTree:
         self, commit: Revision, log: Path, texts: Mapping[str, str] = NO_TEXTS, more: Addition | None = None
     ) -> None:
         """`texts`: of files that have another one than in the commit; `more`: a further addition."""
-        source = self._work_tree()
+        source, begun = self._work_tree(), time.time()
         self._switch(self._with_ours(commit.id, texts, more))
         try:
             if not (self.path / "configured").exists():
@@ -250,11 +253,15 @@ class CommitTree:
                 (self.path / "out").mkdir()
                 configure(source, self.path / "out", self.flavour, log)
                 (self.path / "configured").touch()
-            make_again(source, self.path / "out", self.flavour, self._jobs, log)
+            with telling(lambda: compiled(self.path / "out", begun), self._say):
+                make_again(source, self.path / "out", self.flavour, self._jobs, log)
         except KernelError as e:
             first = _ERROR.search(log.read_text(errors="replace"))
             what = first[0].strip() if first else e.what
-            raise KernelError(f"{commit} does not build: {what}", f"the whole log is {log}") from e
+            raise KernelError(
+                f"{commit} does not build: {what}",
+                f"the whole log is {log}; see whether the commit before it builds",
+            ) from e
 
     def _with_ours(self, commit: str, given: Mapping[str, str], more: Addition | None) -> str:
         """A commit of ours on top, with the flavour's edits and files, those that fit, and what is given."""

@@ -101,9 +101,9 @@ def look_up_kernel(
         _need_image(Path(spec))
         return None
     for pin in pins().values():
-        version = asked_version(pin, spec)
-        if version is not None:
-            return pin, version
+        for name in (spec, f"debian-{spec}"):  # 6.12.117 alone
+            if (version := asked_version(pin, name)) is not None:
+                return pin, version
     raise _no_kernel(spec)
 
 
@@ -126,6 +126,7 @@ def _no_kernel(spec: str) -> UsageError:
 def _nearest(spec: str) -> list[str]:
     """The pins of the nearest versions, those first; none if `spec` names no version as pins do."""
     kind, version = _parts(spec)
+    kind = kind or "debian"
     of_kind = sorted((name for name in pins() if _parts(name)[0] == kind), key=lambda name: _parts(name)[1])
     below = sum(_parts(name)[1] < version for name in of_kind)
     near = {name: below - 1 - at if at < below else at - below for at, name in enumerate(of_kind)}

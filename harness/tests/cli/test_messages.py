@@ -26,7 +26,7 @@ from harness.guests.kernel_list import KernelRow
 from harness.host.console import SafeConsole
 from harness.host.progress import Lines, silent, telling
 from harness.host.text import near_or
-from harness.kernels.build import _compiled
+from harness.kernels.build import compiled
 from harness.kernels.find import Kernel
 from harness.kernels.packages import _not_offered
 from harness.kernels.pins import Pin, pins
@@ -235,7 +235,7 @@ def test_a_build_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         said.append(text)
         heard.set()
 
-    with telling(lambda: _compiled(tmp_path), say):
+    with telling(lambda: compiled(tmp_path), say):
         assert heard.wait(60)
     count = len(said)
     assert said[0].endswith("s  2 files compiled")

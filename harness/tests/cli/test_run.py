@@ -16,6 +16,7 @@ import pytest
 from harness.cli import run
 from harness.cli.again import Before, summary_of
 from harness.cli.console import errors
+from harness.cli.estimate import estimate
 from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation
@@ -263,7 +264,7 @@ def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: py
     powercut(
         "smoke",
         "--machine",
-        "uml",
+        "qemu",
         "--accel",
         "tcg",
         "--kernel",
@@ -274,7 +275,7 @@ def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: py
         "m",
     )
     (plan,) = seen
-    assert (plan.machine, plan.accel, plan.kernel) == ("uml", "tcg", str(tmp_path / "bzImage"))
+    assert (plan.machine, plan.accel, plan.kernel) == ("qemu", "tcg", str(tmp_path / "bzImage"))
     assert (plan.replaced, plan.modules) == ([str(tmp_path / "a.ko")], str(tmp_path / "m"))
 
 
@@ -719,4 +720,34 @@ def test_rules_alone_are_not_told_which_states_of_a_disk_are_usual(
     (tmp_path / "my-test").write_text("#!/bin/sh\n")
     for mode, said in (("any", False), ("any,ext4/ordered", True)):
         done = powercut("run", "-n", "-c", mode, "--", "./my-test")
-        assert ("an application of your own" in done.stderr) is said
+        assert "--budget 400,2m" in done.stderr
+        assert ("--states prefix" in done.stderr) is said
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--bisect", "-n"], "--bisect runs, and -n runs nothing"),
+        (["--machine", "uml", "--accel", "kvm", "-n"], "--accel kvm is for QEMU; UML runs as a process"),
+    ],
+)
+def test_options_that_do_not_go_together_are_told_apart(words: list[str], says: str) -> None:
+    done = powercut("run", "-c", "ext4/ordered", "-w", "append-fsync", *words)
+    assert done.exit_code in (ExitCode.USAGE, ExitCode.BISECT_STOP)
+    assert says in " ".join(done.stderr.split())
+
+
+def test_a_plan_that_looks_harder_is_not_estimated_as_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--overnight`, ten minutes a case, was 3 min 20 s."""
+    plan = Plan(
+        configurations=["ext4/ordered"],
+        workloads=["append-fsync"],
+        fault_models=("exhaustive",),
+        again=1,
+        disk=("errors",),
+        budget=Budget(5000, 600),
+        jobs=2,
+    )
+    said = estimate(plan, select_cases(plan), "uml").text
+    assert "--again and --disk look again at each" in said
+    assert said.endswith("5 min at most")

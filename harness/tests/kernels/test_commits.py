@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from harness.errors import KernelError, UsageError
 from harness.kernels import commits as commits_module
 from harness.kernels import variants
-from harness.kernels.build import Addition, Flavour
+from harness.kernels.build import Addition, Flavour, make_again
 from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
 from harness.kernels.edits import Edit
 from harness.kernels.instrumented import Points, points_of
@@ -258,3 +259,27 @@ def test_a_kernel_with_marks_notes_what_it_runs_and_the_next_kernel_has_none(
     assert (plain.stdout, plain.returncode) == ("", 103)
     other = {"fs/other.c": marked(kernels.text(head.id, "fs/other.c"), [3], 6).text}
     assert kernels.noting_kernel(head, other, 7) != noting
+
+
+def test_a_build_of_a_commit_tells_how_far_it_is(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first build of a tree took 25 minutes, in which one line was said."""
+    monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
+    said: list[str] = []
+    monkeypatch.setattr(kernels, "_say", said.append)
+    heard = threading.Event()
+    make = make_again
+
+    def slowly(*given: object) -> None:
+        make(*given)  # type: ignore[arg-type]  # as it is called
+        (kernels.path / "out/a.o").touch()
+        for _ in range(6000):
+            if any(line.endswith(" files compiled") and " 0 files" not in line for line in said):
+                return
+            heard.wait(0.01)
+        pytest.fail(f"nothing was told: {said}")
+
+    monkeypatch.setattr(commits_module, "make_again", slowly)
+    change(tree, "3", "three")
+    kernels.kernel(kernels.series().head)

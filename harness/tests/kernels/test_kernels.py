@@ -422,3 +422,12 @@ def test_a_kernel_of_another_machine_that_loads_no_such_module_names_one_that_do
         need_replaced(uml, ["ext4"])
     assert "such as debian-6.12" in caught.value.next_step
     assert "powercut kernel build TREE" in caught.value.next_step
+
+
+def test_a_version_alone_is_a_kernel_of_debian() -> None:
+    """The help of `verdict` has 7.3.4 for an example, and it was refused."""
+    found = look_up_kernel("6.12.117")
+    assert found is not None
+    assert (found[0].name, found[1]) == ("debian-6.12", "6.12.117")
+    with pytest.raises(UsageError, match=r"debian-6\.18"):
+        look_up_kernel("6.18x")
