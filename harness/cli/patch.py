@@ -112,6 +112,7 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     """
     machine, jobs = given["machine"], given["jobs"]
     config = tuple(str(path.resolve()) for path in given["config"])
+    select_workloads(given["workloads"])  # refused before the tree is looked at
     begun = _begun(given, machine, config) if given["resume"] else None
     with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
         plan = begun or _plan(kernels, commits, config, given)
@@ -136,7 +137,6 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
 
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
-    select_workloads(given["workloads"])  # refused before a kernel is built
     series = kernels.series(commits, given["base"], given["mbox"])
     asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
     return PatchPlan(

@@ -52,14 +52,16 @@ def silent(_: str) -> None:
 
 
 @contextlib.contextmanager
-def telling(what: Callable[[], str], say: Callable[[str], None]) -> Iterator[None]:
+def telling(
+    what: Callable[[], str], say: Callable[[str], None], every_s: float | None = None
+) -> Iterator[None]:
     """While the block is at work, and says nothing by itself: every few seconds what `what` returns, and for
     how long it has been at work.
     """
     begun, done = time.monotonic(), threading.Event()
 
     def tell() -> None:
-        while not done.wait(PLAIN_INTERVAL_S):
+        while not done.wait(every_s or PLAIN_INTERVAL_S):
             say(f"{time.monotonic() - begun:5.0f} s  {what()}")
 
     thread = threading.Thread(target=tell, daemon=True)
@@ -99,12 +101,19 @@ class Quiet:
 
     def __init__(self, on_advance: Callable[[], None] = lambda: None) -> None:
         self._on_advance = on_advance
+        self._done: dict[str, int] = {}
+
+    @property
+    def words(self) -> str:
+        """How much was done of each."""
+        return ", ".join(f"{count} {what}" for what, count in self._done.copy().items()) or "begun"
 
     def say(self, text: str) -> None: ...
 
     def begin(self, what: str, total: int) -> None: ...
 
     def advance(self, what: str, count: int) -> None:
+        self._done[what] = self._done.get(what, 0) + count
         self._on_advance()
 
 

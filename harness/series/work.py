@@ -34,7 +34,7 @@ from harness.cases.casework import EnoughDone
 from harness.errors import EnvironmentLacks, PowercutError, RunChanged, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, write_atomically
-from harness.host.progress import Progress, Quiet
+from harness.host.progress import Progress, Quiet, silent, telling
 from harness.host.text import first_few
 from harness.known.base import KnownBugs
 from harness.model import CaseId
@@ -53,6 +53,8 @@ OnDone = Callable[[CaseId], None]
 Execute = Callable[[Plan, RunStore, Progress, OnDone], Summary]
 PlanT = TypeVar("PlanT", bound=msgspec.Struct)
 _TICK_S = 5.0
+QUIET_S = 30.0
+"""How often it is told that a run whose progress is not shown goes on."""
 TEXT_COLUMNS = 110
 
 
@@ -352,7 +354,8 @@ class Work(Generic[DoneT]):
             return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
 
     def _executed(self, item: Item, plan: Plan, store: RunStore) -> DoneT:
-        shown: Progress = Quiet(self.tick) if self._series.quiet else _OfItem(item.name, self)
+        quiet, say = Quiet(self.tick), self.progress.say if self._series.quiet else silent
+        shown: Progress = quiet if self._series.quiet else _OfItem(item.name, self)
         left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60 * item.share
         enough: list[str] = []
 
@@ -361,7 +364,8 @@ class Work(Generic[DoneT]):
                 enough.append(why)
                 raise EnoughDone(why)
 
-        summary = self._run(msgspec.structs.replace(plan, minutes=left), store, shown, ended)
+        with telling(lambda: f"{item.name}: {quiet.words}", say, QUIET_S):
+            summary = self._run(msgspec.structs.replace(plan, minutes=left), store, shown, ended)
         self._stopped = bool(summary.info.stopped)
         done = self._series.keep(item, store, summary)
         run = str(store.path.relative_to(self._series.path)) if self._series.keeps_run(done) else ""

@@ -245,3 +245,13 @@ def test_a_finding_that_is_reproduced_points_to_what_explains_it(
     monkeypatch.setattr(repro, "reproduce", lambda _: seen)
     done = powercut("repro", finding.crash_point, "--from", store.path)
     assert done.output.splitlines()[-1] == f"why: powercut show {finding.id} --from {store.path}"
+
+
+def test_a_shell_and_a_disk_are_not_asked_for_at_once(tmp_path: Path) -> None:
+    """It said what a shell would have, wrote the disk, and opened none."""
+    with demo_run(tmp_path) as store:
+        point = str(store.findings()[0].crash_point)
+    done = powercut("repro", point, "--from", store.path, "--shell", "--export", tmp_path / "disk.img")
+    assert done.exit_code == ExitCode.USAGE
+    assert "--shell and --export are two answers" in done.stderr
+    assert not (tmp_path / "disk.img").exists()

@@ -5,6 +5,7 @@ Real kernels with planted faults are what `powercut faults` itself builds and ru
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -334,3 +335,15 @@ def test_the_reports_show_what_was_found_and_how_to_see_it_again(
     told = msgspec.json.decode((path / "faults.json").read_bytes())
     assert (told["score"]["found"], told["rows"][0]["status"]) == (1, "found")
     assert (path / "report.html").read_text() == page
+
+
+def test_a_run_whose_progress_is_not_shown_is_told_of(
+    kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign was one line, and then silent for minutes."""
+    monkeypatch.setattr("harness.series.work.QUIET_S", 0.005)
+    plant(monkeypatch, fault("forgetful"))
+    said = Said()
+    series = FaultSeries(load_plan(path := begin(tmp_path)), path, kernels)
+    carry_out(series, said)
+    assert any(re.search(r"^ +\d+ s  \S+: .*\d+ states", line) for line in said.lines), said.lines

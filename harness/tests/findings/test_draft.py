@@ -395,3 +395,12 @@ def test_a_case_without_a_finding_has_no_bug_report(run: RunStore) -> None:
 
 def test_a_slug_is_a_name_of_a_folder(run: RunStore) -> None:
     assert {bool(re.fullmatch(r"[a-z0-9-]+", slug_of(f))) for f in run.findings()} == {True}
+
+
+def test_who_begins_a_report_of_a_known_loss_is_told(run: RunStore, tmp_path: Path) -> None:
+    """The draft went to the list as new, though its mode is known to lose this."""
+    run.set_expectations([])
+    run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    lost = next(f for f in run.findings() if f.loss)
+    done = powercut("bugreport", lost.id, "--from", run.path, "--output", tmp_path / "draft")
+    assert f"before you send it: known loss of {lost.case.configuration}: " in done.output

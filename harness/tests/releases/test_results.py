@@ -218,3 +218,10 @@ def test_only_what_the_file_system_does_not_have_is_no_question(status: CaseStat
     case = CaseSummary(CaseInfo(CaseId("xfs", "default", "a")), status, "why", 0, Counts(), (), (), {})
     answer = answer_of(case)
     assert (answer.verdict, answer.reason, answer.lacks) == (CaseVerdict.NOT_RUN, "why", lacks)
+
+
+def test_each_kernel_that_shows_a_finding_is_named_beside_it() -> None:
+    """A history of which both kernels showed the finding named the last one alone."""
+    plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
+    text = page_of(Sweep(plan, kernels("++"))).text()
+    assert "k1.9 and k2.9" in text
