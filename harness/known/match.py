@@ -80,6 +80,19 @@ def match(bugs: Iterable[KnownBug], seen: Observed) -> Match | None:
     return None
 
 
+def known_of(bugs: Iterable[KnownBug], case: CaseId, kernel: str) -> list[KnownBug]:
+    """The bugs that a case's mode has on a kernel, so far as is known, and that one power cut shows; whether
+    or not a run did.
+    """
+    version, names = version_of(kernel), names_of_mode(case)
+    return [bug for bug in bugs if version and bug.record.affects(version) and _is_of(bug, names)]
+
+
+def _is_of(bug: KnownBug, names: Iterable[str]) -> bool:
+    shows = [s for s in bug.record.shows if s.during is During.POWER_CUT]
+    return any(fnmatchcase(n, p) for n in names for s in shows for p in s.modes)
+
+
 def _agrees(sighting: Sighting, seen: Observed) -> bool:
     return (
         seen.symptom.oracle in sighting.oracles

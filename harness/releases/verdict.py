@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.known.base import KnownBug, Severity, with_bugs
+from harness.known.match import known_of
 from harness.known.words import worst
+from harness.model import CaseId
 from harness.plan import Budget
 from harness.releases.results import Answer, OnKernel, Seen, Sweep
 from harness.summary import CaseVerdict
@@ -68,7 +70,7 @@ class Standing:
     """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
     workloads that were decided, of those that were asked for and that the file system can run. `undecided`:
     those that were looked at, or were to be, and are not decided. `in_part`: decided ones of which the
-    budget left out crash states. `bugs`: known bugs that it showed,
+    budget left out crash states. `bugs`: known bugs that it showed, `not_shown`: those that it has besides,
     `by_design`: reasons for which it is expected to lose something; `new`: findings that are neither. `why`:
     for a workload that is not decided or was not looked at, see `_why`.
     """
@@ -82,6 +84,7 @@ class Standing:
     in_part: int = 0
     bugs: tuple[KnownBug, ...] = ()
     by_design: tuple[str, ...] = ()
+    not_shown: tuple[KnownBug, ...] = ()
     new: tuple[Seen, ...] = ()
     why: str = ""
 
@@ -122,6 +125,8 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
     undecided = [a for a in answers if a.verdict is CaseVerdict.UNKNOWN]
     lacking = [a for a in not_run if a.lacks]
     bugs = [base[n] for n in dict.fromkeys(f.known for f in findings) if n in base]
+    filesystem, _, mode = configuration.partition("/")
+    has = known_of(base.values(), CaseId(filesystem, mode, ""), kernel.release)
     return Standing(
         configuration,
         kernel,
@@ -132,6 +137,7 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
         sum(a.in_part for a in answers if a not in not_run and a not in undecided),
         tuple(bugs),
         tuple(dict.fromkeys(f.expected for f in findings if f.expected and f.known not in base)),
+        tuple(bug for bug in has if bug not in bugs),
         tuple(f for f in findings if not f.expected and f.known not in base),
         (kernel.failed or _why(answers, [*undecided, *lacking] or not_run)).partition("\n")[0],
     )

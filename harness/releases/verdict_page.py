@@ -99,6 +99,7 @@ def cell_text(s: Standing) -> str:
     in_part = f", {number(s.in_part)} of them in part" if s.in_part else ""
     if s.in_part and s.in_part == s.looked:
         in_part = ", each in part"
+    besides = f"; {plural(len(s.not_shown), 'known bug')} not shown" if s.not_shown else ""
     extent = f"{plural(s.states, 'state')}, {workloads}{in_part}"
     match s.kind:
         case Kind.NEW:
@@ -109,7 +110,7 @@ def cell_text(s: Standing) -> str:
             return f"{s.kind.value}, {_names(s)}{severity} ({extent})"
         case Kind.SAFE:
             lacking = f"; not run: {s.why}" if s.why and s.looked < s.of else ""
-            return f"{s.kind.value} ({extent}{lacking})"
+            return f"{s.kind.value} ({extent}{lacking}{besides})"
         case Kind.OPEN if s.looked:
             why = "the others were not reached" if s.why == NOT_REACHED else s.why
             kept = f"{workloads} kept every promise{in_part}"
@@ -162,7 +163,22 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
                 "it before somebody has looked: the commands below repeat what was seen.",
                 name,
             )
+    yield from _not_shown(rows)
     yield from _unknown(rows)
+
+
+def _not_shown(rows: Rows) -> Iterator[Line]:
+    """What is known of configurations, and was not shown by the workloads of this depth."""
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, of in rows:
+        for s in of:
+            if s.not_shown and s.kind is not Kind.NOT_LOOKED:
+                together.setdefault((s.kernel.title, tuple(b.name for b in s.not_shown)), []).append(name)
+    for (kernel, bugs), names in together.items():
+        known = f"{enumerated(bugs)}; powercut known {bugs[0]} says what it does"
+        yield Line(
+            f"On {kernel} it has known bugs that these workloads did not show: {known}.", enumerated(names)
+        )
 
 
 def _unknown(rows: Rows) -> Iterator[Line]:
@@ -232,6 +248,7 @@ def _for_programs(sweep: Sweep, rows: Rows) -> dict[str, object]:
 
 COLUMNS = (
     *("configuration", "kernel", "release", "verdict", "severity", "known_bugs", "expected", "new_findings"),
+    "known_bugs_not_shown",
     *(
         "crash_states",
         "workloads_decided",
@@ -256,6 +273,7 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         " ".join(b.name for b in s.bugs),
         "; ".join(s.by_design),
         len(s.new),
+        " ".join(b.name for b in s.not_shown),
         s.states,
         s.looked,
         s.in_part,

@@ -218,3 +218,16 @@ def test_a_verdict_of_which_no_workload_was_looked_at_whole_says_so() -> None:
     part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
     text = verdict_page(sweep((part,))).text()
     assert "safe as far as looked (10 states, 1 of 1 workload, each in part)" in text
+
+
+def test_a_known_bug_that_no_workload_showed_is_told_of() -> None:
+    """XFS was safe as far as looked: the one workload that shows its bug had not had its turn."""
+    plain = sweep((answer("xfs/default"), answer("ext4/ordered")), (answer("xfs/default", KNOWN),))
+    kernels = tuple(msgspec.structs.replace(k, release="6.12.117+deb12-amd64") for k in plain.kernels)
+    text = verdict_page(replace(plain, kernels=kernels)).text()
+    assert "safe as far as looked (10 states, 1 of 1 workload; 2 known bugs not shown)" in text
+    assert "safe as far as looked (10 states, 1 of 1 workload)" in text, "ext4/ordered has none"
+    assert "did not show: xfs-repair-clears-attributes and xfs-sync-no-flush; powercut known" in text
+    rows = list(csv.DictReader(io.StringIO(verdict_csv(replace(plain, kernels=kernels)))))
+    told = [row["known_bugs_not_shown"] for row in rows if row["configuration"] == "xfs/default"]
+    assert told == ["xfs-repair-clears-attributes xfs-sync-no-flush", "xfs-repair-clears-attributes"]
