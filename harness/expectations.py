@@ -136,7 +136,8 @@ def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
             continue
         if m is None or len(patterns) != 3 or not _ENDS_SO.search(words):
             raise UsageError(
-                f"{where}: {len(patterns)} patterns where three belong: {_short(words)}",
+                f"{where}: {len(patterns) or 'no'} pattern{'s' * (len(patterns) != 1)} where three belong: "
+                f"{_short(words)}",
                 'write: <configuration> <workload> <oracle> "<symptom>"  # reason; without the symptom: any',
             )
         if not reason.strip():

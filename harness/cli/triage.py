@@ -11,7 +11,7 @@ from typing import Any
 import click
 import msgspec
 
-from harness.cli.console import console
+from harness.cli.console import console, errors
 from harness.cli.guard import guarded
 from harness.cli.options import (
     Folder,
@@ -33,6 +33,7 @@ from harness.report.lines import run_again, source_words
 from harness.report.similar import SimilarFindings, similar
 from harness.report.words import plural, shown_path
 from harness.store import RunStore
+from harness.store.layout import PLAN, RUN
 
 _STANDS_FOR_ANY = re.compile(r"\b(NAME|N)\b")
 _SHOWN = 6
@@ -80,8 +81,7 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
     if given["json_file"] and not given["shrinks"]:
         raise UsageError("--json writes causes, which shrinking tells apart", "leave out --no-shrink")
     with contextlib.ExitStack() as opened:
-        paths = dict.fromkeys(path.resolve() for path in runs)
-        stores = [opened.enter_context(open_run(path)) for path in paths]
+        stores = [opened.enter_context(open_run(path)) for path in _of_runs(runs)]
         groups = _alike(stores, expected=given["expected"])
         for line in _alike_lines(groups):
             console.say(line)
@@ -109,6 +109,15 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
     if found.causes:
         return ExitCode.INCONSISTENT
     return ExitCode.UNDECIDED if found.not_again else ExitCode.CONSISTENT
+
+
+def _of_runs(given: Sequence[Path]) -> list[Path]:
+    """Each once; of several, without the series among them, as in `reports/runs/*`."""
+    paths = list(dict.fromkeys(path.resolve() for path in given))
+    series = [p for p in paths if len(paths) > 1 and (p / PLAN).is_file() and not (p / RUN).is_file()]
+    for path in series:
+        errors.say(f"{shown_path(path)}: a series, not a run: left out")
+    return [path for path in paths if path not in series]
 
 
 def _alike(stores: Sequence[RunStore], *, expected: bool) -> list[SimilarFindings]:

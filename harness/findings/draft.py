@@ -77,7 +77,7 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
             shrunk=bool(shown),
         ),
         "finding.toml": _toml(store, finding, profile, shown),
-        SCRIPT: script(profile, finding, operations, shown),
+        SCRIPT: script(profile, finding, operations, shown, 0 if shown else _returned(record.info, finding)),
         f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
     }
     files[f"{EVIDENCE}/finding.html"] = _page(store, finding)
@@ -99,6 +99,11 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     for module in modules:
         write_atomically(folder / module.name, module.read_bytes())
     return [folder / name for name in (*files, *(m.name for m in modules))]
+
+
+def _returned(info: CaseInfo, finding: Finding) -> int:
+    """How many operations had returned when the power failed."""
+    return sum(s.ack is not None and s.ack < finding.state.prefix for s in info.steps)
 
 
 def _maintainers(store: RunStore, profile: Profile) -> str:
@@ -206,10 +211,16 @@ def _workload(store: RunStore, finding: Finding, named: Named) -> tuple[Workload
     return found, shown
 
 
-def script(profile: Profile, finding: Finding, operations: Sequence[Operation], shown: str = "") -> str:
-    """reproduce.sh from its template. `shown`: what these operations show, if they are shrunk. What fsck or
-    mount decides is complete; else the check is to be written, and until then the script exits with 2: it
-    could not tell.
+def script(
+    profile: Profile,
+    finding: Finding,
+    operations: Sequence[Operation],
+    shown: str = "",
+    returned: int = 0,
+) -> str:
+    """reproduce.sh from its template. `shown`: what these operations show, if they are shrunk. `returned`: so
+    many had when the power failed; 0: all. What fsck or mount decides is complete; else the check is to be
+    written, and until then the script exits with 2: it could not tell.
     """
     if profile.parts or profile.repair or profile.first or profile.layer:
         raise UsageError(
@@ -223,7 +234,7 @@ def script(profile: Profile, finding: Finding, operations: Sequence[Operation], 
     unmountable = 'echo "BROKEN: the crashed file system cannot be mounted"\n\texit 0'
     values = {
         "TITLE": title,
-        "CUT": str(len(operations) - 1),
+        "CUT": str((returned or len(operations)) - 1),
         "OPTIONS": shlex.quote(profile.mount_options),
         "TOOLS": " ".join(sorted(used | {profile.mkfs.program, fsck[0]})),
         "MODULES": " ".join(profile.modules),

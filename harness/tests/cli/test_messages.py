@@ -90,7 +90,7 @@ def test_a_file_of_no_expectations_is_named_as_that_and_not_printed(tmp_path: Pa
     file.write_text("a" * 500 + "\n")
     done = powercut("run", "-n", "--expect", file)
     assert done.exit_code == 2
-    assert "1 patterns where three belong" in done.output.replace("\n", " ")
+    assert "1 pattern where three belong" in done.output.replace("\n", " ")
     assert "a" * 100 not in done.output.replace("\n", "")
 
 

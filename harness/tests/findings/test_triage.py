@@ -384,3 +384,13 @@ def test_a_triage_does_not_answer_from_experiments_of_another_fsck_mkfs_or_judgi
         else:
             files[changed].write_bytes(b"as it was, and is no more")
         assert module._settings(store, profile, Named()) != before
+
+
+def test_a_series_among_the_runs_is_left_out(tmp_path: Path) -> None:
+    """`triage reports/runs/*` ended at the folder of a patch."""
+    run = run_with(tmp_path, lambda ops: {}, "random1-4-20")
+    (series := tmp_path / "a-patch").mkdir()
+    (series / "plan.json").write_text("{}")
+    done = powercut("triage", run, series, "--no-shrink")
+    assert done.exit_code == ExitCode.CONSISTENT
+    assert "a-patch: a series, not a run: left out" in done.stderr
