@@ -130,7 +130,9 @@ def _without(program: Program, said: str, changes: Sequence[Change], by: int, *,
     lost = "one of these is" if len({c.call for c in changes}) > 1 else "this is"
     shown = f" The check refuses a tree in which only {lost} lost." if tried else ""
     weak = _too_weak(program, changes, by)
-    return f"{said} without having called {wanted}, for {_calls(changes)}.{weak}{shown}"
+    behind = program.behind if by == program.at else None
+    late = f" {behind.text}, called at event {behind.began}, comes behind that." if behind else ""
+    return f"{said} without having called {wanted}, for {_calls(changes)}.{weak}{shown}{late}"
 
 
 def _too_weak(program: Program, changes: Sequence[Change], by: int) -> str:

@@ -116,20 +116,21 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Program:
     """An application at the last acknowledgement before the power failed. `text`: what was acknowledged;
-    `at`: the event; -1 if nothing was. `unsynced`: changes that explain what is missing, and that no sync had
-    covered when it acknowledged. `pending`: the first sync that covers one of them and had not returned.
-    `synced`: the last sync that had returned by then. `latest`: of `unsynced`, what was changed since the
-    acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`, `order`:
-    what came back in a wrong order. `gap`: what it left between two calls of its own. `early`: the call that
-    gave a name to a file which has not all of its contents; `bare`: what of them had been written and not
-    synced when it did. `half`: the call of which a part came back; `in_part`: whether the check may refuse
-    that. `open`: what no sync had covered when the power failed; `uncovered`: what of it may be missing.
-    `known`: whether its calls tell all that it asked for. `shown`: whether trees of accepted states were
-    compared. `idle`: whether a sync that had something to make durable sent nothing. `tried`: the loss of
-    each file of `unsynced` alone was refused. `renamed`: the first name that a file of `unsynced` was given
-    behind its contents: from then on, its old name is another file's. `weak`: calls that look like a sync of
-    a file, and do not make all of it durable. `untried`: why its check could not be run on trees that lack
-    what one call did; empty if it was, or there was nothing to try.
+    `at`: the event; -1 if nothing was. `unsynced`: changes that explain what is missing, and that no sync
+    had covered when it acknowledged. `pending`: the first sync that covers one of them and had not
+    returned; `behind`: the first that began later. `synced`: the last sync that had returned by then.
+    `latest`: of `unsynced`, what was changed since the acknowledgement before. `kept`: what else was
+    changed since, and had been made durable. `taken`, `order`: what came back in a wrong order. `gap`:
+    what it left between two calls of its own. `early`: the call that gave a name to a file which has not
+    all of its contents; `bare`: what of them had been written and not synced when it did. `half`: the
+    call of which a part came back; `in_part`: whether the check may refuse that. `open`: what no sync had
+    covered when the power failed; `uncovered`: what of it may be missing. `known`: whether its calls tell
+    all that it asked for. `shown`: whether trees of accepted states were compared. `idle`: whether a sync
+    that had something to make durable sent nothing. `tried`: the loss of each file of `unsynced` alone
+    was refused. `renamed`: the first name that a file of `unsynced` was given behind its contents: from
+    then on, its old name is another file's. `weak`: calls that look like a sync of a file, and do not
+    make all of it durable. `untried`: why its check could not be run on trees that lack what one call
+    did; empty if it was, or there was nothing to try.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Program:
     at: int
     unsynced: tuple[Change, ...] = ()
     pending: ProgramCall | None = None
+    behind: ProgramCall | None = None
     synced: ProgramCall | None = None
     latest: tuple[Change, ...] = ()
     kept: tuple[Change, ...] = ()
@@ -223,6 +225,7 @@ def program_of(
         at,
         tuple(unsynced),
         asked.pending(unsynced),
+        asked.behind(unsynced),
         found.synced,
         latest=tuple(c for c in since if c in open_),
         kept=tuple(c for c in since if c not in open_),
@@ -327,6 +330,10 @@ class _Inquiry:
             if s.call.began < self.at and s.call.returned is not None and s.call.returned > self.at
         )
         return next((s.call for s in flying if any(self.effects.covers(s, c) for c in unsynced)), None)
+
+    def behind(self, unsynced: Sequence[Change]) -> ProgramCall | None:
+        later = (s for s in self.effects.syncs if s.call.began >= self.at)
+        return next((s.call for s in later if any(self.effects.covers(s, c) for c in unsynced)), None)
 
     def weak(self) -> tuple[Sync, ...]:
         """Calls before the power failed that write contents back, and promise less than an fsync."""
