@@ -211,7 +211,8 @@ class Cell:
 
     @property
     def figure(self) -> str:
-        """The number of states checked, and of those that have the verdict: `117`, `93 of 111`; for a set,
+        """The number of states checked, and of those that have the verdict: `117`, `93 of 111`; where the
+        budget left out some of the log's own order, `49 of 183` that were kept are those checked; for a set,
         cases: `207 cases`, `2 of 207`; else empty.
         """
         run = [c for c in self.cases if c.verdict is not CaseVerdict.NOT_RUN]
@@ -221,6 +222,10 @@ class Cell:
             counts = run[0].counts
             if not counts.checked:  # it was not begun: "0" would read as a result
                 return ""
+            coverage = run[0].info.coverage
+            left = coverage.unexplored if coverage and not coverage.crash_times else 0
+            if left and self.verdict is CaseVerdict.PASS:
+                return f"{number(counts.checked)} of {number(counts.checked + left)}"
             unlike = counts.unknown if self.verdict is CaseVerdict.UNKNOWN else counts.failed
             part = f"{number(unlike)} of " if 0 < unlike < counts.checked else ""
             return part + number(counts.checked)

@@ -11,6 +11,7 @@ from harness.model import CaseId, CrashState, EntryFlag, LogEntry
 from harness.oracles import BY_DEFAULT
 from harness.report.words import (
     MANY,
+    Cell,
     choices,
     covered,
     covered_briefly,
@@ -19,7 +20,16 @@ from harness.report.words import (
     judging,
     state_words,
 )
-from harness.store.records import CaseInfo, Coverage, DrawnCalls, FaultyDiskResult, NestedCrashes
+from harness.store.records import (
+    CaseInfo,
+    CaseStatus,
+    Counts,
+    Coverage,
+    DrawnCalls,
+    FaultyDiskResult,
+    NestedCrashes,
+)
+from harness.summary import CaseSummary
 
 WHOLE = Coverage(crash_times=57, losses=None, unexplored=0, visits=400)
 PART = Coverage(crash_times=57, losses=2, unexplored=1204, visits=400, why="the budget: 400 states a case")
@@ -189,3 +199,11 @@ def test_a_limit_is_not_told_as_a_number_of_choices() -> None:
     """`1,999,999,872 choices unexplored`: each of two cases had been counted no further."""
     assert choices(MANY - 1) == "999,999,999 choices unexplored"
     assert choices(2 * MANY - 128) == "a billion choices or more unexplored"
+
+
+def test_a_cell_says_how_many_of_the_logs_states_were_looked_at() -> None:
+    """`49 ok` of 183, of which the budget had left out the others."""
+    case = CaseId("xfs", "default", "a")
+    info = CaseInfo(case, generated=49, distinct=49, coverage=Coverage(0, -1, 134, 49, "10 s a case"))
+    kept = CaseSummary(info, CaseStatus.DONE, "", 1.0, Counts(49, 49, passed=49, contents=49), (), (), {})
+    assert Cell((kept,)).figure == "49 of 183"
