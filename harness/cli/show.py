@@ -172,7 +172,7 @@ def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Ex
     if ruled_profile(finding.crash_point) is not None:
         raise UsageError(
             f"{finding.id}: its explanation is not kept in {store.path}, and no state of its mode is visited",
-            "run the program again: the run writes it",
+            "run the program again; --budget gives the search for causes more time",
         )
     found, recorded_on = find_out(store, finding, named, accel, _telling(finding))
     if recorded_on:  # of another kernel: it would be taken for the run's

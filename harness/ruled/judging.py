@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.cases.checks import ACCEPTS_NOTHING
-from harness.errors import PowercutError
+from harness.errors import NotSupported, PowercutError
+from harness.guests.operations import LACKS
 from harness.host.text import ended_with, last_lines, one_line
 from harness.model import Check, CheckResult, Judgement, Violation
 from harness.oracles.surface import telling_line
@@ -173,7 +174,9 @@ class Judging:
 
 
 def followed(notes: Notes, rules: Rules) -> Effect:
-    """The micro-operations of a program, if its notes tell all that it did. Raises NotJudged."""
+    """The micro-operations of a program, if its notes tell all that it did. Raises NotJudged, and
+    NotSupported for a program that says so.
+    """
     if notes.unseen:
         named = "; ".join(list(dict.fromkeys(notes.unseen))[:_UNSEEN_SHOWN])
         raise NotJudged(f"the program made calls that the tracer cannot follow: {named}")
@@ -182,6 +185,9 @@ def followed(notes: Notes, rules: Rules) -> Effect:
             "the program made more than 20,000 calls, wrote more than 24 MiB, or left files of more "
             "than 24 MiB"
         )
+    if notes.exit_code == LACKS:
+        said = last_lines(notes.output) or "it does not say what"
+        raise NotSupported(f"this file system lacks what the program needs: {said}")
     if notes.exit_code != 0:
         ended = "did not end in time" if notes.exit_code is None else ended_with(notes.exit_code)
         said = last_lines(notes.output) or "it printed nothing"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.cases.application import at_once
 from harness.cases.casework import Limits
-from harness.errors import PowercutError, VersionsDiffer
+from harness.errors import NotSupported, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
@@ -52,6 +52,7 @@ from harness.store.records import (
 CALLS = "the program's calls"
 UNSYNCED = "what no sync covered"
 REMEDY = "what would mend it"
+INTERRUPTED = "its cause was not looked for: the run was interrupted"
 _CALLS_SHOWN = 40
 _SHOWN = 200
 
@@ -126,6 +127,8 @@ class RuledWork:
                     self._limits.need_more()  # a case that the run's time ended goes on when it is resumed
         except VersionsDiffer:  # it would cost every case
             raise
+        except NotSupported as e:
+            self._store.set_case_status(case, CaseStatus.NOT_SUPPORTED, e.line)
         except PowercutError as e:
             self._progress.say(f"{case}: {e.line}")
             self._store.set_case_status(case, CaseStatus.UNKNOWN, e.line)
@@ -154,12 +157,17 @@ class _Case:
         self._progress.begin("states", len(listed.states))
         failed: dict[Partial, CheckResult] = {}
         sound: list[JudgedState] = []
-        for state, result in judging.visited(listed):
-            if result.exit_code == 1:
-                failed[state] = result
-            else:
-                sound.append(self._judged(state, judgement_of(result, self._check, "")))
-            self._progress.advance("states", 1)
+        try:
+            for state, result in judging.visited(listed):
+                if result.exit_code == 1:
+                    failed[state] = result
+                else:
+                    sound.append(self._judged(state, judgement_of(result, self._check, "")))
+                self._progress.advance("states", 1)
+        except KeyboardInterrupt:  # what was seen is told; the case begins anew when the run is resumed
+            sound += [self._judged(s, judgement_of(r, self._check, INTERRUPTED)) for s, r in failed.items()]
+            self._store.put_judgements(self._id, sound)
+            raise
         self._store.put_judgements(self._id, sound)
         with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
             found = answer(judging, failed)

@@ -124,16 +124,20 @@ class Legal:
         return self.effect.acks(found.end) if found else 0
 
     def listed(self) -> Listed:
-        """The states to visit, simplest first: the prefixes of all stretches, then what else each has."""
+        """The states to visit, simplest first: the prefixes of all stretches, then what else each has, one of
+        each in turn, so that a budget leaves none of them out; those before the first acknowledgement last.
+        """
         prefixes: dict[Partial, None] = {}
-        others: dict[Partial, None] = {}
+        promised: list[list[Partial]] = []
+        before: list[list[Partial]] = []
         exhaustive = True
         for stretch in self.stretches:
             own = _prefixes(self.effect, stretch)
             more, every = _besides(self.effect, stretch, own)
             prefixes |= dict.fromkeys(map(Partial, own))
-            others |= dict.fromkeys(more)
+            (promised if self.effect.acks(stretch.end) else before).append(more)
             exhaustive &= every
+        others = dict.fromkeys((*_in_turn(promised), *_in_turn(before)))
         return Listed(tuple(prefixes | others), exhaustive, len(prefixes))
 
 
@@ -146,6 +150,12 @@ class Listed:
     states: tuple[Partial, ...]
     exhaustive: bool
     prefixes: int
+
+
+def _in_turn(lists: Sequence[Sequence[Partial]]) -> Iterator[Partial]:
+    """The first of each, then the second, until all have ended."""
+    rounds = itertools.zip_longest(*lists)
+    return (state for states in rounds for state in states if state is not None)
 
 
 def _prefixes(effect: Effect, stretch: Stretch) -> list[int]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.errors import NotSupported
 from harness.model import Check, CheckResult, Verdict
 from harness.plan import Budget
 from harness.ruled.judging import (
@@ -91,6 +92,12 @@ def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
     """Without its writes by io_uring a program would have passed, since nothing of it could be lost."""
     with pytest.raises(NotJudged, match=says):
         followed(replace(of_one_file(synced=True), **changed), RULES)  # type: ignore[arg-type]  # its fields
+
+
+def test_a_program_that_cannot_do_its_work_here_is_left_out() -> None:
+    """Exit code 77 was undecided under rules, and not run on a real file system."""
+    with pytest.raises(NotSupported, match="lacks what the program needs: no RWF_ATOMIC"):
+        followed(replace(of_one_file(synced=True), exit_code=77, output="no RWF_ATOMIC\n"), RULES)
 
 
 def judging(notes: Notes) -> Judging:

@@ -98,3 +98,28 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
         point = Partial.of(CrashPoint.parse(explanation.point).state, judging.rules.torn_bytes)
         assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["cut"]
         assert explanation.point in explanation.lines["reproduce"]
+
+
+def test_what_an_interrupted_case_had_shown_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 1,665 states, Ctrl-C: "the run ended after 0 distinct states"."""
+    monkeypatch.setattr("harness.ruled.judging._VISITS", 1)
+    calls = Calls().create("f").ack("0").write("f", b"x" * 12000).ack("1")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"x" * 12000)]), exit_code=0)
+    asked: list[Files] = []
+
+    def says(trees: Any) -> list[Tried]:
+        asked.extend(files for files, _ in trees)
+        if len(asked) > 3:
+            raise KeyboardInterrupt
+        return [
+            Tried(CheckResult(0, int(acks > 0 and "f" not in files), "gone", acks)) for files, acks in trees
+        ]
+
+    judging = Judging(notes, rules(), says, fold=False)
+    case, check = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        workload = Workload("w", "", (parse_operation("sync"),), (check,))
+        with pytest.raises(KeyboardInterrupt):
+            _Case(store, case, workload, check, judging, Quiet()).decide()
+        assert store.counts(case).checked

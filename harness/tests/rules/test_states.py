@@ -287,3 +287,20 @@ def test_what_no_sync_covered_is_told_by_file() -> None:
     told = dict(unsynced(effect, len(effect.notes.calls)))
     assert told == {"f": "bytes 10 to 15, its size, its name f", "g": "its name g"}
     assert effect.notes.root == ROOT
+
+
+def test_a_budget_leaves_no_stretch_out_and_those_without_a_promise_to_the_end() -> None:
+    """600 writes ahead of the first sync took the budget, and a rename of what nobody had synced was kept in
+    each of 1,280 states.
+    """
+    calls = Calls().create("f")
+    for n in range(40):
+        calls.write("f", b"x" * 4096, 4096 * n)
+    calls.fsync("f").fsync(".").ack("0").create("t").write("t", b"new").create("u").fsync(".").ack("1")
+    legal = Legal(effect_of(calls.notes(), rules()))
+    listed = legal.listed()
+    behind = listed.states[listed.prefixes :]
+    acked = [legal.acks(state) > 0 for state in behind]
+    assert sum(acked) < len(acked), "there are more of those before"
+    assert acked == sorted(acked, reverse=True)
+    assert len(set(behind)) == len(behind)
