@@ -147,12 +147,12 @@ class Judging:
 
     def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
         """Each state with what the check says of it, with the most acknowledgements that it may have. The
-        prefixes come first, and in any case; the budget may end what follows.
+        ends of stretches come first, and in any case; the budget may end what follows.
         """
         asked = iter([(state, self.legal.acks(state)) for state in listed.states])
         done = 0
         while some := list(itertools.islice(asked, _VISITS)):
-            if done >= listed.prefixes and self.budget.is_spent(self.asked, self._seconds):
+            if done >= listed.ends and self.budget.is_spent(self.asked, self._seconds):
                 return
             self.ask(some)
             done += len(some)

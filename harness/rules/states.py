@@ -124,32 +124,34 @@ class Legal:
         return self.effect.acks(found.end) if found else 0
 
     def listed(self) -> Listed:
-        """The states to visit, simplest first: the prefixes of all stretches, then what else each has, one of
-        each in turn, so that a budget leaves none of them out; those before the first acknowledgement last.
+        """The states to visit: all lost and all kept in each stretch; then the other prefixes and what else
+        each has, in turn, so that a budget leaves none of them out; those before the first acknowledgement
+        last.
         """
-        prefixes: dict[Partial, None] = {}
+        ends: dict[Partial, None] = {}
         promised: list[list[Partial]] = []
         before: list[list[Partial]] = []
         exhaustive = True
         for stretch in self.stretches:
             own = _prefixes(self.effect, stretch)
             more, every = _besides(self.effect, stretch, own)
-            prefixes |= dict.fromkeys(map(Partial, own))
-            (promised if self.effect.acks(stretch.end) else before).append(more)
+            ends |= dict.fromkeys((Partial(own[0]), Partial(own[-1])))
+            rest = list(_in_turn((list(map(Partial, own[1:-1])), more)))
+            (promised if self.effect.acks(stretch.end) else before).append(rest)
             exhaustive &= every
         others = dict.fromkeys((*_in_turn(promised), *_in_turn(before)))
-        return Listed(tuple(prefixes | others), exhaustive, len(prefixes))
+        return Listed(tuple(ends | others), exhaustive, len(ends))
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """States. `exhaustive`: these are all, but for torn blocks beside anything but prefixes. `prefixes`: so
-    many of them, the first, are prefixes.
+    """States. `exhaustive`: these are all, but for torn blocks beside anything but prefixes. `ends`: so many
+    of them, the first, have lost or kept all of a stretch.
     """
 
     states: tuple[Partial, ...]
     exhaustive: bool
-    prefixes: int
+    ends: int
 
 
 def _in_turn(lists: Sequence[Sequence[Partial]]) -> Iterator[Partial]:

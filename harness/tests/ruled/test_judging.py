@@ -163,16 +163,16 @@ def many_writes() -> Notes:
     return replace(calls.ack("done").notes([Left("f", "file", OWNER, text)]), exit_code=0)
 
 
-def test_a_spent_budget_ends_the_visits_behind_the_prefixes() -> None:
+def test_a_spent_budget_ends_the_visits_behind_the_ends_of_each_stretch() -> None:
     """`--budget 400,2m` was printed, and a slow check went on for as long as it took."""
     made = Judging(many_writes(), RULES, always_yes, budget=Budget(visits=1))
     listed = made.legal.listed()
     visited = [state for state, _ in made.visited(listed)]
-    assert listed.prefixes <= len(visited) < len(listed.states)
+    assert listed.ends <= len(visited) < len(listed.states)
     assert visited == list(listed.states[: len(visited)])
-    prefixes = {s.persisted for s in listed.states[: listed.prefixes]}
+    first = {s.persisted for s in listed.states[: listed.ends]}
     ends = [stretch.asked for stretch in made.legal.stretches]
-    assert {*ends, *(stretch.durable for stretch in made.legal.stretches)} <= prefixes
+    assert {*ends, *(stretch.durable for stretch in made.legal.stretches)} <= first
     whole = Judging(many_writes(), RULES, always_yes)
     assert len(list(whole.visited(listed))) == len(listed.states)
 
