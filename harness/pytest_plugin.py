@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -119,7 +119,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     call = getattr(item, "callspec", None)
     chosen = call.params.get("crash_case") if call is not None else None
     mistaken = isinstance(chosen, _Mistaken) and report.when == "setup"
-    asks_nothing = chosen and report.when == "call" and report.passed and not _asked(item)
+    if chosen and report.when == "call":
+        item.stash[_PASSED] = report.passed
+    passed = report.when == "teardown" and report.passed and item.stash.get(_PASSED, False)
+    asks_nothing = chosen and passed and not item.stash.get(_ASKED, False)
     if asks_nothing:
         report.longrepr = _ASKS_NOTHING
     if mistaken or asks_nothing:
@@ -129,11 +132,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     # An attribute of a report also reaches the process that started the workers of pytest-xdist.
     vars(report)["is_crash_case"] = chosen is not None
     return report
-
-
-def _asked(item: pytest.Item) -> bool:
-    case = getattr(item, "funcargs", {}).get("crash_case")
-    return isinstance(case, CrashCase) and case.asked
 
 
 _ASKS_NOTHING = "nothing was run: the test does not ask for the verdict; add crash_case.check()"
@@ -175,7 +173,7 @@ def crash_case(request: pytest.FixtureRequest) -> CrashCase:
     if isinstance(request.param, _Mistaken):
         pytest.fail(request.param.why, pytrace=False)
     case, _ = request.param
-    return CrashCase(case, request.config.stash[_RUNS])
+    return CrashCase(case, request.config.stash[_RUNS], request.node.stash)
 
 
 @dataclass(frozen=True)
@@ -185,17 +183,20 @@ class _Mistaken:
     why: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class CrashCase:
-    """A file system mode under a workload. `asked`: whether the test has asked what came of it."""
+    """A file system mode under a workload."""
 
     case: CaseId
     _runs: _Runs
-    asked: bool = False
+    _of_test: pytest.Stash = field(default_factory=pytest.Stash, compare=False)
+
+    def _ask(self) -> None:
+        self._of_test[_ASKED] = True
 
     def summary(self) -> CaseSummary:
         """Counts, findings and verdict over all crash states."""
-        self.asked = True
+        self._ask()
         return self._runs.result(self.case)
 
     def check(self) -> None:
@@ -264,3 +265,6 @@ class _Runs:
 
 
 _RUNS = pytest.StashKey[_Runs]()
+_ASKED = pytest.StashKey[bool]()
+"""Whether a test, or a fixture of it, has asked for its verdict."""
+_PASSED = pytest.StashKey[bool]()

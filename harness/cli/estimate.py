@@ -6,6 +6,7 @@ guests at once on an idle machine of two cores (2026-11-22). They tell a minute 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,8 +69,8 @@ def estimate(plan: Plan, cases: Sequence[tuple[Profile, Workload]], judge: str) 
         beside = f", and {' and '.join(harder)} look again at each" if harder else ""
         limits.append(f"all legal states may be many more{beside}; budget: {plan.budget.text}")
         if plan.budget.seconds is not None:
-            most = len(cases) * plan.budget.seconds / plan.jobs
-            limits.append(f"{seconds(most)} at most")
+            most = math.ceil(len(cases) / plan.jobs) * plan.budget.seconds + START_S + guest_s / plan.jobs
+            limits.append(f"about {seconds(round(most))} if all of it is used")
     return Estimate(
         len(cases), states, START_S + guest_s / plan.jobs, len(cases) * CASE_MIB, "; ".join(limits)
     )

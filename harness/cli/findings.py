@@ -147,8 +147,6 @@ def bugreport_command(
             cases = ", ".join(dict.fromkeys(str(f.case) for f in store.findings())) or "none"
             raise UsageError(f"{case} has no finding", f"cases that have one: {cases}")
         folder = output or Path("reports", "findings", slug_of(finding))
-        if output is None and folder.exists():  # of another finding of the case
-            folder = folder.with_name(f"{folder.name}-{finding.id}")
         named = Named(replaced=modules, workloads=tuple(workloads))
         for file in draft(store, finding, folder, named):
             console.say(shown_path(file))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +21,6 @@ from harness.host.files import refuses
 from harness.host.text import near_or
 from harness.known.base import KnownBugs, read_known
 from harness.model import CaseId, bounds
-from harness.model.schedules import without_schedule
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
@@ -30,7 +28,7 @@ from harness.store import RunStore
 from harness.store.bundle import is_bundle, unbundle
 from harness.summary import summarise
 from harness.trust import Named
-from harness.workloads.load import is_installed, what_has_the_name, workload_sets
+from harness.workloads.load import is_installed
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -364,25 +362,16 @@ def expect_option(about: str = "Known failures, as for powercut run.") -> Decora
     return click.option("--expect", type=a_file, multiple=True, metavar="FILE", help=f"{about} Repeatable.")
 
 
-def asked_expectations(
-    files: Sequence[Path], workloads: Sequence[str] | None = None
-) -> tuple[Expectation, ...]:
+def asked_expectations(files: Sequence[Path]) -> tuple[Expectation, ...]:
     """Raises UsageError for a file that does not parse, and for a line that nothing could meet: no mode or
-    oracle has that name, or it is nearly that of an installed workload. `workloads`: of the command line; one
-    of the user's own may have any name, so beside it, and for None, those of the lines are not looked at.
+    oracle has that name. A workload may be a program of another run.
     """
     found = tuple(e for file in files for e in read_expectations(file))
     modes = profiles().keys() | ruled_modes().keys()
-    names = workload_sets()["all"]
-    own = workloads is None or not all(map(is_installed, workloads))
     for e in found:
         _need_name(e, "mode", e.configuration.partition("@")[0], modes, "powercut list filesystems names all")
-        for pattern in e.oracle.split(","):
+        for pattern in filter(None, e.oracle.split(",")):
             _need_name(e, "oracle", pattern, ORACLES, f"name one of: {', '.join(ORACLES)}")
-        plain = without_schedule(e.workload)[0]
-        near = [] if own else difflib.get_close_matches(plain, names, cutoff=0.85)
-        if near and not what_has_the_name(plain):
-            _need_name(e, "workload", plain, names, "")
     return found
 
 

@@ -65,7 +65,7 @@ FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list work
 
 @click.command("report")
 @click.argument("run", type=RunDirectory(), default=REPORTS / "latest")
-@expect_option("Read the run with these expectations instead of its own; it keeps its own.")
+@expect_option("Print the run as these expectations read it, instead of its own; nothing is rewritten.")
 @with_options(known_options)
 @with_options(own_files_options)
 @accel_option
@@ -104,14 +104,16 @@ def report_command(
             known = asked_known(given)
             own = known.bug if given["known_files"] else store.known().bug
             store.set_known(KnownBugs(bug=own, new_only=known.new_only))
-        write_reports(store)
+        if not expect:  # a look: what is kept does not change
+            write_reports(store)
         summary = explained(store)
         if annotate:
             for line in annotation_lines(summary, source_words(store, shown_path(store.path))):
                 console.say(line)
             return shell_code(summary)
         print_summary(summary, source_words(store, shown_path(store.path)), console)
-        console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
+        if not expect:
+            console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         if serve:
             with Site(store, named_here(given), accel) as site, Server(site, port or 0) as server:
                 console.say(f"serving {server.url} until Ctrl-C")
@@ -143,8 +145,9 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     By states, a case or state that only one run has counts as a difference. Exits 0 if the runs agree on
     everything, 1 if not, 3 if both left the same undecided, 4 if there was nothing to compare. By findings, a
     finding is fixed if the second run covered all states that the first may have covered, and does not show
-    it. Exits 0 if the second run has no finding that the first lacks, 1 if it has one, 3 if a case was not
-    decided in both or the second did not cover as much, 4 if no case was decided.
+    it. Exits 0 if the second run has no finding that the first lacks, 1 if it has one, 3 if it has one in a
+    case that the first did not look at, a case was not decided in both or the second did not cover as much,
+    4 if no case was decided.
     """
     with open_run(first) as one, open_run(second) as two:
         # A page is made of findings, so who asks for one need not say so.
@@ -178,6 +181,8 @@ def _compare_findings(found: Changes, as_json: bool, html: Path | None) -> ExitC
             console.say(line)
     if found.of(FindingChange.NEW):
         return ExitCode.INCONSISTENT
+    if found.of(FindingChange.FIRST):
+        return ExitCode.UNDECIDED
     if not found.cases:
         return ExitCode.NOTHING_RUN
     return ExitCode.UNDECIDED if found.undecided else ExitCode.CONSISTENT

@@ -363,7 +363,8 @@ def _with_program(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["failed_from"]:
         raise UsageError("--failed-from has its own workloads", "leave out the program, or --failed-from")
     program, *arguments = given["program"]
-    options = {name for option in click.get_current_context().command.params for name in option.opts}
+    params = click.get_current_context().command.params
+    options = {name for p in params if isinstance(p, click.Option) for name in p.opts}
     if own := [word for word in arguments if word.partition("=")[0] in options]:
         errors.say(f"{one_line(' '.join(own))}: given to {program}; options of powercut stand before --")
     folder = of_program(Path(program), arguments, given["out"] / "programs")
@@ -424,7 +425,7 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
-    expected = asked_expectations(given["expect"], plan.workloads) + asked_baseline(given["baseline"])
+    expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
     before = known_before(given["baseline"]) if given["baseline"] else {}
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
         summary = _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
@@ -614,7 +615,7 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     """Print what a run would do (--no-action); the files that it would read are read. With -v, the name of
     every case, and the command line of a guest.
     """
-    asked_expectations(given["expect"], plan.workloads)
+    asked_expectations(given["expect"])
     asked_baseline(given["baseline"])
     asked_known(given)
     verbose = given["verbose"]

@@ -117,6 +117,8 @@ def _of_runs(given: Sequence[Path]) -> list[Path]:
     series = [p for p in paths if len(paths) > 1 and (p / PLAN).is_file() and not (p / RUN).is_file()]
     for path in series:
         errors.say(f"{shown_path(path)}: a series, not a run: left out")
+    if len(series) == len(paths):
+        raise UsageError("there is no run among these", "name run directories, such as reports/latest")
     return [path for path in paths if path not in series]
 
 

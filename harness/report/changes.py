@@ -32,7 +32,8 @@ from harness.summary import CaseSummary, Summary, summarise
 
 class FindingChange(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
-    look at all that the first may have looked at. FIRST is not NEW: the first run has not decided its case.
+    look at all that the first may have looked at. FIRST is not NEW: the first run checked no state of its
+    case.
     """
 
     NEW = "new"
@@ -118,7 +119,9 @@ def changes(first: Side, second: Side) -> Changes:
     before, after = _findings(one.cases), _findings(two.cases)
     found = []
     for key, f in after.items():
-        unlike = FindingChange.NEW if _decided(mine.get(f.case)) else FindingChange.FIRST
+        first_case = mine.get(f.case)
+        looked = first_case is not None and first_case.counts.checked
+        unlike = FindingChange.NEW if looked else FindingChange.FIRST
         found.append(_changed(FindingChange.STILL if key in before else unlike, f, second))
     for key, f in before.items():
         if key not in after:
@@ -271,7 +274,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
 
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
-    "not looked at before": "The second run shows these, in cases that the first has not decided.",
+    "not looked at before": "The second run shows these, in cases of which the first checked nothing.",
     "still there": "Both runs show these.",
     "fixed": "The first run shows these; the second covered all that the first did, and does not.",
     "not looked at again": "The first run shows these; the second did not decide the case, or did not "

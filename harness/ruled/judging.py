@@ -260,12 +260,13 @@ def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
     )
 
 
-def _too_late(notes: Notes, found: Vulnerability, needed: Iterable[Remedy]) -> str:
+def _too_late(notes: Notes, found: Vulnerability, needed: Sequence[Remedy]) -> str:
     if found.present or not 0 < found.acks <= len(notes.acks):
         return ""
-    files, ack = {remedy.inode for remedy in needed}, notes.acks[found.acks - 1]
-    for number, call in enumerate(notes.calls[ack.calls :], ack.calls):
-        if call.is_sync and (call.inode in files or (files and call.word == "sync")):
+    files, behind = {remedy.inode for remedy in needed}, notes.acks[found.acks - 1].calls
+    for number, call in enumerate(notes.calls[behind:], behind):
+        files -= (files if call.word == "sync" else {call.inode}) if call.is_sync else set()
+        if needed and not files:  # each was synced
             return (
                 f"Call {number}, `{text_of(call)}`, comes behind that acknowledgement: acknowledge after it"
             )

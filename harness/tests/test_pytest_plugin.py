@@ -123,19 +123,24 @@ def test_a_session_that_skipped_every_crash_case_is_not_green(pytester: pytest.P
 
 
 def test_one_crash_case_with_an_answer_is_enough(pytester: pytest.Pytester) -> None:
-    asks = "crash_case.asked = 'xfs' in str(crash_case.case) or pytest.skip('not supported')"
+    asks = "crash_case._ask() if 'xfs' in str(crash_case.case) else pytest.skip('not supported')"
     pytester.makepyfile(_CASES.format(asks))
     result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("powercut: no crash case*")
 
 
-@pytest.mark.parametrize("marked", ["@pytest.mark.crash", "@pytest.mark.xfail\n@pytest.mark.crash"])
-def test_a_test_that_does_not_ask_for_the_verdict_fails(pytester: pytest.Pytester, marked: str) -> None:
+@pytest.mark.parametrize(
+    ("marked", "called"),
+    [("@pytest.mark.crash", "passed"), ("@pytest.mark.xfail\n@pytest.mark.crash", "xpassed")],
+)
+def test_a_test_that_does_not_ask_for_the_verdict_fails(
+    pytester: pytest.Pytester, marked: str, called: str
+) -> None:
     """It passed, and nothing was run."""
     pytester.makepyfile(_CASES.format("pass").replace("@pytest.mark.crash", marked))
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(**{called: 2, "errors": 2})
     result.stdout.fnmatch_lines(["nothing was run: *; add crash_case.check()"])
 
 
@@ -168,3 +173,23 @@ def test_crash(crash_case):
     {}
 
 """
+
+
+def test_a_fixture_may_ask_for_the_verdict(pytester: pytest.Pytester) -> None:
+    """ "nothing was run", of a fixture of the user's that checks, before the test or behind it."""
+    pytester.makepyfile(
+        """
+        import pytest
+        MARK = pytest.mark.powercut(configurations=["ext4/ordered"], workloads=["append-fsync"])
+
+        @pytest.fixture
+        def checked(crash_case):
+            yield crash_case
+            crash_case._ask()
+
+        @MARK
+        def test_behind(checked):
+            assert {checked: 1}
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)

@@ -419,7 +419,12 @@ def test_expectations_of_one_look_are_not_kept(tmp_path: Path) -> None:
     with RunStore.open(run) as store:
         store.finish()
     (expected := tmp_path / "expected").write_text("ext4/ordered append-fsync durability  # known\n")
+    powercut("report", run)
+    before = {
+        p: p.read_bytes() for p in run.iterdir() if p.suffix in (".html", ".json", ".xml", ".md", ".txt")
+    }
     assert powercut("report", run, "--expect", expected).exit_code == ExitCode.CONSISTENT
+    assert {p: p.read_bytes() for p in before} == before
     assert powercut("report", run).exit_code == ExitCode.INCONSISTENT
 
 
@@ -431,3 +436,12 @@ def test_the_list_of_runs_has_what_each_came_to(tmp_path: Path) -> None:
     powercut("report", run)
     (row,) = list(stored_rows(tmp_path))
     assert row[2] == "finished: Failed 1 of 1 case"
+
+
+def test_a_finding_in_a_case_of_which_one_state_was_undecided_is_new(tmp_path: Path) -> None:
+    """One undecided state before, and a regression was "not looked at before"."""
+    before = recorded(tmp_path / "a", None, unknown=True)
+    after = recorded(tmp_path / "b", LOST, log_hash="other")
+    done = powercut("compare", before, after)
+    assert done.output.startswith("new: ext4-ordered/append-fsync durability: f is gone")
+    assert done.exit_code == ExitCode.INCONSISTENT

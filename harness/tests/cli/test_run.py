@@ -171,7 +171,6 @@ def test_a_bisection_tells_of_each_commit_in_a_few_lines(
     [
         ("ext4/orderd * durability", "no mode is called 'ext4/orderd' next: did you mean ext4/ordered"),
         ("ext4 * durability", "no mode is called 'ext4'"),
-        ("ext4/ordered append-fsnc durability", "did you mean append-fsync"),
         ("ext4/ordered * durability,fsk", "did you mean fsck"),
     ],
 )
@@ -187,9 +186,9 @@ def test_an_expected_failure_that_nothing_can_meet_is_refused(tmp_path: Path, li
 def test_names_that_another_run_may_have_are_expected(tmp_path: Path) -> None:
     lines = ["ext[34]/*@raid1 * fsck", "*@4k my-db.s2 program", "any/posix append-* *", "xfs/* ace1-* size"]
     (tmp_path / "known").write_text("".join(f"{line}  # why\n" for line in lines))
-    assert len(asked_expectations([tmp_path / "known"], ["append-fsync"])) == len(lines)
-    (tmp_path / "known").write_text("ext4/ordered append-fsnc *  # a program of one's own\n")
-    asked_expectations([tmp_path / "known"], [str(tmp_path / "append-fsnc")])
+    assert len(asked_expectations([tmp_path / "known"])) == len(lines)
+    (tmp_path / "known").write_text("ext4/ordered append-fsync2 durability,  # of another job\n")
+    assert asked_expectations([tmp_path / "known"])
 
 
 def test_a_baseline_makes_its_findings_known_and_no_others(
@@ -750,4 +749,4 @@ def test_a_plan_that_looks_harder_is_not_estimated_as_quicker(monkeypatch: pytes
     )
     said = estimate(plan, select_cases(plan), "uml").text
     assert "--again and --disk look again at each" in said
-    assert said.endswith("5 min at most")
+    assert said.endswith("10 min 6 s if all of it is used")

@@ -76,7 +76,7 @@ def test_two_runs_alike_do_not_differ(stores: tuple[RunStore, RunStore]) -> None
     one, two = stores
     for store in stores:
         put(store, {0: OK, 1: bad("x")})
-    assert compare(one, two) == Comparison(2, ())
+    assert compare(one, two) == Comparison(2, (), compared=1)
 
 
 def test_verdicts_and_promises_may_differ(stores: tuple[RunStore, RunStore]) -> None:

@@ -415,14 +415,3 @@ def test_the_script_cuts_the_power_where_the_finding_did(run: RunStore, tmp_path
     assert 0 < returned < len(steps), "a test of something"
     draft(run, finding, tmp_path / "draft")
     assert f"CUT=${{CUT:-{returned - 1}}}" in (tmp_path / "draft/reproduce.sh").read_text()
-
-
-def test_a_second_finding_of_a_case_has_a_folder_of_its_own(
-    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
-    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
-    for folder in (slug_of(finding), f"{slug_of(finding)}-{finding.id}"):
-        done = powercut("bugreport", finding.id, "--from", run.path)
-        assert f"reports/findings/{folder}/README.md" in done.output

@@ -394,3 +394,6 @@ def test_a_series_among_the_runs_is_left_out(tmp_path: Path) -> None:
     done = powercut("triage", run, series, "--no-shrink")
     assert done.exit_code == ExitCode.CONSISTENT
     assert "a-patch: a series, not a run: left out" in done.stderr
+    (other := tmp_path / "another").mkdir()
+    (other / "plan.json").write_text("{}")
+    assert powercut("triage", series, other).exit_code == ExitCode.USAGE

@@ -376,6 +376,10 @@ def test_a_sync_behind_the_acknowledgement_is_told() -> None:
     assert told.too_late == "Call 4, `fsync(f)`, comes behind that acknowledgement: acknowledge after it"
     assert remedy_lines(told, "")["missing"].endswith(f". {told.too_late}")
     assert not any(told.too_late for told in told_of(of_one_file(synced=False)))
+    half = Calls().create("f").write("f", b"text").ack("done").fsync("f")
+    notes = replace(half.notes([Left("f", "file", OWNER, b"text")]), exit_code=0)
+    (directory, *_) = [told for told in told_of(notes) if "directory" in told.remedy]
+    assert not directory.too_late, "one of two that are needed is no remedy"
 
 
 def test_no_other_name_is_advised_where_names_alone_are_lost() -> None:
