@@ -27,7 +27,9 @@ pub const LINES_NAME: &str = "powercut-ack-lines";
 
 /// Holds the name of the device-mapper device that records, and in a second line [`EVENTS`] if its events are
 /// recorded as well; exists only while one does.
-const RECORDING: &str = "/etc/powercut-recording";
+///
+/// In /dev, which an image has, too: see `image.rs`.
+const RECORDING: &str = "/dev/powercut-recording";
 
 const EVENTS: &str = "events";
 
@@ -40,7 +42,6 @@ const TEXT_BYTES: usize = 256;
 
 /// Publish which device records, for `powercut-ack`.
 pub fn begin(target: &Target, events: bool) -> Result<(), Failure> {
-    crate::files::make_parent(Path::new(RECORDING))?;
     let second = if events { EVENTS } else { "" };
     fs::write(RECORDING, format!("{}\n{second}", target.name()))
         .map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
@@ -48,7 +49,6 @@ pub fn begin(target: &Target, events: bool) -> Result<(), Failure> {
 
 /// Publish that calls are noted whole: then a mark is one of the notes.
 pub fn begin_whole() -> Result<(), Failure> {
-    crate::files::make_parent(Path::new(RECORDING))?;
     fs::write(RECORDING, WHOLE).map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
 }
 

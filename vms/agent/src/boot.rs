@@ -116,6 +116,22 @@ pub fn mount_kernel_file_systems() {
     }
 }
 
+/// Bring up the loopback interface, which gets 127.0.0.1 with that (net/ipv4/devinet.c). A kernel without CONFIG_INET
+/// has no such network.
+pub fn raise_loopback() {
+    // SAFETY: the calls take numbers, and a request that is all zeros but for its name, which ends in NUL, and flags.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let mut request: libc::ifreq = std::mem::zeroed();
+        (request.ifr_name[0], request.ifr_name[1]) = (b'l' as _, b'o' as _);
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as _;
+        if socket >= 0 {
+            libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw const request);
+            libc::close(socket);
+        }
+    }
+}
+
 /// Make the kernel report a hung process sooner, with its stack: the host waits for a recovery no longer
 /// than the kernel's default of 120 s (Documentation/admin-guide/sysctl/kernel.rst). A kernel without
 /// CONFIG_DETECT_HUNG_TASK has no such file and reports nothing.

@@ -35,7 +35,7 @@ use std::{
 use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 
 use crate::{
-    ack, events,
+    ack, events, image,
     mounts::MOUNT_POINT,
     neighbour::{self, Neighbour},
     printed::Printed,
@@ -74,14 +74,19 @@ pub const WHOLE: &str = "powercut-whole";
 
 /// The program's command line, with its calls noted whole.
 pub fn noted_whole(argv: &[String]) -> Vec<String> {
-    let tracer = ["/proc/self/exe", WHOLE].map(str::to_owned);
-    tracer.into_iter().chain(argv.iter().cloned()).collect()
+    behind_tracer(WHOLE, argv)
 }
 
 /// The program's command line, with its calls noted.
 pub fn noted(argv: &[String]) -> Vec<String> {
-    let tracer = ["/proc/self/exe", NAME].map(str::to_owned);
-    tracer.into_iter().chain(argv.iter().cloned()).collect()
+    behind_tracer(NAME, argv)
+}
+
+/// The tracer is in the image, too, so that it reads paths as the program does.
+fn behind_tracer(word: &str, argv: &[String]) -> Vec<String> {
+    let (ahead, program) = image::split(argv);
+    let tracer = ["/proc/self/exe", word].map(str::to_owned);
+    [ahead, &tracer, program].concat()
 }
 
 /// Which calls of a program are noted.

@@ -28,6 +28,7 @@ use rustix::{
 };
 
 use crate::{
+    boot,
     failure::Failure,
     files,
     trees::{self, TreeCheck, Trees},
@@ -121,6 +122,7 @@ fn enter(archive: &[u8]) -> io::Result<()> {
         }
     }
     limit();
+    boot::raise_loopback();
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
@@ -180,14 +182,15 @@ fn unpack(archive: &[u8]) -> io::Result<()> {
         let begin = (HEADER_BYTES + named).next_multiple_of(4);
         let name = left.get(HEADER_BYTES..HEADER_BYTES + named.saturating_sub(1));
         let name = std::str::from_utf8(name.ok_or_else(wrong)?).map_err(|_| wrong())?;
-        if name == "TRAILER!!!" {
-            return Ok(());
-        }
         let data = left.get(begin..begin + length).ok_or_else(wrong)?;
-        put(Path::new(name), mode, time, data)?;
         left = left
             .get((begin + length).next_multiple_of(4)..)
             .ok_or_else(wrong)?;
+        match name {
+            "TRAILER!!!" if left.is_empty() => return Ok(()),
+            "TRAILER!!!" => {} // the archive of an image follows
+            _ => put(Path::new(name), mode, time, data)?,
+        }
     }
 }
 

@@ -34,6 +34,7 @@ mod dm;
 mod events;
 mod failure;
 mod files;
+mod image;
 mod kmsg;
 mod logs;
 mod mounts;
@@ -84,6 +85,7 @@ fn main() {
 fn live(settings: &Settings) -> Result<(), Failure> {
     files::raise_file_limit();
     let module_errors = boot::load_modules(MODULE_LIST);
+    boot::raise_loopback();
     if settings.shell {
         shell::run(settings, &module_errors).map_err(|e| failed("shell")(errno_of(&e)))
     } else if settings.root.is_empty() {
@@ -110,6 +112,7 @@ fn tool(argv: &[String]) -> i32 {
         Some(ack::NAME) => ack::run(&argv[1..]),
         Some(name) if calls::AHEAD.contains(&name) => return traced(argv, calls::Noted::Nothing),
         Some(copy::NAME) => copy::run(&argv[1..]),
+        Some(image::NAME) => image::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
         _ if argv.get(1).is_some_and(|word| word == contained::NAME) => contained::run(&argv[2..]),
         _ if argv

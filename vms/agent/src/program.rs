@@ -19,6 +19,7 @@ use rustix::{
 
 use crate::{
     failure::errno_of,
+    image,
     mounts::MOUNT_POINT,
     processes::{reap, DEATH},
 };
@@ -44,7 +45,9 @@ pub struct Ended {
 /// Run a program in the mount point until it ends or the deadline passes; then kill its process group.
 /// Its standard input is empty; its environment holds only PATH and HOME.
 pub fn run(argv: &[String], deadline: Instant) -> Result<Ended, Errno> {
-    run_in(MOUNT_POINT, argv, deadline, OUTPUT_BYTES)
+    let ended = run_in(MOUNT_POINT, argv, deadline, OUTPUT_BYTES);
+    image::leave(argv);
+    ended
 }
 
 /// The same in the root, with more output kept.
