@@ -58,7 +58,7 @@ def requirements_of(
             blob(of.kernel_image, f"kernel for {name}"),
             blob(of.initramfs, f"initramfs for {name}"),
         )
-        return SentSpec(name, of.machine.accel, kernel, archive)
+        return SentSpec(name, of.machine.accel, kernel, archive, of.memory_mib)
 
     requirements = Requirements(
         run=run,

@@ -33,6 +33,7 @@ class SentSpec(msgspec.Struct, frozen=True):
     accel: str
     kernel: str
     initramfs: str
+    memory_mib: int = 0
 
 
 class Requirements(msgspec.Struct, frozen=True):

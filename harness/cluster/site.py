@@ -309,7 +309,8 @@ def _machine(spec: SentSpec, places: dict[str, Path]) -> Machine:
 
 
 def _spec(spec: SentSpec, places: dict[str, Path]) -> GuestSpec:
-    return GuestSpec(machine_of(spec.machine, spec.accel), places[spec.kernel], places[spec.initramfs])
+    machine = machine_of(spec.machine, spec.accel)
+    return GuestSpec(machine, places[spec.kernel], places[spec.initramfs], memory_mib=spec.memory_mib)
 
 
 # --- progress --------------------------------------------------------------------------------

@@ -427,6 +427,7 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
             disk_socket=disk.socket,
             log=session.log_device,
             directory=session.directory,
+            memory_mib=shown.spec.memory_mib,
             shell_mount=f"{profile.fstype}:{profile.first_options}",
             shell_parts=profile.parts,
             shell_stack=profile.stacked.stack.device if profile.stacked else "",

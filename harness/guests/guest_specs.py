@@ -6,6 +6,7 @@ The only place that packs archives and chooses machines: for runs, measurements 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.filesystems.profiles import Profile, recovery_files
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.boots import Boots
+from harness.guests.images import root_archive
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
 from harness.guests.session import GuestSpec, Session, Target, find_agent
 from harness.host import elf
@@ -224,7 +226,8 @@ def spec_of(
     steps = {START_STACK: stacked.start.encode()} if stacked else {}
     packed = pack(kernel, modules, archive, programs, steps, workloads)
     built_for = {p.name.split(".ko")[0]: elf.module_release(read_module(p)) for p in kernel.replaced}
-    return GuestSpec(machine, kernel.image, packed, built_for=built_for)
+    memory_mib = max((w.memory_mib for w in workloads), default=0)
+    return GuestSpec(machine, kernel.image, packed, memory_mib=memory_mib, built_for=built_for)
 
 
 def pack(
@@ -237,7 +240,11 @@ def pack(
 ) -> Path:
     """Write the archive for guests of this kernel. Raises KernelError for a module that it does not have."""
     resolved = resolve_modules(kernel, list(dict.fromkeys(modules)))
-    archive.write_bytes(initramfs.build(find_agent(), resolved, programs, files or {}, workloads))
+    with archive.open("wb") as file:
+        file.write(initramfs.build(find_agent(), resolved, programs, files or {}, workloads))
+        for image in sorted({w.image for w in workloads if w.image}):
+            with root_archive(Path(image)).open("rb") as root:
+                shutil.copyfileobj(root, file)
     return archive
 
 

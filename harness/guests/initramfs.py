@@ -124,7 +124,7 @@ class Initramfs:
             self.links[f"bin/{applet}"] = "busybox"
         del self.links["bin/busybox"]
         # vms/agent/src/main.rs
-        for tool in ("ack", "ack-lines", "neighbour", "as", "on-copy"):
+        for tool in ("ack", "ack-lines", "neighbour", "as", "on-copy", "in"):
             self.links[f"bin/powercut-{tool}"] = "/init"
         self.links["usr/bin"] = "/bin"
 
@@ -137,18 +137,17 @@ class Initramfs:
                 directories.setdefault(str(parent))
         directories.pop(".", None)
         records = [
-            _record(i, name, stat.S_IFDIR | (0o1777 if name == "tmp" else 0o755), b"")
+            record(i, name, stat.S_IFDIR | (0o1777 if name == "tmp" else 0o755), b"")
             for i, name in enumerate(directories)
         ]
         # early console output of PID 1 needs a node before devtmpfs is mounted
-        records.append(_record(len(records), "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
+        records.append(record(len(records), "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
         for name, (mode, data) in self.files.items():
             time = self.times.get(name, 0)
-            records.append(_record(len(records), name, stat.S_IFREG | mode, data, time=time))
+            records.append(record(len(records), name, stat.S_IFREG | mode, data, time=time))
         for name, target in links.items():
-            records.append(_record(len(records), name, stat.S_IFLNK | 0o777, target.encode()))
-        records.append(_record(0, "TRAILER!!!", 0, b""))
-        return b"".join(records)
+            records.append(record(len(records), name, stat.S_IFLNK | 0o777, target.encode()))
+        return b"".join([*records, TRAILER])
 
 
 def find_program(wanted: str) -> Path:
@@ -197,18 +196,29 @@ def _wanted(files: Mapping[str, bytes]) -> list[str]:
     return [*dict.fromkeys(n for name, data in files.items() if data[:4] == ELF for n in needed(data, name))]
 
 
-def _record(
-    inode: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0), time: int = 0
+def record(
+    inode: int,
+    name: str,
+    mode: int,
+    data: bytes = b"",
+    device: tuple[int, int] = (0, 0),
+    time: int = 0,
+    owner: tuple[int, int] = (0, 0),
 ) -> bytes:
-    encoded = name.encode() + b"\0"
+    """A file in the archive. Numbers are cut to the 32 bits that they have there."""
+    encoded = os.fsencode(name) + b"\0"
     links = 2 if stat.S_ISDIR(mode) else 1
-    fields = (inode + 1, mode, 0, 0, links, time, len(data), 0, 0, *device, len(encoded), 0)
-    head = b"070701" + b"".join(b"%08X" % f for f in fields) + encoded
+    fields = (inode + 1, mode, *owner, links, time, len(data), 0, 0, *device, len(encoded), 0)
+    head = b"070701" + b"".join(b"%08X" % (f & 0xFFFFFFFF) for f in fields) + encoded
     return _padded(head) + _padded(data)
 
 
 def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 4)
+
+
+TRAILER = record(0, "TRAILER!!!", 0)
+"""The end of an archive. Another archive may follow."""
 
 
 def build(
@@ -218,7 +228,9 @@ def build(
     files: Mapping[str, bytes],
     workloads: Iterable[Workload] = (),
 ) -> bytes:
-    """The archive for a guest: agent as /init, modules, host programs, plain files, what workloads bring."""
+    """The archive for a guest: agent as /init, modules, host programs, plain files, what workloads bring;
+    without the roots of images.
+    """
     workloads = [*workloads]
     root = Initramfs()
     root.add("init", agent.read_bytes(), 0o755)
@@ -231,9 +243,13 @@ def build(
         root.add_host_files(host_files(wanted))
     if any(w.runtime == "python" for w in workloads):
         root.add_python()
-    if users := sorted({w.user for w in workloads if w.user}):
+    if users := sorted({w.user for w in workloads if w.user and not w.image}):
         root.add_users(users)
-    root.add_workload({**files, **{path: data for w in workloads for path, data in w.files.items()}})
+    for workload in workloads:
+        if workload.image:  # which has the libraries
+            root.files |= {in_guest(path): (0o755, data) for path, data in workload.files.items()}
+    alone = [w for w in workloads if not w.image]
+    root.add_workload({**files, **{path: data for w in alone for path, data in w.files.items()}})
     return root.pack()
 
 
@@ -245,7 +261,8 @@ def need_brought(workload: Workload) -> None:
         libraries(path for path in host_files(wanted).values() if is_elf(path))
     if workload.runtime == "python":
         python_files()
-    libraries_of(workload.files)
+    if not workload.image:
+        libraries_of(workload.files)
 
 
 def needed(data: bytes, name: str) -> list[str]:

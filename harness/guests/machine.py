@@ -45,7 +45,7 @@ class Boot:
     `shell_parts`: bytes of the disk at which its further devices begin; `shell_stack`: the device of the
     stack on them. `shell_recovered`: the log device is the same disk after recovery, and the shell says so.
     `hits`: the file in which an instrumented kernel notes what it runs. `virtual`: it records in virtual
-    time, with `disk_memory`.
+    time, with `disk_memory`. `memory_mib`: the least memory.
     """
 
     kernel_image: Path
@@ -60,6 +60,7 @@ class Boot:
     disk_memory: Path | None = None
     hits: Path | None = None
     virtual: VirtualTime | None = None
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,10 @@ class MachineProfile(msgspec.Struct, frozen=True, kw_only=True):
     command_line: list[str]
     build: Flavour | None = None
     tools: Tools | None = None
+
+    def memory_of(self, boot: Boot) -> int:
+        """The memory of a guest, in MiB. The archive stands there twice while the kernel unpacks it."""
+        return max(boot.memory_mib, self.memory_mib + 2 * (boot.initramfs.stat().st_size >> 20))
 
 
 @dataclass(frozen=True, slots=True)

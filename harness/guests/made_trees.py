@@ -93,12 +93,11 @@ class MadeTrees:
             yield wire.TreeToTry(changes, count)
 
     def _try(self, trees: list[wire.TreeToTry], check: Check, acks: Sequence[str]) -> Iterator[Tried]:
-        as_user = ["powercut-as", check.user] if check.user else []
         request = wire.TryTrees(
             trees,
             ACKNOWLEDGED,
             list(acks),
-            [*as_user, check.argv[0], ACKNOWLEDGED, *check.argv[1:]],
+            [*check.ahead, check.argv[0], ACKNOWLEDGED, *check.argv[1:]],
             PROGRAM_TIMEOUT_S,
         )
         timeout_s = PROGRAM_TIMEOUT_S * len(trees) + _MARGIN_S

@@ -100,8 +100,7 @@ def machine(accel: str) -> Machine:
 
 def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
     """The QEMU line, option beside value; `channel_fd` None: the guest talks to the terminal (shell)."""
-    # the archive stands in memory twice while the kernel unpacks it
-    memory = profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
+    memory = profile().memory_of(boot)
     words = []
     if boot.shell_mount:
         words = ["powercut.shell=1", f"powercut.mount={boot.shell_mount}"]

@@ -145,8 +145,8 @@ class Target:
 class GuestSpec:
     """What guests are made of: machine, kernel image, initramfs. `boots`: whether they come up. `hits`: the
     file in which those that judge note what they run, for a kernel that can; `recording_hits`: the one of
-    those that record. `built_for`: of modules that are not the kernel's own, by name, the release that they
-    were built for.
+    those that record. `memory_mib`: the least memory. `built_for`: of modules that are not the kernel's own,
+    by name, the release that they were built for.
     """
 
     machine: Machine
@@ -154,6 +154,7 @@ class GuestSpec:
     initramfs: Path
     hits: Path | None = None
     recording_hits: Path | None = None
+    memory_mib: int = 0
     boots: Boots = field(default_factory=Boots, compare=False)
     built_for: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -381,6 +382,7 @@ class Session:
                 disk_socket=self.disk.socket,
                 log=self.log_device,
                 directory=self.directory,
+                memory_mib=self._spec.memory_mib,
                 disk_memory=self.disk.memory if virtual or not self._recording else None,
                 hits=self._spec.recording_hits if self._recording else self._spec.hits,
                 virtual=virtual,
@@ -900,8 +902,7 @@ def _run_check(guest: Guest, check: Check, acknowledged: Sequence[str]) -> Check
         text = "".join(f"{line}\n" for line in acknowledged).encode()
         put = wire.PutFile(path=ACKNOWLEDGED, mode=0o644, data=text)
         guest.request(put, wire.Done, RECOVER_TIMEOUT_S)
-        as_user = ["powercut-as", check.user] if check.user else []
-        argv = ["powercut-on-copy", *as_user, argv[0], ACKNOWLEDGED, *argv[1:]]
+        argv = ["powercut-on-copy", *check.ahead, argv[0], ACKNOWLEDGED, *argv[1:]]
     request = wire.RunProgram(argv=argv, deadline_s=PROGRAM_TIMEOUT_S)
     done = guest.request(request, wire.ProgramDone, PROGRAM_TIMEOUT_S + 10.0)
     return CheckResult(check.operation, done.exit_code, done.output.decode(errors="replace"))

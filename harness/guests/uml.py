@@ -91,7 +91,7 @@ def machine(_: str) -> Machine:
 def command(boot: Boot, channel_fd: int) -> list[str]:
     return [
         *_with_its_library(boot.kernel_image),
-        f"mem={_memory_mib(boot)}M",
+        f"mem={profile().memory_of(boot)}M",
         f"initrd={boot.initramfs}",
         f"powercut_disk={boot.disk_memory}"
         if boot.disk_memory
@@ -115,7 +115,7 @@ def virtual_command(boot: Boot) -> list[str]:
     return [
         *("setarch", "--addr-no-randomize"),
         *_with_its_library(boot.kernel_image),
-        f"mem={_memory_mib(boot)}M",
+        f"mem={profile().memory_of(boot)}M",
         "initrd=initramfs",
         "powercut_disk=disk",
         "powercut_log=log",
@@ -141,10 +141,6 @@ def _named_alike(boot: Boot) -> Path:
         (where / name).unlink(missing_ok=True)
         (where / name).symlink_to(file.absolute())
     return where
-
-
-def _memory_mib(boot: Boot) -> int:
-    return profile().memory_mib + 2 * (boot.initramfs.stat().st_size >> 20)
 
 
 @functools.cache

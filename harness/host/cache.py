@@ -25,6 +25,7 @@ _PARTED = (
     "kernels/variants",
     "kernels/instrumented",
     "rootfs",
+    "images",
     "archive",
     "programs",
     "triage",

@@ -192,15 +192,15 @@ class Check:
 
     `application`: it counts at every crash point and runs on a copy. Its first argument is a file that lists
     what the application had acknowledged by then, one text per line. Exit 1: the promise was not kept; any
-    other code: it could not judge. With fewer acknowledgements it demands no more than with more. `user`: who
-    runs it; empty: root.
+    other code: it could not judge. With fewer acknowledgements it demands no more than with more. `ahead`:
+    words in front of the program, which say in which root it runs, and who runs it.
     """
 
     operation: int
     argv: tuple[str, ...]
     reads: tuple[str, ...]
     application: bool = False
-    user: str = ""
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +220,8 @@ class Workload:
     runtime: str = ""  # `python`: the interpreter and its library come along
     user: str = ""  # who runs the programs; empty: root
     image_mib: int = 0  # the least size of the file system; 0: the mode's own
+    image: str = ""  # the path of a container image of the host, whose root the programs have
+    memory_mib: int = 0  # the least memory of its guests; 0: the machine's own
     question: Question | None = None  # of a litmus program, which the oracle of that name puts
 
     @property

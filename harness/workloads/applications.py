@@ -21,6 +21,7 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.host.files import json_bytes, toml_string, write_atomically
+from harness.host.oci import ContainerImage, read_image
 from harness.host.trees import files_below
 from harness.model import Check, Operation, OperationKind, Workload
 from harness.model.schedules import without_schedule
@@ -43,6 +44,9 @@ NEIGHBOUR = "powercut-neighbour"  # vms/agent/src/neighbour.rs
 """The program that commits behind each call of another one."""
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
+MEMORY_MIB_MAX = 16 << 10
+IN_ROOT = "powercut-in"  # vms/agent/src/image.rs
+"""The program that runs another one in the root of an image."""
 
 
 class _Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +58,9 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file DESCRIPTION. `programs`: programs of the host, each with its Debian package if that has
     another name: `redis-cli:redis-tools`. `files`: files, folders and glob patterns of the host, with the
     package where that is known. `runtime`: one of _RUNTIMES. `user`: runs both programs, in a mount point
-    that is the user's own. `image_mib`: the least size of the file system. `reads`: glob patterns of the
+    that is the user's own. `image`: a container image, whose root both have, instead of `programs`, `files`
+    and `runtime`. `memory_mib`: the least memory of the guests. `image_mib`: the least size of the file
+    system. `reads`: glob patterns of the
     files that `check` reads. `acknowledges`: `lines`, if each line that `run` prints is acknowledged; else it
     calls powercut-ack. `neighbour`: each workload comes once more, `NAME-neighbour`, with another program's
     fsync behind each call, which may be 200 calls at most. `variants`: each is a workload; its key is
@@ -66,6 +72,8 @@ class _Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[str, ...] = ()
     runtime: str = ""
     user: str = ""
+    image: str = ""
+    memory_mib: int = 0
     image_mib: int = 0
     reads: tuple[str, ...] = ("*",)
     acknowledges: str = ""
@@ -157,7 +165,8 @@ def load_application(directory: Path) -> list[Workload]:
     for program in ("run", "check"):
         _need_program(directory / program, described)
     place = f"/workload/{directory.name}"
-    files = {f"{place}/{name}": path.read_bytes() for name, path in files_below(directory)}
+    image = directory / described.image
+    files = {f"{place}/{name}": p.read_bytes() for name, p in files_below(directory) if p != image}
     variants = described.variants or {"": _Variant()}
     alone = [
         _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
@@ -166,13 +175,19 @@ def load_application(directory: Path) -> list[Workload]:
     return [*alone, *map(_beside_another, alone)] if described.neighbour else alone
 
 
+def image_root(image: ContainerImage) -> str:
+    """Where the root of an image is in the guest."""
+    return f"/images/{image.identity[:12]}"
+
+
 def _beside_another(workload: Workload) -> Workload:
     (run,) = workload.operations
+    words = 2 if run.argv[0] == IN_ROOT else 0
     return replace(
         workload,
         name=f"{workload.name}-neighbour",
         summary=f"{workload.summary}; another program commits behind each call",
-        operations=(replace(run, argv=(NEIGHBOUR, *run.argv)),),
+        operations=(replace(run, argv=(*run.argv[:words], NEIGHBOUR, *run.argv[words:])),),
     )
 
 
@@ -189,6 +204,8 @@ def prints_acknowledgements(workload: Workload) -> bool:
 def _ahead(workload: Workload) -> list[str]:
     """The words of ours in front of its program: AHEAD of vms/agent/src/calls.rs."""
     argv = next((op.argv for op in workload.operations), ())
+    if argv and argv[0] == IN_ROOT:
+        argv = argv[2:]
     return list(itertools.takewhile((BY_LINES, NEIGHBOUR).__contains__, argv))
 
 
@@ -201,23 +218,25 @@ def _workload(
     files: Mapping[str, bytes],
 ) -> Workload:
     need_name(name, str(directory))
-    run = (f"{place}/run", *variant.arguments)
-    if described.user:
-        run = ("powercut-as", described.user, *run)
-    if described.acknowledges:
-        run = (BY_LINES, *run)  # before the user, who may not acknowledge
+    image = directory / described.image if described.image else None
+    in_root = (IN_ROOT, image_root(read_image(image))) if image else ()
+    as_user = ("powercut-as", described.user) if described.user else ()
+    by_lines = (BY_LINES,) if described.acknowledges else ()  # before the user, who may not acknowledge
+    run = (*in_root, *by_lines, *as_user, f"{place}/run", *variant.arguments)
     check = (f"{place}/check", *variant.arguments)
     return Workload(
         name,
         variant.summary or described.summary,
         (Operation(OperationKind.RUN, argv=run),),
-        (Check(0, check, described.reads, application=True, user=described.user),),
+        (Check(0, check, described.reads, application=True, ahead=(*in_root, *as_user)),),
         (SHELL, *described.programs),
         files,
         described.files,
         described.runtime,
         described.user,
         described.image_mib,
+        str(image or ""),
+        described.memory_mib,
     )
 
 
@@ -232,6 +251,10 @@ def _wrong(described: _Description) -> Iterator[str]:
         yield f'acknowledges = {described.acknowledges!r} is not known; there is "lines", or leave it out'
     if described.user and not _USER.fullmatch(described.user):
         yield f"user = {described.user!r} is no user's name: lower-case letters, digits, _ and -"
+    if described.image and (described.programs or described.files or described.runtime):
+        yield "image brings all programs; leave out programs, files and runtime, or image"
+    if not 0 <= described.memory_mib <= MEMORY_MIB_MAX:
+        yield f"memory_mib = {described.memory_mib} is not from 1 to {MEMORY_MIB_MAX}"
     if not 0 <= described.image_mib <= IMAGE_MIB_MAX:
         yield f"image_mib = {described.image_mib} is not from 1 to {IMAGE_MIB_MAX}"
 
@@ -268,7 +291,7 @@ def _need_program(path: Path, described: _Description) -> None:
         raise UsageError(f"{path} is missing: an application needs the programs `run` and `check`", _HELP)
     interpreter = _interpreter(_startable(path))
     named = [PurePosixPath(p.partition(":")[0]).name for p in (*described.programs, *described.files)]
-    if interpreter in ("", *_SHELLS, *named, *_RUNTIMES.get(described.runtime, ())):
+    if described.image or interpreter in ("", *_SHELLS, *named, *_RUNTIMES.get(described.runtime, ())):
         return
     runtime = next((r for r in _RUNTIMES if interpreter.startswith(r)), "")
     add = f'runtime = "{runtime}"' if runtime else f"{interpreter} to `programs`"

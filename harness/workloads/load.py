@@ -474,8 +474,10 @@ def pin_name(workload: str) -> str:
 
 
 def contents_hash(workload: Workload) -> str:
-    """SHA-256 of a workload with all its files, wherever they lie: of an application, each in its folder."""
-    return hashlib.sha256(json_bytes(workload)).hexdigest()
+    """SHA-256 of a workload with all its files, wherever they lie: of an application, each in its folder. Its
+    image is named by what it runs.
+    """
+    return hashlib.sha256(json_bytes(dataclasses.replace(workload, image=""))).hexdigest()
 
 
 def find_workload(wanted: Sequence[str], name: str) -> Workload:

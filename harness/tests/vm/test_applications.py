@@ -11,11 +11,13 @@ import pytest
 from harness.cases.application import CALLS
 from harness.errors import ExitCode
 from harness.findings.repro import repro_context, reproduce
+from harness.guests.initramfs import find_program
 from harness.model import CaseId, CrashPoint, CrashState, Verdict
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary
 from harness.tests.cli.runner import powercut
+from harness.tests.host.images import file, layout, link, tar
 from harness.tests.needs import need_program
 from harness.tests.vm.conftest import run_plan
 from harness.trust import Named
@@ -70,6 +72,34 @@ pathlib.Path("journal").write_text("mine")
 """
 
 
+# In an image, which has a shell and nothing of the guest's own root, by a user of the image. It leaves a
+# process behind that is in the file system under test.
+RUN_BOXED = """#!/bin/sh
+[ "$PWD" = /mnt ] && [ -e /of-the-image ] && [ ! -e /init ] && [ "$(id -un)" = boxed ] || exit 9
+echo "line 1" >journal
+{sync} && powercut-ack "line 1"
+sleep 1000 &
+"""
+CHECK_BOXED = CHECK.replace("exit 7\n", "exit 7\n[ -e /of-the-image ] && [ ! -e /init ] || exit 7\n", 1)
+LOOPBACK = 'ifconfig lo | grep -q "inet addr:127.0.0.1"'
+
+
+def write_boxed(folder: Path, name: str, sync: str) -> str:
+    """An application in an image that is made of this host's busybox."""
+    need_program("busybox")
+    busybox = find_program("busybox").read_bytes()
+    commands = ("sh", "id", "grep", "sleep", "rm", "sync", "ifconfig")
+    lower = tar(file("bin/busybox", busybox, 0o755), *(link(f"bin/{c}", "busybox") for c in commands))
+    users = file("etc/passwd", b"root:x:0:0::/:/bin/sh\nboxed:x:77:77::/:/bin/sh\n")
+    place = folder / name
+    place.mkdir()
+    layout(place / "image.tar", lower, tar(file("of-the-image"), users))
+    (place / "workload.toml").write_text(f'summary = "{name}"\nimage = "image.tar"\nuser = "boxed"\n')
+    (place / "run").write_text(RUN_BOXED.format(sync=sync))
+    (place / "check").write_text(CHECK_BOXED)
+    return str(place)
+
+
 def write_renamer(folder: Path) -> Path:
     place = folder / "renamer"
     place.mkdir()
@@ -113,6 +143,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
     (folder / "large" / "check").write_text("#!/bin/sh\nexit 0\n")
     write_renamer(folder)
     own = [str(folder / name) for name in ("careful", "hasty", "snake", "hasty-snake", "large", "renamer")]
+    own.append(write_boxed(folder, "boxed", f"{LOOPBACK} && sync journal ."))
+    own.append(write_boxed(folder, "hasty-boxed", "true"))
     plan = Plan(configurations=["ext4/ordered"], workloads=[*own, "sqlite-wal-full"], jobs=2)
     return run_plan(plan, folder)
 
@@ -152,6 +184,26 @@ def test_python_runs_as_a_user_who_acknowledges(ran: tuple[Summary, Path]) -> No
     with RunStore.open(path) as store:
         marks = [e.mark for e in store.timeline(CaseId("ext4", "ordered", "snake")) if e.mark]
     assert marks[:5] == ["begin 0", "app 1", "app 2", "app 3", "ack 0"]
+
+
+def test_both_programs_run_in_the_root_of_an_image(ran: tuple[Summary, Path]) -> None:
+    summary, path = ran
+    cases = {c.case.workload: c for c in summary.cases}
+    assert cases["boxed"].verdict is CaseVerdict.PASS, (cases["boxed"].reason, cases["boxed"].findings)
+    assert cases["hasty-boxed"].verdict is CaseVerdict.FAIL
+    told = {v.summary for f in cases["hasty-boxed"].findings for v in f.violations}
+    assert "`/workload/hasty-boxed/check` after 1 acknowledgement: line 1 is gone" in told
+    calls, _ = calls_of_program(path, "boxed")
+    assert "write(journal, 7) = 7" in calls, "the tracer took its paths for others"
+    assert "fsync(journal) = 0" in calls
+
+
+def test_the_rules_judge_programs_in_an_image(tmp_path: Path, uml_kernel: Path) -> None:
+    own = [write_boxed(tmp_path, "boxed", "sync journal ."), write_boxed(tmp_path, "hasty-boxed", "true")]
+    plan = Plan(configurations=["any/linux"], workloads=own, machine="uml", kernel=str(uml_kernel))
+    summary, _ = run_plan(plan, tmp_path / "runs")
+    verdicts = {c.case.workload: (c.verdict, c.reason) for c in summary.cases}
+    assert verdicts == {"boxed": (CaseVerdict.PASS, ""), "hasty-boxed": (CaseVerdict.FAIL, "")}
 
 
 RENAMED = [

@@ -15,13 +15,20 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests.brought import host_files, python_files
 from harness.guests.guest_specs import missing_program
 from harness.guests.initramfs import Initramfs, build, find_program, libraries_of, user_id
+from harness.host.oci import read_image
 from harness.host.resources import resource
 from harness.model import OperationKind, Workload
 from harness.tests.guests.test_initramfs import unpacked
+from harness.tests.host.images import file, layout, tar
 from harness.tests.needs import need_program
 from harness.workloads import load as workloads
-from harness.workloads.applications import has_neighbour, load_application, of_program
-from harness.workloads.load import load_workload, select_workloads, workload_sets
+from harness.workloads.applications import (
+    has_neighbour,
+    load_application,
+    of_program,
+    prints_acknowledgements,
+)
+from harness.workloads.load import contents_hash, load_workload, select_workloads, workload_sets
 
 
 @pytest.fixture
@@ -354,6 +361,10 @@ def test_a_link_of_the_host_that_leads_nowhere_costs_only_who_brings_it(
         ('user = "Post gres"', "is no user's name"),
         ("image_mib = -1", "image_mib = -1 is not from 1 to"),
         ("image_mib = 100000", "image_mib = 100000 is not from 1 to"),
+        ("memory_mib = -1", "memory_mib = -1 is not from 1 to"),
+        ("memory_mib = 100000", "memory_mib = 100000 is not from 1 to"),
+        ('image = "i.tar"\nprograms = ["ls"]', "image brings all programs"),
+        ('image = "i.tar"\nruntime = "python"', "image brings all programs"),
     ],
 )
 def test_a_description_that_cannot_be_met_says_why(directory: Path, line: str, says: str) -> None:
@@ -389,12 +400,55 @@ def test_modules_of_python_keep_their_times(directory: Path, tmp_path: Path) -> 
 def test_a_user_may_run_both_programs(directory: Path, tmp_path: Path) -> None:
     workload = described(directory, 'user = "postgres"')
     assert workload.operations[0].argv == ("powercut-as", "postgres", "/workload/my-db/run")
-    assert (workload.checks[0].argv, workload.checks[0].user) == (("/workload/my-db/check",), "postgres")
+    assert workload.checks[0].ahead == ("powercut-as", "postgres")
     found = packed(tmp_path, workload)
     number = user_id("postgres")
     assert f"postgres:x:{number}:{number}:".encode() in found["etc/passwd"][1]
     assert found["bin/powercut-ack"] == (stat.S_IFREG | 0o4755, b"agent")
     assert found["tmp"][0] == stat.S_IFDIR | 0o1777
+
+
+def test_both_programs_may_have_the_root_of_an_image(directory: Path, tmp_path: Path) -> None:
+    """The image is no file of the workload, of which every guest would have two copies more."""
+    path = layout(directory / "i.tar", tar(file("bin/tool")))
+    (directory / "run").write_text("#!/usr/bin/ruby\n")
+    (directory / "lib.so").write_bytes(Path("/bin/ls").resolve().read_bytes())
+    workload = described(directory, 'image = "i.tar"\nuser = "me"\nacknowledges = "lines"\nmemory_mib = 700')
+    root = ("powercut-in", f"/images/{read_image(path).identity[:12]}")
+    (run,) = workload.operations
+    assert run.argv == (*root, "powercut-ack-lines", "powercut-as", "me", "/workload/my-db/run")
+    assert workload.checks[0].ahead == (*root, "powercut-as", "me")
+    assert prints_acknowledgements(workload)
+    assert (workload.image, workload.memory_mib) == (str(path), 700)
+    assert missing_program(workload) == ""
+    found = packed(tmp_path, workload)
+    assert found["workload/my-db/run"] == (stat.S_IFREG | 0o755, b"#!/usr/bin/ruby\n")
+    assert found["bin/powercut-in"] == (stat.S_IFLNK | 0o777, b"/init")
+    assert not {"workload/my-db/i.tar", "etc/passwd", "lib64/ld-linux-x86-64.so.2"} & set(found)
+
+
+def test_another_program_commits_beside_one_in_an_image(directory: Path) -> None:
+    layout(directory / "i.tar", tar(file("bin/tool")))
+    (directory / "workload.toml").write_text('summary = "mine"\nimage = "i.tar"\nneighbour = true\n')
+    alone, beside = load_application(directory)
+    root, program = alone.operations[0].argv[:2], alone.operations[0].argv[2:]
+    assert beside.operations[0].argv == (*root, "powercut-neighbour", *program)
+    assert (has_neighbour(alone), has_neighbour(beside)) == (False, True)
+
+
+def test_an_image_is_told_by_what_it_holds_and_not_by_where_it_lies(directory: Path, tmp_path: Path) -> None:
+    """A run could not be judged again where its workload had moved."""
+    layout(directory / "i.tar", tar(file("bin/tool")))
+    one = contents_hash(described(directory, 'image = "i.tar"'))
+    (moved,) = load_application(shutil.copytree(directory, tmp_path / "elsewhere" / directory.name))
+    assert contents_hash(moved) == one
+    layout(directory / "i.tar", tar(file("bin/tool", b"another")))
+    assert contents_hash(described(directory, 'image = "i.tar"')) != one
+
+
+def test_an_image_that_is_none_is_refused(directory: Path) -> None:
+    with pytest.raises(UsageError, match=r"my-db/i\.tar is no image that can be used"):
+        described(directory, 'image = "i.tar"')
 
 
 def test_without_a_user_nothing_has_root_s_rights(directory: Path, tmp_path: Path) -> None:
