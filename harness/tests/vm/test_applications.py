@@ -80,7 +80,9 @@ echo "line 1" >journal
 {sync} && powercut-ack "line 1"
 sleep 1000 &
 """
-CHECK_BOXED = CHECK.replace("exit 7\n", "exit 7\n[ -e /of-the-image ] && [ ! -e /init ] || exit 7\n", 1)
+CHECK_BOXED = CHECK.replace(
+    "exit 7\n", "exit 7\n[ -e /of-the-image ] && [ ! -e /init ] || exit 7\n", 1
+).replace("-qx", "-qsx")
 LOOPBACK = 'ifconfig lo | grep -q "inet addr:127.0.0.1"'
 
 
