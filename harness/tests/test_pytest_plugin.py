@@ -180,7 +180,7 @@ def test_a_fixture_may_ask_for_the_verdict(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
-        MARK = pytest.mark.powercut(configurations=["ext4/ordered"], workloads=["append-fsync"])
+        MARK = pytest.mark.crash_consistency(configurations=["ext4/ordered"], workloads=["append-fsync"])
 
         @pytest.fixture
         def checked(crash_case):
