@@ -11,6 +11,7 @@ from typing import Any
 from harness.campaigns.journal import Batch
 from harness.errors import ExitCode, PowercutError
 from harness.kernels.build import built_kernels
+from harness.releases.results import SweepPlan
 from harness.releases.sweep import SweepSeries, load_plan
 from harness.store.layout import latest
 from harness.summary import CaseVerdict
@@ -75,11 +76,14 @@ def _sweep(
         trial.tell("undecided", f"{begun[0]}: {ended.output[-400:]}")
         return
     whole = of_other_recordings(reference.mixed.truth)
-    _check_sweep(trial, directory, replace(whole, verdicts={case: whole.verdicts[case] for case in cases}))
+    plan = load_plan(directory, str(begun[0]))
+    _check_sweep(
+        trial, directory, plan, replace(whole, verdicts={case: whole.verdicts[case] for case in cases})
+    )
 
 
-def _check_sweep(trial: Trial, directory: Path, truth: Said) -> None:
-    sweep = SweepSeries(load_plan(directory), directory).sweep
+def _check_sweep(trial: Trial, directory: Path, plan: SweepPlan, truth: Said) -> None:
+    sweep = SweepSeries(plan, directory).sweep
     for on_kernel in sweep.kernels:
         now = said(directory / on_kernel.run)
         trial.defects += wrong(truth, now)
