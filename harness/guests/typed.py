@@ -36,7 +36,8 @@ def _copy(machine: subprocess.Popen[bytes], source: int, sink: int) -> None:
         end = (end + said)[-len(said) - len(PROMPT) :]
         if not asked and PROMPT in end:
             asked = True
-            threading.Thread(target=_type, args=(machine, source), daemon=True).start()
+            # A descriptor of its own: it may wait for more when the caller has closed the other.
+            threading.Thread(target=_type, args=(machine, os.dup(source)), daemon=True).start()
 
 
 def _type(machine: subprocess.Popen[bytes], source: int) -> None:
@@ -45,8 +46,10 @@ def _type(machine: subprocess.Popen[bytes], source: int) -> None:
         while typed := os.read(source, _READ_BYTES):
             _write(machine.stdin.fileno(), typed)
         _write(machine.stdin.fileno(), _END)
-    except OSError:  # the guest was powered off before all of it was read
+    except (OSError, ValueError):  # the guest was powered off before all of it was read
         return
+    finally:
+        os.close(source)
 
 
 def _write(to: int, data: bytes) -> None:
