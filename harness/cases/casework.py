@@ -20,8 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
-
 from harness.cases.answers import SharedMessages
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
@@ -146,14 +144,10 @@ class Limits:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise EnoughDone("the time given is up")
 
-    def of_case(self, budget: Budget) -> Budget:
-        """The budget of one case, which ends with the run's time."""
-        if self._deadline is None:
-            return budget
-        left = max(0.0, self._deadline - time.monotonic())
-        return msgspec.structs.replace(
-            budget, seconds=left if budget.seconds is None else min(left, budget.seconds)
-        )
+    @property
+    def deadline(self) -> float | None:
+        """When the run's time is up, by the monotonic clock."""
+        return self._deadline
 
 
 def breadth_first(cases: Iterable[PlannedCase]) -> deque[PlannedCase]:

@@ -8,6 +8,7 @@ that were noted.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -56,11 +57,15 @@ class MadeTrees:
             self._apart.kill()
         self._apart = None
 
-    def note(self, argv: Sequence[str]) -> Notes:
-        """Run a program in an empty directory. Raises GuestError for notes that cannot be read, GuestLost."""
+    def note(self, argv: Sequence[str], deadline: float | None = None) -> Notes:
+        """Run a program in an empty directory, until the deadline by the monotonic clock if there is one.
+        Raises GuestError for notes that cannot be read, GuestLost.
+        """
         self.session.boot(self.target)
-        request = wire.NoteCalls(argv=list(argv), deadline_s=RUN_TIMEOUT_S)
-        done = self.session.guest().request(request, wire.ProgramDone, RUN_TIMEOUT_S + _MARGIN_S)
+        left_s = RUN_TIMEOUT_S if deadline is None else max(1, int(deadline - time.monotonic()))
+        timeout_s = min(RUN_TIMEOUT_S, left_s)
+        request = wire.NoteCalls(argv=list(argv), deadline_s=timeout_s)
+        done = self.session.guest().request(request, wire.ProgramDone, timeout_s + _MARGIN_S)
         self._there = {}
         self._end()
         try:

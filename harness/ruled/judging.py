@@ -35,7 +35,9 @@ RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
 BATCH = 32
 """Trees that are checked in one request, at most: what the check opened on one may spare others."""
 _VISITS = 64
-"""States between two looks at the budget."""
+"""States between two looks at the budget, at most."""
+_LOOK_S = 2.0
+"""Where there is a limit of time, no more states than take so long."""
 ORACLE = "program"
 _UNSEEN_SHOWN = 3
 
@@ -48,7 +50,8 @@ class NotJudged(PowercutError):
 class Judging:
     """A program under rules. `asked` counts the checks that were run: of trees in which the check sees the
     same, one is checked. `fold`: whether what the check opened tells which these are. `budget`: for the
-    states; the search for causes may take the same time again.
+    states; the search for causes may take the same time again. `deadline`: of both, by the monotonic clock.
+    `all_visited`: whether nothing ended `visited` early.
     """
 
     notes: Notes
@@ -57,7 +60,10 @@ class Judging:
     asked: int = 0
     fold: bool = True
     budget: Budget = field(default_factory=Budget)
+    deadline: float | None = None
+    all_visited: bool = False
     _begun: float = field(default_factory=time.monotonic)
+    _running_s: float = 0.0
     effect: Effect = field(init=False)
     legal: Legal = field(init=False)
     _maker: Maker = field(init=False)
@@ -123,8 +129,10 @@ class Judging:
                 self._known[key, acks] = answer
         if not unknown:
             return
-        self.asked += len(unknown)
+        begun = time.monotonic()
         answers = self.run([(files, acks) for _, acks, files in unknown])
+        self.asked += len(unknown)
+        self._running_s += time.monotonic() - begun
         for (key, acks, files), tried in zip(unknown, answers, strict=True):
             self._answers.add(files, acks, tried)
             self._known[key, acks] = tried.result
@@ -147,17 +155,33 @@ class Judging:
 
     def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
         """Each state with what the check says of it, with the most acknowledgements that it may have. The
-        ends of stretches come first, and in any case; the budget may end what follows.
+        ends of stretches come first; the budget may end what follows, the deadline anything.
         """
-        asked = iter([(state, self.legal.acks(state)) for state in listed.states])
-        done = 0
-        while some := list(itertools.islice(asked, _VISITS)):
-            if done >= listed.ends and self.budget.is_spent(self.asked, self._seconds):
+        self._begun = time.monotonic()
+        states, done, ends = iter(listed), 0, len(listed.ends)
+        while some := list(itertools.islice(states, self._next(ends - done))):
+            is_spent = done >= ends and self.budget.is_spent(self.asked, self._seconds)
+            if is_spent or self.is_over:
                 return
-            self.ask(some)
+            asked = [(state, self.legal.acks(state)) for state in some]
+            self.ask(asked)
             done += len(some)
-            for state, acks in some:
+            for state, acks in asked:
                 yield state, self.result(state, acks)
+        self.all_visited = True
+
+    def _next(self, ends_left: int) -> int:
+        """How many states to ask about before the next look at the budget."""
+        visits = self.budget.visits
+        left = ends_left if ends_left > 0 else _VISITS if visits is None else visits - self.asked
+        return max(1, min(left, self.at_once))
+
+    @property
+    def at_once(self) -> int:
+        """How many states to ask about before the next look at the time."""
+        if (self.budget.seconds is None and self.deadline is None) or not self._running_s:
+            return _VISITS
+        return max(1, min(_VISITS, int(_LOOK_S * self.asked / self._running_s)))
 
     def begin_search(self) -> None:
         """The budget's time begins anew."""
@@ -166,7 +190,12 @@ class Judging:
     @property
     def is_late(self) -> bool:
         """Whether the search for causes has taken the budget's time."""
-        return self.budget.is_spent(-1, self._seconds)
+        return self.is_over or self.budget.is_spent(-1, self._seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
     def _seconds(self) -> float:

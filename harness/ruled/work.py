@@ -55,6 +55,7 @@ REMEDY = "what would mend it"
 INTERRUPTED = "its cause was not looked for: the run was interrupted"
 _CALLS_SHOWN = 40
 _SHOWN = 200
+_COUNTED_MAX = 100_000
 
 
 class RuledWork:
@@ -112,7 +113,9 @@ class RuledWork:
                 MadeTrees(session, target) as trees,
             ):
                 with telling(lambda: f"{case}: the program runs", self._progress.say):
-                    notes = trees.note(workload.operations[check.operation].argv)
+                    argv = workload.operations[check.operation].argv
+                    notes = trees.note(argv, self._limits.deadline)
+                self._limits.need_more()
                 self._store.set_case_status(case, CaseStatus.RECORDED)
                 acks = [ack.text for ack in notes.acks]
                 if why := at_once(workload, [ack.calls for ack in notes.acks]):
@@ -121,7 +124,8 @@ class RuledWork:
                     notes,
                     profile.rules,
                     lambda asked: trees.check(asked, check, acks),
-                    budget=self._limits.of_case(self._plan.budget),
+                    budget=self._plan.budget,
+                    deadline=self._limits.deadline,
                 )
                 if not _Case(self._store, case, workload, check, judging, self._progress).decide():
                     self._limits.need_more()  # a case that the run's time ended goes on when it is resumed
@@ -154,28 +158,28 @@ class _Case:
         """
         judging = self._judging
         listed = judging.legal.listed()
-        self._progress.begin("states", len(listed.states))
+        self._progress.begin("states", listed.at_most)
         failed: dict[Partial, CheckResult] = {}
         sound: list[JudgedState] = []
+        visited: list[Partial] = []
         try:
             for state, result in judging.visited(listed):
+                visited.append(state)
                 if result.exit_code == 1:
                     failed[state] = result
                 else:
                     sound.append(self._judged(state, judgement_of(result, self._check, "")))
                 self._progress.advance("states", 1)
+            with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
+                found = answer(judging, failed)
         except KeyboardInterrupt:  # what was seen is told; the case begins anew when the run is resumed
             sound += [self._judged(s, judgement_of(r, self._check, INTERRUPTED)) for s, r in failed.items()]
             self._store.put_judgements(self._id, sound)
             raise
         self._store.put_judgements(self._id, sound)
-        with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
-            found = answer(judging, failed)
         self._put_findings(found, failed)
-        visited = len(failed) + len(sound)
-        judged = {*listed.states[:visited], *(told.found.state for told in found.told)}
-        self._put_case(listed, visited, judged)
-        return visited == len(listed.states)
+        self._put_case(listed, visited, {told.found.state for told in found.told})
+        return judging.all_visited
 
     def _judged(self, state: Partial, judgement: Judgement) -> JudgedState:
         return JudgedState(
@@ -185,19 +189,12 @@ class _Case:
             How.JUDGED,
         )
 
-    def _put_case(self, listed: Listed, visited: int, judged: Collection[Partial]) -> None:
-        """`visited`: so many of the listed states, the first. `judged`: these, and what the search met."""
+    def _put_case(self, listed: Listed, visited: Sequence[Partial], met: Collection[Partial]) -> None:
+        """`met`: what the search for causes met besides."""
         judging = self._judging
+        judged = {*visited, *met}
         contents = len({judging.key(s) for s in judged})
-        every = sum(min(MANY, 1 << s.open.bit_count()) for s in judging.legal.stretches)
-        left, losses, why = 0, None, ""
-        if not listed.exhaustive:
-            left, losses = max(1, every - visited) if every < MANY else MANY, 1
-            why = "more sets of unsynced micro-operations than are visited"
-        if visited < len(listed.states):
-            left, losses = max(left, len(listed.states) - visited), 0
-            why = f"the budget: {judging.budget.text}"
-        coverage = Coverage(len(judging.legal.stretches), losses, left, judging.asked, why)
+        coverage = self._coverage(listed, len(visited))
         info = CaseInfo(
             self._id,
             "",
@@ -211,6 +208,19 @@ class _Case:
             doubt=judging.doubt,
         )
         self._store.add_case(info)
+
+    def _coverage(self, listed: Listed, visited: int) -> Coverage:
+        """`visited`: so many of the listed states, the first."""
+        judging = self._judging
+        stretches, losses, why = judging.legal.stretches, None, ""
+        if not listed.exhaustive:
+            losses = 1 if listed.singles else 0
+            why = "more sets of unsynced micro-operations than are visited"
+        if not judging.all_visited:
+            losses = 0 if visited >= len(listed.ends) else -1
+            why = "the time of the run" if judging.is_over else f"the budget: {judging.budget.text}"
+        left = _left(listed, visited) if why else 0
+        return Coverage(len(stretches), losses, left, judging.asked, why)
 
     def _put_findings(self, found: Answer, failed: Mapping[Partial, CheckResult]) -> None:
         judging = self._judging
@@ -273,6 +283,14 @@ class _Case:
             minimal=None,
             visits=judging.asked,
         )
+
+
+def _left(listed: Listed, visited: int) -> int:
+    """How many states were not visited: counted if they are few, else the sets that the rules may allow."""
+    if listed.exhaustive and listed.at_most <= _COUNTED_MAX:
+        return max(1, sum(1 for _ in listed) - visited)
+    every = sum(min(MANY, 1 << s.open.bit_count()) for s in listed.legal.stretches)
+    return max(1, every - visited) if every < MANY else MANY
 
 
 def remedy_lines(told: Told, together: str) -> dict[str, str]:

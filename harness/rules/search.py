@@ -25,8 +25,8 @@ TRIED_MAX = 40
 """Sets of syncs that are tried for one of them."""
 ROUNDS_MAX = 4
 """How often what is left with all syncs is looked at."""
-ASKED = 64
-"""States that the check is asked about at once: what follows the first failing one may be spared."""
+LATE_MAX = 64
+"""Checks for the first cause, once the time is up."""
 _SINGLY_MAX = 12
 """Syncs of which each is left out in its turn."""
 
@@ -44,8 +44,16 @@ class Check(Protocol):
         """Ask it about many at once: `passes` will be called with these."""
 
     @property
+    def at_once(self) -> int:
+        """About how many to ask it at once: what follows the first failing one may be spared."""
+
+    @property
     def is_late(self) -> bool:
         """Whether it may be asked no more than what is needed to end."""
+
+
+class _TimeUp(Exception):
+    """A cause was not found in time."""
 
 
 @dataclass(slots=True)
@@ -73,6 +81,7 @@ class Search:
     words: Words = field(init=False)
     _shapes: list[str] = field(init=False)
     _micros: dict[int, int] = field(default_factory=dict)
+    _late: int = 0
 
     def __post_init__(self) -> None:
         self.words = Words(self.effect)
@@ -108,11 +117,14 @@ class Search:
 
     def _explain(self, legal: Legal, failed: Sequence[Partial]) -> list[Partial]:
         """Find what explains these states. Returns those of which nothing does."""
-        reducer = Reducer(legal, self.check.passes)
+        reducer = Reducer(legal, self._passes)
         states = reducer.simplest_first(failed)
         while states and len(self.kinds) < FOUND_MAX and not (self.kinds and self.check.is_late):
             first = states[0]
-            found = reducer.reduced(first, legal.acks(first))
+            try:
+                found = reducer.reduced(first, legal.acks(first))
+            except _TimeUp:
+                break
             kind = self._kind_of(legal, found)
             # What the check says is told beside the cause: a state of which it says something else has one of
             # its own.
@@ -122,6 +134,13 @@ class Search:
             kind.states += [s for s in states if s in mine]
             states = [s for s in states if s not in mine]
         return states
+
+    def _passes(self, state: Partial, acks: int) -> bool:
+        """What the check says of a state on the way to a cause. Raises _TimeUp."""
+        self._late += self.check.is_late
+        if self._late > LATE_MAX:
+            raise _TimeUp
+        return self.check.passes(state, acks)
 
     def _kind_of(self, legal: Legal, found: Vulnerability) -> Kind:
         headline = self.words.headline(found)
@@ -145,22 +164,24 @@ class Search:
         ask of all.
         """
         left = self._with(remedies, legal)
-        asked = [(s, left.acks(s)) for s in left.listed().states]
-        asked = [(s, acks) for s, acks in asked if found.explains(s, acks)]
-        passed = list(itertools.takewhile(lambda answer: answer[1], self._answers(asked)))
-        return len(passed) == len(asked)
+        asked = ((s, acks) for s, acks in self._listed(left) if found.explains(s, acks))
+        return all(passed for _, passed in self._answers(asked)) and not self.check.is_late
 
-    def _answers(self, asked: Sequence[tuple[Partial, int]]) -> Iterator[tuple[Partial, bool]]:
+    def _listed(self, legal: Legal) -> Iterator[tuple[Partial, int]]:
+        """The states, each with its acknowledgements, as far as there is time."""
+        for state in itertools.takewhile(lambda _: not self.check.is_late, legal.listed()):
+            yield state, legal.acks(state)
+
+    def _answers(self, asked: Iterator[tuple[Partial, int]]) -> Iterator[tuple[Partial, bool]]:
         """Whether the check passes each, as far as there is time for it."""
-        for first in range(0, len(asked), ASKED):
+        while some := list(itertools.islice(asked, self.check.at_once)):
             if self.check.is_late:
                 return
-            some = asked[first : first + ASKED]
             self.check.ask(some)
             yield from ((s, self.check.passes(s, acks)) for s, acks in some)
 
     def _answers_of(self, legal: Legal) -> Iterator[tuple[Partial, bool]]:
-        return self._answers([(s, legal.acks(s)) for s in legal.listed().states])
+        return self._answers(self._listed(legal))
 
     def _explained(
         self, legal: Legal, kind: Kind, found: Vulnerability, states: Sequence[Partial]
@@ -173,7 +194,7 @@ class Search:
         yield from (s for s in states if not mended.has(s))
         asked = [(s, mended.acks(s)) for s in states if mended.has(s)]
         fewer = [(s, acks) for s, acks in asked if acks < legal.acks(s)]
-        yield from (s for s, passed in self._answers(fewer) if passed)
+        yield from (s for s, passed in self._answers(iter(fewer)) if passed)
 
     def _fails_alike(self, legal: Legal, found: Vulnerability, state: Partial) -> bool:
         """Whether of a call like one of those that matter the same is lost, and the same is there."""

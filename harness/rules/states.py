@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import CrashState
@@ -124,63 +125,92 @@ class Legal:
         return self.effect.acks(found.end) if found else 0
 
     def listed(self) -> Listed:
-        """The states to visit: all lost and all kept in each stretch; then the other prefixes and what else
-        each has, in turn, so that a budget leaves none of them out; those before the first acknowledgement
-        last.
-        """
-        ends: dict[Partial, None] = {}
-        promised: list[list[Partial]] = []
-        before: list[list[Partial]] = []
-        exhaustive = True
-        for stretch in self.stretches:
-            own = _prefixes(self.effect, stretch)
-            more, every = _besides(self.effect, stretch, own)
-            ends |= dict.fromkeys((Partial(own[0]), Partial(own[-1])))
-            rest = list(_in_turn((list(map(Partial, own[1:-1])), more)))
-            (promised if self.effect.acks(stretch.end) else before).append(rest)
-            exhaustive &= every
-        others = dict.fromkeys((*_in_turn(promised), *_in_turn(before)))
-        return Listed(tuple(ends | others), exhaustive, len(ends))
+        """The states to visit."""
+        ends = [Partial(end) for s in self.stretches for end in (s.durable, s.asked)]
+        every = all(s.open.bit_count() <= EVERY_MAX for s in self.stretches)
+        return Listed(self, tuple(dict.fromkeys(ends)), every)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """States. `exhaustive`: these are all, but for torn blocks beside anything but prefixes. `ends`: so many
-    of them, the first, have lost or kept all of a stretch.
+    """The states to visit, which are made one after the other: a program of thousands of calls has hundreds
+    of thousands. First the `ends`, all lost and all kept in each stretch; then the other prefixes and what
+    else each has, in turn, so that a budget leaves no stretch out; those before the first acknowledgement
+    last. `exhaustive`: these are all, but for torn blocks beside anything but prefixes.
     """
 
-    states: tuple[Partial, ...]
+    legal: Legal
+    ends: tuple[Partial, ...]
     exhaustive: bool
-    ends: int
+
+    def __iter__(self) -> Iterator[Partial]:
+        """Each once."""
+        seen = set(self.ends)
+        yield from self.ends
+        effect = self.legal.effect
+        promised: list[Iterator[Partial]] = []
+        before: list[Iterator[Partial]] = []
+        for stretch in self.legal.stretches:
+            (promised if effect.acks(stretch.end) else before).append(_others(effect, stretch))
+        for state in itertools.chain(_in_turn(promised), _in_turn(before)):
+            if state not in seen:
+                seen.add(state)
+                yield state
+
+    @property
+    def singles(self) -> bool:
+        """Whether each micro-operation lost alone, and there alone, is among them."""
+        return all(2 * s.open.bit_count() <= LISTED_MAX for s in self.legal.stretches)
+
+    @property
+    def at_most(self) -> int:
+        """No more than so many states are listed."""
+        return sum(_at_most(stretch.open.bit_count()) for stretch in self.legal.stretches)
 
 
-def _in_turn(lists: Sequence[Sequence[Partial]]) -> Iterator[Partial]:
+def _at_most(open_: int) -> int:
+    """Of a stretch with so many open micro-operations: sets, prefixes, and torn blocks."""
+    return 2 * open_ + (1 << open_ if open_ <= EVERY_MAX else open_ + 1 + LISTED_MAX)
+
+
+def _in_turn(lists: Iterable[Iterator[Partial]]) -> Iterator[Partial]:
     """The first of each, then the second, until all have ended."""
-    rounds = itertools.zip_longest(*lists)
-    return (state for states in rounds for state in states if state is not None)
+    waiting = deque(lists)
+    while waiting:
+        some = waiting.popleft()
+        if (state := next(some, None)) is not None:
+            yield state
+            waiting.append(some)
 
 
-def _prefixes(effect: Effect, stretch: Stretch) -> list[int]:
+def _others(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
+    """The states of a stretch, but for its ends: prefixes and others in turn."""
+    prefixes = itertools.islice(_prefixes(effect, stretch), 1, stretch.open.bit_count())
+    return _in_turn((map(Partial, prefixes), _besides(effect, stretch)))
+
+
+def _prefixes(effect: Effect, stretch: Stretch) -> Iterator[int]:
+    return itertools.accumulate((m.bit for m in effect.of(stretch.open)), int.__or__, initial=stretch.durable)
+
+
+def _besides(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
+    """The states of a stretch that are no prefixes."""
+    yield from torn_states(effect, itertools.islice(_prefixes(effect, stretch), 1, None))
     open_ = [m.bit for m in effect.of(stretch.open)]
-    return list(itertools.accumulate(open_, int.__or__, initial=stretch.durable))
-
-
-def _besides(effect: Effect, stretch: Stretch, prefixes: Sequence[int]) -> tuple[list[Partial], bool]:
-    """The other states of a stretch, and whether these are all."""
-    open_ = [m.bit for m in effect.of(stretch.open)]
-    torn = list(torn_states(effect, prefixes[1:]))
     if len(open_) <= EVERY_MAX:
-        return [*torn, *map(Partial, _every(effect, stretch, open_))], True
+        yield from map(Partial, _every(effect, stretch, open_))
+        return
     # Only as many as are visited are made: thousands of micro-operations have millions of pairs.
-    sets: dict[int, None] = {}
-    for state in _some(effect, stretch, open_, prefixes):
-        sets[state] = None
+    sets: set[int] = set()
+    for state in _some(effect, stretch, open_):
+        if state not in sets:
+            yield Partial(state)
+        sets.add(state)
         if len(sets) == LISTED_MAX:
-            break
-    return [*torn, *map(Partial, sets)], False
+            return
 
 
-def torn_states(effect: Effect, states: Sequence[int]) -> Iterator[Partial]:
+def torn_states(effect: Effect, states: Iterable[int]) -> Iterator[Partial]:
     """Each state whose last micro-operation is a block of data, with that block torn: its first part is
     there, up to the end of a sector.
     """
@@ -198,17 +228,20 @@ def torn_states(effect: Effect, states: Sequence[int]) -> Iterator[Partial]:
 def _every(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:
     """Each set whose members have what they need."""
     states = [stretch.durable]
+    yield stretch.durable
     for bit in bits:
         needed = effect.needs[bit.bit_length() - 1]
-        states += [state | bit for state in states if not needed & ~state]
-    yield from states
+        states += (more := [state | bit for state in states if not needed & ~state])
+        yield from more
 
 
-def _some(effect: Effect, stretch: Stretch, bits: Sequence[int], prefixes: Sequence[int]) -> Iterator[int]:
+def _some(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:
     durable = stretch.durable
     yield from (effect.without(stretch.asked, bit) for bit in bits)
     yield from (effect.with_needs(durable | bit) for bit in bits)
-    ends = prefixes[1:] if len(bits) ** 2 <= 2 * LISTED_MAX else prefixes[:: max(1, len(bits) // 20)]
+    few = len(bits) ** 2 <= 2 * LISTED_MAX
+    first, step = (1, 1) if few else (0, max(1, len(bits) // 20))
+    ends = itertools.islice(_prefixes(effect, stretch), first, None, step)
     yield from (effect.without(end, bit) for end in ends for bit in bits if end & bit)
     drawing = random.Random(len(bits))  # noqa: S311 - which states are drawn is no secret, and has to be the same again
     for _ in range(DRAWN):

@@ -6,10 +6,10 @@ then is lost has to persist before what then is there, or before what was acknow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.rules.micro import Effect
+from harness.rules.micro import Effect, Micro
 from harness.rules.states import Legal, Partial, Stretch
 
 _HALF = 0.5
@@ -139,24 +139,34 @@ class Reducer:
 
     def _with_more(self, state: Partial, asked: int, acks: int) -> Partial:
         """As much of what was lost comes back as can, latest first."""
-        for m in reversed(list(self.effect.of(asked & ~state.persisted))):
-            fuller = Partial(self.effect.with_needs(state.persisted | m.bit))
-            if not self.passes(fuller, acks):
+
+        def back(some: Sequence[Micro]) -> bool:
+            nonlocal state
+            fuller = Partial(self.effect.with_needs(state.persisted | _bits(some)))
+            if fails := not self.passes(fuller, acks):
                 state = fuller
+            return fails
+
+        _in_halves(list(self.effect.of(asked & ~state.persisted))[::-1], back)
         return state
 
     def _with_less(self, state: Partial, stretch: Stretch, missing: int, acks: int) -> Partial:
         """As much of what was there goes as can, without which what is lost, if anything, still matters."""
         calls = {m.call for m in self.effect.of(missing)}
-        for m in reversed(list(self.effect.of(state.persisted & ~stretch.durable))):
-            if not state.persisted & m.bit:
-                continue
-            emptier = Partial(self.effect.without(state.persisted, m.bit))
+
+        def go(some: Sequence[Micro]) -> bool:
+            nonlocal state
+            if not (some := [m for m in some if state.persisted & m.bit]):
+                return True
+            emptier = Partial(self.effect.without(state.persisted, _bits(some)))
             gone = state.persisted & ~emptier.persisted
-            matters = not missing or m.call in calls
+            matters = not missing or all(m.call in calls for m in some)
             matters = matters or self.passes(Partial(self.effect.without(stretch.asked, gone)), acks)
-            if not self.passes(emptier, acks) and matters:
+            if fails := matters and not self.passes(emptier, acks):
                 state = emptier
+            return fails
+
+        _in_halves(list(self.effect.of(state.persisted & ~stretch.durable))[::-1], go)
         return state
 
     def _fewest_acks(self, state: Partial, acks: int) -> int:
@@ -169,3 +179,15 @@ class Reducer:
             else:
                 acks = middle
         return acks
+
+
+def _bits(some: Iterable[Micro]) -> int:
+    return sum(m.bit for m in some)
+
+
+def _in_halves(some: Sequence[Micro], done: Callable[[Sequence[Micro]], bool]) -> None:
+    """Do something to all at once, or else to each half, as far as that can be done."""
+    if some and not done(some) and len(some) > 1:
+        middle = len(some) // 2
+        _in_halves(some[:middle], done)
+        _in_halves(some[middle:], done)

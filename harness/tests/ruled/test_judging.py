@@ -168,13 +168,15 @@ def test_a_spent_budget_ends_the_visits_behind_the_ends_of_each_stretch() -> Non
     made = Judging(many_writes(), RULES, always_yes, budget=Budget(visits=1))
     listed = made.legal.listed()
     visited = [state for state, _ in made.visited(listed)]
-    assert listed.ends <= len(visited) < len(listed.states)
-    assert visited == list(listed.states[: len(visited)])
-    first = {s.persisted for s in listed.states[: listed.ends]}
+    assert len(listed.ends) == len(visited) < len(list(listed))
+    assert not made.all_visited
+    assert visited == list(listed)[: len(visited)]
+    first = {s.persisted for s in listed.ends}
     ends = [stretch.asked for stretch in made.legal.stretches]
     assert {*ends, *(stretch.durable for stretch in made.legal.stretches)} <= first
     whole = Judging(many_writes(), RULES, always_yes)
-    assert len(list(whole.visited(listed))) == len(listed.states)
+    assert len(list(whole.visited(listed))) == len(list(listed))
+    assert whole.all_visited
 
 
 def always_yes(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
@@ -332,7 +334,7 @@ def test_folding_by_what_the_check_opened_changes_no_answer(notes: Notes, data: 
     """A tree in which a file differs that the check reads would have got the answer of another tree."""
     effect = effect_of(notes, RULES)
     legal, maker = Legal(effect), Maker(effect)
-    states = [(s, data.draw(st.integers(0, 2))) for s in legal.listed().states[:80]]
+    states = [(s, data.draw(st.integers(0, 2))) for s in tuple(legal.listed())[:80]]
     files = [(maker.files(s), acks) for s, acks in states]
     run, known = reading(notes), Answers()
     for tree in files:
@@ -357,7 +359,7 @@ def test_a_file_that_the_check_does_not_open_asks_for_no_other_check() -> None:
     asked = {}
     for fold in (False, True):
         made = Judging(notes, RULES, run, fold=fold)
-        made.ask((s, 1) for s in made.legal.listed().states)
+        made.ask((s, 1) for s in made.legal.listed())
         asked[fold] = made.asked
     assert asked[True] < asked[False]
 

@@ -29,6 +29,7 @@ class FunctionCheck:
     maker: Maker
     says: Says
     is_late: bool = False
+    at_once: int = 64
 
     def passes(self, state: Partial, acks: int) -> bool:
         files = self.maker.files(state)
@@ -47,7 +48,7 @@ def search(notes: Notes, says: Says, *, names: bool = False, order: bool = False
     effect = effect_of(notes, rules(names=names, order=order))
     legal, check = Legal(effect), FunctionCheck(notes, Maker(effect), says)
     made = Search(legal, check)
-    made.look([s for s in legal.listed().states if not check.passes(s, legal.acks(s))])
+    made.look([s for s in legal.listed() if not check.passes(s, legal.acks(s))])
     return made
 
 
