@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.cases.attempts import Unobserved
 from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner
 from harness.cases.first_mount import finish_base
 from harness.cases.recording import make_base
-from harness.errors import EnvironmentLacks
+from harness.errors import EnvironmentLacks, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs, missing_for, missing_program
-from harness.guests.session import Session
+from harness.guests.made_trees import MadeTrees
+from harness.guests.session import Session, Target
 from harness.host.folders import OwnedFolder
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Judgement, Outcome, Workload
 from harness.plan import GuestChoice
+from harness.rules.calls import Notes
 from harness.store.layout import CaseLayout
 
 
@@ -25,6 +28,8 @@ from harness.store.layout import CaseLayout
 class DryRun:
     """What a run without a power cut showed. `outputs`: of each operation, empty for all but programs.
     `acknowledged`: by its programs, in order. `entries`: of the log. `outcome`: after a clean unmount.
+    `calls`: those of an application, which ran again in an empty directory in memory, or why they are not
+    known.
     """
 
     workload: Workload
@@ -34,6 +39,7 @@ class DryRun:
     entries: int
     outcome: Outcome | Unobserved
     judgement: Judgement
+    calls: Notes | PowercutError | None = None
 
 
 def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestChoice) -> DryRun:
@@ -58,6 +64,7 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
             outputs = tuple(session.outputs)
             examiner = Examiner(recording)
             observation = examiner.visit(session, [recording.end], threading.Event())
+            calls = _calls_of(session, workload, base)
         told = recording.history.acknowledgements
         return DryRun(
             workload,
@@ -67,6 +74,18 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
             len(recording.write_log.entries),
             observation.outcome,
             examiner.judge(recording.end, observation),
+            calls,
         )
     finally:
         folder.remove()
+
+
+def _calls_of(session: Session, workload: Workload, base: Path) -> Notes | PowercutError | None:
+    check = next((c for c in workload.checks if c.application), None)
+    if check is None:
+        return None
+    try:
+        with MadeTrees(session, Target("tmpfs", "", base, None), apart=False) as trees:
+            return trees.note(workload.operations[check.operation].argv)
+    except PowercutError as e:
+        return e

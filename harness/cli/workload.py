@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,24 @@ from harness.cases.dry_run import DryRun, dry_run
 from harness.cli.console import console, errors
 from harness.cli.guard import code_of, guarded
 from harness.cli.options import kernel_options, with_options
-from harness.errors import ExitCode, UsageError
-from harness.filesystems.profiles import select_profiles
+from harness.errors import ExitCode, PowercutError, UsageError
+from harness.filesystems.profiles import ruled_modes, select_profiles
 from harness.host.progress import at_work
+from harness.host.text import first_few
 from harness.kernels.build import title_of
 from harness.kernels.find import find_chosen
 from harness.model import Verdict
 from harness.plan import GuestChoice, KernelChoice
 from harness.report import shown_path
 from harness.report.words import number
+from harness.ruled.judging import followed, unsynced_lines
 from harness.workloads.load import select_workloads, what_has_the_name
 from harness.workloads.start import KINDS, OPERATIONS, make_workload
 
 FOLDER = Path("workloads")
 SHOWN_ACKNOWLEDGEMENTS = 5
+STRICTEST = "any/posix"
+"""The mode whose rules promise least."""
 
 
 @click.command("new")
@@ -110,7 +115,9 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     powercut try sqlite-wal-full -c btrfs/default
 
     The file system is then unmounted and mounted again, and the check must accept its contents. The check of
-    an application must also accept an empty file system. Without a variant's name, all variants are tried.
+    an application must also accept an empty file system. Then the application runs once more in an empty
+    directory, and the files, ranges and names are listed that no sync had covered when it acknowledged
+    something, and at its end. Without a variant's name, all variants are tried.
 
     Exits 0 if all is well, 1 if a promise is broken without a power cut, 3 if that is undecided, for example
     because the check refuses the files that a clean unmount left.
@@ -154,12 +161,31 @@ def _print(tried: DryRun) -> None:
             ended = "not run" if check.exit_code is None else f"exit code {check.exit_code}"
             console.say(f"  check of operation {check.operation}: {ended}")
             _say_indented(check.output)
+    for line in _unsynced(tried):
+        console.say(f"  {line}")
     for violation in tried.judgement.violations:
         console.say(f"  {violation.oracle}: {violation.summary}")
     for reason in tried.judgement.unknown:
         console.say(f"  undecided: {reason}")
     verdict = tried.judgement.verdict.name
     console.say(f"{tried.workload.name}: {verdict} without a power cut, in {tried.machine}")
+
+
+def _unsynced(tried: DryRun) -> Iterator[str]:
+    """What no sync of an application had covered, under the rules that promise least."""
+    rules = ruled_modes()[STRICTEST].rules
+    if tried.calls is None or rules is None:
+        return
+    try:
+        if isinstance(tried.calls, PowercutError):
+            raise tried.calls
+        *acknowledged, end = unsynced_lines(followed(tried.calls, rules))
+    except PowercutError as e:
+        yield f"what no sync covered is not known: {e.line}"
+        return
+    yield f"what no sync covered, so that a power cut may take it ({STRICTEST}):"
+    shown, more = first_few([a for a in acknowledged if not a.endswith(": nothing")], SHOWN_ACKNOWLEDGEMENTS)
+    yield from (f"    {line}" for line in [*shown, *([f"and at {more} more"] if more else []), end])
 
 
 def _say_indented(text: str) -> None:

@@ -170,6 +170,7 @@ class _Case:
                 else:
                     sound.append(self._judged(state, judgement_of(result, self._check, "")))
                 self._progress.advance("states", 1)
+            self._progress.begin("states", len(visited) - listed.at_most)  # what was not, or is the same
             with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
                 found = answer(judging, failed)
         except KeyboardInterrupt:  # what was seen is told; the case begins anew when the run is resumed

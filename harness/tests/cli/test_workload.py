@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from harness.errors import ExitCode, GuestError
 from harness.kernels.find import Kernel
 from harness.model import CheckResult, Judgement, Outcome, Violation, Workload
 from harness.plan import Plan
+from harness.rules.calls import Left
 from harness.tests.cli.runner import powercut
+from harness.tests.rules.programs import OWNER, Calls
 from harness.workloads.applications import load_application, of_program
 
 
@@ -167,7 +170,8 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise error
         told = tuple(f"line {i}" for i in range(1, 8))
         outputs = ("opened\n\x1b[2Jdone\n",)
-        return DryRun(workload, "UML", outputs, told, 1234, shown["outcome"], shown["judgement"])
+        calls = shown.get("calls")
+        return DryRun(workload, "UML", outputs, told, 1234, shown["outcome"], shown["judgement"], calls)
 
     monkeypatch.setattr(commands, "dry_run", answer)
     monkeypatch.setattr(commands, "find_chosen", lambda choice: Kernel("6.12", Path("/k"), None, ""))
@@ -221,6 +225,38 @@ def test_what_is_wrong_is_said_in_words_and_by_the_exit_code(
     done = powercut("try", place)
     assert done.exit_code == code
     assert says in done.output
+
+
+def test_what_no_sync_covered_is_told_without_a_crash(tmp_path: Path, tried: dict[str, Any]) -> None:
+    """The author of a program with a missing fsync was told PASS, and nothing else."""
+    calls = Calls().create("f").write("f", b"text").fsync("f").ack("0").fsync(".").ack("1")
+    for number in range(8):
+        calls.write("f", b"more", 4).ack(f"{number + 2}")
+    left = [Left("f", "file", OWNER, b"textmore")]
+    tried["calls"] = replace(calls.notes(left), exit_code=0)
+    powercut("new", place := tmp_path / "my-db")
+    done = powercut("try", f"{place}")
+    assert (
+        "  what no sync covered, so that a power cut may take it (any/posix):\n"
+        "      acknowledged `0`: f: its name f\n"
+        "      acknowledged `2`: f: bytes 4 to 8, its size\n"
+    ) in done.stdout
+    assert "acknowledged `1`" not in done.stdout
+    assert "      and at 4 more\n      at the end: f: bytes 4 to 8, its size\n" in done.stdout
+
+
+def test_why_it_is_not_known_what_no_sync_covered_is_told(tmp_path: Path, tried: dict[str, Any]) -> None:
+    """A program that writes by io_uring would have had nothing unsynced."""
+    powercut("new", place := tmp_path / "my-db")
+    calls = Calls().create("f").ack("0").notes([Left("f", "file", OWNER)])
+    for tried["calls"], why in (
+        (replace(calls, exit_code=0, unseen=("io_uring_setup()",)), "cannot follow: io_uring_setup()"),
+        (GuestError("the guest is gone"), "the guest is gone"),
+    ):
+        done = powercut("try", f"{place}")
+        assert done.exit_code == ExitCode.CONSISTENT
+        assert "  what no sync covered is not known: " in done.stdout
+        assert why in done.stdout
 
 
 def test_several_modes_at_once_are_refused(tmp_path: Path) -> None:

@@ -179,6 +179,27 @@ def test_a_spent_budget_ends_the_visits_behind_the_ends_of_each_stretch() -> Non
     assert whole.all_visited
 
 
+def test_the_time_of_the_run_ends_the_visits_anywhere() -> None:
+    """`--minutes 10` was printed, and the ends of a server's stretches alone took longer."""
+    made = Judging(many_writes(), RULES, always_yes, deadline=0.0)
+    assert not list(made.visited(made.legal.listed()))
+    assert not made.all_visited
+    assert made.is_late
+
+
+def test_a_slow_check_is_asked_about_few_states_before_the_next_look_at_the_time() -> None:
+    """64 checks of a second each came between two looks at a budget of five."""
+    made = Judging(many_writes(), RULES, always_yes)
+    made.asked, made._running_s = 10, 10.0
+    assert made.at_once == 64, "nobody waits"
+    made.budget = Budget(seconds=5)
+    assert made.at_once == 2
+    made._running_s = 0.01
+    assert made.at_once == 64
+    made.budget, made.deadline, made._running_s = Budget(), 1e9, 1000.0
+    assert made.at_once == 1
+
+
 def always_yes(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
     return [Tried(CheckResult(0, 0, "", acks)) for _, acks in trees]
 

@@ -12,10 +12,10 @@ from harness.cases.casework import EnoughDone
 from harness.filesystems.profiles import ruled_modes
 from harness.host.progress import Quiet
 from harness.model import CaseId, Check, CheckResult, CrashPoint, Workload
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.report.explanation import read_explanation
 from harness.ruled.judging import Judging
-from harness.ruled.work import RuledWork, _Case
+from harness.ruled.work import INTERRUPTED, RuledWork, _Case
 from harness.rules.answers import Tried
 from harness.rules.calls import Left
 from harness.rules.states import Partial
@@ -98,6 +98,60 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
         point = Partial.of(CrashPoint.parse(explanation.point).state, judging.rules.torn_bytes)
         assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["cut"]
         assert explanation.point in explanation.lines["reproduce"]
+
+
+@pytest.mark.parametrize(
+    ("change", "losses", "why"),
+    [
+        ({}, 1, "more sets of unsynced micro-operations than are visited"),
+        ({"budget": Budget(visits=1)}, 0, "the budget: 1 states a case"),
+        ({"deadline": 0.0}, -1, "the time of the run"),
+    ],
+)
+def test_coverage_says_what_ended_the_visits(
+    tmp_path: Path, change: dict[str, Any], losses: int, why: str
+) -> None:
+    """ "The budget: 593.2 s a case" was of a run whose budget was its minutes."""
+    calls = Calls().create("f").sync().write("f", b"x" * 80_000).ack("done")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"x" * 80_000)]), exit_code=0)
+    judging = Judging(
+        notes, rules(), lambda trees: [Tried(CheckResult(0, 0, "", a)) for _, a in trees], **change
+    )
+    case, check = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        _Case(store, case, Workload("w", "", ()), check, judging, Quiet()).decide()
+        (info,) = (c.info for c in store.cases())
+    assert info.coverage is not None
+    assert (info.coverage.losses, info.coverage.why) == (losses, why)
+    assert info.coverage.unexplored
+
+
+def test_a_search_that_is_interrupted_keeps_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """62 states of a server had failed, Ctrl-C: "the run ended after 2 distinct states", UNKNOWN."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.ruled.work.answer", interrupted)
+    calls = Calls().create("f").write("f", b"x").ack("1")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"x")]), exit_code=0)
+
+    def says(trees: Any) -> list[Tried]:
+        wrong = [int(acks > 0 and "f" not in files) for files, acks in trees]
+        return [
+            Tried(CheckResult(0, w, "gone" if w else "", a)) for w, (_, a) in zip(wrong, trees, strict=True)
+        ]
+
+    case, check = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        with pytest.raises(KeyboardInterrupt):
+            _Case(store, case, Workload("w", "", ()), check, Judging(notes, rules(), says), Quiet()).decide()
+        (finding,) = store.findings_of(case)
+    assert INTERRUPTED in finding.violations[0].summary
 
 
 def test_what_an_interrupted_case_had_shown_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from harness.rules.remedies import Remedy
 from harness.rules.search import Search
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
-from harness.rules.vulnerabilities import Vulnerability
+from harness.rules.vulnerabilities import Reducer, Vulnerability
 from harness.rules.words import Words
 from harness.tests.rules.programs import ROOT, Calls, rules
 
@@ -50,6 +50,43 @@ def search(notes: Notes, says: Says, *, names: bool = False, order: bool = False
     made = Search(legal, check)
     made.look([s for s in legal.listed() if not check.passes(s, legal.acks(s))])
     return made
+
+
+def many_names(count: int) -> tuple[Legal, Notes]:
+    """Names that no sync covers."""
+    calls = Calls().sync()
+    for number in range(count):
+        calls.create(f"f{number}")
+    notes = calls.ack("done").notes()
+    return Legal(effect_of(notes, rules())), notes
+
+
+def test_a_cause_among_thousands_of_calls_takes_few_checks() -> None:
+    """Each call was put back and taken away by itself: of a server's 5,000, at a second each."""
+    legal, notes = many_names(2000)
+    asked: list[Partial] = []
+
+    def passes(state: Partial, acks: int) -> bool:
+        asked.append(state)
+        return not acks or bool(state.persisted >> 1234 & 1)
+
+    found = Reducer(legal, passes).reduced(Partial(0), len(notes.acks))
+    assert (found.missing, found.present, found.acks) == (1 << 1234, 0, 1)
+    assert len(asked) < 60
+
+
+def test_the_first_cause_has_an_end_where_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of two minutes would have been asked on, for as many states as it took."""
+    legal, notes = many_names(200)
+    check = FunctionCheck(
+        notes, Maker(legal.effect), lambda held, acks: not acks or "f123" in held, is_late=True
+    )
+    looked = Search(legal, check)
+    assert looked.look([Partial(0)]), "few are asked, late or not"
+    monkeypatch.setattr("harness.rules.search.LATE_MAX", 4)
+    looked = Search(legal, check)
+    assert not looked.look([Partial(0)])
+    assert looked.rest == [Partial(0)]
 
 
 def headlines(looked: Search) -> list[str]:
