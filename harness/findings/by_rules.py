@@ -1,8 +1,8 @@
-"""A state of a mode that is only rules, once more: the program runs again, and the check looks at that
-state.
+"""A state of a mode that is only rules, once more: the check looks at it again.
 
-A state is named by what the program's calls change. So it is the same state only if the program makes the
-same calls again; one that does not is undecided.
+A state is named by what the program's calls change, which the run has kept: a program that draws names at
+random, or has threads, makes other calls each time. Where a run of before has kept nothing, the program runs
+again; one that makes other calls then is undecided.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from harness.guests.guest_specs import make_specs
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target
 from harness.host.folders import OwnedFolder
+from harness.host.packed import unpack
 from harness.model import Check, CrashPoint, Judgement
 from harness.plan import GuestChoice
 from harness.ruled.judging import Judging, check_of, judgement_of
@@ -26,6 +27,9 @@ from harness.rules.states import Partial
 from harness.rules.trees import contents
 from harness.store import RunStore
 from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
+
+_NOTES_MAX = 64 << 20
+"""Bytes of a guest's reply."""
 
 
 def ruled_profile(point: CrashPoint) -> Profile | None:
@@ -35,7 +39,7 @@ def ruled_profile(point: CrashPoint) -> Profile | None:
 
 
 def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str) -> Judgement:
-    """Run the program again, and judge the state. Raises UsageError for a state that the rules do not leave
+    """Judge a state again. Raises UsageError for a state that the rules do not leave
     possible, NotJudged, GuestLost.
     """
     with _again(store, point, profile, named, accel) as (judging, state, check):
@@ -45,7 +49,7 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
 def export_files(
     store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str, folder: Path
 ) -> None:
-    """Run the program again, and make a folder: in `files` the files that are left in the state, in
+    """Make a folder: in `files` the files that are left in the state, in
     `acknowledged` what had been acknowledged, a line each. Raises as `judge_again`, and UsageError for a
     folder that is there.
     """
@@ -89,7 +93,7 @@ def _write(judging: Judging, state: Partial, folder: Path) -> None:
 def _again(
     store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str
 ) -> Iterator[tuple[Judging, Partial, Check]]:
-    """What judges the state, once the program has run again."""
+    """What judges the state."""
     plan = plan_here(store, named)
     workload = vouched_workload(store, named, point.case.workload)
     check, record = check_of(workload.checks), store.case(point.case)
@@ -106,7 +110,11 @@ def _again(
             Session(specs.judge, folder.path / "ruled", plan.log_bytes) as session,
             MadeTrees(session, target) as trees,
         ):
-            notes = trees.note(workload.operations[check.operation].argv)
+            kept = store.layout.case(point.case).calls
+            if kept.exists():
+                notes = trees.take(unpack(kept, folder.path / "calls", _NOTES_MAX).read_bytes())
+            else:  # a run of before
+                notes = trees.note(workload.operations[check.operation].argv)
             if notes.digest() != record.info.log_hash:
                 raise EnvironmentLacks(
                     f"{point.case}: the program made or acknowledged its calls otherwise than in the run",

@@ -29,6 +29,7 @@ _KINDS = {
     "symlink": ChangeKind.SYMLINK,
     "link": ChangeKind.LINK,
 }
+_NOTED = "/tmp/powercut-noted-bytes"  # noqa: S108 - in a guest: `BYTES` of vms/agent/src/whole.rs
 _MARGIN_S = 60.0
 _PIECES_MAX = 20_000
 """Changes and pieces of files in one request; a tree that has more goes alone."""
@@ -37,12 +38,13 @@ _PIECES_MAX = 20_000
 @dataclass(slots=True)
 class MadeTrees:
     """See the module. `session` is shown `target`, of which nothing is read. `apart`: whether the check may
-    run outside of the guest.
+    run outside of the guest. `raw`: what the guest noted, as it sent it.
     """
 
     session: Session
     target: Target
     apart: bool = True
+    raw: bytes = b""
     _there: Files = field(default_factory=dict)
     _apart: Guest | None = None
 
@@ -66,10 +68,34 @@ class MadeTrees:
         timeout_s = min(RUN_TIMEOUT_S, left_s)
         request = wire.NoteCalls(argv=list(argv), deadline_s=timeout_s)
         done = self.session.guest().request(request, wire.ProgramDone, timeout_s + _MARGIN_S)
+        self.raw = done.output
+        return self._begin()
+
+    def take(self, raw: bytes) -> Notes:
+        """Have what a guest noted before, in place of `note`. Raises as that."""
+        self.session.boot(self.target)
+        self.raw = raw
+        notes = self._begin()
+        if self._apart is None:
+            put = wire.PutFile(path=_NOTED, mode=0o600, data=notes.data)
+            self.session.guest().request(put, wire.Done, _MARGIN_S)
+        return notes
+
+    def note_again(self, argv: Sequence[str], deadline: float | None = None) -> Notes:
+        """What the program does when it runs once more. Trees are still made of what was noted before. Raises
+        as `note`.
+        """
+        before = self.raw
+        try:
+            return self.note(argv, deadline)
+        finally:
+            self.take(before)
+
+    def _begin(self) -> Notes:
         self._there = {}
         self._end()
         try:
-            notes = notes_of(done.output)
+            notes = notes_of(self.raw)
         except UnreadableNotes as e:
             raise GuestError(str(e)) from e
         if self.apart:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.cases.checks import ACCEPTS_NOTHING
 from harness.errors import NotSupported, PowercutError
@@ -20,7 +20,7 @@ from harness.model import Check, CheckResult, Judgement, Violation
 from harness.oracles.surface import telling_line
 from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
-from harness.rules.calls import Notes
+from harness.rules.calls import Notes, drawn_names, told
 from harness.rules.micro import Effect, NotFollowed, Sort, effect_of, unsynced
 from harness.rules.remedies import Remedy
 from harness.rules.rules import Rules
@@ -183,6 +183,14 @@ class Judging:
             return _VISITS
         return max(1, min(_VISITS, int(_LOOK_S * self.asked / self._running_s)))
 
+    def name_drawn(self, again: Notes) -> None:
+        """Tell names that the program drew at random as one: what it did when it ran `again` has others."""
+        drawn, effect = drawn_names(self.notes, again), self.effect
+        calls = tuple(replace(call, text=told(call.text, drawn)) for call in self.notes.calls)
+        self.notes = effect.notes = replace(self.notes, calls=calls)
+        for names in effect.paths.values():
+            names[:] = [(call, told(path, drawn)) for call, path in names]
+
     def begin_search(self) -> None:
         """The budget's time begins anew."""
         self._begun = time.monotonic()
@@ -267,9 +275,10 @@ def answer(judging: Judging, failed: Iterable[Partial]) -> Answer:
     search = Search(judging.legal, judging)
     kinds = search.look(list(failed))
     least = search.smallest() if search.remedies else ()
-    why_not = "its cause was not looked for: the time was up" if judging.is_late else "something besides"
-    told = tuple(_told(search, k, least) for k in kinds)
-    return Answer(told, _together(search, least), tuple(search.rest), why_not)
+    why_not = "its cause was not found: the time was up" if judging.is_late else "something besides"
+    return Answer(
+        tuple(_told(search, k, least) for k in kinds), _together(search, least), tuple(search.rest), why_not
+    )
 
 
 def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:

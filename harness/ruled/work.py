@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.cases.application import at_once
@@ -17,6 +18,7 @@ from harness.errors import NotSupported, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Profile
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
+from harness.host.packed import pack
 from harness.host.progress import Progress, telling
 from harness.host.text import first_few, one_line
 from harness.model import CaseId, Check, CheckResult, CrashPoint, Judgement, Workload
@@ -116,6 +118,9 @@ class RuledWork:
                     argv = workload.operations[check.operation].argv
                     notes = trees.note(argv, self._limits.deadline)
                 self._limits.need_more()
+                (raw := self._scratch / "calls").write_bytes(trees.raw)
+                pack(raw, self._store.layout.case(case).calls)
+                raw.unlink()
                 self._store.set_case_status(case, CaseStatus.RECORDED)
                 acks = [ack.text for ack in notes.acks]
                 if why := at_once(workload, [ack.calls for ack in notes.acks]):
@@ -127,7 +132,8 @@ class RuledWork:
                     budget=self._plan.budget,
                     deadline=self._limits.deadline,
                 )
-                if not _Case(self._store, case, workload, check, judging, self._progress).decide():
+                again = partial(trees.note_again, argv, self._limits.deadline)
+                if not _Case(self._store, case, workload, check, judging, self._progress, again).decide():
                     self._limits.need_more()  # a case that the run's time ended goes on when it is resumed
         except VersionsDiffer:  # it would cost every case
             raise
@@ -151,6 +157,7 @@ class _Case:
     _check: Check
     _judging: Judging
     _progress: Progress
+    _again: Callable[[], Notes] | None = None
 
     def decide(self) -> bool:
         """Visit the states, and store what comes of them. Returns whether all were visited. Raises NotJudged,
@@ -171,6 +178,8 @@ class _Case:
                     sound.append(self._judged(state, judgement_of(result, self._check, "")))
                 self._progress.advance("states", 1)
             self._progress.begin("states", len(visited) - listed.at_most)  # what was not, or is the same
+            if failed and self._again and not judging.is_over:
+                judging.name_drawn(self._again())
             with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
                 found = answer(judging, failed)
         except KeyboardInterrupt:  # what was seen is told; the case begins anew when the run is resumed

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 SYNCS = ("fsync", "fdatasync", "sync")
@@ -94,6 +95,42 @@ class Notes:
             told = (call.word, call.offset, call.length, call.owner[0], call.durable, call.path, call.other)
             made.update(repr(told).encode() + held)
         return made.hexdigest()
+
+
+def drawn_names(notes: Notes, again: Notes) -> dict[str, str]:
+    """The names that a program drew at random, each with the one that is told: the same call of another run
+    has another name there, and neither run has both.
+    """
+    mine, others = _names(notes), _names(again)
+    found = {}
+    for one, other in zip(notes.calls, again.calls, strict=False):
+        if one.word != other.word:
+            break  # it went another way
+        for path, like_it in ((one.path, other.path), (one.other, other.other)):
+            for name, drawn in zip(path.split("/"), like_it.split("/"), strict=False):
+                if name not in others and drawn not in mine:
+                    found[name] = _template(name, drawn)
+    return found
+
+
+def _names(notes: Notes) -> set[str]:
+    return {name for call in notes.calls for path in (call.path, call.other) for name in path.split("/")}
+
+
+def _template(name: str, like_it: str) -> str:
+    """What two names have in common, and XXXXXX, as mkstemp(3) is given it."""
+    return f"{_shared(name, like_it)}XXXXXX{_shared(name[::-1], like_it[::-1])[::-1]}"
+
+
+def _shared(one: str, other: str) -> str:
+    """The begin of both, up to a character that is no letter and no number."""
+    end = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    return one[: max(map(one[:end].rfind, "._-")) + 1]
+
+
+def told(text: str, drawn: Mapping[str, str]) -> str:
+    """A path or a call's text, for people, with names that are the same whenever the program runs."""
+    return re.sub(r"[^/(), ]+", lambda m: drawn.get(m[0], m[0]), text)
 
 
 def notes_of(raw: bytes) -> Notes:

@@ -9,6 +9,7 @@ reports/runs/<date>-<name>/
     lock                    who is writing to it
     cases/<fs>-<mode>/base.img.zst
     cases/<fs>-<mode>/<workload>/log.zst, events.zst, console.txt, kernel.json, history.json, own-base.img.zst
+    cases/any-<mode>/<workload>/calls.zst   what a program's calls did, where a mode is only rules
     cases/<fs>-<mode>/<workload>/recoveries/<hash16>.zst    what recoveries wrote that were cut, with findings
     modules/NAME.ko         those that replaced the kernel's own, as they were
     findings/<hash12>/      written by `harness.report`, like the reports
@@ -85,6 +86,11 @@ class CaseLayout:
     @property
     def console(self) -> Path:
         return self.folder / "console.txt"
+
+    @property
+    def calls(self) -> Path:
+        """What a program's calls did, where a mode is only rules: as a guest notes it."""
+        return self.folder / "calls.zst"
 
     @property
     def said(self) -> Path:

@@ -26,7 +26,7 @@ from harness.ruled.judging import (
 )
 from harness.ruled.work import promised, remedy_lines
 from harness.rules.answers import Answers, Tried
-from harness.rules.calls import Left, Notes, UnreadableNotes, notes_of
+from harness.rules.calls import Left, Notes, UnreadableNotes, drawn_names, notes_of, told
 from harness.rules.micro import Sort, effect_of
 from harness.rules.rules import Rules
 from harness.rules.search import Kind, Search
@@ -403,6 +403,54 @@ def test_a_sync_behind_the_acknowledgement_is_told() -> None:
     notes = replace(half.notes([Left("f", "file", OWNER, b"text")]), exit_code=0)
     (directory, *_) = [told for told in told_of(notes) if "directory" in told.remedy]
     assert not directory.too_late, "one of two that are needed is no remedy"
+
+
+def replaced_by(names: Sequence[str]) -> Notes:
+    """Files that are written under names drawn at random, and renamed without a sync."""
+    calls, left = Calls(), []
+    for number, name in enumerate(names):
+        calls.create(name).write(name, b"new").rename(name, f"f{number}").fsync(".").ack(f"{number}")
+        left.append(Left(f"f{number}", "file", OWNER, b"new"))
+    return replace(calls.notes(left), exit_code=0)
+
+
+def findings_of(names: Sequence[str], again: Sequence[str]) -> list[tuple[str, str]]:
+    """Headlines and remedies, of a check that refuses an empty file."""
+    notes = replaced_by(names)
+
+    def says(files: Files, acks: int) -> Tried:
+        wrong = any(not e.pieces for p, e in files.items() if p.startswith("f"))
+        return Tried(CheckResult(0, int(wrong), "a file is empty" if wrong else "", acks))
+
+    made = Judging(notes, RULES, lambda trees: [says(*tree) for tree in trees])
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    made.name_drawn(replaced_by(again))
+    return sorted((told.headline, told.remedy) for told in answer(made, failed).told)
+
+
+def test_names_that_are_drawn_at_random_make_one_finding() -> None:
+    """`sed -i` of three files had three findings, with other ids in each run."""
+    one = findings_of(["d.sedab", "d.sedcd", "d.sedef"], ["d.sedgh", "d.sedij", "d.sedkl"])
+    assert one == [
+        (
+            "the data of `write(d.XXXXXX, 3 at 0)` must persist before the change of names by "
+            "`rename(d.XXXXXX, f0)`",
+            "fsync of `d.XXXXXX` after call 1, `write(d.XXXXXX, 3 at 0)`, and after calls like it: 5, 9",
+        )
+    ]
+    assert findings_of(["d.sedmn", "d.sedop", "d.sedqr"], ["d.sedst", "d.seduv", "d.sedwx"]) == one
+    same = ["d.sedab", "d.sedcd", "d.sedef"]
+    assert len(findings_of(same, same)) == 3, "names that a program chose are told apart"
+
+
+def test_only_a_name_that_neither_run_shares_was_drawn() -> None:
+    """Two threads that had made their files in another order would have had one name for both."""
+    first = Calls().create("a").create("b").mkdir("log-Xy1.d").create("log-Xy1.d/c").notes([])
+    other = Calls().create("b").create("a").mkdir("log-Q8z.d").create("log-Q8z.d/c").notes([])
+    assert drawn_names(first, other) == {"log-Xy1.d": "log-XXXXXX.d"}
+    assert told("rename(log-Xy1.d/c, c)", {"log-Xy1.d": "log-XXXXXX.d"}) == "rename(log-XXXXXX.d/c, c)"
+    gone = Calls().mkdir("b").create("n").notes([])
+    assert drawn_names(Calls().create("a").create("m").notes([]), gone) == {}
 
 
 def test_no_other_name_is_advised_where_names_alone_are_lost() -> None:

@@ -141,7 +141,7 @@ pub struct Agent {
     parts: Option<Parts>,
     /// What is started on them: its last writes belong to the state that is on the disk now.
     stack: Option<StackSpec>,
-    /// The bytes that calls wrote which were noted last, until trees are made of them.
+    /// The bytes that calls wrote of which trees are made.
     noted: Vec<u8>,
     /// Those that are made; none while the directory is as the calls left it.
     trees: Option<Trees>,
@@ -245,7 +245,12 @@ impl Agent {
                 mode,
                 data,
                 append,
-            } => put_file(&path, mode, &data, append),
+            } => {
+                if path == whole::BYTES {
+                    self.trees = None; // they were made of others
+                }
+                put_file(&path, mode, &data, append)
+            }
             AgentRequest::NoteCalls { argv, deadline_s } => {
                 self.note_calls(&argv, seconds_from_now(deadline_s))
             }
@@ -798,7 +803,7 @@ impl Agent {
             .to_vec();
         output.extend_from_slice(&lines);
         output.extend_from_slice(&bytes);
-        (self.noted, self.trees) = (bytes, None);
+        self.trees = None;
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
             output,
@@ -811,13 +816,18 @@ impl Agent {
         asked: &TreeCheck<'_>,
     ) -> Result<AgentReply, Failure> {
         if !matches!(self.mounted, Mounted::Tree) {
-            return Err(Failure::NothingRecovered);
+            self.trees = None;
+            self.release();
         }
         let mut made = match self.trees.take() {
             Some(made) => made,
             None => {
-                mounts::unmount_device();
+                self.noted = std::fs::read(whole::BYTES).map_err(|_| Failure::NothingRecovered)?;
+                if matches!(self.mounted, Mounted::Tree) {
+                    mounts::unmount_device();
+                }
                 trees::mount_empty()?;
+                self.mounted = Mounted::Tree;
                 Trees::begin()?
             }
         };

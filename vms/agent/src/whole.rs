@@ -35,7 +35,7 @@ const WITH_METADATA: u64 = 2;
 
 /// The lines, and the bytes: in the root of the guest, which is memory.
 const LINES: &str = "/tmp/powercut-notes";
-const BYTES: &str = "/tmp/powercut-noted-bytes";
+pub const BYTES: &str = "/tmp/powercut-noted-bytes";
 /// Calls that are noted, and bytes that they wrote; with the files that are left, twice as many. All has to
 /// fit a reply.
 const CALLS_MAX: u64 = 20_000;

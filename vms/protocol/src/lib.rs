@@ -145,7 +145,8 @@ pub enum AgentRequest {
     /// output is what it did to the directory: `vms/agent/src/whole.rs` has the form.
     NoteCalls { argv: Vec<String>, deadline_s: u32 },
     /// Make one tree after the other at the mount point, and run a program on each. Bytes are those that `NoteCalls`
-    /// noted last; the first tree after it is made of an empty directory. The answer is [`AgentReply::TreesTried`].
+    /// noted last, or that were put where it keeps them since (`vms/agent/src/whole.rs`, `BYTES`); the first tree after
+    /// either is made of an empty directory. The answer is [`AgentReply::TreesTried`].
     TryTrees {
         trees: Vec<TreeToTry>,
         /// Where the program finds what was acknowledged, a line each.
