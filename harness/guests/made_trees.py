@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.errors import GuestError
+from harness.errors import GuestError, PowercutError
 from harness.guests import wire
 from harness.guests.contained import contained
 from harness.guests.guest import Guest
@@ -81,13 +81,15 @@ class MadeTrees:
             self.session.guest().request(put, wire.Done, _MARGIN_S)
         return notes
 
-    def note_again(self, argv: Sequence[str], deadline: float | None = None) -> Notes:
-        """What the program does when it runs once more. Trees are still made of what was noted before. Raises
-        as `note`.
+    def note_again(self, argv: Sequence[str], deadline: float | None = None) -> Notes | None:
+        """What the program does when it runs once more; None if it was not noted. Trees stay made of what
+        was noted before. Raises GuestLost.
         """
         before = self.raw
         try:
             return self.note(argv, deadline)
+        except PowercutError:
+            return None
         finally:
             self.take(before)
 

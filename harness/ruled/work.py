@@ -157,7 +157,7 @@ class _Case:
     _check: Check
     _judging: Judging
     _progress: Progress
-    _again: Callable[[], Notes] | None = None
+    _again: Callable[[], Notes | None] | None = None
 
     def decide(self) -> bool:
         """Visit the states, and store what comes of them. Returns whether all were visited. Raises NotJudged,
@@ -178,8 +178,8 @@ class _Case:
                     sound.append(self._judged(state, judgement_of(result, self._check, "")))
                 self._progress.advance("states", 1)
             self._progress.begin("states", len(visited) - listed.at_most)  # what was not, or is the same
-            if failed and self._again and not judging.is_over:
-                judging.name_drawn(self._again())
+            if failed and self._again and not judging.is_over and (again := self._again()):
+                judging.name_drawn(again)
             with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):
                 found = answer(judging, failed)
         except KeyboardInterrupt:  # what was seen is told; the case begins anew when the run is resumed
