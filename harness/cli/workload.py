@@ -133,17 +133,20 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
         )
     kernel = find_chosen(KernelChoice(given["kernel"], given["modules"], tuple(given["replaced"])))
     asked = GuestChoice(given["machine"], given["accel"])
-    verdicts = []
+    verdicts, is_program = [], False
     for workload in select_workloads([name]):
         console.say(f"{workload.name} on {configuration}, {title_of(kernel)}")
         with at_work(f"{workload.name}: a guest boots, and runs it", errors):
             tried = dry_run(profiles[0], workload, kernel, asked)
         _print(tried)
         verdicts.append(tried.judgement.verdict)
+        is_program |= tried.calls is not None
     shown = shlex.quote(name)
     if Verdict.UNKNOWN in verdicts:
         console.say("next: see what is undecided above; no run of it would say more")
     console.say(f"what a power cut leaves of it: powercut run -c {configuration} -w {shown}")
+    if is_program:
+        console.say(f"which fsync it lacks, if any: powercut run -c any -w {shown}")
     return code_of(*verdicts)
 
 

@@ -339,14 +339,19 @@ def _together(search: Search, least: Sequence[Remedy]) -> str:
 
 
 def unsynced_lines(effect: Effect) -> list[str]:
-    """What no sync had covered at each acknowledgement, and at the end."""
-    notes = effect.notes
-    times = [(f"acknowledged `{ack.text}`", ack.calls - 0.25) for ack in notes.acks]
+    """What no sync had covered at each acknowledgement, and at the end; once for those in a row at which it
+    is the same.
+    """
     lines = []
-    for when, until in [*times, ("at the end", float(len(notes.calls)))]:
-        parts = [f"{path}: {what}" for path, what in unsynced(effect, until)]
-        lines.append(f"{when}: {'; '.join(parts) or 'nothing'}")
-    return lines
+    acked = [(ack.text, _unsynced(effect, ack.calls - 0.25)) for ack in effect.notes.acks]
+    for parts, group in itertools.groupby(acked, lambda one: one[1]):
+        first, *_, last = [text for text, _ in group] * 2
+        lines.append(f"acknowledged `{first}`{f' to `{last}`' if first != last else ''}: {parts}")
+    return [*lines, f"at the end: {_unsynced(effect, float(len(effect.notes.calls)))}"]
+
+
+def _unsynced(effect: Effect, until: float) -> str:
+    return "; ".join(f"{path}: {what}" for path, what in unsynced(effect, until)) or "nothing"
 
 
 def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:

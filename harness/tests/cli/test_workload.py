@@ -231,8 +231,8 @@ def test_what_no_sync_covered_is_told_without_a_crash(tmp_path: Path, tried: dic
     """The author of a program with a missing fsync was told PASS, and nothing else."""
     calls = Calls().create("f").write("f", b"text").fsync("f").ack("0").fsync(".").ack("1")
     for number in range(8):
-        calls.write("f", b"more", 4).ack(f"{number + 2}")
-    left = [Left("f", "file", OWNER, b"textmore")]
+        calls.write("f", b"more", 4 + 4 * number).ack(f"{number + 2}")
+    left = [Left("f", "file", OWNER, b"text" + 8 * b"more")]
     tried["calls"] = replace(calls.notes(left), exit_code=0)
     powercut("new", place := tmp_path / "my-db")
     done = powercut("try", f"{place}")
@@ -242,7 +242,8 @@ def test_what_no_sync_covered_is_told_without_a_crash(tmp_path: Path, tried: dic
         "      acknowledged `2`: f: bytes 4 to 8, its size\n"
     ) in done.stdout
     assert "acknowledged `1`" not in done.stdout
-    assert "      and at 4 more\n      at the end: f: bytes 4 to 8, its size\n" in done.stdout
+    assert f"which fsync it lacks, if any: powercut run -c any -w {place}\n" in done.stdout
+    assert "      and at 4 more\n      at the end: f: bytes 4 to 36, its size\n" in done.stdout
 
 
 def test_why_it_is_not_known_what_no_sync_covered_is_told(tmp_path: Path, tried: dict[str, Any]) -> None:

@@ -121,6 +121,17 @@ def test_an_unsynced_file_is_told_with_the_smallest_set_of_syncs() -> None:
     assert unsynced_lines(made.effect)[0] == "acknowledged `done`: f: bytes 0 to 4, its size, its name f"
 
 
+def test_what_is_unsynced_at_acknowledgements_in_a_row_is_told_once() -> None:
+    """`try` of a store printed the same name behind each key."""
+    calls = Calls().create("f").ack("0").ack("1").fsync(".").ack("2").write("f", b"x").ack("3")
+    assert unsynced_lines(effect_of(calls.notes(), RULES)) == [
+        "acknowledged `0` to `1`: f: its name f",
+        "acknowledged `2`: nothing",
+        "acknowledged `3`: f: bytes 0 to 1, its size",
+        "at the end: f: bytes 0 to 1, its size",
+    ]
+
+
 def test_one_remedy_is_told_once() -> None:
     """The control line said the same fsync twice: as what was tried, and "for all that was found"."""
     made = judging(of_one_file(synced=False))
