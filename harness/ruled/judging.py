@@ -322,7 +322,7 @@ def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
         guess = f"{'another order of these calls, or ' if swapped else ''}one rename that brings both"
     elif lost == {Sort.NAME} and all(found.state.torn is None for found in founds):
         guess = "another order of these calls"
-    return f"nothing that was tried helps: no fsync prevents this. A guess: {guess}"
+    return f"nothing that was tried helps: no fsync of what is lost prevents this. A guess: {guess}"
 
 
 def _together(search: Search, least: Sequence[Remedy]) -> str:
