@@ -83,16 +83,29 @@ def _check_log(finished: wire.RecordFinished, log: Path, log_bytes: int) -> None
 
 def _events(told: wire.RecordedEvents, log: Path) -> str:
     """The text of the events, which the agent put at the end of the log device."""
+    return _last(log, told.offset, told.bytes, "events").decode(errors="backslashreplace")
+
+
+def noted_calls(finished: wire.RecordFinished, device: Path) -> bytes:
+    """The notes of the calls of a recording, behind its events; empty if there are none. Raises EventsDiffer
+    if they are not there.
+    """
+    told = finished.events
+    return _last(device, told.offset + told.bytes, told.notes, "notes")
+
+
+def _last(log: Path, offset: int, length: int, what: str) -> bytes:
+    """What the agent put at the end of the log device."""
     with log.open("rb") as device:
-        device.seek(told.offset)
-        text = device.read(min(told.bytes, EVENTS_BYTES_MAX))
-    if len(text) != told.bytes:
+        device.seek(offset)
+        found = device.read(min(length, EVENTS_BYTES_MAX))
+    if len(found) != length:
         raise EventsDiffer(
-            f"the guest announced {told.bytes} bytes of events at byte {told.offset} of the log device, "
-            f"{len(text)} are there",
+            f"the guest announced {length} bytes of {what} at byte {offset} of the log device, "
+            f"{len(found)} are there",
             "record again",
         )
-    return text.decode(errors="backslashreplace")
+    return found
 
 
 def need_host_space(log: Path) -> None:

@@ -43,7 +43,7 @@ from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, VirtualTime
 from harness.guests.operations import check_results
 from harness.guests.outcomes import KnownEntries, outcome_of, second_tree, usability_of
-from harness.guests.recorded_log import finished_log, need_host_space
+from harness.guests.recorded_log import finished_log, need_host_space, noted_calls
 from harness.guests.script import (
     RECOVER_TIMEOUT_S,
     USUAL_TIMERS,
@@ -197,9 +197,9 @@ class Session:
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
     while it records. `outputs`: what each operation of the last recording printed; `said`: what the kernel
     said meanwhile; `log`: its log, which is on the log device, or beside it if it was merged from those of
-    two devices. `notes`: what recovery writes
-    may be asked for; then its guests reach the disk by requests, since shared memory keeps only the last
-    contents. `idle_s`: see IDLE_S. `clock`: while it records, where its kernel and disk have a choice.
+    two devices. `whole`: whether recordings note the calls of their program with what these wrote; `noted`:
+    the notes of the last one (`harness.rules.calls`). `notes`: what recovery writes may be asked for; then
+    its guests reach the disk by requests, since shared memory keeps only the last contents. `idle_s`: see IDLE_S. `clock`: while it records, where its kernel and disk have a choice.
     """
 
     def __init__(
@@ -233,6 +233,8 @@ class Session:
         self._known = KnownEntries()
         self._stopped = threading.Event()
         self.outputs: list[str] = []
+        self.whole = False
+        self.noted = b""
         self.said: tuple[Said, ...] = ()
         self.image = directory / "recovered.img"
         self.log_device = directory / "log.img"
@@ -469,13 +471,14 @@ class Session:
                 raise CannotRecord("no schedule decides which thread runs on this kernel and disk")
             machine = self._spec.machine
             start = wire.RecordStart(
-                data=machine.data_device, log=machine.log_device, mount=target.mount_whole
+                machine.data_device, machine.log_device, target.mount_whole, whole=self.whole
             )
             self._visits += 1
             carry_out = self._perform if is_virtual else self._converse
             finished, lacks = carry_out(disk, start, operations, on_progress, schedule, first)
             events = ""
             if lacks is None:
+                self.noted = noted_calls(finished, self.log_device)
                 through = target.disk.write_through
                 self.log, events = finished_log(
                     finished, disk, self.log_device, self._log_bytes, write_through=through

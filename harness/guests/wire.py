@@ -36,7 +36,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 17
+PROTOCOL_VERSION = 18
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -159,6 +159,7 @@ class OperationResult(_Part):
 class RecordedEvents(_Part):
     offset: U64 = 0
     bytes: U64 = 0
+    notes: U64 = 0
     lacking: str = ""
 
 
@@ -274,6 +275,7 @@ class RecordStart(_Message, tag="record_start"):
     data: str
     log: str
     mount: MountSpec
+    whole: bool = False
 
 
 class RunOperations(_Message, tag="run_operations"):

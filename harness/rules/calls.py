@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import struct
@@ -17,7 +18,10 @@ WORDS = (
     *("create", "tmpfile", "mkdir", "symlink", "link", "unlink", "rename", "exchange"),
     *("write", "zero", "size", "attributes", *SYNCS, "nothing"),
 )
-_FIELDS = 13
+STORE = "a store into a mapping"
+"""The text of what is no call."""
+MAKING = ("create", "tmpfile", "mkdir", "symlink")
+_FIELDS = 14
 
 
 class UnreadableNotes(ValueError):
@@ -26,7 +30,8 @@ class UnreadableNotes(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NotedCall:
-    """A call. `word`: one of WORDS. `inode`: of the file that it changes, or makes. `offset`, `length`: in
+    """A call. `word`: one of WORDS. `number`: of the call among the events of its recording; of a store into
+    a mapping, of the call before which it was seen. `inode`: of the file that it changes, or makes. `offset`, `length`: in
     bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`: where its bytes begin
     among those that were noted. `owner`: permission bits, user and group that the file has after it. `path`,
     `other`: below the mount point. `text`: for people. `durable`: of a write: `sync` with O_SYNC or RWF_SYNC,
@@ -44,6 +49,7 @@ class NotedCall:
     path: str = ""
     other: str = ""
     text: str = ""
+    number: int = 0
 
     @property
     def is_sync(self) -> bool:
@@ -176,15 +182,27 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
             found = replace(found, exit_code=code, output=line.path)
         else:
             _need(word == "start", f"{word!r} is no word of them")
-    return replace(found, calls=tuple(calls), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen))
+    return replace(found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen))
+
+
+def _apart(calls: list[NotedCall]) -> Iterator[NotedCall]:
+    """The calls with a number of its own for each file: file systems give the inode of a removed one to the
+    next that is made.
+    """
+    fresh = itertools.count(1 + max((call.inode for call in calls), default=0))
+    now: dict[int, int] = {}
+    for call in calls:
+        if call.word in MAKING:
+            now[call.inode] = next(fresh) if call.inode in now else call.inode
+        yield replace(call, inode=now.get(call.inode, call.inode))
 
 
 def _lines(text: str) -> Iterator[_Line]:
     for line in text.splitlines():
         fields = line.split("\t")
         _need(len(fields) == _FIELDS, f"a line of {len(fields)} fields: {line[:80]!r}")
-        word, thread, inode, offset, length, at, mode, uid, gid, flags, path, other, told = fields
-        _need(min(map(int, (inode, offset, length, at))) >= 0, f"a number is negative: {line[:80]!r}")
+        word, thread, number, inode, offset, length, at, mode, uid, gid, flags, path, other, told = fields
+        _need(min(map(int, (number, inode, offset, length, at))) >= 0, f"a number is negative: {line[:80]!r}")
         yield (
             word,
             NotedCall(
@@ -199,6 +217,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 os.fsdecode(_unescaped(path)),
                 os.fsdecode(_unescaped(other)),
                 _unescaped(told).decode(errors="backslashreplace"),
+                int(number),
             ),
             flags,
         )

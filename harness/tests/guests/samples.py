@@ -102,6 +102,7 @@ def _run_of(kind: ExtentKind) -> wire.Extent:
 
 SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
     ("record start", "AgentRequest", wire.RecordStart(data="/dev/vda", log="/dev/vdb", mount=_MOUNT)),
+    ("record whole", "AgentRequest", wire.RecordStart("/dev/vda", "/dev/vdb", _MOUNT, whole=True)),
     (
         "operations of three kinds",
         "AgentRequest",
@@ -217,7 +218,7 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             unmount_errno=16,
             kernel_log=[wire.Said(operation=None, lines=["<6>x"]), wire.Said(operation=7, lines=["y"] * 20)],
             log_complete=True,
-            events=wire.RecordedEvents(offset=1 << 20, bytes=70_000),
+            events=wire.RecordedEvents(offset=1 << 20, bytes=70_000, notes=5),
         ),
     ),
     (

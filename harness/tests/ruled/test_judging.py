@@ -326,11 +326,11 @@ def test_a_file_too_large_to_make_is_not_followed() -> None:
         followed(notes, RULES)
 
 
-@pytest.mark.parametrize("field", ["2", "3", "4", "5"])
+@pytest.mark.parametrize("field", ["2", "3", "4", "5", "6"])
 def test_a_number_of_a_call_is_not_negative(field: str) -> None:
-    """The number of a field of a line: inode, offset, length, place."""
-    fields = ["size", "7", "2", "0", "0", "0", "420", "0", "0", "", "f", "", "ftruncate"]
-    start = ["start", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", ""]
+    """The number of a field of a line: the call's own, inode, offset, length, place."""
+    fields = ["size", "7", "0", "2", "0", "0", "0", "420", "0", "0", "", "f", "", "ftruncate"]
+    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", ""]
     assert notes_of(noted([start, fields])).calls
     fields[int(field)] = "-1"
     with pytest.raises(UnreadableNotes, match="negative"):

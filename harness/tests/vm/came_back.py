@@ -1,5 +1,5 @@
-"""Programs whose calls are noted, and which are recorded on a real file system: the trees that its crash
-states come back with, each with what of the program's calls had begun and returned when the power failed.
+"""Programs that are recorded on a real file system while their calls are noted: the trees that its crash
+states come back with, each with how many of the calls had begun and returned when the power failed.
 """
 
 from __future__ import annotations
@@ -9,34 +9,37 @@ import contextlib
 import gzip
 import io
 import itertools
+import os
 import random
-import stat
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.cases.first_mount import finish_base
-from harness.cases.recording import Recording, by_times, make_base, recording_of, take
+from harness.cases.recording import UNTOUCHED, Recording, by_times, make_base, recording_of, take
+from harness.cases.repair import repaired
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.guest_specs import make_specs
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import RunCheck, Session, Target
 from harness.kernels.find import Kernel
-from harness.model import CaseId, Check, CheckResult, CrashState, Tree, TreeEntry, Workload
+from harness.model import CaseId, Check, CheckResult, CrashState, FileKind, Tree, TreeEntry, Workload
 from harness.plan import LOG_BYTES, GuestChoice
 from harness.ruled.judging import check_of
-from harness.rules.calls import Left, Notes
+from harness.rules.calls import STORE, Left, Notes, notes_of
 from harness.states import CrashTime, LegalStates
 from harness.states.legal import BLOCK_SECTORS
 
-DUMP = "tar cf - . | gzip | base64"
-"""A tree on a program's standard output, of which 64 KiB are kept."""
-_KINDS = {tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "symlink"}
-_FEW = 6
+_DUMP = 'tar cf - "$@" | gzip >/tmp/dump; wc -c </tmp/dump; head -c 47000 /tmp/dump | base64'
+"""Files in one archive: its size, and as much of it as fits a program's output, of which 64 KiB are kept."""
+_REST = "tail -c +$1 /tmp/dump | head -c 47000 | base64"
+_SLICE = 47_000
+_EVERY = 6
 """Blocks that may be lost at a crash time of which every set is visited."""
 _DRAWN = 8
-
+_AT_ONCE = 200
+"""States that are asked about together."""
 
 Files = frozenset[Left]
 
@@ -56,10 +59,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """What came back in a state: the tree, and how many of the noted calls had returned and had begun."""
+    """What came back in a state: the tree, None if it did not mount; and how many of the noted calls had
+    returned and had begun.
+    """
 
     state: CrashState
-    files: Files
+    files: Files | None
     returned: int
     begun: int
 
@@ -86,106 +91,176 @@ def note(machine: Machine, workload: Workload) -> Notes:
         return notes
 
 
-def record(machine: Machine, profile: Profile, workload: Workload) -> tuple[Session, Recording]:
-    """The program on a real file system. The session is the caller's to close."""
+@dataclass(slots=True)
+class Recorded:
+    """A program on a real file system, with its calls noted in the same run. `session` recovers its states.
+    `every`: all legal states were among the states; of `contents` as many differ as were recovered.
+    """
+
+    session: Session
+    recording: Recording
+    notes: Notes
+    contents: int = 0
+    every: bool = False
+
+    def come_back(self, most: int) -> Iterator[Back]:
+        """The states of a recording, up to so many contents; the end comes first. Each content is recovered
+        once; it comes back for each number of calls that may have been made.
+        """
+        known: dict[str, Files | None] = {}
+        done: set[tuple[Files | None, int, int]] = set()
+        times = call_times(self.notes, self.recording)
+        recovering = Recovering(self.session, self.recording)
+        left_out = False
+        for state, content in self._contents():
+            returned, begun = made_before(times, self.recording.cut_before(state))
+            if content not in known and len(known) >= most:
+                left_out = True
+                continue
+            if content not in known:
+                known[content] = recovering.files(state)
+            if (seen := (known[content], returned, begun)) not in done:
+                done.add(seen)
+                yield Back(state, known[content], returned, begun)
+        self.contents = len(known)
+        self.every = not left_out and lists_all(self.legal)
+
+    @property
+    def legal(self) -> LegalStates:
+        assert self.recording.legal is not None
+        return self.recording.legal
+
+    def _contents(self) -> Iterator[tuple[CrashState, str]]:
+        """The states, each with what tells its contents from others."""
+        legal = self.legal
+        states = itertools.chain([self.recording.end], legal.cuts(), _states(legal))
+        while some := list(itertools.islice(states, _AT_ONCE)):
+            self.session.show(self.recording.target)
+            asked = [self.recording.on_disk(state) for state in some]
+            yield from zip(some, self.session.disk.hashes(asked), strict=True)
+
+
+def record(machine: Machine, profile: Profile, workload: Workload, *, whole: bool = True) -> Recorded:
+    """The program on a real file system. `whole`: its calls are noted; what it left comes from the recording's
+    end. The session is the caller's to close.
+    """
+    profile = profile.sized(workload.image_mib)
     scratch = machine.scratch / f"{profile.filesystem}-{profile.mode}-{workload.name}"
-    scratch.mkdir()
+    scratch.mkdir(parents=True)
     base = make_base(profile, scratch / "base.packed", scratch)
     specs = make_specs(machine.choice, machine.kernel, [profile], [workload], base, scratch)
     session = Session(specs.judge, scratch / "guest", LOG_BYTES)
-    finish_base(session, profile, base, scratch / "base.packed")
-    case = CaseId(profile.filesystem, profile.mode, workload.name)
-    made = recording_of(take(session, profile, workload, case, base, scratch))
-    recording, why = by_times(made, BLOCK_SECTORS)
-    assert not why
-    return session, recording
+    session.whole = whole
+    try:
+        finish_base(session, profile, base, scratch / "base.packed")
+        case = CaseId(profile.filesystem, profile.mode, workload.name)
+        made = recording_of(take(session, profile, workload, case, base, scratch))
+        recording, why = by_times(made, BLOCK_SECTORS)
+        assert not why, why
+        return Recorded(session, recording, _with_left(session, recording) if whole else _NONE)
+    except BaseException:
+        session.close()
+        raise
 
 
-def come_back(session: Session, recording: Recording, notes: Notes, most: int) -> Iterator[Back]:
-    """The states of a recording, up to so many contents; the end comes first. Each content is recovered once;
-    it comes back for each number of calls that may have been made. Those that do not mount bring no tree.
-    """
-    legal = recording.legal
-    assert legal is not None
-    known: dict[str, Files | None] = {}
-    done: set[tuple[str, int, int]] = set()
-    times = call_times(notes, recording)
-    recovering = Recovering(session, recording)
-    session.show(recording.target)
-    for state in (recording.end, *legal.cuts(), *_states(legal)):
-        (content,) = session.disk.hashes([recording.on_disk(state)])
-        returned, begun = made_before(times, recording.cut_before(state))
-        if (content, returned, begun) in done or (content not in known and len(known) >= most):
-            continue
-        if content not in known:
-            known[content] = recovering.files(state)
-        done.add((content, returned, begun))
-        if (files := known[content]) is not None:
-            yield Back(state, files, returned, begun)
+_NONE = Notes(0, (0, 0, 0), (), (), (), b"")
+
+
+def _with_left(session: Session, recording: Recording) -> Notes:
+    left = Recovering(session, recording).files(recording.end)
+    assert left is not None, "the file system does not mount even after a clean unmount"
+    return replace(notes_of(session.noted), left=tuple(sorted(left, key=lambda found: found.path)))
 
 
 @dataclass(slots=True)
 class Recovering:
-    """Recovers states. A tree in which the walk sees the same as in one before is not read again."""
+    """Recovers states. Files of which the walk has seen the contents before are not read again."""
 
     session: Session
     recording: Recording
-    _known: dict[frozenset[tuple[object, ...]], Files] = field(default_factory=dict)
+    _held: dict[str, bytes] = field(default_factory=dict)
 
     def files(self, state: CrashState) -> Files | None:
-        """The tree that comes back, without what mkfs makes; None if it does not mount."""
+        """The tree that comes back, without what mkfs makes; None if it does not mount. A file that cannot be
+        read is of the kind `unreadable`.
+        """
         seen: list[Files] = []
 
         def ask(tree: Tree, run: RunCheck) -> tuple[CheckResult, ...]:
-            key = frozenset(map(_seen, tree.values()))
-            if key not in self._known:
-                printed = run(Check(0, ("sh", "-c", DUMP), ()), ())
-                assert printed.exit_code == 0, printed.output[-200:]
-                self._known[key] = frozenset(f for f in tree_of(printed.output) if f.path != "lost+found")
-            seen.append(self._known[key])
+            own = [e for p, e in tree.items() if p and p.split("/")[0] not in self._made_by_mkfs]
+            wanted = {e.digest: e.path for e in own if e.digest and e.size and e.digest not in self._held}
+            for path, data in _contents_of(list(wanted.values()), run).items() if wanted else ():
+                self._held[tree[path].digest] = data
+            seen.append(frozenset(self._left(entry) for entry in own))
             return ()
 
-        self.session.recover(self.recording.target, self.recording.on_disk(state), ask)
+        target, shown = self.recording.target, self.recording.on_disk(state)
+        if self.recording.profile.repair is not None:
+            target, shown = repaired(self.session, target, shown, self.recording.profile.repair), UNTOUCHED
+        self.session.recover(target, shown, ask)
         return seen[0] if seen else None
 
+    @property
+    def _made_by_mkfs(self) -> tuple[str, ...]:
+        return "lost+found", *self.recording.profile.contract.made_by_mkfs
 
-def _seen(one: TreeEntry) -> tuple[object, ...]:
-    return one.path, one.kind, one.mode, one.uid, one.gid, one.size, one.target, one.digest
+    def _left(self, entry: TreeEntry) -> Left:
+        owner = entry.mode & 0o7777, entry.uid, entry.gid
+        kind, held = _KINDS.get(entry.kind, "special"), b""
+        if entry.kind is FileKind.FILE and entry.size:
+            if not entry.digest:
+                return Left(entry.path, "unreadable", owner)
+            held = self._held[entry.digest]
+            assert len(held) == entry.size, f"{entry.path} was not read whole"
+        return Left(entry.path, kind, owner, held, os.fsdecode(entry.target))
 
 
-def tree_of(dump: str) -> Iterator[Left]:
-    """What DUMP printed."""
-    held: dict[str, Left] = {}
-    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(base64.b64decode(dump)))) as archive:
+_KINDS = {FileKind.FILE: "file", FileKind.DIRECTORY: "directory", FileKind.SYMLINK: "symlink"}
+
+
+def _contents_of(paths: Sequence[str], run: RunCheck) -> Mapping[str, bytes]:
+    """What these files hold."""
+
+    def printed(*argv: str) -> str:
+        done = run(Check(0, ("sh", "-c", *argv), ()), ())
+        assert done.exit_code == 0, done.output[-200:]
+        return done.output
+
+    size, _, first = printed(_DUMP, "sh", *(f"./{path}" for path in paths)).partition("\n")
+    parts = [base64.b64decode(first)]
+    for at in range(_SLICE, int(size), _SLICE):
+        parts.append(base64.b64decode(printed(_REST, "sh", str(at + 1))))
+    found: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(b"".join(parts)))) as archive:
         for one in archive:
-            path = one.name.removeprefix("./")
-            if path in ("", "."):
-                continue
-            if one.islnk():
-                first = held[one.linkname.removeprefix("./")]
-                yield Left(path, first.kind, first.owner, first.contents)
-                continue
-            file = archive.extractfile(one) if one.isreg() else None
-            owner = stat.S_IMODE(one.mode), one.uid, one.gid
-            kind = _KINDS.get(one.type, "file")
-            target = one.linkname if one.issym() else ""
-            held[path] = Left(path, kind, owner, file.read() if file else b"", target)
-            yield held[path]
+            file = archive.extractfile(one)
+            assert file is not None
+            found[one.name.removeprefix("./")] = file.read()
+    return found
+
+
+def lists_all(legal: LegalStates) -> bool:
+    """Whether every legal state is visited, as far as the events tell."""
+    return not legal.ambiguous and all(len(t.choices.volatile) <= _EVERY for t in legal.crash_times)
 
 
 def _states(legal: LegalStates) -> Iterator[CrashState]:
-    """Of each crash time, every state where few blocks may be lost; else those that lose or keep all but one
-    at most, and some that are drawn.
+    """Of each crash time, in turn, every state where few blocks may be lost; else those that lose or keep all
+    but one at most, and some that are drawn.
     """
-    drawing = random.Random(0)  # noqa: S311 - which are drawn is no secret, and has to be the same again
-    for crash_time in legal.crash_times:
-        yield from dict.fromkeys(legal.name(crash_time, lost) for lost in _losses(crash_time, drawing))
+    for states in itertools.zip_longest(*(_states_at(legal, crash_time) for crash_time in legal.crash_times)):
+        yield from dict.fromkeys(state for state in states if state is not None)
+
+
+def _states_at(legal: LegalStates, crash_time: CrashTime) -> Iterator[CrashState]:
+    drawing = random.Random(crash_time.at)  # noqa: S311 - which are drawn is no secret, and has to be the same again
+    return (legal.name(crash_time, lost) for lost in _losses(crash_time, drawing))
 
 
 def _losses(crash_time: CrashTime, drawing: random.Random) -> Iterator[Sequence[int]]:
     absent, volatile = crash_time.choices.absent, crash_time.choices.volatile
-    if len(volatile) <= _FEW:
-        sets = itertools.chain.from_iterable(itertools.combinations(volatile, n) for n in range(_FEW + 1))
+    if len(volatile) <= _EVERY:
+        sets = itertools.chain.from_iterable(itertools.combinations(volatile, n) for n in range(_EVERY + 1))
         yield from ((*absent, *lost) for lost in sets)
         return
     yield absent
@@ -202,22 +277,19 @@ Times = Sequence[tuple[int, int]]
 
 
 def call_times(notes: Notes, recording: Recording) -> Times:
-    """When the calls that were noted were made while the program was recorded. The two are two runs of it: it
-    has to make the same calls in the same order.
+    """When the calls were made. A store into a mapping was made once the call before it had begun, and no
+    sooner: what was there by then has been noted.
     """
-    assert recording.calls.more == 0
-    made = iter([c for c in recording.calls.calls if c.returned is not None and c.result >= 0])
-    texts = {call.text for call in recording.calls.calls}
     found: list[tuple[int, int]] = []
     for call in notes.calls:
-        if call.text not in texts:  # the recording notes no changes of attributes: it came behind the last
-            last = found[-1][1] if found else 0
-            found.append((last, last))
+        if call.text == STORE:
+            began = found[-1][0] if found else 0
+            found.append((began, began))
             continue
-        same = next((c for c in made if c.text == call.text), None)
-        assert same is not None, f"{call.text} was not made again"
-        assert same.returned is not None
-        found.append((same.began, same.returned))
+        made = recording.calls.calls[call.number]
+        assert (made.text, made.thread) == (call.text, call.thread), (made, call)
+        assert made.returned is not None, call
+        found.append((made.began, made.returned))
     return found
 
 

@@ -25,8 +25,8 @@ pub const NAME: &str = "powercut-ack";
 /// The name of the program that acknowledges each line which another one prints.
 pub const LINES_NAME: &str = "powercut-ack-lines";
 
-/// Holds the name of the device-mapper device that records, and in a second line [`EVENTS`] if its events are
-/// recorded as well; exists only while one does.
+/// Holds the name of the device-mapper device that records, in a second line [`EVENTS`] if its events are
+/// recorded as well, and in a third [`WHOLE`] if calls are noted whole, too; exists only while one does.
 ///
 /// In /dev, which an image has, too: see `image.rs`.
 const RECORDING: &str = "/dev/powercut-recording";
@@ -41,9 +41,10 @@ const WHOLE: &str = "whole";
 const TEXT_BYTES: usize = 256;
 
 /// Publish which device records, for `powercut-ack`.
-pub fn begin(target: &Target, events: bool) -> Result<(), Failure> {
+pub fn begin(target: &Target, events: bool, whole: bool) -> Result<(), Failure> {
     let second = if events { EVENTS } else { "" };
-    fs::write(RECORDING, format!("{}\n{second}", target.name()))
+    let third = if whole { WHOLE } else { "" };
+    fs::write(RECORDING, format!("{}\n{second}\n{third}", target.name()))
         .map_err(|e| failed(format!("write {RECORDING}"))(errno_of(&e)))
 }
 
@@ -71,18 +72,24 @@ pub fn try_run(words: &[String]) -> Result<bool, String> {
 fn acknowledge(words: &[String], lock: FlockOperation) -> Result<bool, String> {
     let mark = mark_of(words)?;
     one_at_a_time(Path::new(RECORDING), lock, |recording| {
+        let text = mark.split_once(' ').map_or("", |(_, text)| text);
+        let note = || crate::whole::acknowledge(text).map_err(|e| e.to_string());
         if recording == WHOLE {
-            let text = mark.split_once(' ').map_or("", |(_, text)| text);
-            return crate::whole::acknowledge(text).map_err(|e| e.to_string());
+            return note();
         }
-        let (name, events) = recording.split_once('\n').unwrap_or((recording, ""));
+        let mut lines = recording.split('\n');
+        let (name, events) = (lines.next().unwrap_or(""), lines.next());
         DeviceMapper::open()
             .and_then(|mapper| mapper.mark(&Target::named(name), &mark))
             .and_then(|()| match events {
-                EVENTS => events::mark_from_outside(&mark),
+                Some(EVENTS) => events::mark_from_outside(&mark),
                 _ => Ok(()),
             })
-            .map_err(|failure| failure.to_string())
+            .map_err(|failure| failure.to_string())?;
+        match lines.next() {
+            Some(WHOLE) => note(),
+            _ => Ok(()),
+        }
     })
 }
 

@@ -189,9 +189,12 @@ impl Agent {
     pub fn answer(&mut self, request: AgentRequest) -> AgentReply {
         processes::reap_orphans();
         let answer = match request {
-            AgentRequest::RecordStart { data, log, mount } => {
-                self.record_start(&data, &log, &mount)
-            }
+            AgentRequest::RecordStart {
+                data,
+                log,
+                mount,
+                whole,
+            } => self.record_start(&data, &log, &mount, whole),
             AgentRequest::RunOperations {
                 first_index,
                 operations,
@@ -327,6 +330,7 @@ impl Agent {
         data: &str,
         log: &str,
         mount: &MountSpec,
+        whole: bool,
     ) -> Result<AgentReply, Failure> {
         self.release();
         self.join()?;
@@ -375,9 +379,18 @@ impl Agent {
             mount.options, mount.fstype
         )))?;
         let (_, recording) = self.recording()?;
-        let noted = recording.events.is_ok();
+        let traced = recording.events.is_ok();
+        let noted = match (traced, whole) {
+            (true, true) => calls::Noted::Both,
+            (true, false) => calls::Noted::Briefly,
+            (false, _) => calls::Noted::Nothing,
+        };
+        let whole = noted == calls::Noted::Both;
+        if whole {
+            whole::begin().map_err(noting)?;
+        }
         recording.scene = operations::Scene::of(node, mount.clone(), noted);
-        ack::begin(recording.logs.first(), recording.events.is_ok())?;
+        ack::begin(recording.logs.first(), traced, whole)?;
         self.note_messages(None)?;
         Ok(AgentReply::RecordStarted {})
     }
@@ -532,7 +545,9 @@ impl Agent {
         else {
             return Err(Failure::NoRecording);
         };
-        let Recording { log, events, .. } = *recording;
+        let Recording {
+            log, events, scene, ..
+        } = *recording;
         let text = match events {
             Ok(events) => events.end()?,
             Err(lacking) => {
@@ -542,9 +557,14 @@ impl Agent {
                 })
             }
         };
+        let notes = match scene.ended {
+            Some(ended) => noted_of(&ended, false)?,
+            None => Vec::new(),
+        };
         Ok(RecordedEvents {
-            offset: events::put_last(&log, &text)?,
+            offset: events::put_last(&log, &[text.as_slice(), &notes].concat())?,
             bytes: text.len() as u64,
+            notes: notes.len() as u64,
             lacking: String::new(),
         })
     }
@@ -789,20 +809,13 @@ impl Agent {
         self.release();
         trees::mount_empty()?;
         self.mounted = Mounted::Tree; // a failure from here on releases it
-        let noting = |e: std::io::Error| failed("note calls")(errno_of(&e));
         whole::begin().map_err(noting)?;
         ack::begin_whole()?;
-        let ended = program::run(&calls::noted_whole(argv), deadline)
+        let ended = program::run(&calls::noted(calls::Noted::Whole, argv), deadline)
             .map_err(failed(format!("run {}", argv.join(" "))))?;
         ack::end();
         processes::kill_all();
-        let (lines, bytes) = whole::finish(ended.exit_code, &ended.output).map_err(noting)?;
-        let mut output = u32::try_from(lines.len())
-            .unwrap_or(u32::MAX)
-            .to_le_bytes()
-            .to_vec();
-        output.extend_from_slice(&lines);
-        output.extend_from_slice(&bytes);
+        let output = noted_of(&ended, true)?;
         self.trees = None;
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
@@ -849,6 +862,17 @@ impl Agent {
             log_complete: said.complete,
         })
     }
+}
+
+fn noting(e: std::io::Error) -> Failure {
+    failed("note calls")(errno_of(&e))
+}
+
+/// What was noted of a program that has ended, with what it left if that is wanted: as the host reads it.
+fn noted_of(ended: &program::Ended, left: bool) -> Result<Vec<u8>, Failure> {
+    let (lines, bytes) = whole::finish(ended.exit_code, &ended.output, left).map_err(noting)?;
+    let length = u32::try_from(lines.len()).unwrap_or(u32::MAX).to_le_bytes();
+    Ok([&length[..], &lines, &bytes].concat())
 }
 
 fn forget_devices() -> Result<(), Failure> {

@@ -17,6 +17,9 @@
 //! most [`CALLS_MAX`] are noted; `powercut-more: 12` says at the program's end how many were not. Stores into a
 //! mapping are no calls. `harness/writelog/calls.py` reads them.
 //!
+//! Where calls are noted whole, each with what it wrote (`whole.rs`), one thread at a time is in a call. That may be
+//! during a recording, too: the lines above then tell when each call was made.
+//!
 //! Behind `powercut-ack-lines`, each line that the program prints is acknowledged as soon as the call that prints it
 //! has returned, while the thread that called is stopped. Behind `powercut-neighbour`, another program commits after
 //! each call that changes a file: see `neighbour.rs`.
@@ -72,14 +75,27 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD
 /// The same where its calls are noted whole.
 pub const WHOLE: &str = "powercut-whole";
 
-/// The program's command line, with its calls noted whole.
-pub fn noted_whole(argv: &[String]) -> Vec<String> {
-    behind_tracer(WHOLE, argv)
-}
+/// The same where they are noted whole while the program is recorded.
+pub const BOTH: &str = "powercut-both";
 
 /// The program's command line, with its calls noted.
-pub fn noted(argv: &[String]) -> Vec<String> {
-    behind_tracer(NAME, argv)
+pub fn noted(how: Noted, argv: &[String]) -> Vec<String> {
+    match how {
+        Noted::Nothing => argv.to_vec(),
+        Noted::Briefly => behind_tracer(NAME, argv),
+        Noted::Whole => behind_tracer(WHOLE, argv),
+        Noted::Both => behind_tracer(BOTH, argv),
+    }
+}
+
+/// How calls are noted by a program of this name, if it is a tracer's.
+pub fn how(name: &str) -> Option<Noted> {
+    match name {
+        NAME => Some(Noted::Briefly),
+        WHOLE => Some(Noted::Whole),
+        BOTH => Some(Noted::Both),
+        _ => None,
+    }
 }
 
 /// The tracer is in the image, too, so that it reads paths as the program does.
@@ -90,14 +106,17 @@ fn behind_tracer(word: &str, argv: &[String]) -> Vec<String> {
 }
 
 /// Which calls of a program are noted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Noted {
     /// None: what it prints is acknowledged.
+    #[default]
     Nothing,
     /// What each does, among the events of a recording.
     Briefly,
     /// Each with what it wrote.
     Whole,
+    /// Each with what it wrote, and when among the events of a recording.
+    Both,
 }
 
 /// Words that may stand in front of a program, in any order.
@@ -124,7 +143,7 @@ pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
         .transpose()
         .map_err(told)?;
     // Where calls are noted whole, nothing commits by itself, and every order is tried.
-    let wanted = has(neighbour::NAME) && noted != Noted::Whole;
+    let wanted = has(neighbour::NAME) && !matches!(noted, Noted::Whole | Noted::Both);
     let neighbour = wanted.then(Neighbour::open).transpose().map_err(|e| {
         format!(
             "{}: another program needs a file without a name, which this file system has not: {e}",
@@ -132,7 +151,11 @@ pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
         )
     })?;
     let sink = match noted {
-        Noted::Whole => Sink::Whole(Box::new(Notes::open().map_err(told)?)),
+        Noted::Whole => Sink::Whole(Box::new(Notes::open().map_err(told)?), None),
+        Noted::Both => {
+            let notes = Box::new(Notes::open().map_err(told)?);
+            Sink::Whole(notes, Some(events::open_marker()?))
+        }
         Noted::Briefly => Sink::Events(events::open_marker()?),
         Noted::Nothing => Sink::Nothing,
     };
@@ -162,7 +185,7 @@ pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
 
 /// Trace a program, tell `ends` its exit code, and go on with what it has left behind, which is not noted.
 fn trace(argv: &[String], sink: Sink, task: Task, ends: &mut impl Write) -> io::Result<()> {
-    let whole = matches!(sink, Sink::Whole(_));
+    let whole = matches!(sink, Sink::Whole(..));
     let (program, tracing) = start(argv, whole, &task)?;
     let mut tracer = Tracer::new(sink, task, tracing);
     let mut code = tracer.follow(Some(program))?;
@@ -182,6 +205,9 @@ fn trace(argv: &[String], sink: Sink, task: Task, ends: &mut impl Write) -> io::
     // What it left behind may still change files, which is told by what is there in the end.
     tracer.quiet = !whole;
     tracer.neighbour = None;
+    if let Sink::Whole(notes, _) = &mut tracer.sink {
+        notes.let_go();
+    }
     // What is left may not keep the file system busy.
     std::env::set_current_dir("/")?;
     ends.write_all(&code.to_ne_bytes())?;
@@ -366,8 +392,8 @@ fn filter(chosen: &[c_long]) -> Vec<libc::sock_filter> {
 enum Sink {
     /// Among the events of a recording.
     Events(File),
-    /// In files of their own, with what they wrote.
-    Whole(Box<Notes>),
+    /// In files of their own, with what they wrote; and among the events of a recording, if there is one.
+    Whole(Box<Notes>, Option<File>),
     /// Nowhere.
     Nothing,
 }
@@ -461,7 +487,7 @@ impl Tracer {
                 0 => thread::sleep(Duration::from_millis(1)),
                 task => return Ok((task, status)),
             }
-            if let (Some(inside), Sink::Whole(notes)) = (inside, &mut self.sink) {
+            if let (Some(inside), Sink::Whole(notes, _)) = (inside, &mut self.sink) {
                 if began.elapsed() > WAITS && notes.let_wait(inside) {
                     self.let_next_go_on();
                 }
@@ -527,7 +553,7 @@ impl Tracer {
 
     /// Nobody is in a call any more: those that wait begin theirs, up to the first that is noted.
     fn let_next_go_on(&mut self) {
-        if let Sink::Whole(notes) = &mut self.sink {
+        if let Sink::Whole(notes, _) = &mut self.sink {
             notes.forget();
         }
         self.inside = None;
@@ -561,14 +587,12 @@ impl Tracer {
     }
 
     fn ended(&mut self, task: pid_t, number: u64, result: i64) {
-        if let Sink::Whole(notes) = &mut self.sink {
+        self.say(&format!("powercut-done: {number} {result}"));
+        if let Sink::Whole(notes, _) = &mut self.sink {
             notes.end_call(task, result);
             self.inside = self.inside.filter(|inside| *inside != task);
-        } else {
-            self.say(&format!("powercut-done: {number} {result}"));
-            if !self.syncs.remove(&number) && result >= 0 {
-                self.commit_beside();
-            }
+        } else if !self.syncs.remove(&number) && result >= 0 {
+            self.commit_beside();
         }
     }
 
@@ -595,16 +619,20 @@ impl Tracer {
             return None;
         }
         let call = Call { task, registers };
-        if let Sink::Whole(notes) = &mut self.sink {
+        if let Sink::Whole(notes, _) = &mut self.sink {
             // Where each call stops, most have nothing to do with files.
             let number = call.number();
             let chosen = CHOSEN.contains(&number) || MORE_CHOSEN.contains(&number);
-            if !(chosen || call.is_foreign()) || !notes.begin_call(&call) {
+            if !(chosen || call.is_foreign()) {
                 return None;
             }
+            let number = self.calls;
+            let does = notes.begin_call(&call, number)?;
+            let said = format!("powercut-call: {number} {task} {does}");
             self.inside = Some(task);
             self.calls += 1;
-            return Some(self.calls);
+            self.say(&said);
+            return Some(number);
         }
         let text = call.text()?;
         self.calls += 1;
@@ -624,14 +652,17 @@ impl Tracer {
 
     /// The last line, which says that the calls of a program were noted, too.
     fn say_more(&mut self) {
-        let more = self.calls.saturating_sub(CALLS_MAX);
+        let more = match self.sink {
+            Sink::Whole(..) => 0, // the notes say it
+            _ => self.calls.saturating_sub(CALLS_MAX),
+        };
         self.say(&format!("powercut-more: {more}"));
     }
 
     /// One write: each makes an event of its own.
     fn say(&mut self, text: &str) {
         // A call that is not noted lacks its other line, which the host tells.
-        if let Sink::Events(marker) = &mut self.sink {
+        if let Sink::Events(marker) | Sink::Whole(_, Some(marker)) = &mut self.sink {
             let _ = marker.write(text.as_bytes());
         }
     }
@@ -682,6 +713,34 @@ impl Call<'_> {
     /// The number that an argument points to.
     pub fn pointed(&self, argument: usize) -> Option<u64> {
         Some(u64::from_ne_bytes(self.memory(self.argument(argument))?))
+    }
+
+    /// The string that an argument points to.
+    pub fn text_at(&self, argument: usize) -> Option<Vec<u8>> {
+        self.string(self.argument(argument))
+    }
+
+    /// Where the pieces of an iovec are, and how long each is.
+    pub fn pieces(&self) -> Vec<(u64, u64)> {
+        let (at, count) = (self.argument(1), self.argument(2).min(1024));
+        let word = |at| self.memory(at).map_or(0, u64::from_ne_bytes);
+        (0..count)
+            .map(|n| (word(at + 16 * n), word(at + 16 * n + 8)))
+            .collect()
+    }
+
+    /// So many bytes of its memory, or as many as can be read.
+    pub fn bytes(&self, at: u64, length: usize) -> Vec<u8> {
+        let mut held = vec![0; length];
+        let mut read = 0;
+        while let Some(memory) = self.open_memory().filter(|_| read < length) {
+            match memory.read_at(&mut held[read..], at + read as u64) {
+                Ok(count) if count > 0 => read += count,
+                _ => break,
+            }
+        }
+        held.truncate(read);
+        held
     }
 
     /// The path in an argument from the mount point on, whole.
@@ -918,9 +977,7 @@ impl Call<'_> {
 
     /// The bytes of an iovec.
     fn vector(&self) -> u64 {
-        let (at, count) = (self.argument(1), self.argument(2).min(1024));
-        let lengths =
-            (0..count).map(|n| self.memory(at + 16 * n + 8).map_or(0, u64::from_ne_bytes));
+        let lengths = self.pieces().into_iter().map(|(_, length)| length);
         lengths.fold(0, u64::saturating_add)
     }
 

@@ -115,17 +115,10 @@ fn tool(argv: &[String]) -> i32 {
         Some(image::NAME) => image::run(&argv[1..]),
         Some(user::NAME) => user::run(&argv[1..]),
         _ if argv.get(1).is_some_and(|word| word == contained::NAME) => contained::run(&argv[2..]),
-        _ if argv
-            .get(1)
-            .is_some_and(|word| [calls::NAME, calls::WHOLE].contains(&word.as_str())) =>
-        {
-            let noted = match argv[1] == calls::WHOLE {
-                true => calls::Noted::Whole,
-                false => calls::Noted::Briefly,
-            };
-            return traced(&argv[2..], noted);
-        }
-        _ => Err("it is the first process of a guest and does nothing elsewhere".to_owned()),
+        _ => match argv.get(1).and_then(|word| calls::how(word)) {
+            Some(noted) => return traced(&argv[2..], noted),
+            None => Err("it is the first process of a guest and does nothing elsewhere".to_owned()),
+        },
     };
     ended(argv, done.map(|()| 0))
 }

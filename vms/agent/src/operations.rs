@@ -67,16 +67,19 @@ pub struct Scene {
     handles: BTreeMap<String, OwnedFd>,
     /// Threads that `begin-sync` began.
     syncs: Vec<JoinHandle<()>>,
-    /// Whether the calls of programs are noted among the events of a recording.
-    calls_noted: bool,
+    /// How the calls of programs are noted.
+    noted: calls::Noted,
+    /// How the program ended of which they are noted whole.
+    pub ended: Option<program::Ended>,
 }
 
 impl Scene {
-    pub fn of(device: String, mount: MountSpec, calls_noted: bool) -> Self {
+    pub fn of(device: String, mount: MountSpec, noted: calls::Noted) -> Self {
         Self {
             device,
             mount,
-            calls_noted,
+            noted,
+            ended: None,
             handles: BTreeMap::new(),
             syncs: Vec::new(),
         }
@@ -182,13 +185,18 @@ pub fn perform(
 
 /// `run`: its program's exit code and output; at its deadline ETIMEDOUT and the output so far.
 fn perform_run(
-    scene: &Scene,
+    scene: &mut Scene,
     operation: &Operation,
     index: u32,
     deadline: Instant,
 ) -> OperationResult {
-    let noted = scene.calls_noted.then(|| calls::noted(&operation.argv));
-    match program::run(noted.as_ref().unwrap_or(&operation.argv), deadline) {
+    let whole = scene.noted == calls::Noted::Both;
+    if whole && scene.ended.is_some() {
+        return failed(operation, index, (Call::Request, Errno::INVAL)); // notes are of one program
+    }
+    let ended = program::run(&calls::noted(scene.noted, &operation.argv), deadline);
+    scene.ended = ended.as_ref().ok().filter(|_| whole).cloned();
+    match ended {
         Err(errno) => failed(operation, index, (Call::Spawn, errno)),
         Ok(ended) if ended.exit_code.is_none() => OperationResult {
             output: ended.output,

@@ -34,7 +34,7 @@ const NOT_STARTED: c_int = 127;
 const POLL: Duration = Duration::from_millis(10);
 
 /// How a program ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Exit code, or 128 + signal; none if it was stopped at its deadline.
     pub exit_code: Option<i32>,

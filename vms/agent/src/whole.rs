@@ -1,27 +1,34 @@
 //! What a program does to files, whole: each call with the bytes that it wrote, in one order.
 //!
 //! The tracer of `calls.rs` lets one thread at a time be in a call that is noted here. What a call wrote is read from
-//! the file once it has returned, so it does not matter by which call, and from what memory, it was written. Notes
-//! are lines with fields between tabs:
+//! the memory that it gave; of a copy within the kernel, from the file once it has returned. Notes are lines with
+//! fields between tabs:
 //!
 //! ```text
-//! write  THREAD INODE OFFSET LENGTH AT MODE UID GID FLAGS PATH OTHER TEXT
+//! write  THREAD CALL INODE OFFSET LENGTH AT MODE UID GID FLAGS PATH OTHER TEXT
 //! ```
 //!
-//! INODE: of the file that is changed, or made. AT: where its bytes begin in a second file. MODE, UID, GID: those
+//! CALL: its number among the events of a recording. INODE: of the file that is changed, or made. AT: where its bytes begin in a second file. MODE, UID, GID: those
 //! that the file has after the call. PATH and OTHER are escaped. Words: `start`, the directory; `create`, `tmpfile`,
 //! `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `rename`, `exchange`; `write`, `zero`, `size`, `attributes`;
 //! `fsync`, `fdatasync`, `sync`, `nothing` (a call that syncs nothing for certain); `ack`; `unseen`, whose effect
 //! this does not see; `more`, where a limit was met; `left`, what the program left; `end`, with its exit code.
 //! `harness/rules/calls.py` reads them.
+//!
+//! A program may be recorded at the same time. Then nothing here may change what is recorded, so files are neither
+//! opened nor read, whose access times would change, and which some file systems write back when they are closed
+//! (`ext4_release_file`, `xfs_file_release`). There are two exceptions, and both leave access times alone: a file into
+//! which sendfile(2), splice(2) or copy_file_range(2) copied is opened once more; and a file that is mapped to be
+//! written to is held open until nobody maps it any more. What the program left the host sees in the recording's end.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
+    ffi::OsString,
     fs::{self, File, Metadata},
     io::{self, Write},
     os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt},
+        ffi::{OsStrExt, OsStringExt},
+        fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
 };
@@ -74,6 +81,10 @@ struct Pending {
     path: PathBuf,
     other: PathBuf,
     size: u64,
+    /// What it is about to write, as far as its memory can be read; none of a copy within the kernel.
+    given: Option<Vec<u8>>,
+    /// Its number among the events of a recording.
+    number: u64,
     /// It may wait for another thread, as for what that writes into a pipe; it writes at its end.
     may_wait: bool,
 }
@@ -94,6 +105,8 @@ impl Pending {
             path: PathBuf::new(),
             other: PathBuf::new(),
             size: 0,
+            given: None,
+            number: 0,
             may_wait: false,
         }
     }
@@ -115,6 +128,8 @@ pub struct Notes {
     /// Writes of threads that wait for others: see `let_wait`.
     waiting: HashMap<pid_t, Pending>,
     mapped: HashMap<u64, Mapped>,
+    /// A mapping may have gone since it was seen last which are left.
+    unmapped: bool,
     full: bool,
 }
 
@@ -123,6 +138,7 @@ pub struct Notes {
 struct Line<'a> {
     word: &'a str,
     thread: pid_t,
+    number: u64,
     inode: u64,
     offset: u64,
     length: u64,
@@ -139,6 +155,7 @@ impl Line<'_> {
         let Self {
             word,
             thread,
+            number,
             inode,
             offset,
             length,
@@ -150,7 +167,7 @@ impl Line<'_> {
         let (path, other) = (self.path.escape_ascii(), self.other.escape_ascii());
         let text = self.text.as_bytes().escape_ascii();
         format!(
-            "{word}\t{thread}\t{inode}\t{offset}\t{length}\t{at}\t{mode}\t{uid}\t{gid}\t{flags}\t{path}\t{other}\t{text}\n"
+            "{word}\t{thread}\t{number}\t{inode}\t{offset}\t{length}\t{at}\t{mode}\t{uid}\t{gid}\t{flags}\t{path}\t{other}\t{text}\n"
         )
     }
 }
@@ -181,11 +198,17 @@ pub fn acknowledge(text: &str) -> io::Result<()> {
         .write_all(line.text().as_bytes())
 }
 
-/// Note how the program ended and what it left. Returns the lines and the bytes.
-pub fn finish(exit_code: Option<i32>, output: &[u8]) -> io::Result<(Vec<u8>, Vec<u8>)> {
+/// Note how the program ended and, if that is wanted, what it left. Returns the lines and the bytes.
+pub fn finish(
+    exit_code: Option<i32>,
+    output: &[u8],
+    left_wanted: bool,
+) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut notes = Notes::open()?;
     notes.at = fs::metadata(BYTES)?.len();
-    notes.left(Path::new(MOUNT_POINT))?;
+    if left_wanted {
+        notes.left(Path::new(MOUNT_POINT))?;
+    }
     let code = exit_code.map_or_else(|| "none".to_owned(), |code| code.to_string());
     notes.write(&Line {
         word: "end",
@@ -207,6 +230,7 @@ impl Notes {
             pending: None,
             waiting: HashMap::new(),
             mapped: HashMap::new(),
+            unmapped: false,
             full: false,
         })
     }
@@ -237,18 +261,22 @@ impl Notes {
         let _ = self.lines.write_all(line.text().as_bytes());
     }
 
-    /// A call begins. Returns whether its end is wanted.
-    pub fn begin_call(&mut self, call: &Call<'_>) -> bool {
-        let number = call.number();
+    /// A call begins, which is the `noted`th among the events of a recording if it is noted. Returns what it does
+    /// if its end is wanted.
+    pub fn begin_call(&mut self, call: &Call<'_>, noted: u64) -> Option<&str> {
         if !self.mapped.is_empty() {
-            self.note_stores(call.task());
+            self.note_stores(call.task(), noted);
         }
-        if number == libc::SYS_mmap {
-            self.map(call);
+        match call.number() {
+            libc::SYS_mmap => self.map(call),
+            libc::SYS_munmap | libc::SYS_mremap | libc::SYS_execve | libc::SYS_exit_group => {
+                self.unmapped = true;
+            }
+            _ if self.unmapped => self.let_go(),
+            _ => {}
         }
-        let Some(mut pending) = pending_of(call) else {
-            return false;
-        };
+        let mut pending = pending_of(call)?;
+        pending.number = noted;
         if let Some(descriptor) = pending.descriptor {
             pending.size = opened(call.task(), descriptor).map_or(0, |seen| seen.len());
         }
@@ -257,7 +285,17 @@ impl Notes {
             self.overflow();
         }
         self.pending = (!self.full).then_some(pending);
-        self.pending.is_some()
+        self.pending.as_ref().map(|pending| pending.text.as_str())
+    }
+
+    /// The program has ended: what nobody maps any more is no longer held open.
+    pub fn let_go(&mut self) {
+        self.unmapped = false;
+        if self.mapped.is_empty() {
+            return;
+        }
+        let mapped = mapped_inodes();
+        self.mapped.retain(|inode, _| mapped.contains(inode));
     }
 
     fn overflow(&mut self) {
@@ -284,6 +322,7 @@ impl Notes {
             "unseen" => self.write(&Line {
                 word: "unseen",
                 thread: task,
+                number: pending.number,
                 text: &pending.text,
                 ..Line::default()
             }),
@@ -314,6 +353,7 @@ impl Notes {
         self.write(&Line {
             word,
             thread: task,
+            number: pending.number,
             inode: seen.ino(),
             owner: owner_of(&seen),
             path: made.as_os_str().as_bytes(),
@@ -339,19 +379,21 @@ impl Notes {
             Some(_) => seen.len().saturating_sub(length),
             None => at.saturating_sub(length),
         };
-        let mut bytes = vec![0; length as usize];
-        let read = File::open(format!("/proc/{task}/fd/{descriptor}"))
-            .and_then(|file| file.read_exact_at(&mut bytes, offset));
-        if read.is_err() {
+        let written = match &pending.given {
+            Some(given) => given.get(..length as usize).map(<[u8]>::to_vec),
+            None => read_back(task, descriptor, offset, length).ok(),
+        };
+        let Some(bytes) = written else {
             let text = format!("{}: what it wrote cannot be read", pending.text);
             self.write(&Line {
                 word: "unseen",
                 thread: task,
+                number: pending.number,
                 text: &text,
                 ..Line::default()
             });
             return;
-        }
+        };
         let (whole, data) = (libc::O_SYNC as u64, libc::O_DSYNC as u64); // O_SYNC contains O_DSYNC
         let flags = if pending.length == WITH_METADATA || flags & whole == whole {
             "sync"
@@ -360,19 +402,20 @@ impl Notes {
         } else {
             ""
         };
-        self.note_bytes(task, seen.ino(), offset, &bytes, flags, &pending.text);
+        let line = Line {
+            thread: task,
+            number: pending.number,
+            inode: seen.ino(),
+            offset,
+            flags,
+            text: &pending.text,
+            ..Line::default()
+        };
+        self.note_bytes(line, &bytes);
         self.refresh(seen.ino());
     }
 
-    fn note_bytes(
-        &mut self,
-        task: pid_t,
-        inode: u64,
-        offset: u64,
-        bytes: &[u8],
-        flags: &str,
-        text: &str,
-    ) {
+    fn note_bytes(&mut self, line: Line<'_>, bytes: &[u8]) {
         if self.at + bytes.len() as u64 > BYTES_MAX || self.bytes.write_all(bytes).is_err() {
             return self.overflow();
         }
@@ -380,14 +423,9 @@ impl Notes {
         self.at += length;
         self.write(&Line {
             word: "write",
-            thread: task,
-            inode,
-            offset,
             length,
             at,
-            flags,
-            text,
-            ..Line::default()
+            ..line
         });
     }
 
@@ -399,6 +437,7 @@ impl Notes {
         let Some(seen) = seen else { return };
         let line = Line {
             thread: task,
+            number: pending.number,
             inode: seen.ino(),
             text: &pending.text,
             ..Line::default()
@@ -434,20 +473,17 @@ impl Notes {
         let (inode, owner) = seen
             .as_ref()
             .map_or((0, (0, 0, 0)), |seen| (seen.ino(), owner_of(seen)));
-        let target = match pending.word {
-            "symlink" => fs::read_link(below(&pending.path)).unwrap_or_default(),
-            _ => pending.other.clone(),
-        };
         self.write(&Line {
             word: pending.word,
             thread: task,
+            number: pending.number,
             inode,
             // Of an msync, its range.
             offset: pending.offset.unwrap_or_default(),
             length: pending.length,
             owner,
             path: pending.path.as_os_str().as_bytes(),
-            other: target.as_os_str().as_bytes(),
+            other: pending.other.as_os_str().as_bytes(),
             text: &pending.text,
             ..Line::default()
         });
@@ -462,7 +498,9 @@ impl Notes {
             return;
         }
         let path = format!("/proc/{}/fd/{}", call.task(), call.argument(4) as i32);
-        let Ok(file) = File::open(path) else { return };
+        let Ok(file) = open_unnoticed(&path) else {
+            return;
+        };
         let Ok(seen) = file.metadata() else { return };
         self.mapped.entry(seen.ino()).or_insert(Mapped {
             file,
@@ -479,7 +517,7 @@ impl Notes {
     }
 
     /// Note what was stored into mappings.
-    fn note_stores(&mut self, task: pid_t) {
+    fn note_stores(&mut self, task: pid_t, number: u64) {
         let mut stores = Vec::new();
         for (inode, mapped) in &mut self.mapped {
             let now = contents(&mapped.file);
@@ -493,7 +531,15 @@ impl Notes {
             mapped.known = now;
         }
         for (inode, offset, block) in stores {
-            self.note_bytes(task, inode, offset, &block, "", "a store into a mapping");
+            let line = Line {
+                thread: task,
+                number,
+                inode,
+                offset,
+                text: "a store into a mapping",
+                ..Line::default()
+            };
+            self.note_bytes(line, &block);
         }
     }
 
@@ -559,11 +605,16 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
         (pending.descriptor, pending.offset) = (Some(a(descriptor) as i32), offset);
         Some(pending)
     };
+    let from_memory = |offset| {
+        let mut pending = write(0, offset)?;
+        pending.given = Some(given_to(call));
+        Some(pending)
+    };
     match call.number() {
-        libc::SYS_write | libc::SYS_writev => write(0, None),
-        libc::SYS_pwrite64 | libc::SYS_pwritev => write(0, Some(a(3))),
+        libc::SYS_write | libc::SYS_writev => from_memory(None),
+        libc::SYS_pwrite64 | libc::SYS_pwritev => from_memory(Some(a(3))),
         libc::SYS_pwritev2 => {
-            let mut pending = write(0, (a(3) != u64::MAX).then(|| a(3)))?;
+            let mut pending = from_memory((a(3) != u64::MAX).then(|| a(3)))?;
             let flags = a(5) as c_int;
             pending.length = match flags & (libc::RWF_DSYNC | libc::RWF_SYNC) {
                 0 => 0,
@@ -592,6 +643,25 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_ioctl => call.text().map(|text| Pending::new("unseen", text)),
         _ => None,
     }
+}
+
+/// What a call is given to write, as far as its memory can be read and can be noted.
+fn given_to(call: &Call<'_>) -> Vec<u8> {
+    let pieces = match call.number() {
+        libc::SYS_write | libc::SYS_pwrite64 => vec![(call.argument(1), call.argument(2))],
+        _ => call.pieces(),
+    };
+    let mut given = Vec::new();
+    for (at, length) in pieces {
+        let room = BYTES_MAX.saturating_sub(given.len() as u64);
+        let piece = call.bytes(at, length.min(room) as usize);
+        let whole = piece.len() as u64 == length;
+        given.extend_from_slice(&piece);
+        if !whole {
+            break;
+        }
+    }
+    given
 }
 
 fn fallocate_of(call: &Call<'_>) -> Option<Pending> {
@@ -646,8 +716,8 @@ fn name_of(call: &Call<'_>) -> Option<Pending> {
         }
         libc::SYS_link => two("link", (here, 0), (here, 1)),
         libc::SYS_linkat => two("link", (a(0) as i32, 1), (a(2) as i32, 3)),
-        libc::SYS_symlink => one("symlink", here, 1),
-        libc::SYS_symlinkat => one("symlink", a(1) as i32, 2),
+        libc::SYS_symlink => symlink_of(call, one("symlink", here, 1)?),
+        libc::SYS_symlinkat => symlink_of(call, one("symlink", a(1) as i32, 2)?),
         libc::SYS_unlink => one("unlink", here, 0),
         libc::SYS_unlinkat => one("unlink", a(0) as i32, 1),
         libc::SYS_mkdir => one("mkdir", here, 0),
@@ -657,6 +727,12 @@ fn name_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_mknodat => mknod_of(call, one("create", a(0) as i32, 1)?, a(2)),
         _ => None,
     }
+}
+
+/// Where it leads to is read from memory: to read the link would change its access time.
+fn symlink_of(call: &Call<'_>, mut pending: Pending) -> Option<Pending> {
+    pending.other = PathBuf::from(OsString::from_vec(call.text_at(0)?));
+    Some(pending)
 }
 
 fn mknod_of(call: &Call<'_>, mut pending: Pending, mode: u64) -> Option<Pending> {
@@ -772,6 +848,30 @@ fn position(task: pid_t, descriptor: i32) -> (u64, u64) {
 
 fn owner_of(seen: &Metadata) -> (u32, u32, u32) {
     (seen.mode() & 0o7777, seen.uid(), seen.gid())
+}
+
+/// Open a file to be read so that its access time stays.
+fn open_unnoticed(path: &str) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .custom_flags(libc::O_NOATIME)
+        .open(path)
+}
+
+/// What is in the file of a descriptor, which may be one for writing alone.
+fn read_back(task: pid_t, descriptor: i32, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    open_unnoticed(&format!("/proc/{task}/fd/{descriptor}"))?.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+/// The inodes that any process maps (proc_pid_maps(5)).
+fn mapped_inodes() -> HashSet<u64> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let maps = processes.filter_map(|one| fs::read_to_string(one.path().join("maps")).ok());
+    let inode = |line: &str| line.split_ascii_whitespace().nth(4)?.parse().ok();
+    maps.flat_map(|text| text.lines().filter_map(inode).collect::<Vec<_>>())
+        .collect()
 }
 
 /// What a file holds, as far as it can be read.

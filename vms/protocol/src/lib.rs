@@ -19,7 +19,7 @@ pub use names::{
 };
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,11 +81,13 @@ pub struct StackSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentRequest {
-    /// Stack dm-log-writes on `data`, logging to `log`, and mount it at the mount point.
+    /// Stack dm-log-writes on `data`, logging to `log`, and mount it at the mount point. `whole`: note the calls of
+    /// the program that is run, one at most, each with the bytes that it wrote (`vms/agent/src/whole.rs`).
     RecordStart {
         data: String,
         log: String,
         mount: MountSpec,
+        whole: bool,
     },
     /// Carry out the operations in order, each between the marks `begin N` and `ack N`,
     /// N counting from `first_index`. Stops after the first that fails.
@@ -277,6 +279,8 @@ pub struct RecordedEvents {
     /// Bytes.
     pub offset: u64,
     pub bytes: u64,
+    /// Bytes of the notes of calls, behind the events; 0: there are none.
+    pub notes: u64,
     /// Why there are none; empty if there are.
     pub lacking: String,
 }
