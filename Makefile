@@ -1,5 +1,5 @@
 # `make run` and `make test` need only this checkout and, for setup, root or sudo.
-.PHONY: help setup run legal test nightly lint deny unit quick fuzz chaos mutants smoke bench verify reference planted caches patches rootfs findings wheel docs man image clean
+.PHONY: help setup run legal test nightly lint deny unit quick fuzz chaos mutants smoke bench verify reference planted caches allowed patches rootfs findings wheel docs man image clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*##\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -22,8 +22,9 @@ test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
 	.venv/bin/pytest -n 2 --dist loadfile --durations 20
 
-nightly: setup  ## sessions of the documents that take minutes
+nightly: setup  ## sessions of the documents that take minutes, and a part of `make allowed`
 	.venv/bin/pytest -m nightly -n 0
+	.venv/bin/python -m harness.tests.allowed --minutes $(MINUTES)
 
 unit: setup  ## the tests that need no guest
 	.venv/bin/pytest -m 'not vm' -n 2
@@ -97,6 +98,10 @@ caches: setup  ## planted faults of a second device: found with a cache for each
 	for fault in $(CACHES); do \
 		echo "$$fault, one cache:"; .venv/bin/python -m harness.tests.reference --one-cache $$last/trials/$$fault/latest; \
 	done
+
+allowed: setup  ## does any real mode show what any/posix forbids? every application and mode, hours; make allowed MINUTES=60
+	@.venv/bin/powercut kernel build
+	.venv/bin/python -m harness.tests.allowed --minutes $(MINUTES) --page reports/allowed/within-posix.md
 
 TREE ?= linux
 patches: setup  ## does `powercut patch` find bugs, and pass harmless changes? make patches TREE=DIR, a git tree

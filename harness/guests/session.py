@@ -199,7 +199,8 @@ class Session:
     said meanwhile; `log`: its log, which is on the log device, or beside it if it was merged from those of
     two devices. `whole`: whether recordings note the calls of their program with what these wrote; `noted`:
     the notes of the last one (`harness.rules.calls`). `notes`: what recovery writes may be asked for; then
-    its guests reach the disk by requests, since shared memory keeps only the last contents. `idle_s`: see IDLE_S. `clock`: while it records, where its kernel and disk have a choice.
+    its guests reach the disk by requests, since shared memory keeps only the last contents. `idle_s`: see
+    IDLE_S. `clock`: while it records, where its kernel and disk have a choice.
     """
 
     def __init__(

@@ -31,11 +31,11 @@ class UnreadableNotes(ValueError):
 @dataclass(frozen=True, slots=True)
 class NotedCall:
     """A call. `word`: one of WORDS. `number`: of the call among the events of its recording; of a store into
-    a mapping, of the call before which it was seen. `inode`: of the file that it changes, or makes. `offset`, `length`: in
-    bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`: where its bytes begin
-    among those that were noted. `owner`: permission bits, user and group that the file has after it. `path`,
-    `other`: below the mount point. `text`: for people. `durable`: of a write: `sync` with O_SYNC or RWF_SYNC,
-    `dsync` with O_DSYNC or RWF_DSYNC.
+    a mapping, of the call before which it was seen. `inode`: of the file that it changes, or makes.
+    `offset`, `length`: in bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`:
+    where its bytes begin among those that were noted. `owner`: permission bits, user and group that the file
+    has after it. `path`, `other`: below the mount point. `text`: for people. `durable`: of a write: `sync`
+    with O_SYNC or RWF_SYNC, `dsync` with O_DSYNC or RWF_DSYNC.
     """
 
     word: str
@@ -182,7 +182,9 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
             found = replace(found, exit_code=code, output=line.path)
         else:
             _need(word == "start", f"{word!r} is no word of them")
-    return replace(found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen))
+    return replace(
+        found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen)
+    )
 
 
 def _apart(calls: list[NotedCall]) -> Iterator[NotedCall]:

@@ -1,8 +1,8 @@
-"""Does any real mode show what any/posix forbids? `make allowed`; a part of it is `harness/tests/vm/test_allowed.py`.
+"""Does any real mode show what any/posix forbids? `make allowed`; a part is harness/tests/vm/test_allowed.py.
 
-Each application of `workloads/` is recorded on each mode that a UML kernel has, while its calls are noted, and
-every tree that a crash state comes back with is held against these calls. What is refused is a bug or a known
-loss of the mode (`allowed.toml` names them), or rules that promise too much.
+Each application of `workloads/` is recorded on each mode that a UML kernel has, while its calls are noted,
+and every tree that a crash state comes back with is held against these calls. What is refused is a bug or a
+known loss of the mode (`allowed.toml` names them), or rules that promise too much.
 
 Rows are kept as they come, with all that was refused; a run goes on where it was ended. What is known is
 looked up when the page is made.
@@ -16,9 +16,10 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +27,12 @@ import msgspec
 
 from harness.errors import PowercutError
 from harness.filesystems.profiles import Profile, profiles, select_profiles
-from harness.guests.guest_specs import built_kernel, lacks_drivers, missing_for, missing_program
+from harness.guests.guest_specs import built_kernel, lacks_drivers, missing_for
 from harness.host.files import write_atomically
 from harness.kernels.find import Kernel, find_kernel
+from harness.ruled.judging import followed
 from harness.rules.calls import Notes
 from harness.rules.micro import Sync
-from harness.ruled.judging import followed
 from harness.tests.rules.allowed import Allowed
 from harness.tests.vm.came_back import Back, Machine, Recorded, record
 from harness.workloads.load import select_workloads
@@ -50,8 +51,8 @@ FIRST = (
 LAST = ("postgresql",)
 """Recording it takes as long as a dozen others."""
 SMALL_BLOCKS = {"ext4/1k-blocks": 1024, "minix/default": 1024, "vfat": 512, "exfat": 512}
-"""Bytes that a file system writes as a whole, where that is less than the 4 KiB of the rules: a block of these
-may be torn there.
+"""Bytes that a file system writes as a whole, where that is less than the 4 KiB of the rules: a block of the
+rules may be torn there.
 """
 NO_MOUNT = "it does not mount"
 
@@ -91,11 +92,10 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     programs: str = ".*"
 
-    def names(self, row: Row, refused: Refused) -> bool:
-        return all(
-            re.fullmatch(pattern, text)
-            for pattern, text in ((self.modes, row.mode), (self.programs, row.program), (self.why, refused.why))
-        )
+    def names(self, row: Row, part: str) -> bool:
+        """Whether it is about a part of why a tree of a row was refused."""
+        patterns = (self.modes, row.mode), (self.programs, row.program), (self.why, part)
+        return all(re.fullmatch(pattern, text) for pattern, text in patterns)
 
 
 def known_losses() -> list[Known]:
@@ -103,9 +103,15 @@ def known_losses() -> list[Known]:
     return msgspec.toml.decode(KNOWN.read_bytes(), type=dict[str, list[Known]])["known"]
 
 
+def reasons(row: Row, refused: Refused, known: Iterable[Known]) -> list[str]:
+    """What explains a refusal. Where a name may be of several files, what is known of one is enough."""
+    parts = refused.why.split("; or ")
+    return [k.reason for k in known if any(k.names(row, part) for part in parts)]
+
+
 def unknown(row: Row, known: Iterable[Known]) -> list[Refused]:
     """What of a row nobody has explained."""
-    return [refused for refused in row.refused if not any(one.names(row, refused) for one in known)]
+    return [refused for refused in row.refused if not reasons(row, refused, known)]
 
 
 # --- one program in one mode ------------------------------------------------------------------
@@ -184,25 +190,16 @@ def row_of(recorded: Recorded, mode: str, program: str, most: int) -> Row:
     """What comes of a recording. Raises NotJudged."""
     profile, notes = recorded.recording.profile, recorded.notes
     allowed = rules_of(notes, profile)
-    backs, why_not = [], ""
+    backs: list[Back] = []
+    why_not = ""
     try:
         backs.extend(recorded.come_back(most))
     except PowercutError as e:
         why_not = f"ended early: {e}"[:400]
     refused = told(refusals(allowed, backs))
     strict = sum(1 for _ in refusals(strictly(allowed), backs))
-    return Row(
-        mode,
-        program,
-        len(notes.calls),
-        recorded.contents,
-        recorded.every,
-        len(backs),
-        refused,
-        strict,
-        why_not,
-        0,
-    )
+    seen = recorded.contents, recorded.every, len(backs)
+    return Row(mode, program, len(notes.calls), *seen, refused, strict, why_not, 0)
 
 
 # --- all of them ------------------------------------------------------------------------------
@@ -213,17 +210,17 @@ def programs() -> list[str]:
     return [workload.name for workload in select_workloads(APPLICATIONS)]
 
 
-def modes(kernel: Kernel) -> tuple[list[str], dict[str, str]]:
-    """Those that this kernel has, and why it has not the others."""
+def modes(kernel: Kernel) -> tuple[list[str], list[str]]:
+    """Those that this kernel has, and the others."""
     every = profiles()
-    lacking = {n: missing_for(p, kernel) or lacks_drivers("uml", kernel, p) for n, p in every.items()}
-    had = [name for name, why in lacking.items() if not why]
+    lacking = [n for n, p in every.items() if missing_for(p, kernel) or lacks_drivers("uml", kernel, p)]
+    had = [name for name in every if name not in lacking]
     rest = sorted((n for n in had if n not in FIRST), key=lambda n: (every[n].on_request, n))
-    return [*(n for n in FIRST if n in had), *rest], {n: why for n, why in lacking.items() if why}
+    return [*(n for n in FIRST if n in had), *rest], lacking
 
 
 def cells(chosen_modes: Sequence[str], chosen: Sequence[str]) -> list[tuple[str, str]]:
-    """Every mode with every program, so that a part of them is a fair part: in turn, the first modes first."""
+    """Every mode with every program, so that a part of them is a fair part: in turn, first modes first."""
     late = [p for p in chosen if p.startswith(LAST)]
     early = [p for p in chosen if p not in late]
     some = len([m for m in chosen_modes if m in FIRST]) or len(chosen_modes)
@@ -263,6 +260,115 @@ def line_of(row: Row, known: Iterable[Known]) -> str:
     )
 
 
+# --- the page ---------------------------------------------------------------------------------
+
+_PAGE = """\
+# What real modes show, held against `any/posix`
+
+Each application of `workloads/` was recorded on real modes, in UML with Linux {release}, while its calls
+were noted. Each tree that a crash state came back with was held against these calls: by `any/posix`, could it
+be left when so many had returned and so many had begun?
+
+{command}, {when}; {machine}.
+
+**{cells} of {wanted} cells: {kept} kept, {known} with known losses alone, {new} with something new,
+{not_judged} not judged. {contents:,} contents of disks were recovered, {trees:,} trees held against the
+calls, {refused:,} refused.**
+
+- *contents*: disks that differ and were recovered, {most} of a cell at most; *all*: of all legal states.
+- *trees*: what came back, told apart by the calls that had been made as well.
+- *strictly*: of these, how many are refused if every call counts as durable at once. It is a control: where
+  it is 0, the cell could have shown little.
+- *refused*: by `any/posix`, with the numbers of the reasons below.
+
+Reasons, of which `harness/tests/allowed.toml` says what they cover:
+
+{reasons}
+
+{table}
+
+## What was not run, or not judged
+
+{missing}
+"""
+
+
+def page_of(
+    found: Sequence[Row], wanted: Sequence[tuple[str, str]], lacking: Iterable[str], **run: str
+) -> str:
+    """All cells in Markdown, with those that are missing. `run`: words about the run."""
+    known, order = known_losses(), {cell: n for n, cell in enumerate(wanted)}
+    found = sorted(found, key=lambda r: (r.mode, r.program))
+    named = list(dict.fromkeys(k for row in found for one in row.refused for k in reasons(row, one, known)))
+    judged = [row for row in found if row.trees]
+    new = [row for row in judged if unknown(row, known)]
+    words = {
+        "cells": len(found),
+        "wanted": len(order),
+        "kept": sum(not row.refused for row in judged),
+        "known": sum(bool(row.refused) for row in judged) - len(new),
+        "new": len(new),
+        "not_judged": len(found) - len(judged),
+        "contents": sum(row.contents for row in found),
+        "trees": sum(row.trees for row in found),
+        "refused": sum(one.trees for row in found for one in row.refused),
+        "reasons": "\n".join(_item(f"{n}.", reason) for n, reason in enumerate(named, 1)) or "None.",
+        "table": "\n".join(_table(judged, named, known)),
+        "missing": "\n".join(_missing(found, wanted, lacking)),
+    }
+    return _PAGE.format_map(
+        {"release": "", "command": "", "when": "", "machine": "", "most": ""} | run | words
+    )
+
+
+def _item(mark: str, text: str) -> str:
+    """An item of a list, in lines of 110 columns."""
+    return textwrap.fill(
+        text, 110, initial_indent=f"{mark} ", subsequent_indent=" " * (len(mark) + 1), break_on_hyphens=False
+    )
+
+
+def _table(found: Iterable[Row], named: Sequence[str], known: Sequence[Known]) -> Iterator[str]:
+    yield "| mode | application | calls | contents | trees | strictly | refused |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- |"
+    for row in found:
+        contents = f"{row.contents}{', all' if row.every else ''}"
+        parts = [row.mode, row.program, row.calls, contents, row.trees, row.strict, _cell(row, named, known)]
+        yield f"| {' | '.join(map(str, parts))} |"
+
+
+def _cell(row: Row, named: Sequence[str], known: Sequence[Known]) -> str:
+    new = [f"**{one.trees} NEW** ({one.example}, {one.state})" for one in unknown(row, known)]
+    explained = [one for one in row.refused if reasons(row, one, known)]
+    numbers = sorted({named.index(k) + 1 for one in explained for k in reasons(row, one, known)})
+    if explained:
+        new.append(f"{sum(one.trees for one in explained)} known ({', '.join(map(str, numbers))})")
+    return "; ".join([*new, *filter(None, [row.why_not])])
+
+
+def _missing(
+    found: Sequence[Row], wanted: Sequence[tuple[str, str]], lacking: Iterable[str]
+) -> Iterator[str]:
+    for row in found:
+        if not row.trees:
+            known = [one.reason for one in known_losses() if one.names(row, row.why_not)]
+            why = ". ".join([row.why_not, *known])
+            yield _item("-", f"`{row.mode}`, {row.program}, not judged: {why}")
+    done = {(row.mode, row.program) for row in found}
+    missing = [cell for cell in wanted if cell not in done]
+    modes_of: dict[tuple[str, ...], list[str]] = {}
+    for mode in dict.fromkeys(mode for mode, _ in missing):
+        left = tuple(sorted(program for other, program in missing if other == mode))
+        modes_of.setdefault(left, []).append(f"`{mode}`")
+    yield f"- not run: {len(missing)} cells"
+    everything = tuple(sorted({program for _, program in wanted}))
+    for left, of in modes_of.items():
+        what = "no application was run" if left == everything else f"without {', '.join(left)}"
+        yield _item("-", f"{', '.join(of)}: {what}")
+    if lacking:
+        yield _item("-", f"this kernel lacks {', '.join(f'`{mode}`' for mode in lacking)}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="allowed", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--out", default="reports/allowed", help="where rows are kept")
@@ -270,6 +376,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=600.0, help="for all that is left (600)")
     parser.add_argument("--modes", default="", help="these alone, with commas between")
     parser.add_argument("--programs", default="", help="these alone, with commas between")
+    parser.add_argument("--page", type=Path, help="write the page here, in Markdown")
     asked = parser.parse_args()
     out = Path(asked.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -285,7 +392,17 @@ def main() -> int:
     trial, known = Trial(kernel, out / "scratch", asked.contents), known_losses()
     for row in rows(trial, wanted, out / "rows.jsonl", time.monotonic() + 60 * asked.minutes):
         print(line_of(row, known), flush=True)
-    return 0
+    found = known_rows(out / "rows.jsonl")
+    if asked.page:
+        run = {
+            "release": built.name.split("-")[2],
+            "command": f"`python -m harness.tests.allowed --contents {asked.contents}`",
+            "when": time.strftime("%d %B %Y, %H:%M UTC", time.gmtime()),
+            "machine": f"{os.cpu_count()} cores, load {os.getloadavg()[2]:.0f}",
+            "most": str(asked.contents),
+        }
+        write_atomically(asked.page, page_of(found, wanted, lacking, **run))
+    return 1 if any(unknown(row, known) for row in found) else 0
 
 
 if __name__ == "__main__":

@@ -523,7 +523,7 @@ def finish(
         device.seek(offset)
         device.write(text.encode())
     lacking = "" if text else "this kernel has no tracefs"
-    told = wire.RecordedEvents(offset if text else 0, len(text) if length is None else length, lacking)
+    told = wire.RecordedEvents(offset if text else 0, len(text) if length is None else length, 0, lacking)
     status = "logging_disabled" if logging_disabled else ""
     finished = wire.RecordFinished(status, logging_disabled, 0, [], True, told)
     return finished_log(finished, cast(Any, SimpleNamespace(compare=compare)), log, 2 << 20)[1]

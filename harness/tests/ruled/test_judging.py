@@ -337,6 +337,24 @@ def test_a_number_of_a_call_is_not_negative(field: str) -> None:
         notes_of(noted([start, fields]))
 
 
+def test_a_file_that_has_the_inode_of_a_removed_one_is_another_file() -> None:
+    """ext4 gives the inode to the next file: what the first had written seemed to be in the second."""
+
+    def line(word: str, *, path: str = "", length: str = "0") -> list[str]:
+        return [word, "7", "0", "12", "0", length, "0", "420", "0", "0", "", path, "", word]
+
+    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", ""]
+    first = [line("create", path="f"), line("size", length="5"), line("unlink", path="f")]
+    again = [line("create", path="g"), line("size", length="7")]
+    notes = notes_of(noted([start, *first, *again]))
+    effect = effect_of(notes, RULES)
+    files = Maker(effect).files(Partial(effect.every))
+    assert {path: entry.size for path, entry in files.items()} == {"g": 7}
+    first_file, second_file = notes.calls[0].inode, notes.calls[3].inode
+    assert [call.inode for call in notes.calls] == [first_file] * 3 + [second_file] * 2
+    assert first_file != second_file
+
+
 def noted(lines: list[list[str]]) -> bytes:
     """As a guest sends them."""
     told = "".join("\t".join(fields) + "\n" for fields in lines).encode()

@@ -218,12 +218,8 @@ class _File:
             return f"its permissions and owner are {self.left.owner}, which it never had, or no longer"
         if self.left.kind != "file":
             return ""
-        why = ""
-        for cut in self._cuts(own):
-            why = self._size_refusal(own, cut) or self._data_refusal(own, cut)
-            if not why:
-                break
-        return why
+        refused = [self._size_refusal(own, cut) or self._data_refusal(own, cut) for cut in self._cuts(own)]
+        return refused[0] if all(refused) else ""
 
     def _owners(self, own: Sequence[Micro]) -> set[tuple[int, int, int]]:
         found = {self.allowed.effect.made[self.inode].owner}

@@ -141,8 +141,8 @@ class Recorded:
 
 
 def record(machine: Machine, profile: Profile, workload: Workload, *, whole: bool = True) -> Recorded:
-    """The program on a real file system. `whole`: its calls are noted; what it left comes from the recording's
-    end. The session is the caller's to close.
+    """The program on a real file system. `whole`: its calls are noted; what it left comes from the
+    recording's end. The session is the caller's to close.
     """
     profile = profile.sized(workload.image_mib)
     scratch = machine.scratch / f"{profile.filesystem}-{profile.mode}-{workload.name}"

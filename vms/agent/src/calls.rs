@@ -1154,6 +1154,30 @@ mod tests {
         fs::remove_dir_all(&top).unwrap();
     }
 
+    /// To read it back from the file would open that, and change what is recorded.
+    #[test]
+    fn what_a_call_gives_to_be_written_is_read_from_its_memory() {
+        let (one, two) = (*b"abc", *b"defg");
+        let part = |of: &[u8]| libc::iovec {
+            iov_base: of.as_ptr().cast_mut().cast(),
+            iov_len: of.len(),
+        };
+        let vector = [part(&one), part(&two)];
+        // SAFETY: any bytes are a value of it.
+        let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.rsi, registers.rdx) = (vector.as_ptr() as u64, vector.len() as u64);
+        let call = Call {
+            task: std::process::id() as pid_t,
+            registers: &registers,
+        };
+        let held = call.pieces().into_iter();
+        let held: Vec<_> = held
+            .map(|(at, length)| call.bytes(at, length as usize))
+            .collect();
+        assert_eq!(held.concat(), b"abcdefg");
+        assert!(call.bytes(8, 4).is_empty()); // no memory is there
+    }
+
     #[test]
     fn an_open_is_told_by_what_it_changes() {
         let flags = |flags: c_int| opened_for(flags as u64);

@@ -502,6 +502,7 @@ impl Notes {
             return;
         };
         let Ok(seen) = file.metadata() else { return };
+        self.unmapped = false; // it is not mapped yet
         self.mapped.entry(seen.ino()).or_insert(Mapped {
             file,
             known: Vec::new(),
