@@ -29,7 +29,7 @@ from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.guests import session, wire
 from harness.guests.machine import Boot, Machine
 from harness.guests.operations import check_results
-from harness.guests.recorded_log import finished_log
+from harness.guests.recorded_log import finished_log, noted_calls
 from harness.guests.session import GuestSpec, Session, Target
 from harness.model import (
     Call,
@@ -561,6 +561,19 @@ def test_events_that_do_not_fit_the_log_void_the_recording(tmp_path: Path) -> No
 def test_events_that_are_not_there_void_the_recording(tmp_path: Path) -> None:
     with pytest.raises(EventsDiffer, match="announced 5000000 bytes"):
         finish(tmp_path, lambda *_: None, text=_bios(0, 1), length=5_000_000)
+
+
+def test_notes_stand_behind_the_events_and_must_be_there(tmp_path: Path) -> None:
+    """Notes that were cut off would be of a program that did less."""
+    (tmp_path / "log").write_bytes(b"log eventsnotes")
+
+    def finished(length: int) -> wire.RecordFinished:
+        return wire.RecordFinished("", False, 0, [], True, wire.RecordedEvents(4, 6, length))
+
+    assert noted_calls(finished(5), tmp_path / "log") == b"notes"
+    assert noted_calls(finished(0), tmp_path / "log") == b""
+    with pytest.raises(EventsDiffer, match="announced 9 bytes of notes"):
+        noted_calls(finished(9), tmp_path / "log")
 
 
 def test_events_that_overwrote_the_log_void_the_recording(tmp_path: Path) -> None:
