@@ -699,7 +699,7 @@ mod tests {
                 ..Operation::default()
             };
             perform_run(
-                &Scene::default(),
+                &mut Scene::default(),
                 &op,
                 3,
                 Instant::now() + std::time::Duration::from_secs(60),
@@ -716,7 +716,7 @@ mod tests {
             argv: vec!["/no/such/program".to_owned()],
             ..Operation::default()
         };
-        let never = perform_run(&Scene::default(), &op, 3, Instant::now());
+        let never = perform_run(&mut Scene::default(), &op, 3, Instant::now());
         let error = never.error.unwrap();
         assert_eq!((error.call, error.errno), (Call::Spawn, 2));
         assert_eq!((never.index, never.exit_code), (3, None));
