@@ -28,7 +28,7 @@ from harness.rules.search import Kind, Search
 from harness.rules.states import Legal, Listed, Partial
 from harness.rules.trees import Files, Maker, key_of, law_broken
 from harness.rules.vulnerabilities import Vulnerability
-from harness.rules.words import text_of, without_numbers
+from harness.rules.words import in_brackets, text_of, without_numbers
 
 RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
 """Runs the check on each tree, given so many of the program's acknowledgements."""
@@ -245,7 +245,8 @@ def followed(notes: Notes, rules: Rules) -> Effect:
 @dataclass(frozen=True, slots=True)
 class Told:
     """A vulnerability in words. `remedy`: of it alone, or why there is none. `states`: that fail for it.
-    `too_late`: that the program makes the sync itself, but behind the acknowledgement.
+    `too_late`: that the program makes the sync itself, but behind the acknowledgement. `places`: where in
+    the program its calls were made, if that is known.
     """
 
     found: Vulnerability
@@ -254,6 +255,7 @@ class Told:
     remedy: str
     states: tuple[Partial, ...]
     too_late: str = ""
+    places: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,7 @@ def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
         words.remedies(needed) or _no_remedy(search, [kind]),
         tuple(kind.states),
         _too_late(search.effect.notes, kind.found, needed),
+        words.places(kind.found),
     )
 
 
@@ -354,9 +357,9 @@ def _unsynced(effect: Effect, until: float) -> str:
     return "; ".join(f"{path}: {what}" for path, what in unsynced(effect, until)) or "nothing"
 
 
-def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:
+def judgement_of(result: CheckResult, check: Check, headline: str, places: str = "") -> Judgement:
     """What a check's answer means. `headline`: what the program relies on, if that is known; it tells
-    findings apart.
+    findings apart. `places`: where in the program that is.
     """
     said = result.output.strip() or "it does not say what is wrong"
     if result.exit_code == 0:
@@ -367,7 +370,7 @@ def judgement_of(result: CheckResult, check: Check, headline: str) -> Judgement:
     violation = Violation(
         ORACLE,
         f"operation {check.operation}",
-        f"{headline}: {first}" if headline else first,
+        f"{headline}{in_brackets(places)}: {first}" if headline else first,
         "exit code 0",
         f"exit code 1: {said[-400:]}",
         one_line(headline) or first,

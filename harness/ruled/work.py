@@ -39,6 +39,7 @@ from harness.ruled.judging import (
 from harness.rules.calls import Notes
 from harness.rules.states import Listed, Partial
 from harness.rules.vulnerabilities import Vulnerability
+from harness.rules.words import in_brackets
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
@@ -240,7 +241,8 @@ class _Case:
             if first not in states:
                 states.append(first)
             results = {first: judging.result(first, judging.legal.acks(first)), **failed}
-            judged = [self._judged(s, judgement_of(results[s], self._check, told.headline)) for s in states]
+            words = (told.headline, told.places)
+            judged = [self._judged(s, judgement_of(results[s], self._check, *words)) for s in states]
             self._store.put_judgements(self._id, judged)
             self._explain(told, found.together)
         for state in found.rest:
@@ -335,7 +337,7 @@ def _call_lines(notes: Notes) -> list[str]:
     for number, call in enumerate(notes.calls):
         while acks and acks[0].calls <= number:
             lines.append(f"     acknowledged: {acks.pop(0).text}")
-        lines.append(f"{number:4} {call.text or call.word}")
+        lines.append(f"{number:4} {call.text or call.word}{in_brackets(call.place)}")
     lines += [f"     acknowledged: {ack.text}" for ack in acks]
     return [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]
 

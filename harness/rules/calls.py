@@ -21,7 +21,7 @@ WORDS = (
 STORE = "a store into a mapping"
 """The text of what is no call."""
 MAKING = ("create", "tmpfile", "mkdir", "symlink")
-_FIELDS = 14
+_FIELDS = 15
 
 
 class UnreadableNotes(ValueError):
@@ -35,7 +35,8 @@ class NotedCall:
     `offset`, `length`: in bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`:
     where its bytes begin among those that were noted. `owner`: permission bits, user and group that the file
     has after it. `path`, `other`: below the mount point. `text`: for people. `durable`: of a write: `sync`
-    with O_SYNC or RWF_SYNC, `dsync` with O_DSYNC or RWF_DSYNC.
+    with O_SYNC or RWF_SYNC, `dsync` with O_DSYNC or RWF_DSYNC. `place`: where in the
+    program it was made; empty where that is not known.
     """
 
     word: str
@@ -50,6 +51,7 @@ class NotedCall:
     other: str = ""
     text: str = ""
     number: int = 0
+    place: str = ""
 
     @property
     def is_sync(self) -> bool:
@@ -203,7 +205,9 @@ def _lines(text: str) -> Iterator[_Line]:
     for line in text.splitlines():
         fields = line.split("\t")
         _need(len(fields) == _FIELDS, f"a line of {len(fields)} fields: {line[:80]!r}")
-        word, thread, number, inode, offset, length, at, mode, uid, gid, flags, path, other, told = fields
+        word, thread, number, inode, offset, length, at, mode, uid, gid, flags, path, other, told, place = (
+            fields
+        )
         _need(min(map(int, (number, inode, offset, length, at))) >= 0, f"a number is negative: {line[:80]!r}")
         yield (
             word,
@@ -220,6 +224,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 os.fsdecode(_unescaped(other)),
                 _unescaped(told).decode(errors="backslashreplace"),
                 int(number),
+                _unescaped(place).decode(errors="backslashreplace"),
             ),
             flags,
         )

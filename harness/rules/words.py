@@ -14,6 +14,7 @@ from harness.rules.vulnerabilities import Vulnerability
 
 _NUMBER = re.compile(r"\d+")
 _CALLS_SHOWN = 6
+_PLACES_SHOWN = 4
 
 
 def without_numbers(text: str) -> str:
@@ -90,7 +91,17 @@ class Words:
         """Its calls, each with its number and thread."""
         numbers = self._calls(found.missing | found.present)
         calls = self.effect.notes.calls
-        return "; ".join(f"call {n} of thread {calls[n].thread}: {text_of(calls[n])}" for n in numbers[:8])
+        return "; ".join(
+            f"call {n} of thread {calls[n].thread}: {text_of(calls[n])}{in_brackets(calls[n].place)}"
+            for n in numbers[:8]
+        )
+
+    def places(self, found: Vulnerability) -> str:
+        """Where in the program its calls were made; empty where that is not known."""
+        calls = [self.effect.notes.calls[n] for n in self._calls(found.missing | found.present)]
+        told = dict.fromkeys(f"`{text_of(call)}` at {call.place}" for call in calls if call.place)
+        shown, more = first_few(list(told), _PLACES_SHOWN)
+        return "; ".join([*shown, *([f"and {more} more"] if more else [])])
 
     def remedies(self, remedies: Iterable[Remedy]) -> str:
         """Which syncs, and where: those behind calls that differ in numbers alone are told by the first."""
@@ -106,7 +117,7 @@ class Words:
         shown, left = first_few(others, _CALLS_SHOWN)
         more = f" and {left} more" if left else ""
         alike = f", and after calls like it: {', '.join(shown)}{more}" if others else ""
-        return f"{of} after call {group[0].after}, `{text_of(call)}`{alike}"
+        return f"{of} after call {group[0].after}, `{text_of(call)}`{in_brackets(call.place)}{alike}"
 
     def _of(self, remedy: Remedy) -> str:
         made, calls = self.effect.made[remedy.inode], self.effect.notes.calls
@@ -120,3 +131,8 @@ class Words:
 
 def text_of(call: NotedCall) -> str:
     return call.text or f"{call.word}({call.path or call.inode})"
+
+
+def in_brackets(place: str) -> str:
+    """Where a call was made, to stand behind it."""
+    return f" ({place})" if place else ""

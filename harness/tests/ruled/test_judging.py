@@ -281,6 +281,51 @@ def test_a_synced_file_has_nothing_to_tell() -> None:
     assert unsynced_lines(made.effect)[-1] == "at the end: nothing"
 
 
+def test_a_calls_place_stands_behind_it() -> None:
+    """A call was told by its file and size alone, and its author had to look for it."""
+    plain = of_one_file(synced=False)
+    calls = tuple(
+        replace(c, place=f"store.c:{n}") if c.word == "write" else c for n, c in enumerate(plain.calls)
+    )
+    told: list[Told] = []
+    for notes in (plain, replace(plain, calls=calls)):
+        made = judging(notes)
+        failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+        told += [t for t in answer(made, failed).told if "write(" in t.headline]
+    without, placed = told
+    assert without.headline == placed.headline, "a finding keeps its number when lines move"
+    assert (without.places, placed.places) == ("", "`write(f, 4 at 0)` at store.c:1")
+    assert placed.calls == without.calls.replace("write(f, 4 at 0)", "write(f, 4 at 0) (store.c:1)")
+    assert placed.remedy == without.remedy.replace("`write(f, 4 at 0)`", "`write(f, 4 at 0)` (store.c:1)")
+    assert "(store.c:1)" in placed.remedy
+    no = CheckResult(0, 1, "lost")
+    (violation,) = judgement_of(no, Check(0, ("c",), ("*",)), placed.headline, placed.places).violations
+    assert violation.summary == f"{placed.headline} ({placed.places}): lost"
+    assert violation.signature == without.headline
+
+
+def test_where_a_call_was_made_is_read_from_its_notes() -> None:
+    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", "", ""]
+    call = [
+        "fsync",
+        "7",
+        "2",
+        "0",
+        "0",
+        "0",
+        "420",
+        "0",
+        "0",
+        "",
+        "f",
+        "",
+        "fsync(f)",
+        r"a\tb.c:3 in \xc3\xa4",
+    ]
+    (found,) = notes_of(noted([start, call])).calls
+    assert (found.text, found.place) == ("fsync(f)", "a\tb.c:3 in ä")
+
+
 def test_a_check_that_refuses_an_empty_directory_is_no_judge() -> None:
     """All states of a right program would have failed."""
     with pytest.raises(NotJudged, match="an empty directory"):
@@ -329,8 +374,8 @@ def test_a_file_too_large_to_make_is_not_followed() -> None:
 @pytest.mark.parametrize("field", ["2", "3", "4", "5", "6"])
 def test_a_number_of_a_call_is_not_negative(field: str) -> None:
     """The number of a field of a line: the call's own, inode, offset, length, place."""
-    fields = ["size", "7", "0", "2", "0", "0", "0", "420", "0", "0", "", "f", "", "ftruncate"]
-    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", ""]
+    fields = ["size", "7", "0", "2", "0", "0", "0", "420", "0", "0", "", "f", "", "ftruncate", ""]
+    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", "", ""]
     assert notes_of(noted([start, fields])).calls
     fields[int(field)] = "-1"
     with pytest.raises(UnreadableNotes, match="negative"):

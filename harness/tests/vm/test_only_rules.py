@@ -196,6 +196,63 @@ def test_a_missing_fsync_is_named_and_the_right_program_passes(tmp_path: Path, u
     assert (checked.returncode, "after " in checked.stdout) == (1, True)
 
 
+STORE = """#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int append(int fd, const char *text, int size) {
+    return write(fd, text, size);
+}
+static int commit(const char *text) {
+    int fd = open("t", O_CREAT | O_WRONLY, 0600), left = append(fd, text, 4);
+    close(fd);
+    left += rename("t", "c");
+    return left != 4;
+}
+int main(void) {
+    int failed = commit("old\\n");
+    sync();
+    system("powercut-ack 0");
+    failed += commit("new\\n");
+    sync();
+    return failed + system("powercut-ack 1");
+}
+"""
+
+
+@pytest.mark.parametrize("flags", [["-g"], ["-g", "-O2", "-static"], ["-O1", "-fno-inline"], ["-s"]])
+def test_a_finding_says_where_in_the_program_its_calls_were_made(
+    flags: list[str], tmp_path: Path, uml_kernel: Path
+) -> None:
+    """A call was told by its file and size alone, and its author had to look for it."""
+    place = write_program(tmp_path, "store", "true")
+    (tmp_path / "store.c").write_text(STORE)
+    built = tmp_path / "store" / "keep"
+    subprocess.run(["gcc", "-w", *flags, str(tmp_path / "store.c"), "-o", str(built)], check=True)
+    (tmp_path / "store" / "run").write_text('#!/bin/sh\n$(dirname "$0")/keep\n')
+    plan = Plan(configurations=["any/posix"], workloads=[place], machine="uml", kernel=str(uml_kernel))
+    summary, path = run_plan(plan, tmp_path)
+    assert summary.cases[0].verdict is CaseVerdict.FAIL
+    lines = STORE.splitlines()
+    wrote, appended, renamed, committed = (
+        next(n for n, line in enumerate(lines, 1) if words in line)
+        for words in ("return write(", "append(fd", "rename(", 'commit("new')
+    )
+    expected = {
+        "-g": f"`write(t, 4)` at store.c:{wrote} in append, called by store.c:{appended} in commit, "
+        f"called by store.c:{committed} in main; `rename(t, c)` at store.c:{renamed} in commit, "
+        f"called by store.c:{committed} in main",
+        "-O1": "`write(t, 4)` at append of keep, called by commit of keep, called by main of keep",
+        "-s": "`write(t, 4)` at keep+0x",
+    }[flags[0]]
+    shown = powercut("show", "--all", "--no-ladder", "--from", str(path), "--kernel", str(uml_kernel))
+    told = [f.summary for f in summary.findings]
+    assert any(expected in text for text in told), told
+    assert all("store.c" in text for text in told) == (flags[0] == "-g"), told
+    in_call = expected.split("` at ")[1].split(";")[0]
+    assert f"write(t, 4) ({in_call}" in " ".join(shown.stdout.split()), shown.stdout
+
+
 def test_a_check_that_changes_the_files_does_not_change_what_the_next_one_sees(
     tmp_path: Path, uml_kernel: Path
 ) -> None:

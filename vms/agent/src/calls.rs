@@ -674,7 +674,8 @@ fn go_on(request: libc::c_uint, task: pid_t, delivered: c_int) {
     unsafe { libc::ptrace(request, task, 0, c_long::from(delivered)) };
 }
 
-fn registers(task: pid_t) -> Option<user_regs_struct> {
+/// Those of a thread that has stopped.
+pub fn registers(task: pid_t) -> Option<user_regs_struct> {
     let mut registers = std::mem::MaybeUninit::<user_regs_struct>::zeroed();
     // SAFETY: the kernel fills the structure, of which any bytes are a value.
     unsafe {
@@ -698,6 +699,11 @@ impl Call<'_> {
     /// The thread that calls.
     pub fn task(&self) -> pid_t {
         self.task
+    }
+
+    /// Its registers.
+    pub fn registers(&self) -> &user_regs_struct {
+        self.registers
     }
 
     /// Its number on x86-64; -1 for one that is none.

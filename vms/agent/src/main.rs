@@ -34,6 +34,7 @@ mod dm;
 mod events;
 mod failure;
 mod files;
+mod frames;
 mod image;
 mod kmsg;
 mod logs;

@@ -5,11 +5,13 @@
 //! fields between tabs:
 //!
 //! ```text
-//! write  THREAD CALL INODE OFFSET LENGTH AT MODE UID GID FLAGS PATH OTHER TEXT
+//! write  THREAD CALL INODE OFFSET LENGTH AT MODE UID GID FLAGS PATH OTHER TEXT PLACE
 //! ```
 //!
-//! CALL: its number among the events of a recording. INODE: of the file that is changed, or made. AT: where its bytes begin in a second file. MODE, UID, GID: those
-//! that the file has after the call. PATH and OTHER are escaped. Words: `start`, the directory; `create`, `tmpfile`,
+//! CALL: its number among the events of a recording. INODE: of the file that is changed, or made. AT: where its
+//! bytes begin in a second file. MODE, UID, GID: those
+//! that the file has after the call. PATH and OTHER are escaped. PLACE: where in
+//! the program the call was made (`frames.rs`). Words: `start`, the directory; `create`, `tmpfile`,
 //! `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `rename`, `exchange`; `write`, `zero`, `size`, `attributes`;
 //! `fsync`, `fdatasync`, `sync`, `nothing` (a call that syncs nothing for certain); `ack`; `unseen`, whose effect
 //! this does not see; `more`, where a limit was met; `left`, what the program left; `end`, with its exit code.
@@ -35,7 +37,7 @@ use std::{
 
 use libc::{c_int, c_long, pid_t};
 
-use crate::{calls::Call, mounts::MOUNT_POINT};
+use crate::{calls::Call, frames::Frames, mounts::MOUNT_POINT};
 
 /// In place of the length of a pwritev2(2): it was RWF_SYNC. 1: RWF_DSYNC.
 const WITH_METADATA: u64 = 2;
@@ -73,6 +75,8 @@ pub const MORE_CHOSEN: [c_long; 15] = [
 struct Pending {
     word: &'static str,
     text: String,
+    /// Where in the program it was made.
+    place: String,
     descriptor: Option<i32>,
     /// Where it writes, if it says so; else where the descriptor stands.
     offset: Option<u64>,
@@ -99,6 +103,7 @@ impl Pending {
         Self {
             word,
             text,
+            place: String::new(),
             descriptor: None,
             offset: None,
             length: 0,
@@ -130,6 +135,7 @@ pub struct Notes {
     mapped: HashMap<u64, Mapped>,
     /// A mapping may have gone since it was seen last which are left.
     unmapped: bool,
+    frames: Frames,
     full: bool,
 }
 
@@ -148,6 +154,7 @@ struct Line<'a> {
     path: &'a [u8],
     other: &'a [u8],
     text: &'a str,
+    place: &'a str,
 }
 
 impl Line<'_> {
@@ -166,8 +173,9 @@ impl Line<'_> {
         let (mode, uid, gid) = self.owner;
         let (path, other) = (self.path.escape_ascii(), self.other.escape_ascii());
         let text = self.text.as_bytes().escape_ascii();
+        let place = self.place.as_bytes().escape_ascii();
         format!(
-            "{word}\t{thread}\t{number}\t{inode}\t{offset}\t{length}\t{at}\t{mode}\t{uid}\t{gid}\t{flags}\t{path}\t{other}\t{text}\n"
+            "{word}\t{thread}\t{number}\t{inode}\t{offset}\t{length}\t{at}\t{mode}\t{uid}\t{gid}\t{flags}\t{path}\t{other}\t{text}\t{place}\n"
         )
     }
 }
@@ -231,6 +239,7 @@ impl Notes {
             waiting: HashMap::new(),
             mapped: HashMap::new(),
             unmapped: false,
+            frames: Frames::default(),
             full: false,
         })
     }
@@ -283,6 +292,9 @@ impl Notes {
         self.noted += 1;
         if self.noted > CALLS_MAX && !self.full {
             self.overflow();
+        }
+        if !self.full && pending.word != "unseen" {
+            pending.place = self.frames.place(call.task(), call.registers());
         }
         self.pending = (!self.full).then_some(pending);
         self.pending.as_ref().map(|pending| pending.text.as_str())
@@ -358,6 +370,7 @@ impl Notes {
             owner: owner_of(&seen),
             path: made.as_os_str().as_bytes(),
             text: &pending.text,
+            place: &pending.place,
             ..Line::default()
         });
         self.refresh(seen.ino());
@@ -409,6 +422,7 @@ impl Notes {
             offset,
             flags,
             text: &pending.text,
+            place: &pending.place,
             ..Line::default()
         };
         self.note_bytes(line, &bytes);
@@ -440,6 +454,7 @@ impl Notes {
             number: pending.number,
             inode: seen.ino(),
             text: &pending.text,
+            place: &pending.place,
             ..Line::default()
         };
         if pending.word == "zero" {
@@ -485,6 +500,7 @@ impl Notes {
             path: pending.path.as_os_str().as_bytes(),
             other: pending.other.as_os_str().as_bytes(),
             text: &pending.text,
+            place: &pending.place,
             ..Line::default()
         });
     }
