@@ -67,6 +67,7 @@ from harness.model.schedules import without_schedule
 from harness.oracles import OF_OPERATIONS
 from harness.plan import Clock, Plan
 from harness.report import write_reports
+from harness.ruled.where import tell_where_seen
 from harness.ruled.work import RuledWork
 from harness.store import RunStore
 from harness.store.layout import RunLayout
@@ -135,6 +136,7 @@ def execute(
             ran.write()
         store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
         # 9. Report.
+        tell_where_seen(store)
         summary = _report(store)
         if end.gone is not None:
             raise end.gone

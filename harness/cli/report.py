@@ -290,13 +290,17 @@ def _say_table(rows: Sequence[tuple[str, ...]]) -> None:
         console.say("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip())
 
 
+_OF_A_CONTRACT = "what the contract of FS/MODE promises, as rules, such as any/ext4-ordered"
+
+
 def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
     match what:
         case "filesystems":
             asked = " (only if named in full)"
+            known = (p for p in (profiles() | ruled_modes()).values() if not p.rules or p.is_of_any)
             return [
-                (p.name, p.mount_options, p.summary + (asked if p.on_request else ""))
-                for p in (profiles() | ruled_modes()).values()
+                *((p.name, p.mount_options, p.summary + (asked if p.on_request else "")) for p in known),
+                ("any/FS-MODE", "", _OF_A_CONTRACT + asked),
             ]
         case "stacks":
             return [

@@ -35,6 +35,7 @@ from harness.host.resources import resource
 from harness.host.text import near_or
 from harness.model import FsckClass, FsckResult
 from harness.oracles.contract import Contract
+from harness.rules.promised import rules_of, why_no_rules
 from harness.rules.rules import Rules
 
 FILE_NAME = "filesystem.toml"
@@ -426,6 +427,11 @@ class Profile:
     rules: Rules | None = None
 
     @property
+    def is_of_any(self) -> bool:
+        """Whether it is only rules, and of no file system."""
+        return self.rules is not None and self.rules.contract is None
+
+    @property
     def first_options(self) -> str:
         """Options of the first mount after a crash."""
         return ",".join(filter(None, ["ro" if self.read_only_first else "", self.mount_options]))
@@ -689,28 +695,45 @@ def profiles() -> dict[str, Profile]:
 
 
 def ruled_modes() -> dict[str, Profile]:
-    """The modes that are only rules, by name. Raises UsageError for a file that does not parse."""
+    """The modes that are only rules, by name: those of `any`, and one for each mode whose contract can be put
+    into rules. Raises UsageError for a file that does not parse.
+    """
     made = {}
     for path in sorted(resource("vms", "filesystems", ANY).glob("*.toml")):
         told = _decode(path, _RulesFile)
-        made[f"{ANY}/{path.stem}"] = Profile(
-            filesystem=ANY,
-            mode=path.stem,
-            summary=told.summary,
-            fstype="tmpfs",
-            size_bytes=1 << 20,
-            modules=(),
-            mkfs=Tool("true", "coreutils"),  # the disk stays as it is
-            mkfs_arguments=(),
-            fsck=None,
-            repair=None,
-            console=ConsolePatterns(),
-            mount_options="",
-            contract=Contract("none", "nothing", "writeback"),
-            on_request=True,
-            rules=told.rules,
-        )
+        made[f"{ANY}/{path.stem}"] = _ruled(path.stem, told.summary, told.rules)
+    for p in profiles().values():
+        if not why_no_rules(p.contract):
+            summary = f"what the contract of {p.name} promises, whatever its kernel does"
+            made[ruled_name(p)] = _ruled(
+                ruled_name(p).partition("/")[2], summary, rules_of(p.contract, p.name)
+            )
     return made
+
+
+def ruled_name(profile: Profile) -> str:
+    """The mode that is only rules, made from a mode's contract."""
+    return f"{ANY}/{profile.filesystem}-{profile.mode}"
+
+
+def _ruled(mode: str, summary: str, rules: Rules) -> Profile:
+    return Profile(
+        filesystem=ANY,
+        mode=mode,
+        summary=summary,
+        fstype="tmpfs",
+        size_bytes=1 << 20,
+        modules=(),
+        mkfs=Tool("true", "coreutils"),  # the disk stays as it is
+        mkfs_arguments=(),
+        fsck=None,
+        repair=None,
+        console=ConsolePatterns(),
+        mount_options="",
+        contract=Contract("none", "nothing", "writeback"),
+        on_request=True,
+        rules=rules,
+    )
 
 
 def recovery_files() -> list[str]:
@@ -904,11 +927,11 @@ def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Pr
 def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
     if name == "all":
         return [p for p in known.values() if not p.on_request]
-    found = [
-        p
-        for p in known.values()
-        if name == p.name or (name == p.filesystem and (p.rules or not p.on_request))
-    ]
+    of_all = (p for p in known.values() if name == p.filesystem)
+    found = [known[name]] if name in known else [p for p in of_all if p.is_of_any or not p.on_request]
+    for p in profiles().values() if name.startswith(f"{ANY}/") and not found else ():
+        if name == ruled_name(p):
+            rules_of(p.contract, p.name)
     if not found and (named := [p.name for p in known.values() if p.filesystem == name]):
         raise UsageError(
             f"no mode of {name} runs unless it is named in full", f"name it: {' or '.join(named[:3])}"

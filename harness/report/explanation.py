@@ -17,7 +17,7 @@ from harness.store.layout import RunLayout
 
 LABELS = (
     *("promised", "written", "cut", "recovery", "cause", "not tried", "missing"),
-    *("control", "contract", "schedule", "reproduce"),
+    *("control", "contract", "where", "seen", "schedule", "reproduce"),
 )
 """The lines of an explanation, in order."""
 _LABEL_WIDTH = max(map(len, LABELS)) + 2
@@ -111,7 +111,8 @@ class Explanation(msgspec.Struct, frozen=True):
     `lines`: by LABELS. `point`: the minimal crash point; `control`: the one that keeps the promise.
     `minimal`: False if the search for fewer losses was stopped early, None where fewer are not looked for.
     `visits`: states recovered for it.
-    `trees`: None where the model knows no names, since programs ran.
+    `trees`: None where the model knows no names, since programs ran. `promises`: of a finding by rules, what
+    each mode says of the order that the program relies on.
     """
 
     finding: str
@@ -125,6 +126,7 @@ class Explanation(msgspec.Struct, frozen=True):
     visits: int = 0
     differences: tuple[BlockDifference, ...] = ()
     trees: Trees | None = None
+    promises: dict[str, str] = {}
 
     @property
     def mechanism_name(self) -> str:

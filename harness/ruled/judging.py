@@ -21,7 +21,8 @@ from harness.oracles.surface import telling_line
 from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes, drawn_names, told
-from harness.rules.micro import Effect, NotFollowed, Sort, effect_of, unsynced
+from harness.rules.micro import Effect, NotFollowed, Sort, unsynced
+from harness.rules.promised import effect_under
 from harness.rules.remedies import Remedy
 from harness.rules.rules import Rules
 from harness.rules.search import Kind, Search
@@ -232,7 +233,7 @@ def followed(notes: Notes, rules: Rules) -> Effect:
     if not notes.acks:
         raise NotJudged("run acknowledged nothing, so that nothing was promised that could be lost")
     try:
-        effect = effect_of(notes, rules)
+        effect = effect_under(notes, rules)
     except NotFollowed as e:
         raise NotJudged(
             f"call {e.call}, {notes.calls[e.call].text}, does not fit those before it: {e}"

@@ -36,7 +36,9 @@ from harness.ruled.judging import (
     judgement_of,
     unsynced_lines,
 )
+from harness.ruled.where import Says, Where, words_of
 from harness.rules.calls import Notes
+from harness.rules.rules import Rules
 from harness.rules.states import Listed, Partial
 from harness.rules.vulnerabilities import Vulnerability
 from harness.rules.words import in_brackets
@@ -234,7 +236,7 @@ class _Case:
         return Coverage(len(stretches), losses, left, judging.asked, why)
 
     def _put_findings(self, found: Answer, failed: Mapping[Partial, CheckResult]) -> None:
-        judging = self._judging
+        judging, where = self._judging, Where(self._judging)
         for told in found.told:
             states = [s for s in told.states if s in failed]
             first = told.found.state
@@ -244,12 +246,12 @@ class _Case:
             words = (told.headline, told.places)
             judged = [self._judged(s, judgement_of(results[s], self._check, *words)) for s in states]
             self._store.put_judgements(self._id, judged)
-            self._explain(told, found.together)
+            self._explain(told, found.together, where.of(told.found))
         for state in found.rest:
             judgement = judgement_of(failed[state], self._check, found.why_not)
             self._store.put_judgements(self._id, [self._judged(state, judgement)])
 
-    def _explain(self, told: Told, together: str) -> None:
+    def _explain(self, told: Told, together: str, promises: Mapping[str, Says]) -> None:
         judging = self._judging
         key = finding_id(self._id, ORACLE, one_line(told.headline))
         finding = next((f for f in self._store.findings_of(self._id) if f.id == key), None)
@@ -265,9 +267,11 @@ class _Case:
             "files that came back": "\n".join([*shown, *([f"and {more} more"] if more else [])]) or "none",
         }
         self._store.put_evidence(finding, Evidence(finding.state, notes=notes))
-        write_explanation(self._store.layout, self._explanation(finding, told, together))
+        write_explanation(self._store.layout, self._explanation(finding, told, together, promises))
 
-    def _explanation(self, finding: Finding, told: Told, together: str) -> Explanation:
+    def _explanation(
+        self, finding: Finding, told: Told, together: str, promises: Mapping[str, Says]
+    ) -> Explanation:
         judging = self._judging
         state, effect = told.found.state, judging.effect
         lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
@@ -280,9 +284,8 @@ class _Case:
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
             f"{lost.bit_count()} had not{f'; the check ended with {fewest[0].found}' if fewest else ''}",
             **remedy_lines(told, together),
-            "contract": f"{self._id.configuration}: fsync of a file "
-            f"{'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a directory "
-            f"{'keep their order' if rules.names_in_order.holds else 'persist in any order'}",
+            "contract": f"{self._id.configuration}: {_rules_in_words(rules)}",
+            "where": words_of(promises),
             "reproduce": reproduce(self._id, at, source_words(self._store, str(self._store.path))),
         }
         return Explanation(
@@ -294,6 +297,7 @@ class _Case:
             str(CrashPoint(self._id, at)),
             minimal=None,
             visits=judging.asked,
+            promises={mode: str(said) for mode, said in promises.items()},
         )
 
 
@@ -303,6 +307,15 @@ def _left(listed: Listed, visited: int) -> int:
         return max(1, sum(1 for _ in listed) - visited)
     every = sum(min(MANY, 1 << s.open.bit_count()) for s in listed.legal.stretches)
     return max(1, every - visited) if every < MANY else MANY
+
+
+def _rules_in_words(rules: Rules) -> str:
+    if rules.contract:
+        return f"all that {rules.fsync_names.source} leaves possible of what the program did"
+    return (
+        f"fsync of a file {'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a "
+        f"directory {'keep their order' if rules.names_in_order.holds else 'persist in any order'}"
+    )
 
 
 def remedy_lines(told: Told, together: str) -> dict[str, str]:

@@ -57,6 +57,11 @@ class NotedCall:
     def is_sync(self) -> bool:
         return self.word in SYNCS
 
+    @property
+    def is_store(self) -> bool:
+        """Whether it stands for what was stored into a mapping at any time since the call before it."""
+        return self.text == STORE
+
 
 @dataclass(frozen=True, slots=True)
 class Left:

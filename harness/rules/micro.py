@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import enum
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,10 @@ class Micro:
     size: int = 0
     exact: bool = False
     owner: tuple[int, int, int] = (0, 0, 0)
+    changes: frozenset[int] = frozenset()
+    replaced: int = 0
+    fresh: bool = False
+    stored: bool = False
 
     @property
     def bit(self) -> int:
@@ -92,7 +96,7 @@ class NotFollowed(ValueError):
 class Effect:
     """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, the names
     that each had, with the calls that gave them. `needs`: of each micro-operation, those without which it
-    does not persist. `syncs`: in order.
+    does not persist. `syncs`: in order. `promised`: what a sync covers besides, by a contract.
     """
 
     notes: Notes
@@ -102,7 +106,9 @@ class Effect:
     paths: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     needs: list[int] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
-    _needed_by: list[int] = field(default_factory=list)
+    promised: Callable[[NotedCall, float], int] | None = None
+    _ordered: bool = False
+    _needed_by: dict[int, int] = field(default_factory=dict)
 
     def path(self, inode: int, time: float) -> str:
         """The name of a file at a time, or its first one."""
@@ -135,30 +141,49 @@ class Effect:
 
     def with_needs(self, state: int) -> int:
         """A set with all that its members need."""
-        if self._needed_by:
-            for m in self.of(state):
-                state |= self.needs[m.number]
+        waiting = state if self._ordered else 0
+        while waiting:  # what is needed has what it needs in its turn among the needs of the last one
+            last = waiting.bit_length() - 1
+            state |= self.needs[last]
+            waiting &= ~(self.needs[last] | 1 << last)
         return state
 
     def without(self, state: int, lost: int) -> int:
         """A set without those, and without what needs them."""
-        if self._needed_by:
+        if self._ordered:
             for m in self.of(lost):
-                lost |= self._needed_by[m.number]
+                lost |= self.needing(m)
         return state & ~lost
 
     def set_needs(self, needs: Sequence[int]) -> None:
         """Of each micro-operation, those without which it does not persist, and those that these need."""
-        self.needs = list(needs)
-        if any(needs):
-            self._needed_by = [0] * len(needs)
-            for m in self.micros:
-                for needed in self.of(needs[m.number]):
-                    self._needed_by[needed.number] |= m.bit
+        self.needs, self._ordered, self._needed_by = list(needs), any(needs), {}
+        self.syncs = self._own_syncs()
+
+    def needing(self, micro: Micro) -> int:
+        """What does not persist without it."""
+        if (known := self._needed_by.get(micro.number)) is None:
+            known = _set(m for m in self.micros if self.needs[m.number] & micro.bit)
+            self._needed_by[micro.number] = known
+        return known
 
     def sync(self, time: float, inode: int) -> Sync:
         """What an fsync(2) of a file or directory at a time makes durable."""
-        return Sync(time, self.with_needs(_covered(self, NotedCall("fsync", inode=inode), time)))
+        return self.made_durable(NotedCall("fsync", inode=inode), time)
+
+    def made_durable(self, call: NotedCall, time: float) -> Sync:
+        """What a call that syncs, at a time, makes durable."""
+        covers = _covered(self, call, time)
+        if call.durable:
+            covers |= _set(m for m in self.micros if m.call == time)
+        if self.promised:
+            covers |= self.promised(call, time)
+        return Sync(time, self.with_needs(covers))
+
+    def _own_syncs(self) -> list[Sync]:
+        """What the program's calls make durable."""
+        calls = enumerate(self.notes.calls)
+        return [self.made_durable(call, n) for n, call in calls if call.is_sync or call.durable]
 
     def directories_of(self, micro: Micro) -> list[int]:
         """The inodes of the directories in which it sets names."""
@@ -174,29 +199,33 @@ def _set(micros: Iterator[Micro]) -> int:
 
 def effect_of(notes: Notes, rules: Rules) -> Effect:
     """The micro-operations of a program's calls, in a directory that was empty. Raises NotFollowed."""
+    made = cut(notes, rules)
+    made.set_needs(list(_needs(made)))
+    return made
+
+
+def cut(notes: Notes, rules: Rules) -> Effect:
+    """The micro-operations alone, without what they need and what syncs cover. Raises NotFollowed."""
     made = Effect(notes, rules)
     made.made[notes.root] = Made("directory", notes.owner)
     made.name(notes.root, 0, ".")
-    maker = _Maker(made, {}, {})
+    maker = _Maker(made)
     for number, call in enumerate(notes.calls):
         maker.follow(number, call)
-    made.set_needs(list(_needs(made)))
-    for number, call in enumerate(notes.calls):
-        if call.is_sync or call.durable:
-            covers = _covered(made, call, number)
-            if call.durable:
-                covers |= _set(m for m in made.micros if m.call == number)
-            made.syncs.append(Sync(number, made.with_needs(covers)))
     return made
 
 
 @dataclass(slots=True)
 class _Maker:
-    """Follows calls. `names`: of every directory; `sizes`: of every file."""
+    """Follows calls. `names`: of every directory; `sizes`: of every file; `owners`, where they changed;
+    `blocks`: that each may have, all of them where that is not known.
+    """
 
     effect: Effect
-    names: dict[tuple[int, str], int]
-    sizes: dict[int, int]
+    names: dict[tuple[int, str], int] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    owners: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    blocks: dict[int, Container[int]] = field(default_factory=dict)
 
     def follow(self, number: int, call: NotedCall) -> None:
         word = call.word
@@ -221,7 +250,14 @@ class _Maker:
         elif word == "size":
             self._size(number, call)
         elif word == "attributes" and call.inode:
-            self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner)
+            self._attributes(number, call)
+
+    def _attributes(self, number: int, call: NotedCall) -> None:
+        made = self.effect.made.get(call.inode)
+        differs = made is not None and self.owners.get(call.inode, made.owner) != call.owner
+        changes = frozenset({call.inode} if differs else ())
+        self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner, changes=changes)
+        self.owners[call.inode] = call.owner
 
     def _rename(self, number: int, call: NotedCall) -> None:
         old, new = self._place(number, call.path), self._place(number, call.other)
@@ -229,17 +265,24 @@ class _Maker:
         if moved == there:
             return
         back = there if call.word == "exchange" else None
-        self._name(number, moved, ((*old, back), (*new, moved)))
+        replaced = (there or 0) if back is None else 0
+        self._name(number, moved, ((*old, back), (*new, moved)), replaced)
         self.effect.name(moved, number, call.other)
 
     def _write(self, number: int, call: NotedCall, at: int) -> None:
-        end = call.offset + call.length
-        if end > self.sizes.get(call.inode, 0):
-            self._add(number, Sort.SIZE, call.inode, size=end)
+        end, size = call.offset + call.length, self.sizes.get(call.inode, 0)
+        if end > size:
+            self._add(number, Sort.SIZE, call.inode, size=end, offset=size, changes=frozenset({call.inode}))
             self.sizes[call.inode] = end
-        for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
+        block, there = self.effect.rules.block_bytes, self.blocks.setdefault(call.inode, set[int]())
+        for start, length in _blocks(call.offset, end, block):
             origin = at if at == ZEROS else at + start - call.offset
-            self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=origin)
+            comes_with = start + length if self.effect.rules.size_with_data and start + length > size else 0
+            found = {"offset": start, "length": length, "at": origin, "size": comes_with}
+            fresh = start // block not in there
+            self._add(number, Sort.DATA, call.inode, **found, fresh=fresh, stored=call.is_store)
+            if isinstance(there, set):
+                there.add(start // block)
 
     def _size(self, number: int, call: NotedCall) -> None:
         """What a truncation cuts off within a block is zeroed there: that block may persist without the size,
@@ -250,16 +293,27 @@ class _Maker:
         if end > call.length:
             cut = {"offset": call.length, "length": end - call.length, "at": ZEROS}
             self._add(number, Sort.DATA, call.inode, **cut)
-        self._add(number, Sort.SIZE, call.inode, size=call.length, exact=True)
+        old = self.sizes.get(call.inode, 0)
+        changes = frozenset({call.inode} if old != call.length else ())
+        self._add(number, Sort.SIZE, call.inode, size=call.length, offset=old, exact=True, changes=changes)
         self.sizes[call.inode] = call.length
+        blocks = self.blocks.get(call.inode)
+        if call.length >= old and not call.text.partition("(")[0].endswith("truncate"):
+            self.blocks[call.inode] = range(FILE_BYTES_MAX)  # fallocate(2) may have added them anywhere
+        elif isinstance(blocks, set):
+            self.blocks[call.inode] = {b for b in blocks if b * block < call.length}
 
     def _zero(self, number: int, call: NotedCall) -> None:
         end = min(call.offset + call.length, self.sizes.get(call.inode, 0))
         for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
-            self._add(number, Sort.DATA, call.inode, offset=start, length=length, at=ZEROS)
+            found = {"offset": start, "length": length, "at": ZEROS, "changes": frozenset({call.inode})}
+            self._add(number, Sort.DATA, call.inode, **found)
+        self.blocks[call.inode] = range(FILE_BYTES_MAX)  # punched or zeroed: the call does not tell
 
-    def _name(self, number: int, inode: int, names: tuple[Named, ...]) -> None:
-        self._add(number, Sort.NAME, inode, names=names)
+    def _name(self, number: int, inode: int, names: tuple[Named, ...], replaced: int = 0) -> None:
+        given = (i for directory, _, held in names for i in (directory, held) if i is not None)
+        changes = frozenset({inode, *given} | ({replaced} if replaced else set()))
+        self._add(number, Sort.NAME, inode, names=names, changes=changes, replaced=replaced)
         for directory, name, held in names:
             self.names.pop((directory, name), None)
             if held is not None:
@@ -324,8 +378,8 @@ def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
         own = [m for m in own if m.sort is not Sort.DATA or (first < m.offset + m.length and m.offset < end)]
     found = _size_for(own, sync.offset + sync.length) if sync.durable else _set(iter(own))
     # The names in a directory are its data: fdatasync covers them, too, and SQLite and LevelDB call no other.
-    found |= _set(m for m in before if sync.inode in effect.directories_of(m))
-    if effect.rules.fsync_names.holds:
+    found |= _set(m for m in before if m.names and sync.inode in effect.directories_of(m))
+    if effect.rules.fsync_names.holds and not effect.promised:
         last = _last_change(effect, sync, time)
         found |= _names_of([m for m in before if m.call <= last], sync.inode)
     return found

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from harness.oracles.contract import Contract
+
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a rule holds, and where that is written down."""
@@ -20,10 +22,17 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`fsync_names`: fsync(2) of a file makes its names durable, with those of the directories that lead to
     it, up to the last change of the file itself (`harness.rules.micro`). `names_in_order`: the names of one
     directory persist in the order of the calls. `block_bytes`: of data that persists as a whole;
-    `torn_bytes`: of the least that a torn write leaves.
+    `torn_bytes`: of the least that a torn write leaves. `contract`: what a mode of a file system promises
+    besides `any/posix` (`harness.rules.promised`).
     """
 
     fsync_names: Rule
     names_in_order: Rule
     block_bytes: int = 4096
     torn_bytes: int = 512
+    contract: Contract | None = None
+
+    @property
+    def size_with_data(self) -> bool:
+        """Whether each block of a write comes with the size that makes it readable."""
+        return self.contract is not None and self.contract.data == "journal"

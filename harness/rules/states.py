@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import CrashState
-from harness.rules.micro import Effect, Sort, Sync
+from harness.rules.micro import Effect, Micro, Sort, Sync
 
 EVERY_MAX = 12
 """Micro-operations between two syncs of which every set is listed."""
@@ -115,7 +115,7 @@ class Legal:
         if state.torn is None:
             return True
         last = self.effect.micros[state.last] if state.persisted else None
-        if last is None or last.sort is not Sort.DATA:
+        if last is None or not may_be_torn(self.effect, last, state.persisted):
             return False
         return 0 < state.torn - last.offset % self.effect.rules.torn_bytes < last.length
 
@@ -190,7 +190,9 @@ def _others(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
 
 
 def _prefixes(effect: Effect, stretch: Stretch) -> Iterator[int]:
-    return itertools.accumulate((m.bit for m in effect.of(stretch.open)), int.__or__, initial=stretch.durable)
+    """With what each needs, which may be called later: data that comes with a size."""
+    every = (effect.with_needs(m.bit) for m in effect.of(stretch.open))
+    return itertools.accumulate(every, int.__or__, initial=stretch.durable)
 
 
 def _besides(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
@@ -210,6 +212,15 @@ def _besides(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
             return
 
 
+def may_be_torn(effect: Effect, micro: Micro, state: int) -> bool:
+    """Whether only a part of it may have persisted: of a block of data that nothing needs which persisted,
+    and that is not written as a whole, through a journal.
+    """
+    if micro.sort is not Sort.DATA or (effect.rules.size_with_data and not micro.stored):
+        return False
+    return effect.without(state, micro.bit) == state & ~micro.bit
+
+
 def torn_states(effect: Effect, states: Iterable[int]) -> Iterator[Partial]:
     """Each state whose last micro-operation is a block of data, with that block torn: its first part is
     there, up to the end of a sector.
@@ -217,7 +228,7 @@ def torn_states(effect: Effect, states: Iterable[int]) -> Iterator[Partial]:
     sector = effect.rules.torn_bytes
     for state in states:
         last = effect.micros[state.bit_length() - 1]
-        if last.sort is Sort.DATA:
+        if may_be_torn(effect, last, state):
             first = -last.offset % sector or sector
             if first < last.length:
                 yield Partial(state, sector)
@@ -226,13 +237,14 @@ def torn_states(effect: Effect, states: Iterable[int]) -> Iterator[Partial]:
 
 
 def _every(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:
-    """Each set whose members have what they need."""
-    states = [stretch.durable]
+    """Each set whose members have what they need, once."""
+    states = {stretch.durable: None}
     yield stretch.durable
     for bit in bits:
-        needed = effect.needs[bit.bit_length() - 1]
-        states += (more := [state | bit for state in states if not needed & ~state])
-        yield from more
+        needed = effect.with_needs(bit)
+        more = dict.fromkeys(state | needed for state in states)
+        yield from (state for state in more if state not in states)
+        states |= more
 
 
 def _some(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:

@@ -144,6 +144,7 @@ class Maker:
                 if m.exact:
                     pieces = list(_cut(pieces, size))
             elif m.sort is Sort.DATA:
+                size = max(size, m.size)
                 pieces.append(self._piece(m, torn if m is micros[-1] else None))
         if made.kind != "file":
             return Entry(made.kind, owner, target=made.target)

@@ -1,0 +1,162 @@
+"""Where the order that a program relies on is promised, by the contracts; and which real file systems of the
+same run failed the same check.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from harness.filesystems.profiles import Profile, profiles, ruled_modes, ruled_name
+from harness.model import CaseId
+from harness.report.explanation import read_explanation, write_explanation
+from harness.report.words import number, plural
+from harness.ruled.judging import ORACLE, Judging
+from harness.rules.micro import Effect
+from harness.rules.promised import effect_under
+from harness.rules.rules import Rules
+from harness.rules.states import Legal, Partial, Stretch, may_be_torn
+from harness.rules.vulnerabilities import Vulnerability
+from harness.store import RunStore
+from harness.store.records import CaseStatus
+
+_TRIED = 6
+"""Of what must not be lost, so much is lost alone."""
+
+
+class Says(enum.StrEnum):
+    """What a mode's rules say of an order. PARTLY: they leave a state possible that breaks it, and the check
+    says yes to those that were tried.
+    """
+
+    PROMISED = "promised by"
+    PARTLY = "in part by"
+    NOT = "not by"
+
+
+def modes() -> dict[str, Rules]:
+    """A mode of each set of rules: those of `any`, and one for each contract of each file system, the usual
+    mode if it has that.
+    """
+    ruled, known = ruled_modes(), profiles()
+    found = {name: p.rules for name, p in ruled.items() if p.is_of_any and p.rules}
+    for name in sorted(known, key=lambda name: _last_resort(known[name])):
+        profile = ruled.get(ruled_name(known[name]))
+        if profile and profile.rules and not _alike(profile.rules, known[name].filesystem, found):
+            found[name] = profile.rules
+    return found
+
+
+def _alike(rules: Rules, filesystem: str, known: Mapping[str, Rules]) -> str:
+    """The known mode of a file system that has the same contract; empty if there is none."""
+    mine = (name for name in known if name.partition("/")[0] == filesystem)
+    return next((name for name in mine if known[name].contract == rules.contract), "")
+
+
+def _last_resort(profile: Profile) -> tuple[str, bool, bool, int]:
+    return profile.filesystem, not profile.usual, profile.on_request, len(profile.name)
+
+
+@dataclass(slots=True)
+class Where:
+    """Of one program."""
+
+    judging: Judging
+    _effects: dict[str, Effect] = field(default_factory=dict)
+
+    def of(self, found: Vulnerability) -> dict[str, Says]:
+        """What each mode says of what a vulnerability relies on; nothing if no order would be enough."""
+        if not found.missing and found.state.torn is None:
+            return {}
+        if not self._effects:
+            notes = self.judging.notes
+            self._effects = {name: effect_under(notes, rules) for name, rules in modes().items()}
+        return {name: self._says(effect, found) for name, effect in self._effects.items()}
+
+    def _says(self, effect: Effect, found: Vulnerability) -> Says:
+        possible = list(_broken(effect, found))
+        if not possible:
+            return Says.PROMISED
+        fails = any(not self.judging.passes(state, found.acks) for state in possible)
+        return Says.NOT if fails else Says.PARTLY
+
+
+def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:
+    """States that the rules leave possible in which what is missing is lost, and what is present is there."""
+    legal = Legal(effect)
+    for stretch in legal.stretches:
+        if effect.acks(stretch.end) < found.acks or found.present & ~stretch.asked:
+            continue
+        if found.state.torn is not None:
+            state = _torn(effect, found, stretch)
+            yield from (state,) if state and legal.has(state) else ()
+            continue
+        least = effect.with_needs(stretch.durable | found.present)
+        lost = list(effect.of(found.missing & stretch.asked & ~least))
+        if lost:
+            yield Partial(least)
+            yield Partial(effect.without(stretch.asked, found.missing & ~least))
+            yield from (Partial(effect.without(stretch.asked, m.bit)) for m in lost[:_TRIED])
+
+
+def _torn(effect: Effect, found: Vulnerability, stretch: Stretch) -> Partial | None:
+    last = effect.micros[found.state.last]
+    state = effect.with_needs(stretch.durable | last.bit)
+    if last.bit & stretch.durable or not may_be_torn(effect, last, state):
+        return None
+    return Partial(state & ((last.bit << 1) - 1), found.state.torn)
+
+
+def words_of(says: Mapping[str, Says]) -> str:
+    """In a line: a file system by its name alone where its contracts agree."""
+    parts = []
+    for answer in Says:
+        names = dict.fromkeys(_shown(name, says) for name, said in says.items() if said is answer)
+        if names:
+            parts.append(f"{answer} {', '.join(names)}")
+    if says and Says.PROMISED not in says.values():
+        parts.insert(0, "promised by no contract")
+    return "; ".join(parts)
+
+
+def _shown(name: str, says: Mapping[str, Says]) -> str:
+    filesystem = name.partition("/")[0]
+    alike = {said for other, said in says.items() if other.partition("/")[0] == filesystem}
+    return filesystem if len(alike) == 1 and filesystem != "any" else name
+
+
+def tell_where_seen(store: RunStore) -> None:
+    """Add to the explanation of each finding by rules what the same check said on real file systems of the
+    run. Again, if it was told before.
+    """
+    real = [c for c in store.cases() if c.status is CaseStatus.DONE and c.case.filesystem != "any"]
+    for finding in store.findings():
+        told = read_explanation(store.layout, finding.id) if finding.case.filesystem == "any" else None
+        same = [c.case for c in real if c.case.workload == finding.case.workload]
+        if told is not None and same:
+            lines = {**told.lines, "seen": seen(store, same, told.promises)}
+            write_explanation(store.layout, msgspec.structs.replace(told, lines=lines))
+
+
+def seen(store: RunStore, cases: Sequence[CaseId], promises: Mapping[str, str]) -> str:
+    """What a check said on real file systems, in words. A state that fails there need not fail for the same
+    reason.
+    """
+    parts, known, ruled_by = [], modes(), ruled_modes()
+    for case in cases:
+        violated = store.violated(case).values()
+        failed = sum(any(oracle == ORACLE for oracle, _ in kinds) for kinds in violated)
+        counts, name = store.counts(case), case.configuration
+        states = counts.passed + counts.failed
+        ruled = ruled_by.get(f"any/{case.filesystem}-{case.mode}")
+        said = promises.get(_alike(ruled.rules, case.filesystem, known)) if ruled and ruled.rules else None
+        if failed:
+            also = ", whose contract promises this order" if said == Says.PROMISED else ""
+            parts.append(f"{name}{also}: {number(failed)} of {plural(states, 'state')} fail the same check")
+        else:
+            also = ", though its contract does not promise this order" if said == Says.NOT else ""
+            parts.append(f"{name}: none of {plural(states, 'state')} fails it{also}")
+    return "; ".join(parts)
