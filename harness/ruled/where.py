@@ -25,6 +25,8 @@ from harness.store.records import CaseStatus
 
 _TRIED = 6
 """Of what must not be lost, so much is lost alone."""
+_CALLS_MAX = 1000
+"""Of a program with more calls, to make the rules of all contracts takes minutes."""
 
 
 class Says(enum.StrEnum):
@@ -68,13 +70,21 @@ class Where:
     _effects: dict[str, Effect] = field(default_factory=dict)
 
     def of(self, found: Vulnerability) -> dict[str, Says]:
-        """What each mode says of what a vulnerability relies on; nothing if no order would be enough."""
-        if not found.missing and found.state.torn is None:
+        """What each mode says of what a vulnerability relies on; nothing if no order would be enough, if the
+        program is too large, or if the time for causes is up before each mode was asked.
+        """
+        calls = len(self.judging.notes.calls)
+        if (not found.missing and found.state.torn is None) or calls > _CALLS_MAX:
             return {}
         if not self._effects:
             notes = self.judging.notes
             self._effects = {name: effect_under(notes, rules) for name, rules in modes().items()}
-        return {name: self._says(effect, found) for name, effect in self._effects.items()}
+        says: dict[str, Says] = {}
+        for name, effect in self._effects.items():
+            if self.judging.is_late:
+                return {}
+            says[name] = self._says(effect, found)
+        return says
 
     def _says(self, effect: Effect, found: Vulnerability) -> Says:
         possible = list(_broken(effect, found))
@@ -154,8 +164,7 @@ def seen(store: RunStore, cases: Sequence[CaseId], promises: Mapping[str, str]) 
         ruled = ruled_by.get(f"any/{case.filesystem}-{case.mode}")
         said = promises.get(_alike(ruled.rules, case.filesystem, known)) if ruled and ruled.rules else None
         if failed:
-            also = ", whose contract promises this order" if said == Says.PROMISED else ""
-            parts.append(f"{name}{also}: {number(failed)} of {plural(states, 'state')} fail the same check")
+            parts.append(f"{name}: {number(failed)} of {plural(states, 'state')} fail the same check")
         else:
             also = ", though its contract does not promise this order" if said == Says.NOT else ""
             parts.append(f"{name}: none of {plural(states, 'state')} fails it{also}")

@@ -122,6 +122,23 @@ def test_a_case_without_an_order_is_promised_by_nobody() -> None:
     assert words_of({}) == ""
 
 
+def test_nothing_is_told_where_only_some_of_the_modes_were_asked_in_time() -> None:
+    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
+    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
+    (told,) = answer(judging, failed).told
+    assert Where(judging).of(told.found)
+    judging.deadline = 0.0
+    assert Where(judging).of(told.found) == {}
+
+
+def test_a_program_of_thousands_of_calls_is_not_asked_about() -> None:
+    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
+    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
+    (told,) = answer(judging, failed).told
+    judging.notes = replace(judging.notes, calls=judging.notes.calls * 1000)
+    assert Where(judging).of(told.found) == {}
+
+
 def test_each_contract_of_a_file_system_is_asked_once() -> None:
     """A line with sixty names would not be read."""
     asked = modes()
@@ -174,7 +191,7 @@ def test_what_real_file_systems_of_the_run_showed_is_told_beside_what_they_promi
     assert found.lines["promised"] == "p"
     assert found.lines["seen"] == (
         "ext4/ordered: none of 8 states fails it, though its contract does not promise this order; "
-        "xfs/default, whose contract promises this order: 2 of 7 states fail the same check; "
+        "xfs/default: 2 of 7 states fail the same check; "
         "f2fs/posix: none of 6 states fails it"
     )
 
