@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.model import Extent, ExtentKind, Outcome, Tree, Violation
 from harness.oracles.names import LOST_AND_FOUND, recovered_names
 from harness.oracles.namespace import Name
-from harness.oracles.timeline import ZERO, ModelTimeline, pieces
+from harness.oracles.timeline import ZERO, ModelTimeline, moved_by, pieces, writer_of
 from harness.report.explanation import Mark, TreeRow, Trees, TreeSide
 
 _ROWS = 40
@@ -114,7 +114,7 @@ def _of_model(timeline: ModelTimeline, version: int) -> Iterator[tuple[str, _See
             continue
         events = file.before(version)
         size = file.size_at(events)
-        origins = ((a, b, _origin(origin)) for a, b, origin in pieces(file.content(events), 0, size))
+        origins = ((a, b, _origin(origin, a)) for a, b, origin in pieces(file.content(events), 0, size))
         yield path, _Seen(name, size, tuple(_merged(origins)))
 
 
@@ -125,8 +125,11 @@ def _of_tree(tree: Tree, timeline: ModelTimeline) -> Iterator[tuple[str, _Seen]]
         yield path, _Seen(name, size, tuple(_merged((e.start, e.end, _found(e)) for e in entry.extents)))
 
 
-def _origin(operation: int) -> str:
-    return "zeros" if operation == ZERO else f"operation {operation}"
+def _origin(origin: int, start: int) -> str:
+    if origin == ZERO:
+        return "zeros"
+    by = moved_by(origin)
+    return f"operation {writer_of(origin)}" + (f", written at offset {start - by}" if by else "")
 
 
 def _found(extent: Extent) -> str:

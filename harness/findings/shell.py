@@ -75,11 +75,18 @@ def _ranges_exchanged(op: Operation, _: str) -> str:
     return f"perl -e '{files}; {call}' {_quoted(op.path)} {_quoted(op.target)}"
 
 
+def _copied(op: Operation, _: str) -> str:
+    command = f"copy_range -s {op.offset} -d {op.offset} -l {op.length} {op.path}"
+    return f"xfs_io -c {_quoted(command)} {_quoted(op.target)}"
+
+
 def _allocated(op: Operation, _: str) -> str:
     options = {
         OperationFlag.KEEP_SIZE: "-n",
         OperationFlag.PUNCH_HOLE: "-p",
         OperationFlag.ZERO_RANGE: "-z",
+        OperationFlag.COLLAPSE_RANGE: "-c",
+        OperationFlag.INSERT_RANGE: "-i",
     }
     given = [options[OperationFlag(f)] for f in op.flags]
     return " ".join(["fallocate", *given, f"-o {op.offset} -l {op.length}", _quoted(op.path)])
@@ -116,6 +123,8 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.CHOWN: lambda op, _: f"chown {op.offset}:{op.length} {_quoted(op.path)}",
     OperationKind.CLONE: lambda op, _: f"xfs_io -c 'reflink {op.path}' {_quoted(op.target)}",
     OperationKind.EXCHANGE_RANGE: _ranges_exchanged,
+    OperationKind.COPY_RANGE: _copied,
+    OperationKind.TOUCH: lambda op, _: f"touch -h -d @{op.length} {_quoted(op.path)}",
     OperationKind.FSYNC: _on_path("sync"),
     OperationKind.FDATASYNC: _on_path("sync -d"),
     OperationKind.SYNC_FILE_RANGE: _written_back,

@@ -37,6 +37,8 @@ class OperationKind(enum.StrEnum):
     CHOWN = "chown"
     CLONE = "clone"
     EXCHANGE_RANGE = "exchange-range"
+    COPY_RANGE = "copy-range"
+    TOUCH = "touch"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
@@ -58,6 +60,8 @@ class OperationFlag(enum.StrEnum):
     KEEP_SIZE = "keep-size"
     PUNCH_HOLE = "punch-hole"
     ZERO_RANGE = "zero-range"
+    COLLAPSE_RANGE = "collapse-range"
+    INSERT_RANGE = "insert-range"
     SYNC_RANGE = "sync-range"
     ASYNC = "async"
 
@@ -103,6 +107,8 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.CHOWN: ("path", "user", "group"),
     OperationKind.CLONE: ("path", "target"),
     OperationKind.EXCHANGE_RANGE: ("path", "target", "flags*"),
+    OperationKind.COPY_RANGE: ("path", "target", "offset", "length"),
+    OperationKind.TOUCH: ("path", "length"),
     OperationKind.FSYNC: ("path",),
     OperationKind.FDATASYNC: ("path",),
     OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
@@ -126,13 +132,15 @@ class Operation:
     file or directory, or OPEN_TMPFILE in a directory, holds open as `target` until CLOSE, whatever becomes of
     its name. CLONE makes the file `target` share the contents of `path` (FICLONE).
     EXCHANGE_RANGE exchanges the whole contents of two files, and with them their sizes
-    (XFS_IOC_EXCHANGE_RANGE to the end of both).
-    `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD. `offset` and `length` of CHOWN are
-    user and group.
-    `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`
-    of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of SYNC_FILE_RANGE; `dsync` of
-    EXCHANGE_RANGE. `argv`: the program of RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`),
-    or a number that chooses one.
+    (XFS_IOC_EXCHANGE_RANGE to the end of both). COPY_RANGE copies bytes of the file `path` to the same place
+    in `target` (copy_file_range(2)); whether they share blocks then is the file system's choice. TOUCH sets
+    both times of an inode (utimensat(2)), which no contract judges.
+    `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD; of TOUCH, seconds since 1970.
+    `offset` and `length` of CHOWN are user and group.
+    `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`,
+    `collapse-range`, `insert-range` of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of
+    SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE. `argv`: the program of RUN; of CRASH, one word: the crash
+    state that it leaves (`@t34-2`), or a number that chooses one.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
     directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.

@@ -53,6 +53,8 @@ class Call(enum.StrEnum):
     CHOWN = "chown"
     FICLONE = "ficlone"
     EXCHANGE_RANGE = "exchange-range"
+    COPY_FILE_RANGE = "copy-file-range"
+    UTIMENSAT = "utimensat"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"

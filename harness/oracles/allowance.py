@@ -57,6 +57,16 @@ Rules that contracts choose (`contract.RULES`; [code] is Linux 6.12 fs/xfs):
     both files. [doc] ioctl_xfs_exchange_range(2); [code] xfs_exchange_range_prep, xfs_exchmaps_recover_work
     Where nothing of it is in the log, what was written later to one of the files, in place, is in the other
     one. [code] xfs_map_blocks goes by the mappings in memory, and waits for no log
+
+12. Collapsing and inserting a range write what lies behind its start first, and wait. Then mappings change,
+    one extent after the other, in one transaction or several: a byte is what it was, what it becomes, or
+    zero. Inserting sets the size first, collapsing last. fallocate(2) promises no atomicity. [code]
+    ext4_collapse_range, ext4_insert_range, ext4_ext_shift_path_extents (the handle may restart);
+    xfs_collapse_file_space, xfs_insert_file_space (a transaction an extent), xfs_falloc_insert_range;
+    f2fs_collapse_range, f2fs_insert_range
+    Where the shift is lost, what was written later, in place, is where those blocks were before it.
+13. copy_file_range copies pages, or shares blocks: what it leaves is a write of what the source held, whose
+    blocks need not be new. [code] vfs_copy_file_range
 """
 
 from __future__ import annotations
@@ -73,9 +83,11 @@ from harness.oracles.timeline import (
     ZERO,
     Content,
     EventKind,
+    Extent,
     FileEvent,
     FileHistory,
     blocks_of,
+    moved,
     pieces,
     whole_blocks,
 )
@@ -151,6 +163,10 @@ class _Cells:
         for low, high, origin in pieces(content, start, end):
             self.put(low, high, frozenset({origin}))
 
+    def may_hold(self, content: Iterable[Extent]) -> None:
+        for start, end, origin in content:
+            self.add(start, end, origin)
+
     def add(self, start: int, end: int, origin: int) -> None:
         for i in range(self.index[start], self.index[end]):
             if self.origins[i] is not ANYTHING:
@@ -160,10 +176,14 @@ class _Cells:
 def allowance(contract: Contract, file: FileHistory, counts: EventCounts) -> Allowance:
     """What `file` may hold in ordered and writeback modes (rules 1 to 5)."""
     events = file.events[counts.durable : counts.begun]
-    cells = _Cells(file.content(counts.durable), (b for e in events for b in _bounds(e)))
+    strays = {k: tuple(_misplaced(file, k, counts)) for k in range(counts.durable, counts.begun)}
+    bounds = (b for e in events for b in _bounds(e))
+    elsewhere = (b for parts in strays.values() for start, end, _ in parts for b in (start, end))
+    cells = _Cells(file.content(counts.durable), (*bounds, *elsewhere))
     for k, event in enumerate(events, counts.durable):
         committed = k < counts.committed
-        if event.kind is EventKind.WRITE:
+        cells.may_hold(strays[k])  # of a STRAY, this is all
+        if event.is_written:
             _write(contract, cells, event, committed)
         elif event.kind is EventKind.SIZE and contract.stale_allowed:
             cells.put(event.size_before, _around(0, event.size_after)[1], ANYTHING)
@@ -173,10 +193,10 @@ def allowance(contract: Contract, file: FileHistory, counts: EventCounts) -> All
             _zero(contract, cells, event, committed)
         elif event.kind is EventKind.CLONE:
             _clone(cells, event, committed)
-        elif event.kind is EventKind.EXCHANGE and committed:
+        elif event.kind in (EventKind.EXCHANGE, EventKind.SHIFT) and committed:
             cells.hold(event.start, event.end, event.content)
-        elif event.kind is EventKind.STRAY and _is_lost(file, k, counts):
-            cells.add(event.start, event.end, event.content[0][2])
+        elif event.kind is EventKind.SHIFT:
+            cells.may_hold(_on_the_way(event))
         elif event.kind is EventKind.FLUSH and k < counts.returned:
             cells.hold(event.start, event.end, file.content(k))
     return Allowance(
@@ -192,6 +212,35 @@ def _is_lost(file: FileHistory, k: int, counts: EventCounts) -> bool:
     """Whether the log lacks an exchange before event k."""
     later = file.events[max(counts.committed, counts.durable) : k]
     return any(e.kind is EventKind.EXCHANGE for e in later)
+
+
+def _misplaced(file: FileHistory, k: int, counts: EventCounts) -> Iterator[Extent]:
+    """Where event k puts its bytes if the log lacks shifts or exchanges before it (rules 11 and 12)."""
+    event = file.events[k]
+    if event.kind is EventKind.STRAY and _is_lost(file, k, counts):
+        yield from event.content
+    if not event.is_written and event.kind is not EventKind.ZERO:
+        return
+    parts = list(event.content or [(event.start, event.end, event.origin)])
+    for shift in reversed(file.events[max(counts.committed, counts.durable) : k]):
+        if shift.kind is EventKind.SHIFT:
+            parts = [earlier for part in parts for earlier in _before_shift(shift, *part)]
+            yield from parts
+
+
+def _before_shift(shift: FileEvent, start: int, end: int, origin: int) -> Iterator[Extent]:
+    """Where the blocks of these bytes were before the shift, if anywhere."""
+    by = shift.size_after - shift.size_before
+    if start < shift.start:
+        yield start, min(end, shift.start), origin
+    if (first := max(start, shift.start + max(by, 0))) < end:
+        yield first - by, end - by, moved(origin, -by)
+
+
+def _on_the_way(shift: FileEvent) -> Iterator[Extent]:
+    """What bytes may hold while the shift is being done, other than what they held."""
+    yield shift.start, shift.end, ZERO
+    yield from pieces(shift.content, shift.start, shift.end)
 
 
 def _growths(events: Sequence[FileEvent]) -> Iterator[FileEvent]:
@@ -235,12 +284,13 @@ def _around(start: int, end: int) -> tuple[int, int]:
 
 
 def _write(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) -> None:
-    cells.add(event.start, event.end, event.index)
+    content = event.content or ((event.start, event.end, event.index),)
+    cells.may_hold(content)
     for start, end in event.fresh:
         if contract.stale_allowed:
             cells.put(*_around(start, end), ANYTHING)
         elif committed and not (contract.zeros_in_new_blocks or event.mapped):
-            cells.put(start, end, frozenset({event.index}))
+            cells.hold(start, end, content)
 
 
 def _clone(cells: _Cells, event: FileEvent, committed: bool) -> None:
@@ -328,12 +378,16 @@ def _first_pages(content: Content, events: int, event: FileEvent, reach: int) ->
 
 
 def _half_done(content: Content, events: int, event: FileEvent) -> Allowance:
-    """Any subset of the blocks of a shrink, punch, zero-range, extension or clone, or of the bytes stored
-    into a mapping.
+    """Any subset of the blocks of a shrink, punch, zero-range, extension, clone, copy or shift, or of the
+    bytes stored into a mapping.
     """
     cells = _Cells(content, _bounds(event))
     if event.kind is EventKind.CLONE:
         _clone(cells, event, committed=False)
+    elif event.kind is EventKind.SHIFT:
+        cells.may_hold(_on_the_way(event))
+    elif event.kind is EventKind.COPY:
+        cells.may_hold(event.content)
     else:
         cells.add(event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO)
     low, high = event.size_before, max(event.size_before, event.size_after)

@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from harness.model import Extent, ExtentKind, Position, Tree, TreeEntry, Violation
 from harness.oracles.allowance import ANYTHING, Allowance, EventCounts, Origins, allowance, journaled
 from harness.oracles.contract import Contract
-from harness.oracles.pattern import WORD_BYTES, fill
-from harness.oracles.timeline import ZERO, EventKind, FileHistory, ModelTimeline
+from harness.oracles.pattern import WORD_BYTES
+from harness.oracles.timeline import (
+    ZERO,
+    EventKind,
+    FileHistory,
+    ModelTimeline,
+    data_of,
+    moved_by,
+    origin_of,
+    writer_of,
+)
 from harness.oracles.undecided import Undecided
 
 Fault = Violation | Undecided
@@ -182,6 +191,8 @@ class _Subject:
                 yield from self._empty_end(extent, max(low, extent.start), min(high, extent.end), allowed)
 
     def _never_here(self, extent: Extent) -> bool:
+        if self.file.has_held(origin_of(extent)):
+            return False
         if extent.kind is ExtentKind.WRITTEN:
             return not (extent.value < self.begun and self.file.writes(extent.value))
         return extent.kind is not ExtentKind.ZERO
@@ -254,7 +265,7 @@ class _Subject:
             return self._odd_bytes(extent, start, end, origins)
         if extent.kind is ExtentKind.ZERO:
             return self._wrong_time(start, end, origins, ZERO)
-        return self._alien(extent, start, end) or self._wrong_time(start, end, origins, extent.value)
+        return self._alien(extent, start, end) or self._wrong_time(start, end, origins, origin_of(extent))
 
     def _alien(self, extent: Extent, start: int, end: int) -> Violation | None:
         """Pattern data that was never written at this offset of this file."""
@@ -263,6 +274,8 @@ class _Subject:
         oracle = "foreign"
         if extent.value >= self.begun:
             what, signature = _future(self.timeline, extent.value)
+        elif self.file.has_held(origin_of(extent)):
+            return None
         elif owner is None:
             what = f"bytes marked as data of operation {extent.value}, which writes none"
             signature = "data of no write"
@@ -304,12 +317,12 @@ class _Subject:
         durable = self._durable_origin(start)
         words = "bytes of several operations" if found is None else self._origin(found)
         path = self.entry.path
-        order = 0 if found is None or found == ZERO else self.file.before(found)
+        order = 0 if found is None or found == ZERO else self.file.before(writer_of(found))
         if durable in origins and order < self.counts.durable:
             point = self._first_promise(durable)
             promised = f"acknowledged by {self.timeline.describe(point)}"
             text = f"{words} instead of {self._origin(durable)}, {promised}"
-            lost = "zeroing" if durable == ZERO else f"data of operation {durable}"
+            lost = "zeroing" if durable == ZERO else f"data of operation {writer_of(durable)}"
             signature = f"{path}: {lost} lost{self.timeline.of_all(point)}"
             return _at_bytes("durability", path, start, end, text, signature, self._origin(durable))
         flush = self.file.flushed(self.counts.returned, start)
@@ -318,7 +331,8 @@ class _Subject:
             promised = " or ".join(map(self._origin, sorted(origins)))
             return _at_bytes("durability", path, start, end, text, f"{path}: data of {flush} lost", promised)
         expected = " or ".join(self._origin(o) for o in sorted(origins)[-3:])
-        kind = "zeros" if found == ZERO else "mixed bytes" if found is None else f"data of operation {found}"
+        kind = "mixed bytes" if found is None else f"data of operation {writer_of(found)}"
+        kind = "zeros" if found == ZERO else kind
         text = f"{words}, where only {expected} can be"
         return _at_bytes("contents", path, start, end, text, f"{path}: {kind} out of place", expected)
 
@@ -327,8 +341,9 @@ class _Subject:
         if origin == ZERO:
             return self.point
         events = enumerate(self.file.events[: self.counts.durable])
-        taken = (k for k, e in events if e.takes_over and any(o == origin for _, _, o in e.content))
-        order = max((self.file.before(origin), *taken))
+        came = (EventKind.CLONE, EventKind.EXCHANGE, EventKind.COPY, EventKind.SHIFT)
+        taken = (k for k, e in events if e.kind in came and any(o == origin for _, _, o in e.content))
+        order = max((self.file.before(writer_of(origin)), *taken))
         return next(p for p, k in self.file.persists if k > order)
 
     def _durable_origin(self, at: int) -> int:
@@ -338,16 +353,18 @@ class _Subject:
         return ZERO
 
     def _origin(self, origin: int) -> str:
-        return "zeros" if origin == ZERO else f"data of {self.timeline.describe(origin)}"
+        if origin == ZERO:
+            return "zeros"
+        by = moved_by(origin)
+        where = f", {abs(by)} bytes {'behind' if by > 0 else 'before'} its first place" if by else ""
+        return f"data of {self.timeline.describe(writer_of(origin))}{where}"
 
 
 def _fits(extent: Extent, start: int, end: int, origins: Origins) -> bool:
     """Whether this part of an extent has an allowed origin."""
     if origins is ANYTHING:
         return True
-    if extent.kind is ExtentKind.WRITTEN and extent.value in origins:
-        return True
-    if extent.kind is ExtentKind.ZERO and ZERO in origins:
+    if origin_of(extent) in origins:
         return True
     if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
         return end <= extent.start + len(extent.data) and _explained(extent, start, end, origins)
@@ -360,18 +377,15 @@ def _explained(extent: Extent, start: int, end: int, origins: Origins) -> bool:
     found = _bytes(extent, start, end)
     if found is None:
         return False
-    could = [fill(o, start, end - start) if o != ZERO else bytes(end - start) for o in origins]
+    could = [data_of(o, start, end - start) for o in origins]
     return all(any(c[i] == byte for c in could) for i, byte in enumerate(found))
 
 
 def _bytes(extent: Extent, start: int, end: int) -> bytes | None:
     if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
         return extent.data[start - extent.start : end - extent.start]
-    if extent.kind is ExtentKind.WRITTEN:
-        return fill(extent.value, start, end - start)
-    if extent.kind is ExtentKind.ZERO:
-        return bytes(end - start)
-    return None
+    origin = origin_of(extent)
+    return None if origin is None else data_of(origin, start, end - start)
 
 
 def _poison(extent: Extent) -> tuple[str, str]:

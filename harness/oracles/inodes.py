@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from harness.oracles.contract import Contract
 from harness.oracles.namespace import ABSENT, ROOT, Namespace
 from harness.oracles.timeline import (
-    ZERO,
     Entries,
     Entry,
     EventKind,
@@ -195,14 +194,14 @@ class Inodes:
 
     def happened(self, inode: int, event: FileEvent) -> None:
         self.files[inode].events.append(event)
-        if event.kind in (EventKind.WRITE, EventKind.ZERO):
+        if event.is_written or event.kind is EventKind.ZERO:
             for other in self.exchanged.get(inode, set()) - {inode}:
                 self._strays(other, event)
 
     def _strays(self, inode: int, event: FileEvent) -> None:
         """The event happened to another file, on blocks that the exchange took from this one."""
         file = self.files[inode]
-        content = ((event.start, event.end, event.index if event.kind is EventKind.WRITE else ZERO),)
+        content = event.content or ((event.start, event.end, event.origin),)
         stray = FileEvent(
             event.index, EventKind.STRAY, event.start, event.end, file.size, file.size, content=content
         )

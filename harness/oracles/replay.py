@@ -38,6 +38,8 @@ from harness.oracles.timeline import (
     PersistencePoint,
     blocks_of,
     fresh_parts,
+    pieces,
+    shifted,
     whole_blocks,
 )
 
@@ -302,6 +304,9 @@ def _fallocate(m: Inodes, i: int, op: Operation) -> None:
     inode = m.inode(op.path, "file")
     size, start, end = m.files[inode].size, op.offset, op.offset + op.length
     allocated = m.nodes[inode].allocated
+    if {"collapse-range", "insert-range"} & {*op.flags}:
+        _shift(m, i, op, inode)
+        return
     if "punch-hole" in op.flags:
         reach = min(end, -(-size // BLOCK_BYTES) * BLOCK_BYTES)
         if start < size:
@@ -320,6 +325,55 @@ def _fallocate(m: Inodes, i: int, op: Operation) -> None:
         m.happened(inode, FileEvent(i, EventKind.SIZE, 0, 0, size, grown))
         m.touch_data(i, inode)
     m.happened(inode, FileEvent(i, EventKind.RESERVE, start, end, grown, grown))
+
+
+def _shift(m: Inodes, i: int, op: Operation, inode: int) -> None:
+    """[doc] fallocate(2): whole blocks, and neither the range to be collapsed nor the place to insert at
+    reaches the end of the file. Rule 12 of `allowance`.
+    """
+    file, start, length = m.files[inode], op.offset, op.length
+    collapses = "collapse-range" in op.flags
+    if len(op.flags) > 1 or not length or (start | length) % BLOCK_BYTES:
+        raise Misfit("a range is collapsed or inserted alone, in whole blocks of 4096 bytes")
+    if start + length * collapses >= file.size:
+        raise Misfit(f"{op.path} has {file.size} bytes, and more must be left behind the range")
+    if inode in m.exchanged:
+        raise Misfit(f"{op.path} has exchanged its contents, and where its blocks were is not followed")
+    by = -length if collapses else length
+    first, blocks = start + length * collapses, m.nodes[inode].allocated
+    kept = {b for b in blocks if b * BLOCK_BYTES < start}
+    later = {b + by // BLOCK_BYTES for b in blocks if b * BLOCK_BYTES >= first}
+    m.nodes[inode].allocated = kept | later
+    content = shifted(file.content(len(file.events)), first, by)
+    m.happened(
+        inode, FileEvent(i, EventKind.SHIFT, start, ENDLESS, file.size, file.size + by, content=content)
+    )
+    m.touch_data(i, inode)
+
+
+def _copy_range(m: Inodes, i: int, op: Operation) -> None:
+    """Rule 13 of `allowance`."""
+    source, target = m.inode(op.path, "file"), m.inode(op.target, "file")
+    start, end, size = op.offset, op.offset + op.length, m.files[target].size
+    if source == target or end > m.files[source].size:
+        raise Misfit(f"{op.path} is {'the same file' if source == target else 'shorter'}")
+    if start == end:
+        return
+    new = [b for b in blocks_of(start, end) if b not in m.nodes[target].allocated]
+    m.nodes[target].allocated.update(new)
+    held = tuple(pieces(m.files[source].content(len(m.files[source].events)), start, end))
+    grown = max(size, end)
+    fresh = fresh_parts(start, end, new)
+    m.happened(target, FileEvent(i, EventKind.COPY, start, end, size, grown, fresh, content=held))
+    if new or grown > size or m.contract.data == "journal" or "overwrites-commit" in m.contract.rules:
+        m.touch_written(i, target)
+
+
+def _touch(m: Inodes, i: int, op: Operation) -> None:
+    """[code] setattr_copy: the times of the inode, which are not judged, and ctime. utimensat(2) of what is
+    there already dirties it again (notify_change sets ctime).
+    """
+    m.touch(i, m.inode(op.path))
 
 
 def _clone(m: Inodes, i: int, op: Operation) -> None:
@@ -346,6 +400,8 @@ def _exchange_range(m: Inodes, i: int, op: Operation) -> None:
     one, other = m.inode(op.path, "file"), m.inode(op.target, "file")
     if one == other:
         raise Misfit(f"{op.target} is the same file")
+    if any(e.kind is EventKind.SHIFT for inode in (one, other) for e in m.files[inode].events):
+        raise Misfit("a range of one was collapsed or inserted, and where its blocks were is not followed")
     files = [m.files[one], m.files[other]]
     sizes = [file.size for file in files]
     if any(sizes):
@@ -442,6 +498,8 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.CHOWN: _chown,
     OperationKind.CLONE: _clone,
     OperationKind.EXCHANGE_RANGE: _exchange_range,
+    OperationKind.COPY_RANGE: _copy_range,
+    OperationKind.TOUCH: _touch,
     OperationKind.SETXATTR: _setxattr,
     OperationKind.REMOVEXATTR: _removexattr,
     OperationKind.WRITE: _write,

@@ -14,10 +14,13 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import BLOCK_BYTES, Operation, OperationKind
+from harness.model import BLOCK_BYTES, ExtentKind, Operation, OperationKind
+from harness.model import Extent as ModelExtent
 from harness.oracles.namespace import ABSENT, Namespace, Versioned
+from harness.oracles.pattern import fill
 
 ZERO = -1  # the origin of a byte that nobody wrote
+_WRITERS = 1 << 16  # vms/protocol/src/pattern.rs
 ENDLESS = 1 << 63  # beyond every offset; a multiple of the block size
 
 
@@ -34,6 +37,8 @@ class EventKind(enum.Enum):
     )
     CLONE = "clone"  # the contents become those of another file
     EXCHANGE = "exchange"  # contents and size become those of another file, at once
+    COPY = "copy"  # a write of what another file held there
+    SHIFT = "shift"  # a range goes, or zeros come in between: what is behind it has another place
     STRAY = "stray"  # see `FileEvent.content`
     FLUSH = "flush"  # the range's data is durable once the operation has returned; see `FileEvent.with_size`
 
@@ -45,9 +50,9 @@ class FileEvent:
 
     `fresh`: the parts of a write that lie in blocks which no earlier operation had allocated. `mapped`: a
     write through a mapping, which the kernel may see page by page and at any time. `content`: what a clone
-    or an exchange took over, whole; of STRAY, what was written to a file with which this one had exchanged
-    its contents, and lands here where the exchange is lost. `with_size`: a flush that also puts a size on
-    disk that reaches the end of its range.
+    or an exchange took over, whole; what a shift left, whole; what a copy wrote; of STRAY, what was written
+    to a file with which this one had exchanged its contents, and lands here where the exchange is lost.
+    `with_size`: a flush that also puts a size on disk that reaches the end of its range.
     """
 
     index: int
@@ -67,8 +72,18 @@ class FileEvent:
         be allocated later.
         """
         return self.kind in (EventKind.COMMIT_SIZE, EventKind.EXCHANGE) or (
-            self.kind is not EventKind.WRITE and self.size_before != self.size_after
+            not self.is_written and self.size_before != self.size_after
         )
+
+    @property
+    def origin(self) -> int:
+        """Of the bytes of a write, or of zeroes."""
+        return self.index if self.kind is EventKind.WRITE else ZERO
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the range's pages hold other data, which may be written back at any time."""
+        return self.kind in (EventKind.WRITE, EventKind.COPY)
 
     @property
     def changes_nothing(self) -> bool:
@@ -77,12 +92,12 @@ class FileEvent:
 
     @property
     def takes_over(self) -> bool:
-        """Whether the contents become those of another file."""
-        return self.kind in (EventKind.CLONE, EventKind.EXCHANGE)
+        """Whether `content` is all that the file holds then."""
+        return self.kind in (EventKind.CLONE, EventKind.EXCHANGE, EventKind.SHIFT)
 
 
 Extent = tuple[int, int, int]
-"""Bytes `start` to `end`, origin."""
+"""Bytes `start` to `end`, origin: ZERO, or what `moved` makes."""
 Content = tuple[Extent, ...]
 """The written data that has not been overwritten or removed, in order; gaps read as zeros."""
 
@@ -133,6 +148,11 @@ class FileHistory:
         self._contents[events] = content
         return content
 
+    def has_held(self, origin: int | None) -> bool:
+        """Whether bytes of this origin came into the file other than by a write of its own."""
+        came = (e for e in self.events if e.kind is not EventKind.STRAY)
+        return any(o == origin for e in came for _, _, o in e.content)
+
     def writes(self, index: int) -> bool:
         """Whether operation `index` wrote to this file."""
         at = self.before(index)
@@ -160,6 +180,8 @@ def _apply(content: Content, event: FileEvent) -> Content:
         middle.append((content[first][0], start, content[first][2]))
     if event.kind is EventKind.WRITE:
         middle.append((start, end, event.index))
+    elif event.kind is EventKind.COPY:
+        middle += event.content
     if first < last and content[last - 1][1] > end:
         middle.append((end, content[last - 1][1], content[last - 1][2]))
     return (*content[:first], *middle, *content[last:])
@@ -284,6 +306,48 @@ def pieces(content: Content, start: int, end: int) -> Iterator[Extent]:
             start = min(high, end)
     if start < end:
         yield start, end, ZERO
+
+
+def moved(origin: int, by: int) -> int:
+    """The origin of bytes that are `by` bytes further back than where they were."""
+    return origin if origin == ZERO else origin + by * _WRITERS
+
+
+def writer_of(origin: int) -> int:
+    """The operation that wrote what has this origin, which is not ZERO."""
+    return origin % _WRITERS
+
+
+def moved_by(origin: int) -> int:
+    """How many bytes further back it is than where it was written."""
+    return origin // _WRITERS
+
+
+def data_of(origin: int, start: int, length: int) -> bytes:
+    """What bytes of this origin hold at `start`."""
+    if origin == ZERO:
+        return bytes(length)
+    return fill(writer_of(origin), start - moved_by(origin), length)
+
+
+def origin_of(extent: ModelExtent) -> int | None:
+    """The origin of an extent of a recovered file that is pattern or zeros."""
+    if extent.kind is ExtentKind.ZERO:
+        return ZERO
+    if extent.kind is ExtentKind.WRITTEN:
+        return extent.value
+    if extent.kind is ExtentKind.MISPLACED:
+        return moved(extent.value, extent.start - extent.origin)
+    return None
+
+
+def shifted(content: Content, start: int, by: int) -> Content:
+    """What was at `start` or behind it is `by` bytes further back; before it, if `by` is negative, what it
+    comes to lie on is gone.
+    """
+    kept = [e for e in pieces(content, 0, min(start, start + by)) if e[2] != ZERO]
+    rest = pieces(content, start, max([start, *(end for _, end, _ in content)]))
+    return (*kept, *((low + by, high + by, moved(o, by)) for low, high, o in rest if o != ZERO))
 
 
 def blocks_of(start: int, end: int) -> range:

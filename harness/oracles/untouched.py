@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from harness.model import Extent, ExtentKind, TreeEntry, Violation
 from harness.oracles.case import Case
 from harness.oracles.namespace import ABSENT
-from harness.oracles.pattern import fill
-from harness.oracles.timeline import ZERO, FileHistory, pieces
+from harness.oracles.timeline import ZERO, FileHistory, data_of, origin_of, pieces
 from harness.oracles.undecided import Undecided
 
 RULE = "untouched-stays"
@@ -66,7 +65,7 @@ def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[i
             continue  # `readable` says so
         end = min(extent.end, size)
         for start, stop, origin in pieces(file.content(durable), extent.start, end):
-            older = extent.kind is ExtentKind.WRITTEN and file.writes(extent.value)
+            older = extent.kind in (ExtentKind.WRITTEN, ExtentKind.MISPLACED) and file.writes(extent.value)
             if not older and not comes_from(extent, start, stop, origin):
                 return start, stop, extent.text
     return None
@@ -74,9 +73,10 @@ def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[i
 
 def comes_from(extent: Extent, start: int, end: int, origin: int) -> bool:
     """Whether these bytes of an extent are what this origin wrote there, as far as they were looked at."""
-    expected = bytes(end - start) if origin == ZERO else fill(origin, start, end - start)
-    if extent.kind is ExtentKind.WRITTEN:
-        return extent.value == origin or fill(extent.value, start, end - start) == expected
+    expected = data_of(origin, start, end - start)
+    if extent.kind in (ExtentKind.WRITTEN, ExtentKind.MISPLACED):
+        found = origin_of(extent)
+        return found == origin or (found is not None and data_of(found, start, end - start) == expected)
     if extent.kind is ExtentKind.ZERO:
         return origin == ZERO or not any(expected)
     if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):

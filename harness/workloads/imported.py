@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.errors import UsageError
-from harness.model import Operation, OperationKind
+from harness.model import BLOCK_BYTES, Operation, OperationKind
 from harness.workloads.strace import EXIT, OPTIONS, SystemCall, descriptor, string, structure
 
 _K = OperationKind
@@ -26,7 +26,10 @@ _FALLOCATE = {
     frozenset({"KEEP_SIZE", "PUNCH_HOLE"}): ("punch-hole",),
     frozenset({"ZERO_RANGE"}): ("zero-range",),
     frozenset({"KEEP_SIZE", "ZERO_RANGE"}): ("keep-size", "zero-range"),
+    frozenset({"COLLAPSE_RANGE"}): ("collapse-range",),
+    frozenset({"INSERT_RANGE"}): ("insert-range",),
 }
+_SHIFTS = frozenset({"collapse-range", "insert-range"})
 _CLONE_IOCTLS = ("FICLONE", "BTRFS_IOC_CLONE")
 _CHANGING_IOCTLS = (
     "FICLONERANGE",
@@ -368,10 +371,7 @@ class _Import:
 
     def writes(self, call: SystemCall, process: _Process) -> None:
         to, place = _WRITES[call.name]
-        source, start = _SOURCES.get(call.name, (0, 0))
-        known = self._known(process, call.arguments[source])
-        if start and known and known.offset is not None and _place(call.arguments[start]) is None:
-            known.offset += call.result
+        copied = self._reads_for(call, process)
         found = self._file(process, call.arguments[to])
         if not found or not call.result:
             return
@@ -386,8 +386,36 @@ class _Import:
             return
         if (offset := known.offset if at is None else at) is None:
             raise _LeftOut("writes at a place that the log does not show")
-        self._do(_K.WRITE, path, offset=offset, length=call.result, flags=tuple(flags))
+        if copied and copied[1] == offset and copied[0] != path and not (flags or path.startswith("@")):
+            self._copy(*copied, target=path, length=call.result)
+        else:
+            self._do(_K.WRITE, path, offset=offset, length=call.result, flags=tuple(flags))
         known.offset = offset + call.result if at is None else known.offset
+
+    def _reads_for(self, call: SystemCall, process: _Process) -> tuple[str, int] | None:
+        """Of a call that reads a file to write another: moves the offset that it reads at. Returns which
+        file, and from where, of copy_file_range(2) in the folder.
+        """
+        source, start = _SOURCES.get(call.name, (0, 0))
+        known = self._known(process, call.arguments[source])
+        if not start or not known:
+            return None
+        offset = place if (place := _place(call.arguments[start])) is not None else known.offset
+        if place is None and known.offset is not None:
+            known.offset += call.result
+        if call.name != "copy_file_range" or offset is None:
+            return None
+        found = self._file(process, call.arguments[source])
+        return (found[0], offset) if found else None
+
+    def _copy(self, path: str, offset: int, *, target: str, length: int) -> None:
+        """What is read was there."""
+        source = self._there.get(path)
+        if source and not source.is_changed:
+            source.size = max(source.size, offset + length)
+        self._do(_K.COPY_RANGE, path, target=target, offset=offset, length=length)
+        if inode := self._there.get(target):
+            inode.is_changed = True
 
     def truncates(self, call: SystemCall, process: _Process) -> None:
         if (path := self._either(call, process)) is not None:
@@ -400,6 +428,8 @@ class _Import:
         if mode not in _FALLOCATE:
             raise _LeftOut(f"fallocate with {call.arguments[1]}")
         offset, length = map(int, call.arguments[2:4])
+        if not _SHIFTS.isdisjoint(_FALLOCATE[mode]) and (offset | length) % BLOCK_BYTES:
+            raise _LeftOut("ranges of less than a block of 4096 bytes that are collapsed or inserted")
         self._do(_K.FALLOCATE, found[0], offset=offset, length=length, flags=_FALLOCATE[mode])
 
     def renames(self, call: SystemCall, process: _Process) -> None:
@@ -524,6 +554,12 @@ class _Import:
         if (path := self._either(call, process)) is not None:
             self._do(_K.CHMOD, path, length=int(call.arguments[at + 1], 8) & 0o7777)
 
+    def sets_times(self, call: SystemCall, process: _Process) -> None:
+        """Of a time that is now, the log does not say when that was."""
+        if (path := self._either(call, process)) is not None:
+            told = re.findall(r"(?:tv_sec|modtime)=(\d+)", " ".join(call.arguments))
+            self._do(_K.TOUCH, path, length=int(told[-1]) if told else 0)
+
     def sets_owner(self, call: SystemCall, process: _Process) -> None:
         at = 1 if call.name == "fchownat" else 0
         if (path := self._either(call, process)) is None:
@@ -634,7 +670,8 @@ _CALLS: Mapping[str, _Does] = {
         ("chown lchown fchown fchownat", _Import.sets_owner),
         ("ioctl", _Import.controls),
         ("mmap", _Import.maps),
-        ("utime utimes utimensat futimesat io_uring_setup io_uring_enter io_submit", _Import.has_none),
+        ("utime utimes utimensat futimesat", _Import.sets_times),
+        ("io_uring_setup io_uring_enter io_submit", _Import.has_none),
     )
     for name in names.split()
 }

@@ -54,7 +54,7 @@ _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.MMAP_WRITE: ("sync", "sync-range"),
     OperationKind.SYNC_FILE_RANGE: ("async",),
     OperationKind.EXCHANGE_RANGE: ("dsync",),
-    OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range"),
+    OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range", "collapse-range", "insert-range"),
 }
 
 # Operations whose offset and length are bytes of a file.
@@ -65,6 +65,7 @@ _OF_BYTES = frozenset(
         OperationKind.MMAP_WRITE,
         OperationKind.TRUNCATE,
         OperationKind.FALLOCATE,
+        OperationKind.COPY_RANGE,
         OperationKind.TMPFILE,
     }
 )
@@ -83,6 +84,8 @@ BY_HANDLE = frozenset(
         OperationKind.CHMOD,
         OperationKind.CHOWN,
         OperationKind.CLONE,
+        OperationKind.COPY_RANGE,
+        OperationKind.TOUCH,
         OperationKind.FSYNC,
         OperationKind.FDATASYNC,
         OperationKind.SYNC_FILE_RANGE,

@@ -143,6 +143,8 @@ class Writer:
         self.xattrs: dict[int, set[str]] = {}
         self.handles: dict[str, int] = {}
         self.nameless: set[int] = set()
+        self.shifted: set[int] = set()
+        self.exchanged: set[int] = set()
         self.operations = [Operation(K.MKDIR, "d")]
 
     def write(self, count: int) -> list[Operation]:
@@ -183,7 +185,7 @@ class Writer:
             return Operation(kind, path, target="f" if kind is K.SYMLINK else "", length=length)
         if kind in (K.LINK, K.RENAME, K.EXCHANGE, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
             return self.of_names(kind)
-        if kind in (K.CLONE, K.EXCHANGE_RANGE):
+        if kind in (K.CLONE, K.EXCHANGE_RANGE, K.COPY_RANGE):
             return self.of_two_files(kind)
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
@@ -198,7 +200,15 @@ class Writer:
         path, target = self.random.sample(self.files(), 2)
         if self.inodes[path] == self.inodes[target]:
             return None
+        if kind is K.COPY_RANGE:
+            offset, length = self.random.choice([0, 0, 100, 4096]), self.length()
+            possible = offset + length <= self.size(path)
+            return Operation(kind, path, target, offset=offset, length=length) if possible else None
         if kind is K.EXCHANGE_RANGE:
+            both = {self.inodes[path], self.inodes[target]}
+            if both & self.shifted:
+                return None
+            self.exchanged |= both
             return Operation(kind, path, target, flags=self.random.choice([(), ("dsync",)]))
         return Operation(kind, path, target) if self.size(path) >= self.size(target) else None
 
@@ -265,6 +275,16 @@ class Writer:
             return Operation(kind, path, name=known.pop())
         return None
 
+    def of_shifts(self, path: str) -> Operation | None:
+        """A range to collapse, or to insert."""
+        inode, size = self.handles.get(path, self.inodes.get(path, -1)), self.size(path)
+        offset, length = self.random.choice([0, 4096, 8192]), self.random.choice([4096, 8192])
+        flag = self.random.choice(["collapse-range", "insert-range"])
+        if inode in self.exchanged or offset + length * (flag == "collapse-range") >= size:
+            return None
+        self.shifted.add(inode)
+        return Operation(K.FALLOCATE, path, offset=offset, length=length, flags=(flag,))
+
     def of_contents(self, kind: K, path: str) -> Operation | None:
         random = self.random
         length, offset = self.length(), random.choice([0, 0, 4, 100, 4096, 5000, 8192, 20000])
@@ -277,6 +297,8 @@ class Writer:
             return Operation(kind, path, offset=offset, length=min(length, size - offset), flags=flags)
         if kind in (K.WRITE, K.APPEND):
             flags = random.choice([(), (), (), (), ("sync",), ("dsync",)])
+        elif kind is K.FALLOCATE and random.random() < 0.5:
+            return self.of_shifts(path)
         elif kind is K.FALLOCATE:
             flags = random.choice(
                 [(), ("keep-size",), ("punch-hole",), ("zero-range",), ("zero-range", "keep-size")]

@@ -491,6 +491,9 @@ class SimpleDisk:
         inode, start, end = self.find(op.path), op.offset, op.offset + op.length
         node = self.meta.inodes[inode]
         size = self.sizes[inode]
+        if {"collapse-range", "insert-range"} & set(op.flags):
+            yield from self.shift(inode, start // PAGE, op.length // PAGE, "collapse-range" in op.flags)
+            return
         if "punch-hole" in op.flags:
             if start < size:
                 yield from self.punch(inode, start, min(end, -(-size // PAGE) * PAGE))
@@ -504,6 +507,51 @@ class SimpleDisk:
             yield
         if "zero-range" in op.flags:
             yield from self.zero_range(inode, start, end)
+
+    def shift(self, inode: int, start: int, length: int, collapses: bool) -> Iterator[None]:
+        """Block by block, in a transaction each or in one for all."""
+        for key in sorted(k for k in self.dirty if k[0] == inode and k[1] >= start):
+            self.write_page(*key)
+            yield
+        self.finish(inode)
+        self.forget(inode, start, start + length if collapses else start)
+        by = -length if collapses else length
+        self.pages = {
+            (i, page + by * (i == inode and page >= start)): data for (i, page), data in self.pages.items()
+        }
+        node, step_by_step = self.meta.inodes[inode], self.random.random() < 0.5
+        self.sizes[inode] += by * PAGE
+        if not collapses:
+            node.size = self.sizes[inode]
+            self.touch(inode, data=True)
+            if step_by_step:
+                yield
+        for page in range(start, start + length * collapses):
+            node.blocks.pop(page, None)
+        pages = sorted((p for p in node.blocks if p >= start), reverse=not collapses)
+        for page in pages[: -1 if "shift-forgets-a-block" in self.bugs else None]:
+            node.blocks[page + by] = node.blocks.pop(page)
+            self.touch(inode, data=True)
+            if step_by_step:
+                yield
+        node.size = self.sizes[inode]
+        self.touch(inode, data=True)
+        yield
+
+    def do_copy(self, index: int, op: Operation) -> Iterator[None]:
+        """Through the cache, page by page."""
+        source, target = self.find(op.path), self.find(op.target)
+        at, end = op.offset, op.offset + op.length
+        while at < end:
+            n = min(PAGE - at % PAGE, end - at)
+            held = bytes(self.page(source, at // PAGE)[at % PAGE : at % PAGE + n])
+            self.write_chunk(target, at, bytes(n) if "copy-writes-zeros" in self.bugs else held)
+            at += n
+            yield
+
+    def do_touch(self, index: int, op: Operation) -> Iterator[None]:
+        self.touch(self.find(op.path))
+        yield
 
     def zero_range(self, inode: int, start: int, end: int) -> Iterator[None]:
         self.finish(inode)
@@ -606,6 +654,7 @@ class SimpleDisk:
 _METHOD = {
     K.APPEND: "write",
     K.EXCHANGE_RANGE: "exchange_range",
+    K.COPY_RANGE: "copy",
     K.FDATASYNC: "fsync",
     K.MMAP_WRITE: "mmap",
     K.SYNC_FILE_RANGE: "writeback",

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from harness.errors import UsageError
-from harness.model import FileKind, TreeEntry, Verdict
+from harness.model import Extent, ExtentKind, FileKind, TreeEntry, Verdict
 from harness.oracles.contract import Contract
 from harness.oracles.replay import need_possible, replay
 from harness.tests.oracles.cases import (
@@ -388,6 +388,123 @@ def test_what_fallocate_allocated_goes_with_the_contents() -> None:
 def test_nothing_happens_to_two_empty_files() -> None:
     files = replay(ORDERED, history(["create a", "create b", "exchange-range a b"])).files.values()
     assert [f.events for f in files] == [[], []]
+
+
+# --- collapse and insert ---
+
+SHIFTED = ("create f", "append f 20000", "sync")
+WHOLE = written(1, 0, 20000)
+
+
+def shifted(start: int, length: int, by: int, operation: int = 1) -> Extent:
+    """Data at `start` that was written `by` bytes before it."""
+    return Extent(ExtentKind.MISPLACED, start, length, operation, start - by)
+
+
+COLLAPSED = (written(1, 0, 4096), shifted(4096, 20000 - 12288, -8192))
+INSERTED = (written(1, 0, 8192), zeros(8192, 4096), shifted(12288, 20000 - 8192, 4096))
+COLLAPSE, INSERT = "fallocate f 4096 8192 collapse-range", "fallocate f 8192 4096 insert-range"
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, JOURNAL, WRITEBACK])
+@pytest.mark.parametrize(("call", "after"), [(COLLAPSE, COLLAPSED), (INSERT, INSERTED)])
+def test_a_range_is_gone_or_inserted_once_that_is_synced(
+    contract: Contract, call: str, after: tuple[Extent, ...]
+) -> None:
+    synced = [*SHIFTED, call, "fsync f"]
+    assert judged(synced, tree(file("f", *after)), contract).verdict is PASS
+    assert "durability" in oracles(judged(synced, tree(file("f", WHOLE)), contract))
+    unsynced = judged([*SHIFTED, call], tree(file("f", WHOLE)), contract, begun=4)
+    assert unsynced.verdict is PASS
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, JOURNAL])
+def test_a_shift_that_nobody_synced_may_be_done_in_part(contract: Contract) -> None:
+    """XFS moves each extent in a transaction of its own; ext4 may, where the journal is short of room."""
+    rest = (written(1, 0, 4096), zeros(4096, 8192), written(1, 12288, 7712))
+    some = (written(1, 0, 4096), shifted(4096, 4096, -8192), zeros(8192, 8192), written(1, 16384, 3616))
+    for part in (rest, some):
+        assert judged([*SHIFTED, COLLAPSE], tree(file("f", *part)), contract, begun=4).verdict is PASS
+        done = judged([*SHIFTED, COLLAPSE, "fsync f"], tree(file("f", *part)), contract)
+        assert "durability" in oracles(done)
+    other = (written(1, 0, 4096), shifted(4096, 15904, -4096))
+    assert judged([*SHIFTED, COLLAPSE], tree(file("f", *other)), contract).verdict is Verdict.FAIL
+    grown = (written(1, 0, 20000), zeros(20000, 4096))
+    assert judged([*SHIFTED, INSERT], tree(file("f", *grown)), contract, begun=4).verdict is PASS
+
+
+def test_what_was_written_in_place_after_a_shift_that_is_lost_is_where_the_block_was() -> None:
+    """The blocks that the write went to are those of the old place again."""
+    stray = file("f", written(1, 0, 16384), shifted(16384, 100, 8192, 4), written(1, 16484, 3516))
+    operations = [*SHIFTED, COLLAPSE, "write f 8192 100"]
+    assert judged(operations, tree(stray)).verdict is PASS
+    assert "durability" in oracles(judged([*operations, "fsync f"], tree(stray)))
+    back = file("f", written(1, 0, 8192), shifted(8192, 50, -4096, 4), written(1, 8242, 11758))
+    operations = [*SHIFTED, INSERT, "write f 12288 50"]
+    assert judged(operations, tree(back)).verdict is PASS
+    assert judged([*operations[:-1], "write f 4096 50"], tree(back)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fallocate f 4096 16K collapse-range",
+        "fallocate f 20K 4096 insert-range",
+        "fallocate f 100 4096 collapse-range",
+        "fallocate f 0 100 insert-range",
+        "fallocate f 0 0 insert-range",
+        "fallocate f 0 4096 insert-range keep-size",
+    ],
+)
+def test_a_shift_that_the_kernel_refuses_is_told(call: str) -> None:
+    with pytest.raises(UsageError):
+        need_possible([parse_operation(op) for op in (*SHIFTED, call)])
+    for kept in (COLLAPSE, INSERT):
+        need_possible([parse_operation(op) for op in (*SHIFTED, kept)])
+
+
+def test_a_file_that_exchanged_its_contents_is_not_shifted_nor_the_other_way_round() -> None:
+    shift = COLLAPSE.replace(" f ", " g ")
+    for calls in (["exchange-range f g", shift], [COLLAPSE, "exchange-range g f"]):
+        with pytest.raises(UsageError, match="is not followed"):
+            need_possible([parse_operation(op) for op in (*SHIFTED, "create g", "append g 1", *calls)])
+
+
+# --- copy-range ---
+
+COPIED = ("create f", "append f 9000", "create g", "append g 5000", "sync", "copy-range f g 4096 4904")
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, JOURNAL, WRITEBACK])
+def test_a_copy_is_there_once_it_is_synced_and_before_that_in_any_part(contract: Contract) -> None:
+    source, copy = file("f", written(1, 0, 9000)), file("g", written(3, 0, 4096), written(1, 4096, 4904))
+    old = file("g", written(3, 0, 5000))
+    assert judged([*COPIED, "fsync g"], tree(source, copy), contract).verdict is PASS
+    assert "durability" in oracles(judged([*COPIED, "fsync g"], tree(source, old), contract))
+    for target in (copy, old):
+        assert judged(COPIED, tree(source, target), contract, begun=6).verdict is PASS
+
+
+def test_what_the_source_gets_later_is_not_in_the_copy() -> None:
+    operations = [*COPIED, "write f 4096 100", "fsync g"]
+    later = file("g", written(3, 0, 4096), written(6, 4096, 100), written(1, 4196, 4804))
+    source = file("f", written(1, 0, 4096), written(6, 4096, 100), written(1, 4196, 4804))
+    assert oracles(judged(operations, tree(source, later))) == {"stale"}
+    need_possible([parse_operation(op) for op in operations])
+    for refused in ("copy-range f g 8192 4096", "copy-range f f 0 1"):
+        with pytest.raises(UsageError):
+            need_possible([parse_operation(op) for op in (*operations, refused)])
+
+
+# --- touch ---
+
+
+@pytest.mark.parametrize("promised", [True, False])
+def test_times_count_as_a_change_of_the_inode_for_fsync_and_not_for_fdatasync(promised: bool) -> None:
+    """An fsync of the file commits what was done before its times were set."""
+    operations = ["create f", "sync", "create g", "touch f 5", "fsync f" if promised else "fdatasync f"]
+    assert (judged(operations, tree(file("f"))).verdict is PASS) != promised
+    assert judged(operations, tree(file("f"), file("g"))).verdict is PASS
 
 
 # --- fsync through a symbolic link ---

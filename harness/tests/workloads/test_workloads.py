@@ -34,14 +34,17 @@ K = OperationKind
 FLAGS = {
     K.WRITE: [(), ("sync",), ("direct", "dsync")],
     K.MMAP_WRITE: [(), ("sync",), ("sync-range",)],
-    K.FALLOCATE: [(), ("keep-size",), ("zero-range", "keep-size")],
+    K.FALLOCATE: [(), ("keep-size",), ("zero-range", "keep-size"), ("insert-range",)],
     K.SYNC_FILE_RANGE: [(), ("async",)],
 }
 TARGETS = {
     **dict.fromkeys((K.OPEN, K.OPEN_TMPFILE), HANDLES),
     **dict.fromkeys((K.LINK, K.SYMLINK, K.RENAME, K.EXCHANGE, K.CLONE), NAMES),
 }
-LENGTHS = {K.CHMOD: st.integers(0, 0o7777), **dict.fromkeys((K.APPEND, K.TRUNCATE, K.TMPFILE), SIZES)}
+LENGTHS = {
+    K.CHMOD: st.integers(0, 0o7777),
+    **dict.fromkeys((K.APPEND, K.TRUNCATE, K.TMPFILE, K.TOUCH), SIZES),
+}
 ALONE = (K.SYNC, K.BEGIN_SYNC, K.WRITE_BACK, K.DROP_CACHES, K.REMOUNT)
 
 
@@ -58,6 +61,8 @@ def operations(draw: st.DrawFn) -> Operation:
     if kind in FLAGS:
         flags = draw(st.sampled_from(FLAGS[kind]))
         return Operation(kind, path, offset=draw(SIZES), length=draw(SIZES), flags=flags)
+    if kind is K.COPY_RANGE:
+        return Operation(kind, path, draw(NAMES), offset=draw(SIZES), length=draw(SIZES))
     if kind is K.EXCHANGE_RANGE:
         return Operation(kind, path, draw(NAMES), flags=draw(st.sampled_from([(), ("dsync",)])))
     if kind in (K.SETXATTR, K.REMOVEXATTR):

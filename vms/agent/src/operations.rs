@@ -15,7 +15,7 @@ use powercut_protocol::{
 use rustix::{
     fs::{
         self, fallocate, fdatasync, fstat, fsync, makedev, AtFlags, FallocateFlags, FileType, Mode,
-        OFlags, RenameFlags, XattrFlags, CWD,
+        OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD,
     },
     io::{fcntl_dupfd_cloexec, pwrite, Errno},
     mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
@@ -272,6 +272,8 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
             fs::ioctl_ficlone(target, source).map_err(of(Call::Ficlone))
         }
         Kind::ExchangeRange => exchange_range(op, path),
+        Kind::CopyRange => copy_range(op, path),
+        Kind::Touch => touch(op, path),
         Kind::Fsync => fsync(scene.opened(op, path)?).map_err(of(Call::Fsync)),
         Kind::Fdatasync => fdatasync(scene.opened(op, path)?).map_err(of(Call::Fdatasync)),
         Kind::SyncFileRange => sync_file_range(op, path),
@@ -455,11 +457,55 @@ fn allocate(op: &Operation, path: &str) -> Result<(), Failed> {
             OperationFlag::KeepSize => FallocateFlags::KEEP_SIZE,
             OperationFlag::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             OperationFlag::ZeroRange => FallocateFlags::ZERO_RANGE,
+            OperationFlag::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
+            OperationFlag::InsertRange => FallocateFlags::INSERT_RANGE,
             _ => return Err((Call::Request, Errno::INVAL)),
         };
     }
+    let shifts = mode.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE);
     let file = open(path, OFlags::WRONLY)?;
-    fallocate(file, mode, op.offset, op.length).map_err(of(Call::Fallocate))
+    fallocate(file, mode, op.offset, op.length).map_err(|errno| match errno {
+        // The host asks for whole blocks of 4 KiB within the file: this file system allocates larger ones.
+        Errno::INVAL if shifts => (Call::Fallocate, Errno::OPNOTSUPP),
+        other => (Call::Fallocate, other),
+    })
+}
+
+/// copy_file_range(2) to the same place in the target, as often as it takes.
+fn copy_range(op: &Operation, path: &str) -> Result<(), Failed> {
+    let source = open(path, OFlags::RDONLY)?;
+    let target = open(&below_mount(&op.target)?, OFlags::WRONLY)?;
+    let (mut from, mut to) = (op.offset, op.offset);
+    let end = op.offset.saturating_add(op.length);
+    while from < end {
+        // No call copies more than MAX_RW_COUNT bytes (fs/read_write.c).
+        let length = (end - from).min(WRITE_BYTES) as usize;
+        match fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), length) {
+            // The host asks for bytes that the source has.
+            Ok(0) => return Err((Call::CopyFileRange, Errno::IO)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err((Call::CopyFileRange, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// utimensat(2): both times are `length` seconds after the beginning of 1970. A symbolic link has its own.
+fn touch(op: &Operation, path: &str) -> Result<(), Failed> {
+    let seconds = i64::try_from(op.length).map_err(|_| (Call::Request, Errno::INVAL))?;
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    let of_link = match op.path.starts_with('@') {
+        true => AtFlags::empty(),
+        false => AtFlags::SYMLINK_NOFOLLOW,
+    };
+    fs::utimensat(CWD, path, &times, of_link).map_err(of(Call::Utimensat))
 }
 
 /// Write the pattern, at the operation's offset or at the end of the file.

@@ -47,6 +47,8 @@ words! {
         Chown,
         Clone,
         ExchangeRange,
+        CopyRange,
+        Touch,
         Fsync,
         Fdatasync,
         SyncFileRange,
@@ -75,6 +77,10 @@ words! {
         PunchHole,
         /// `fallocate`: FALLOC_FL_ZERO_RANGE.
         ZeroRange,
+        /// `fallocate`: FALLOC_FL_COLLAPSE_RANGE.
+        CollapseRange,
+        /// `fallocate`: FALLOC_FL_INSERT_RANGE.
+        InsertRange,
         /// `mmap-write`: msync(2) of the pages written.
         SyncRange,
         /// `sync-file-range`: SYNC_FILE_RANGE_WRITE alone.
@@ -169,6 +175,8 @@ words! {
         Chown,
         Ficlone,
         ExchangeRange,
+        CopyFileRange,
+        Utimensat,
         Fsync,
         Fdatasync,
         SyncFileRange,

@@ -3,7 +3,7 @@
 from harness.model import OperationKind as K
 
 NOT_GENERATED = {
-    *(K.MKFIFO, K.MKNOD, K.OPEN_TMPFILE, K.CLONE, K.EXCHANGE_RANGE, K.CRASH, K.RUN),
+    *(K.MKFIFO, K.MKNOD, K.OPEN_TMPFILE, K.CLONE, K.EXCHANGE_RANGE, K.COPY_RANGE, K.TOUCH, K.CRASH, K.RUN),
     *(K.BEGIN_SYNC, K.WRITE_BACK),
 }
 """What only lists of operations have. A name of a generated workload means the same for ever."""
