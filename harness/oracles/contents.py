@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from harness.model import Extent, ExtentKind, Position, Tree, TreeEntry, Violation
 from harness.oracles.allowance import ANYTHING, Allowance, EventCounts, Origins, allowance, journaled
 from harness.oracles.contract import Contract
-from harness.oracles.pattern import WORD_BYTES
+from harness.oracles.pattern import WORD_BYTES, data_of
 from harness.oracles.timeline import (
     ZERO,
     EventKind,
     FileHistory,
     ModelTimeline,
-    data_of,
     moved_by,
     origin_of,
     writer_of,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from harness.oracles.timeline import ZERO, moved_by, writer_of
+
 POISON = 0xFFFF
 WORD_BYTES = 8
 POISON_BLOCK_BYTES = 4096
@@ -40,6 +42,13 @@ def fill(writer: int, offset: int, length: int) -> bytes:
     words = [word(writer, place) for place in range(first, last)]
     skip = offset - first * WORD_BYTES
     return struct.pack(f"<{len(words)}Q", *words)[skip : skip + length]
+
+
+def data_of(origin: int, start: int, length: int) -> bytes:
+    """What bytes of this origin hold at `start`."""
+    if origin == ZERO:
+        return bytes(length)
+    return fill(writer_of(origin), start - moved_by(origin), length)
 
 
 def poison(device_bytes: int) -> Iterator[bytes]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from harness.model import BLOCK_BYTES, ExtentKind, Operation, OperationKind
 from harness.model import Extent as ModelExtent
 from harness.oracles.namespace import ABSENT, Namespace, Versioned
-from harness.oracles.pattern import fill
 
 ZERO = -1  # the origin of a byte that nobody wrote
 _WRITERS = 1 << 16  # vms/protocol/src/pattern.rs
@@ -321,13 +320,6 @@ def writer_of(origin: int) -> int:
 def moved_by(origin: int) -> int:
     """How many bytes further back it is than where it was written."""
     return origin // _WRITERS
-
-
-def data_of(origin: int, start: int, length: int) -> bytes:
-    """What bytes of this origin hold at `start`."""
-    if origin == ZERO:
-        return bytes(length)
-    return fill(writer_of(origin), start - moved_by(origin), length)
 
 
 def origin_of(extent: ModelExtent) -> int | None:

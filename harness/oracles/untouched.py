@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from harness.model import Extent, ExtentKind, TreeEntry, Violation
 from harness.oracles.case import Case
 from harness.oracles.namespace import ABSENT
-from harness.oracles.timeline import ZERO, FileHistory, data_of, origin_of, pieces
+from harness.oracles.pattern import data_of
+from harness.oracles.timeline import ZERO, FileHistory, origin_of, pieces
 from harness.oracles.undecided import Undecided
 
 RULE = "untouched-stays"
