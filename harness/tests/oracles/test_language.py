@@ -433,6 +433,13 @@ def test_a_shift_that_nobody_synced_may_be_done_in_part(contract: Contract) -> N
     assert judged([*SHIFTED, INSERT], tree(file("f", *grown)), contract, begun=4).verdict is PASS
 
 
+def test_a_shift_that_a_later_name_shows_to_be_committed_is_whole() -> None:
+    operations = [*SHIFTED, COLLAPSE, "create g"]
+    assert judged(operations, tree(file("f", *COLLAPSED), file("g"))).verdict is PASS
+    forgotten = file("f", written(1, 0, 4096), zeros(4096, 7712))
+    assert judged(operations, tree(forgotten, file("g"))).verdict is Verdict.FAIL
+
+
 def test_what_was_written_in_place_after_a_shift_that_is_lost_is_where_the_block_was() -> None:
     """The blocks that the write went to are those of the old place again."""
     stray = file("f", written(1, 0, 16384), shifted(16384, 100, 8192, 4), written(1, 16484, 3516))
