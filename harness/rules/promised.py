@@ -2,7 +2,7 @@
 what a sync covers besides what it covers under `any/posix`. Pure.
 
 The states are those of `any/posix`, less those that the contract forbids. Where rules of this kind cannot say
-so exactly, they leave more states: see docs/explanation/only-rules.md. What each field of a contract means,
+so exactly, they leave more states: see docs/explanation/contracts-as-rules.md. What each field of a contract means,
 with its evidence, is in vms/filesystems/CONTRACTS.md; its sections are named here.
 """
 
