@@ -309,6 +309,7 @@ def test_where_a_call_was_made_is_read_from_its_notes() -> None:
     call = [
         "fsync",
         "7",
+        "0",
         "2",
         "0",
         "0",
@@ -386,9 +387,9 @@ def test_a_file_that_has_the_inode_of_a_removed_one_is_another_file() -> None:
     """ext4 gives the inode to the next file: what the first had written seemed to be in the second."""
 
     def line(word: str, *, path: str = "", length: str = "0") -> list[str]:
-        return [word, "7", "0", "12", "0", length, "0", "420", "0", "0", "", path, "", word]
+        return [word, "7", "0", "12", "0", length, "0", "420", "0", "0", "", path, "", word, ""]
 
-    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", ""]
+    start = ["start", "0", "0", "1", "0", "0", "0", "493", "0", "0", "", "", "", "", ""]
     first = [line("create", path="f"), line("size", length="5"), line("unlink", path="f")]
     again = [line("create", path="g"), line("size", length="7")]
     notes = notes_of(noted([start, *first, *again]))
