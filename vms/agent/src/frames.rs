@@ -71,7 +71,15 @@ type Registers = [Option<u64>; REGISTERS];
 pub struct Frames {
     modules: HashMap<Identity, Option<Rc<Module>>>,
     told: HashMap<Vec<(u64, u64)>, String>,
+    maps: HashMap<pid_t, Maps>,
     unpacked: u64,
+}
+
+/// What a thread has mapped, and the files of it that were met, by where they begin.
+struct Maps {
+    text: Vec<u8>,
+    mappings: Vec<Mapping>,
+    modules: HashMap<u64, Option<Rc<Module>>>,
 }
 
 /// A file as it was when it was read: path, inode, size, and when it was changed.
@@ -105,35 +113,49 @@ impl Frames {
         self.told.entry(key).or_insert_with(|| told(&found)).clone()
     }
 
-    /// The frames of a thread, innermost first: of each, the file and the address in it.
+    /// The frames of a thread, innermost first: of each, the file and the address in it. What called an interpreter
+    /// says nothing.
     fn unwound(&mut self, task: pid_t, registers: &user_regs_struct) -> Vec<(Rc<Module>, u64)> {
         let mut found = Vec::new();
-        let Ok(maps) = fs::read(format!("/proc/{task}/maps")) else {
+        let Ok(text) = fs::read(format!("/proc/{task}/maps")) else {
             return found;
         };
         let Ok(memory) = File::open(format!("/proc/{task}/mem")) else {
             return found;
         };
-        let mappings: Vec<_> = maps.split(|b| *b == b'\n').filter_map(mapping_of).collect();
+        let known = self.maps.remove(&task).filter(|maps| maps.text == text);
+        let mut maps = known.unwrap_or_else(|| Maps::of(text));
         let mut registers = by_number(registers);
         let mut back = 0; // a return address may be behind the end of the function that called
         while let Some(at) = registers[16].filter(|_| found.len() < FRAMES_MAX) {
             let at = at.wrapping_sub(back);
-            let Some(mapping) = mappings.iter().find(|m| (m.begin..m.end).contains(&at)) else {
-                break;
-            };
-            let Some((module, address)) = self
-                .module(task, mapping)
-                .and_then(|module| Some((module.clone(), module.address(mapping, at)?)))
-            else {
+            let Some((module, address)) = self.code(task, &mut maps, at) else {
                 break;
             };
             let caller = module.caller(address, &registers, &memory);
+            let is_interpreter = is_one_of(&module.name, &INTERPRETERS);
             found.push((module, address));
-            let Some(caller) = caller else { break };
+            let Some(caller) = caller.filter(|_| !is_interpreter) else {
+                break;
+            };
             (registers, back) = (caller, 1);
         }
+        self.maps.insert(task, maps);
         found
+    }
+
+    /// The file whose code is at an address of a thread, and the address in it.
+    fn code(&mut self, task: pid_t, maps: &mut Maps, at: u64) -> Option<(Rc<Module>, u64)> {
+        let mapping = maps
+            .mappings
+            .iter()
+            .find(|m| (m.begin..m.end).contains(&at))?;
+        let known = maps.modules.entry(mapping.begin);
+        let module = known
+            .or_insert_with(|| self.module(task, mapping))
+            .clone()?;
+        let address = module.address(mapping, at)?;
+        Some((module, address))
     }
 
     fn module(&mut self, task: pid_t, mapping: &Mapping) -> Option<Rc<Module>> {
@@ -156,6 +178,17 @@ impl Frames {
         let read = Module::read(number, mapping, &file, &mut self.unpacked).map(Rc::new);
         self.modules.insert(identity, read.clone());
         read
+    }
+}
+
+impl Maps {
+    fn of(text: Vec<u8>) -> Self {
+        let lines = text.split(|byte| *byte == b'\n');
+        Self {
+            mappings: lines.filter_map(mapping_of).collect(),
+            modules: HashMap::new(),
+            text,
+        }
     }
 }
 
