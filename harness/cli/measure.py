@@ -20,6 +20,7 @@ from harness.cli.options import (
     out_option,
     resume_option,
 )
+from harness.cli.series import show_page
 from harness.errors import ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.measure.registry import COMPARISONS
@@ -33,10 +34,9 @@ from harness.measure.run import (
     put_beside,
     said_size,
 )
-from harness.measurements.directory import read_measurements
 from harness.model import Verdict, bounds
 from harness.report.lines import resume_measurement
-from harness.report.measurements import print_measurements, write_measurement_reports
+from harness.report.measurements import write_measurement_reports
 from harness.report.words import shown_path
 from harness.trust import need_known, need_named_files, resumable_kernel
 
@@ -153,8 +153,7 @@ def _planned(run: Path) -> MeasurePlan:
 def _measure(plan: MeasurePlan, path: Path) -> ExitCode:
     with progress_for(console) as progress:
         result = measure(plan, path, progress)
-    write_measurement_reports(path)
-    print_measurements(read_measurements(path), console)
+    show_page(write_measurement_reports(path))
     shown = shown_path(result.path)
     console.print(f"report: {shown}/report.html", highlight=False)
     if result.interrupted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from harness.cli.console import console
 from harness.host.progress import progress_for
+from harness.report.page import Page
 from harness.report.words import shown_path
 from harness.series.journal import DoneT, End
 from harness.series.work import Series, carry_out
@@ -29,7 +30,12 @@ def work_at(series: Series[DoneT], what: str, until_s: float | None = None) -> E
 def show_series(series: Series[DoneT], end: End, again: str) -> None:
     """What a series has come to."""
     page = series.page()
-    console.block(page.text(console.width if console.is_terminal else 0))
+    show_page(page)
     if end is not End.COMPLETE and not page.again:
         console.say(f"{end}; continue with: {again}")
     console.say(f"report: {shown_path(series.path / 'report.html')}")
+
+
+def show_page(page: Page) -> None:
+    """A page as text, as wide as the terminal; a file has no width."""
+    console.block(page.text(console.width if console.is_terminal else 0))

@@ -13,6 +13,7 @@ import msgspec
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import NewFile, accel_option, bounded, modes_option, out_option
+from harness.cli.series import show_page
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
@@ -24,7 +25,7 @@ from harness.measurements.directory import write_measurements
 from harness.measurements.results import Histogram, Measurement, Spread, Table
 from harness.model import bounds
 from harness.report import shown_path
-from harness.report.measurements import histogram_text, print_measurements, write_measurement_reports
+from harness.report.measurements import histogram_text, page_of, write_measurement_reports
 from harness.store.directory import make_directory
 from harness.tracing.rounds import (
     WORKLOAD,
@@ -125,7 +126,7 @@ def trace_command(
         run = make_directory(out, "overhead" if want_overhead else "trace", datetime.now(UTC))
         m = _overhead(t, run, progress) if want_overhead else _traced(t, run, progress)
     write_measurement_reports(run)
-    print_measurements([msgspec.structs.replace(m, histograms=[])], console)
+    show_page(page_of([msgspec.structs.replace(m, histograms=[])]))
     for drawn in _main_histograms(m):
         console.block(f"\n{one_line(drawn.title)}\n{histogram_text(drawn)}")
     console.print(f"report: {shown_path(run / 'report.html')}", highlight=False)

@@ -1,111 +1,59 @@
-"""Reports of measurements: report.html (self-contained, no network) and summary.txt.
-
-Ratios come first: under emulation an absolute time says more about the host than about the file system. Next
-to each ratio are the published value and what differs from its setup.
+"""Measurements as a page. Ratios come first: under emulation an absolute time says more about the host than
+about the file system. Next to each ratio are the published value and what differs from its setup.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
-from typing import Literal
 
-from rich import box
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from harness.host.console import SafeConsole
 from harness.host.files import write_atomically
-from harness.host.text import one_line
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
 from harness.report import plot, words
-from harness.report.pages import sentence, template
+from harness.report.page import Cell as PageCell
+from harness.report.page import Line, Page, PageTable, Section
+from harness.report.pages import sentence
 
 NOT_MEASURED = "not measured"
-_PLAIN_WIDTH = 140
+TEXT_COLUMNS = 140
 _STARS = 40
+_EMULATED = (
+    "The guest's processor was emulated (tcg): absolute times and rates say more about this host than about "
+    "the file system. Read the ratios: both sides of each were measured in the same round, so other load on "
+    "the host affects both."
+)
+_BARS = "Bar: the median, from 1 (logarithmic); whisker: lowest to highest round; stroke: published."
 
 
-@dataclass(frozen=True, slots=True)
-class CellView:
-    """A cell of a table: what it says, its spread in words, and its bar."""
-
-    text: str
-    spread: str = ""
-    bar: plot.CellBar | None = None
-    missing: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RatioView:
-    """A ratio as the page shows it."""
-
-    ratio: Ratio
-    measured: str
-    spread: str
-    published: str
-    compared: str
-    bar: plot.RatioBar
-
-
-@dataclass(frozen=True, slots=True)
-class MeasurementView:
-    """A measurement as the page shows it. `made_on`: the line above every table."""
-
-    measurement: Measurement
-    emulated: bool
-    made_on: str
-    ratios: Sequence[RatioView]
-    tables: Sequence[tuple[Table, Sequence[Sequence[CellView]]]]
-    histograms: Sequence[tuple[str, str, Sequence[plot.HistogramRow]]]
-    plots: Sequence[plot.Plot]
-    facts: Sequence[tuple[str, str]]
-
-
-def write_measurement_reports(run: Path) -> None:
+def write_measurement_reports(run: Path) -> Page:
     """Write report.html and summary.txt for the measurements in a run directory."""
-    found = read_measurements(run)
-    write_atomically(run / "summary.txt", measurements_text(found))
-    write_atomically(run / "report.html", measurements_html(found))
+    page = page_of(read_measurements(run))
+    write_atomically(run / "summary.txt", page.text(TEXT_COLUMNS))
+    write_atomically(run / "report.html", page.html())
+    return page
 
 
-def measurements_html(measurements: Sequence[Measurement]) -> str:
-    views = [_view(m) for m in measurements]
-    return template("measurements.html").render(
-        views=views,
-        ratio_width=plot.RATIO_WIDTH,
-        headlines=[headline(m) for m in measurements],
-        not_measured=NOT_MEASURED,
+def page_of(measurements: Sequence[Measurement]) -> Page:
+    """The first, with the others beside it."""
+    if not measurements:
+        return Page("a measurement", "nothing", NOT_MEASURED, "unknown", ())
+    first = measurements[0]
+    subject, answer = headline(first)
+    return Page(
+        what=f"{first.name}: {first.summary}",
+        subject=subject,
+        headline=answer,
+        kind="unknown" if first.missing else "measured",
+        sections=tuple(
+            section
+            for m in measurements
+            for section in _sections(m, f", {headline(m)[0]}" if len(measurements) > 1 else "")
+        ),
+        figures=(made_on(first),),
+        command=" ".join(first.command),
     )
-
-
-def print_measurements(measurements: Sequence[Measurement], console: Console | None = None) -> None:
-    console = console or SafeConsole(highlight=False)
-    if (
-        not console.is_terminal and console.width < _PLAIN_WIDTH
-    ):  # a file is not limited to the terminal's width
-        console = SafeConsole(file=console.file, width=_PLAIN_WIDTH, color_system=None, highlight=False)
-    for part in (part for m in measurements for part in _parts(m)):
-        if isinstance(part, Text):
-            console.print(part, highlight=False, soft_wrap=True)
-        else:
-            console.print(part)
-
-
-def measurements_text(measurements: Sequence[Measurement]) -> str:
-    out = io.StringIO()
-    print_measurements(
-        measurements, SafeConsole(file=out, width=_PLAIN_WIDTH, color_system=None, force_terminal=False)
-    )
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
-
-
-# --- words -----------------------------------------------------------------------------------
 
 
 def headline(m: Measurement) -> tuple[str, str]:
@@ -155,94 +103,42 @@ def is_emulated(m: Measurement) -> bool:
     return m.accel == "tcg"
 
 
-# --- the page --------------------------------------------------------------------------------
+# --- sections --------------------------------------------------------------------------------
 
 
-def _view(m: Measurement) -> MeasurementView:
-    bars = plot.ratio_bars(m.ratios)
-    return MeasurementView(
-        measurement=m,
-        emulated=is_emulated(m),
-        made_on=made_on(m),
-        ratios=[_ratio(r, bar) for r, bar in zip(m.ratios, bars, strict=True)],
-        tables=[(t, _cells(t)) for t in m.tables],
-        histograms=[(h.title, h.unit, plot.histogram_rows(h)) for h in m.histograms],
-        plots=plot.plots(m.series),
-        facts=_facts(m),
+def _sections(m: Measurement, of: str) -> Iterator[Section]:
+    """`of`: whose they are, in their titles; every one of figures says on what these were taken."""
+    about = made_on(m)
+    yield Section(f"{sentence(NOT_MEASURED)}{of}", lines=tuple(map(Line, m.missing)))
+    yield Section(
+        f"Ratios{of}",
+        f"{about}. {_BARS}",
+        tables=(_ratio_table(m.ratios),),
+        lines=tuple(map(Line, _remarks(m.ratios))),
     )
-
-
-def _ratio(r: Ratio, bar: plot.RatioBar) -> RatioView:
-    published = plot.said(r.published) if r.published else ""
-    return RatioView(r, plot.said(r.measured.median), spread_words(r.measured), published, compared(r), bar)
-
-
-def _cells(table: Table) -> list[list[CellView]]:
-    highest = [
-        max((row[i].high for row in table.rows if isinstance(row[i], Spread)), default=0.0)  # type: ignore[union-attr]  # checked by isinstance
-        for i in range(len(table.columns))
-    ]
-    return [[_cell(cell, top) for cell, top in zip(row, highest, strict=True)] for row in table.rows]
-
-
-def _cell(cell: Cell, highest: float) -> CellView:
-    match cell:
-        case None:
-            return CellView(NOT_MEASURED, missing=True)
-        case Spread():
-            return CellView(plot.said(cell.median), _low_high(cell), plot.cell_bar(cell, highest))
-        case str():
-            return CellView(cell)
-        case _:
-            return CellView(plot.said(cell))
-
-
-def _low_high(s: Spread) -> str:
-    return "" if s.samples < 2 or s.low == s.high else f"{plot.said(s.low)}–{plot.said(s.high)}"  # noqa: RUF001 - an en dash is meant
-
-
-def _facts(m: Measurement) -> list[tuple[str, str]]:
-    facts = [
-        ("Repeats", m.repeats),
-        ("Kernel", m.kernel),
-        ("Machine", m.machine),
-        ("Accelerator", f"{m.accel}, emulation" if is_emulated(m) else m.accel),
-        *((sentence(name), value) for name, value in m.sizes.items()),
-        ("Kernel events", m.source),
-        ("All figures", ", ".join(m.figures)),
-        ("Command", " ".join(m.command)),
-        ("Started", f"{m.started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-        ("Took", words.seconds(m.seconds)),
-    ]
-    return [(name, value) for name, value in facts if value]
-
-
-# --- the text --------------------------------------------------------------------------------
-
-
-def _parts(m: Measurement) -> Iterator[Text | RichTable]:
-    subject, answer = headline(m)
-    yield Text(one_line(f"{subject}: {answer}"), style="bold")
-    yield Text(one_line(made_on(m)), style="dim")
-    yield Text()
-    if m.ratios:
-        yield _ratio_table(m.ratios)
-        yield Text()
-        yield from (Text(one_line(f"  {text}"), style="dim") for text in _remarks(m.ratios))
     for table in m.tables:
-        yield _plain_table(table)
-        if table.note:
-            yield Text(one_line(f"  {table.note}"), style="dim")
-        yield Text()
-    for histogram in m.histograms:
-        yield Text(one_line(histogram.title), style="bold")
-        yield from (Text(line, no_wrap=True) for line in histogram_text(histogram).split("\n"))
-        yield Text()
-    for reason in m.missing:
-        yield Text(one_line(f"{NOT_MEASURED}: {reason}"), style="yellow")
-    for note in m.notes:
-        yield Text(one_line(f"note: {note}"))
-    yield Text(one_line(f"again: {' '.join(m.command)}"))
+        notes = (Line(table.note),) if table.note else ()
+        yield Section(f"{table.title}{of}", about, tables=(_table(table),), lines=notes)
+    yield Section(f"Distribution{of}", about, tables=tuple(map(_histogram, m.histograms)))
+    yield Section(f"Plots{of}", about, plots=tuple(plot.plots(m.series)), in_text=False)
+    yield Section(f"Notes{of}", lines=tuple(map(Line, m.notes)))
+    yield Section(f"What it was measured on{of}", lines=tuple(_facts(m)), in_text=False)
+
+
+def _ratio_table(ratios: Sequence[Ratio]) -> PageTable:
+    columns: tuple[str, ...] = ("ratio", "measured")
+    if any(r.published for r in ratios):
+        columns += ("published", "compared")
+    rows = [
+        (
+            r.name,
+            PageCell(plot.said(r.measured.median), spread=spread_words(r.measured), bar=bar),
+            plot.said(r.published) if r.published else "",
+            compared(r),
+        )
+        for r, bar in zip(ratios, plot.ratio_bars(ratios), strict=True)
+    ]
+    return PageTable(columns, tuple(row[: len(columns)] for row in rows))
 
 
 def _remarks(ratios: Sequence[Ratio]) -> list[str]:
@@ -250,41 +146,55 @@ def _remarks(ratios: Sequence[Ratio]) -> list[str]:
     return list(dict.fromkeys(remarks))
 
 
-def _ratio_table(ratios: Sequence[Ratio]) -> RichTable:
-    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("ratio", overflow="fold")
-    table.add_column("measured", justify="right")
-    table.add_column("spread")
-    if any(r.published for r in ratios):
-        table.add_column("published", justify="right")
-        table.add_column("")
-    for r in ratios:
-        row = [r.name, plot.said(r.measured.median), spread_words(r.measured)]
-        if any(other.published for other in ratios):
-            row += [plot.said(r.published) if r.published else "", compared(r)]
-        table.add_row(*(Text(one_line(text)) for text in row))
-    return table
+def _table(table: Table) -> PageTable:
+    columns = zip(*table.rows, strict=True)
+    highest = [max((c.high for c in column if isinstance(c, Spread)), default=0.0) for column in columns]
+    rows = (tuple(_cell(cell, top) for cell, top in zip(row, highest, strict=True)) for row in table.rows)
+    return PageTable(tuple(table.columns), tuple(rows), figures=1)
 
 
-def _plain_table(table: Table) -> RichTable:
-    shown = RichTable(
-        title=Text(one_line(table.title), style="bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1),
+def _cell(cell: Cell, highest: float) -> str | PageCell:
+    match cell:
+        case None:
+            return PageCell(NOT_MEASURED, "missing")
+        case Spread():
+            return PageCell(plot.said(cell.median), spread=_low_high(cell), bar=plot.bar(cell, highest))
+        case str():
+            return cell
+        case _:
+            return plot.said(cell)
+
+
+def _low_high(s: Spread) -> str:
+    return "" if s.samples < 2 or s.low == s.high else f"{plot.said(s.low)}–{plot.said(s.high)}"  # noqa: RUF001 - an en dash is meant
+
+
+def _histogram(drawn: Histogram) -> PageTable:
+    """The rows from the first bucket on that is not empty."""
+    first = next((n for n, b in enumerate(drawn.buckets) if b.count), len(drawn.buckets))
+    fullest = max((b.count for b in drawn.buckets), default=0)
+    rows = (
+        (
+            f"{words.number(b.low)} – {words.number(b.high)}",  # noqa: RUF001 - as above
+            words.number(b.count),
+            PageCell("", bar=plot.bar(Spread.of([b.count]), fullest)),
+        )
+        for b in drawn.buckets[first:]
     )
-    for i, name in enumerate(table.columns):
-        numbers = any(isinstance(row[i], Spread | float) for row in table.rows)
-        justify: Literal["left", "right"] = "right" if numbers else "left"
-        heading = Text(one_line(name), overflow="fold")
-        shown.add_column(heading, justify=justify, overflow="fold", no_wrap=i == 0)
-    for row in table.rows:
-        cells = [_cell(cell, 0) for cell in row]
-        texts = ["\n".join(map(one_line, filter(None, (c.text, c.spread)))) for c in cells]
-        shown.add_row(*map(Text, texts))
-    return shown
+    return PageTable((drawn.unit, "count", "distribution"), tuple(rows), drawn.title)
+
+
+def _facts(m: Measurement) -> Iterator[Line]:
+    facts = (
+        ("Repeats", m.repeats),
+        ("Emulated", _EMULATED if is_emulated(m) else ""),
+        ("Kernel events", m.source),
+        ("All figures", ", ".join(m.figures)),
+        ("Command", " ".join(m.command)),
+        ("Started", f"{m.started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
+        ("Took", words.seconds(m.seconds)),
+    )
+    yield from (Line(value, name) for name, value in facts if value)
 
 
 def histogram_text(drawn: Histogram) -> str:

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from harness.host.files import json_text
 from harness.host.text import markdown, markdown_plain, one_line
 from harness.report.pages import on_page, sentence, template
-from harness.report.plot import Plot
+from harness.report.plot import Bar, Plot
+
+_STARS = 40
+"""Of a bar in text that fills its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +40,20 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A cell of a table. `kind`: a verdict, which colours it. `detail`: shown where one points at it.
-    `target`: the anchor of the finding that it leads to.
+    `target`: the anchor of the finding that it leads to. `spread`: how far a figure spreads, in words; `bar`:
+    the figure as it is drawn, in text of a cell without words.
     """
 
     text: str
     kind: str = ""
     detail: str = ""
     target: str = ""
+    spread: str = ""
+    bar: Bar | None = None
 
     def __str__(self) -> str:
-        return self.text
+        drawn = "*" * round(_STARS * self.bar.stop / 100) if self.bar else ""
+        return f"{self.text or drawn} ({self.spread})" if self.spread else self.text or drawn
 
 
 @dataclass(frozen=True, slots=True)

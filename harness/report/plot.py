@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.measurements.results import Curve, Histogram, Ratio, Spread
-from harness.report.words import number
+from harness.measurements.results import Curve, Ratio, Spread
 
 PLOT_WIDTH, PLOT_HEIGHT = 760, 300
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 44
 COLOURS = 8
 _DOTS_FROM = 60  # with more points than this, a connecting line would hide them
 _MAX_POINTS = 600  # per line, to keep the page small
-RATIO_WIDTH = 320
-_ROW = 18
 _MIN_DECADES = 0.3  # a scale of ratios spans at least a factor of two each way
 
 
 @dataclass(frozen=True, slots=True)
-class RatioBar:
-    """A ratio on a logarithmic scale that all ratios of a page share: from 1 to the median, with whiskers
-    from low to high. `published_x`: the mark of the published ratio, None if there is none.
+class Bar:
+    """The bar of a figure, in percent of its place: from `start` to `stop`, with whiskers from `low` to
+    `high`. `one`: where 1 is, on a scale of ratios; `mark`: where another value is; None for neither.
     """
 
-    bar_x: float
-    bar_width: float
-    low_x: float
-    high_x: float
-    one_x: float
-    published_x: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CellBar:
-    """A figure's bar, in percent of the highest figure of its column."""
-
-    median: float
+    start: float
+    stop: float
     low: float
     high: float
+    one: float | None = None
+    mark: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +62,21 @@ class Plot:
     height: int = PLOT_HEIGHT
 
 
-@dataclass(frozen=True, slots=True)
-class HistogramRow:
-    """A bucket; `percent` of the fullest one."""
-
-    low: str
-    high: str
-    count: str
-    percent: float
-
-
-def ratio_bars(ratios: Sequence[Ratio]) -> list[RatioBar]:
-    """One bar per ratio, on a shared scale centred on 1."""
+def ratio_bars(ratios: Sequence[Ratio]) -> list[Bar]:
+    """One bar per ratio, from 1 to the median, on a logarithmic scale that all of them share. `mark`: the
+    published ratio.
+    """
     reach = max([_MIN_DECADES, *(abs(math.log10(v)) for r in ratios for v in _values(r) if v > 0)])
 
     def x(value: float) -> float:
         inside = math.log10(value) if value > 0 else -reach
-        return _px(RATIO_WIDTH / 2 * (1 + inside / (reach * 1.04)))
+        return _px(50 * (1 + inside / (reach * 1.04)))
 
     bars = []
     for r in ratios:
-        middle, one = x(r.measured.median), x(1)
+        low, middle, high = x(r.measured.low), x(r.measured.median), x(r.measured.high)
         published = x(r.published) if r.published else None
-        left, width = min(one, middle), _px(abs(middle - one))
-        bars.append(RatioBar(left, width, x(r.measured.low), x(r.measured.high), one, published))
+        bars.append(Bar(min(50.0, middle), max(50.0, middle), low, high, 50.0, published))
     return bars
 
 
@@ -106,22 +84,12 @@ def _values(r: Ratio) -> tuple[float, ...]:
     return (r.measured.low, r.measured.high, r.measured.median, *((r.published,) if r.published else ()))
 
 
-def cell_bar(cell: Spread, highest: float) -> CellBar | None:
-    """None if the column has no figure above zero."""
+def bar(figure: Spread, highest: float) -> Bar | None:
+    """A figure beside the highest of its column; None if that has none above zero."""
     if highest <= 0:
         return None
-    median, low, high = (_px(max(0.0, v) / highest * 100) for v in (cell.median, cell.low, cell.high))
-    return CellBar(median, low, high)
-
-
-def histogram_rows(histogram: Histogram) -> list[HistogramRow]:
-    """The rows in order, from the first bucket that is not empty."""
-    filled = list(itertools.dropwhile(lambda b: not b.count, histogram.buckets))
-    fullest = max((b.count for b in filled), default=0)
-    return [
-        HistogramRow(number(b.low), number(b.high), number(b.count), _px(100 * b.count / fullest))
-        for b in filled
-    ]
+    median, low, high = (_px(max(0.0, v) / highest * 100) for v in (figure.median, figure.low, figure.high))
+    return Bar(0.0, median, low, high)
 
 
 def plots(series: Sequence[Curve]) -> list[Plot]:

@@ -22,8 +22,7 @@ from harness.measurements.results import (
 from harness.report.measurements import (
     compared,
     headline,
-    measurements_html,
-    measurements_text,
+    page_of,
     write_measurement_reports,
 )
 
@@ -66,7 +65,7 @@ def without(*names: str, **changed: object) -> Measurement:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return measurements_html([MEASUREMENT])
+    return page_of([MEASUREMENT]).html()
 
 
 class TestPage:
@@ -75,29 +74,28 @@ class TestPage:
 
     def test_the_published_ratio_stands_beside_the_measured_one(self, page: str) -> None:
         row = page[page.index("writeback / journal</th>") :].partition("</tr>")[0]
-        assert "<b>5</b>" in row
-        assert ">3.6<" in row
+        assert re.search(r">\s*5\s*<span class=\"spread\">4 to 6, 3 times</span>", row)
+        assert re.search(r">\s*3.6\s*<", row)
         assert "1.39 times the published ratio" in row
         assert "no arm to move" in page
 
     def test_every_table_says_on_what_it_was_taken(self, page: str) -> None:
         line = "Linux 6.12.117; QEMU 7.2.22 (tcg); written 10 MiB, rounds 3; emulated: absolute figures"
-        sections = page.split("<section>")[1:]
-        drawn = [s for s in sections if "<table" in s or "<figure" in s]
+        drawn = [s for s in page.split("<section>")[1:] if "<table" in s or "<figure" in s]
         assert len(drawn) == 4
         assert all(line in s for s in drawn)
 
     def test_hardware_is_not_called_emulated(self) -> None:
-        assert "mulated" not in measurements_html([without(accel="kvm")])
+        assert "mulated" not in page_of([without(accel="kvm")]).html()
 
     def test_what_is_missing_is_said(self) -> None:
-        page = measurements_html([without("ratios", missing=["reiserfs/ordered, round 1: mount failed"])])
-        assert "Not measured:</b> reiserfs/ordered, round 1: mount failed" in page
+        page = page_of([without("ratios", missing=["reiserfs/ordered, round 1: mount failed"])]).html()
+        assert "<li>reiserfs/ordered, round 1: mount failed</li>" in page
         assert 'header class="unknown"' in page
         assert "<h2>Ratios</h2>" not in page
 
     def test_a_missing_cell_is_said_too(self, page: str) -> None:
-        assert '<td class="missing">not measured</td>' in page
+        assert re.search(r'<td class="missing n">\s*not measured', page)
 
     def test_foreign_text_is_escaped(self, page: str) -> None:
         assert "ext4/&lt;b&gt;" in page
@@ -107,40 +105,37 @@ class TestPage:
         assert not re.search(r"(src|href)\s*=|url\(|@import", page)
 
     def test_bars_histogram_and_curves_are_drawn(self, page: str) -> None:
-        assert page.count('<svg class="ratio"') == 2
+        assert page.count('<line class="one"') == 2
+        assert page.count('<line class="published"') == 1
+        assert page.count('<svg class="cell"') == 2 + 1 + 2
         assert page.count("<polyline") == 2
-        assert "2 – 3" in page  # noqa: RUF001 - the en dash of a bucket
+        assert "0 – 1" not in page, "it begins at the first bucket that holds anything"  # noqa: RUF001 - an en dash
+        assert "2 – 3" in page  # noqa: RUF001 - as above
         assert "with index" in page
 
     def test_nothing_at_all(self) -> None:
-        assert "Nothing was measured" in measurements_html([])
+        assert "Not measured" in page_of([]).html()
+
+
+def text_of(m: Measurement) -> str:
+    return page_of([m]).text(140)
 
 
 class TestText:
     def test_ratios_first_then_tables_then_the_command(self) -> None:
-        text = measurements_text([MEASUREMENT])
-        places = [
-            text.index(words)
-            for words in (
-                "5, published 3.6",
-                "writeback / journal  ",
-                "By mode",
-                "A note.",
-                "again: powercut",
-            )
-        ]
+        text = text_of(MEASUREMENT)
+        parts = ("5, published 3.6", "writeback / journal  ", "By mode", "A note.", "made with: powercut")
+        places = [text.index(words) for words in parts]
         assert places == sorted(places)
         assert "4 to 6, 3 times" in text
 
     def test_what_is_missing_is_said(self) -> None:
-        text = measurements_text([without("ratios", "tables", missing=["ext3/journal, round 2: lost"])])
-        assert "not measured: ext3/journal, round 2: lost" in text
+        text = text_of(without("ratios", "tables", missing=["ext3/journal, round 2: lost"]))
+        assert "Not measured\next3/journal, round 2: lost" in text
         assert text.startswith("Linux 6.12.117 · double-write: Not measured.")
 
-    def test_the_histogram_has_bccs_form(self) -> None:
-        text = measurements_text([MEASUREMENT])
-        assert re.search(r" 2 -> 3 +: 8 +\|\*{40}\|", text)
-        assert re.search(r" 4 -> 7 +: 2 +\|\*{10} +\|", text)
+    def test_the_histogram_is_drawn_with_stars(self) -> None:
+        assert re.search(r"2 – 3 +8 +\*{40}\n4 – 7 +2 +\*{10}\n", text_of(MEASUREMENT))  # noqa: RUF001 - en dashes
 
 
 @pytest.mark.parametrize(
@@ -170,4 +165,4 @@ def test_both_reports_are_written_from_the_file(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(msgspec.json.encode([MEASUREMENT]))
     write_measurement_reports(tmp_path)
     assert "<h2>Ratios</h2>" in (tmp_path / "report.html").read_text()
-    assert (tmp_path / "summary.txt").read_text() == measurements_text([MEASUREMENT])
+    assert (tmp_path / "summary.txt").read_text() == text_of(MEASUREMENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measurements.results import Bucket, Curve, Histogram, Ratio, Spread
+from harness.measurements.results import Curve, Ratio, Spread
 from harness.report import plot
 
 FIGURES = st.floats(1e-6, 1e9)
@@ -16,13 +16,20 @@ SPREADS = st.lists(FIGURES, min_size=1, max_size=5).map(Spread.of)
 def test_bars_of_ratios(measured: list[tuple[Spread, float | None]]) -> None:
     ratios = [Ratio("x", spread, published) for spread, published in measured]
     for ratio, bar in zip(ratios, plot.ratio_bars(ratios), strict=True):
-        assert 0 <= bar.low_x <= bar.high_x <= plot.RATIO_WIDTH
-        assert 0 <= bar.bar_x <= bar.bar_x + bar.bar_width <= plot.RATIO_WIDTH + 0.1
-        assert bar.one_x == plot.RATIO_WIDTH / 2
-        if ratio.measured.median > 1:
-            assert bar.bar_x == bar.one_x
-        if bar.published_x is not None:
-            assert 0 <= bar.published_x <= plot.RATIO_WIDTH
+        assert 0 <= bar.low <= bar.high <= 100
+        assert 0 <= bar.start <= 50 <= bar.stop <= 100
+        assert bar.one == 50
+        assert (bar.start if ratio.measured.median > 1 else bar.stop) == bar.one
+        if bar.mark is not None:
+            assert 0 <= bar.mark <= 100
+
+
+@given(SPREADS)
+def test_a_bar_is_drawn_beside_the_highest_of_its_column(spread: Spread) -> None:
+    assert plot.bar(spread, 0.0) is None
+    drawn = plot.bar(spread, spread.high)
+    assert drawn is not None
+    assert 0 == drawn.start <= drawn.low <= drawn.stop <= drawn.high == 100
 
 
 @given(FIGURES | st.just(0.0), FIGURES | st.just(0.0))
@@ -62,20 +69,6 @@ def test_series_of_one_plot_share_their_axes() -> None:
     one, two = Curve("a", "1", "x", "y", [(0, 1), (1, 2)]), Curve("a", "2", "x", "y", [(0, 9)])
     other = Curve("b", "3", "x", "y", [(0, 1)])
     assert [len(p.lines) for p in plot.plots([one, other, two])] == [2, 1]
-
-
-def test_the_fullest_bucket_is_the_widest() -> None:
-    rows = plot.histogram_rows(Histogram("h", "us", [Bucket(0, 1, 5), Bucket(2, 3, 20), Bucket(4, 7, 0)]))
-    assert [r.percent for r in rows] == [25.0, 100.0, 0.0]
-    assert plot.histogram_rows(Histogram("h", "us", [])) == []
-
-
-def test_a_page_begins_at_the_first_bucket_that_holds_anything() -> None:
-    late = Histogram(
-        "h", "us", [Bucket(0, 1, 0), Bucket(2, 3, 0), Bucket(4, 7, 2), Bucket(8, 15, 0), Bucket(16, 31, 1)]
-    )
-    assert [row.low for row in plot.histogram_rows(late)] == ["4", "8", "16"]
-    assert plot.histogram_rows(Histogram("h", "us", [Bucket(0, 1, 0)])) == []
 
 
 def test_figures_have_three_digits_that_count() -> None:
