@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.bench.figures import HostFacts, Memory
+from harness.bench.figures import Memory
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profiles import Profile
 from harness.guests.machine import default_name, machine_of
@@ -178,19 +178,23 @@ def beyond_image(memory: Mapping[str, Memory]) -> float | None:
 # --- what it is ------------------------------------------------------------------------------
 
 
-def describe_host(load_before: float) -> HostFacts:
-    """The properties of this host on which the figures depend."""
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def described(load_before: float) -> str:
+    """The properties of this host on which the figures depend. Load: its average over one minute, before and
+    after; if it is well above 1, other processes have affected the times.
+    """
     cpus = [
         line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")
     ]
     memory = _kibibytes(Path("/proc/meminfo")).get("MemTotal", 0)
-    return HostFacts(
-        cpu=cpus[0] if cpus else platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
-        memory_mib=memory >> 10,
-        kernel=platform.release(),
-        machine=machine_of(default_name()).described,
-        load=(load_before, load_now()),
+    return (
+        f"{cpus[0] if cpus else platform.machine()}, {cores()} cores, {memory >> 10:,} MiB, "
+        f"Linux {platform.release()}, {machine_of(default_name()).described}, "
+        f"load {load_before} before and {load_now()} after"
     )
 
 

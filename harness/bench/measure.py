@@ -9,29 +9,19 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 
-from harness.bench.figures import (
-    BenchResult,
-    Decided,
-    Floor,
-    Growth,
-    GrowthPoint,
-    NotMeasured,
-    Quartiles,
-    Raw,
-    Scaling,
-    Usual,
-    Whole,
-)
+from harness.bench.figures import Row, part_rows, quartiles, shared_row, table, target, totals
 from harness.bench.host import (
     beyond_image,
-    describe_host,
+    cores,
+    described,
     forget_peak,
     load_now,
     memory_of,
@@ -51,6 +41,7 @@ from harness.errors import EnvironmentLacks, PowercutError
 from harness.guests.disk import Disk
 from harness.guests.machine import profile_of
 from harness.guests.session import Session, Target
+from harness.measurements.results import Measurement, Table
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
 from harness.plan import Plan
 from harness.run import create_run, execute
@@ -62,8 +53,6 @@ from harness.writelog.log import changes
 
 # --- all of it -------------------------------------------------------------------------------
 
-Figure = TypeVar("Figure")
-
 
 def run_bench(
     effort: Effort,
@@ -72,40 +61,60 @@ def run_bench(
     accel: str,
     own_kernel: Path | None,
     say: Callable[[str], None],
-) -> BenchResult:
-    """Take all measurements, one after another. One that fails is NotMeasured, with the reason; raises
+) -> Measurement:
+    """Take all measurements, one after another. One that fails is missing, with the reason; raises
     PowercutError only if none is possible (no machine, no kernel). `say` receives progress messages.
     """
-    load = load_now()
+    load, started = load_now(), datetime.now(UTC)
+    tables: list[Table] = []
+    missing: list[str] = []
     with make_setup(effort, kernel, machines, accel, own_kernel, say) as setup:
 
-        def each(what: str, measure: Callable[[Setup, str], Figure]) -> dict[str, Figure | NotMeasured]:
-            return {m: _try(setup, f"{what}, {m}", functools.partial(measure, setup, m)) for m in machines}
+        def take(what: str, measure: Callable[[], Table]) -> None:
+            setup.say(f"measuring: {what}")
+            try:
+                tables.append(measure())
+            except PowercutError as e:
+                missing.append(f"{what}: {e.what.splitlines()[0]}")
 
         setup.say(f"measuring: raw ({', '.join(machines)}) and the floor")
-        raw, floor = measure_states(setup)
-        return BenchResult(
-            raw=raw,
-            floor=floor,
-            usual=_try(setup, "the usual way", functools.partial(measure_usual, setup)),
-            growth=each("growing logs", measure_growth),
-            decided=each("decided", measure_decided),
-            whole=each("whole runs", measure_whole),
-            scaling=each("many workers", measure_scaling),
-            host=describe_host(load),
-            tested_kernel=f"{setup.kernel.name} {setup.kernel.package_version}".strip(),
-            operations=effort.operations,
-            entries=setup.recording.write_log.entry_count,
-            states=len(setup.states),
+        for found in measure_states(setup):
+            tables.append(found) if isinstance(found, Table) else missing.append(found)
+        take("the usual way", functools.partial(measure_usual, setup))
+        for what, measure in (
+            ("growing logs", measure_growth),
+            ("decided", measure_decided),
+            ("whole runs", measure_whole),
+            ("workers that only wait", measure_scaling),
+        ):
+            for machine in machines:
+                take(f"{what}, {machine}", functools.partial(measure, setup, machine))
+        targets = [str(row[-1]) for t in tables for row in t.rows if row[-1]]
+        return Measurement(
+            name="bench",
+            summary=f"the cost of a crash state on {PROFILE}, 64 MiB",
+            command=["powercut", "bench"],
+            kernel=f"{setup.kernel.name} {setup.kernel.package_version}".strip(),
+            machine=described(load),
+            accel="",
+            started=started,
+            seconds=round((datetime.now(UTC) - started).total_seconds(), 1),
+            sizes={
+                "operations": f"{effort.operations:,}",
+                "log entries": f"{setup.recording.write_log.entry_count:,}",
+                "states": f"{len(setup.states)}",
+            },
+            answer=f"{sum(t.endswith(': met') for t in targets)} of {len(targets)} targets are met.",
+            missing=missing,
+            tables=tables,
+            notes=[NOTE],
         )
 
 
-def _try(setup: Setup, what: str, measure: Callable[[], Figure]) -> Figure | NotMeasured:
-    setup.say(f"measuring: {what}")
-    try:
-        return measure()
-    except PowercutError as e:
-        return NotMeasured(e.what.splitlines()[0])
+NOTE = (
+    "Medians, quartiles in brackets. Per core: by the clock or by processor time, whichever is slower; "
+    "with a load above 1, other processes have affected the times."
+)
 
 
 # --- one state -------------------------------------------------------------------------------
@@ -150,40 +159,62 @@ def time_state(
     return times
 
 
-def _split(times: Sequence[Mapping[str, float]]) -> dict[str, Quartiles]:
-    return {part: Quartiles.of([t[part] for t in times]) for part in times[0]}
-
-
-def _totals(times: Sequence[Mapping[str, float]]) -> Quartiles:
-    return Quartiles.of([sum(t.values()) for t in times])
-
-
 # --- the measurements ------------------------------------------------------------------------
 
 
-def measure_states(setup: Setup) -> tuple[dict[str, Raw | NotMeasured], Floor | NotMeasured]:
-    """Measure Raw on one session of each machine, without a memo and with an fsck for every state; and Floor,
-    on images of the same states.
+def measure_states(setup: Setup) -> Iterator[Table | str]:
+    """Tables, or what is missing and why: states recovered, walked, checked by fsck and judged on one session
+    of each machine, without memo or cached answers; and the floor, the least work for the same states:
+    mount(2) and umount(2) by the host's kernel on a loop device over memory, then fsck of the result. All
+    take turns at each state, so that other load affects them alike.
+
+    mount, walk and unmount are measured in the guest, `channel` is the rest of the round trip to it; `image`
+    writes the recovered disk to a file; `fsck` runs as in a run, its reads followed. What writing to the
+    recovered file system takes on top, which a run does where its answer is not known, no other figure
+    includes. Processor time is that of all processes for one state; of the floor, without the loop device's
+    own thread.
     """
-    raw: dict[str, Raw | NotMeasured] = {}
     with contextlib.ExitStack() as stack:
         racers: dict[str, _Racer] = {}
         for name, spec in setup.specs.items():
-            if isinstance(spec, NotMeasured):
-                raw[name] = spec
+            if isinstance(spec, EnvironmentLacks):
+                racers[name] = _Racer(_no_visit, failed=spec.what)
             else:
                 session = stack.enter_context(Session(spec, setup.scratch / f"raw-{name}", LOG_BYTES))
                 examiner = Examiner(setup.recording)
                 visit = functools.partial(_visit, session, examiner)
                 racers[name] = _Racer(visit, session, use=functools.partial(_use, session, examiner))
-        racers["floor"] = _floor_racer(setup, stack)
-        for racer in racers.values():
+        floor = _floor_racer(setup, stack)
+        for racer in (*racers.values(), floor):
             racer.run(CrashState(0), counted=False)  # boots, makes images
         for state in setup.states:
-            for racer in racers.values():
+            for racer in (*racers.values(), floor):
                 racer.run(state)
-        floor = racers.pop("floor")
-        return raw | {name: racer.raw(name) for name, racer in racers.items()}, floor.floor()
+    floor_rate = None if floor.failed else 1000 / totals(floor.times).median
+    for name, racer in racers.items():
+        yield f"raw, {name}: {racer.failed}" if racer.failed else racer.raw(name, floor_rate)
+    what = "floor: host mount, unmount, fsck"
+    yield f"{what}: {floor.failed}" if floor.failed else way_table(what, floor.times, floor.cpu_ms)
+
+
+def raw_targets(machine: str, floor_rate: float | None, by_clock: float, per_core: float) -> tuple[str, str]:
+    """Of a machine's rates, by the clock and per core: a share of the floor where it is a process of this
+    host, else a rate. Either may be empty.
+    """
+    if not profile_of(machine).host_process:
+        return "", target("25 under TCG", per_core >= 25)
+    if floor_rate is None:
+        return "1.2 x floor: the floor was not measured", ""
+    wanted = 1.2 * floor_rate
+    return target(f"1.2 x floor = {wanted:.0f}: {by_clock / floor_rate:.2f}", by_clock >= wanted), ""
+
+
+def way_table(title: str, times: Sequence[Mapping[str, float]], cpu_ms: float | None = None) -> Table:
+    """A way to check states that is not ours."""
+    total = totals(times)
+    processor: list[Row] = [] if cpu_ms is None else [("processor time, ms", cpu_ms, "")]
+    rows: list[Row] = [("states/s", 1000 / total.median, ""), ("ms a state", total, "")]
+    return table(title, [*rows, *processor, *part_rows(times)])
 
 
 def _visit(session: Session, examiner: Examiner, state: CrashState) -> dict[str, float]:
@@ -227,9 +258,7 @@ def _no_visit(_: CrashState) -> dict[str, float]:
 
 @dataclass(slots=True)
 class _Racer:
-    """One participant of the measurements that take turns. The first failure ends its part, and becomes its
-    NotMeasured.
-    """
+    """One participant of the measurements that take turns. The first failure ends its part."""
 
     visit: _Visit
     session: Session | None = None
@@ -261,30 +290,34 @@ class _Racer:
     def _cpu_s(self) -> float:
         return session_cpu_s(self.session) if self.session else own_cpu_s()
 
-    def raw(self, name: str) -> Raw | NotMeasured:
-        if self.failed:
-            return NotMeasured(self.failed)
-        total, cpu_ms = _totals(self.times), self.cpu_s * 1000 / len(self.times)
-        return Raw(
-            name,
-            total,
-            _split(self.times),
-            Quartiles.of(self.use_ms),
-            cpu_ms,
-            self.interpreter_s * 1000 / len(self.times),
-            1000 / total.median,
-            1000 / max(total.median, cpu_ms),
+    @property
+    def cpu_ms(self) -> float:
+        """Processor time of a state."""
+        return self.cpu_s * 1000 / len(self.times)
+
+    def raw(self, name: str, floor_rate: float | None) -> Table:
+        """Its table. `floor_rate`: states/s of the floor, if that was measured."""
+        total = totals(self.times)
+        by_clock, per_core = 1000 / total.median, 1000 / max(total.median, self.cpu_ms)
+        clock_target, core_target = raw_targets(name, floor_rate, by_clock, per_core)
+        return table(
+            f"raw, {name}",
+            [
+                ("states/s per core", per_core, core_target),
+                ("states/s by the clock", by_clock, clock_target),
+                ("ms a state", total, ""),
+                ("processor time, ms", self.cpu_ms, ""),
+                *part_rows(self.times),
+                ("writing to it, where that is done, ms", quartiles(self.use_ms), ""),
+                ("Python's part, ms", self.interpreter_s * 1000 / len(self.times), ""),
+            ],
         )
 
-    def floor(self) -> Floor | NotMeasured:
-        if self.failed:
-            return NotMeasured(self.failed)
-        total, cpu_ms = _totals(self.times), self.cpu_s * 1000 / len(self.times)
-        return Floor(total, _split(self.times), cpu_ms, 1000 / total.median)
 
-
-def measure_usual(setup: Setup) -> Usual | NotMeasured:
-    """Measure Usual: replay each state's log from the start, and run a process for every step."""
+def measure_usual(setup: Setup) -> Table:
+    """The usual way, without a disk that switches between states: copy the base, replay the log from its
+    start, mount, unmount, fsck, the last three as separate processes.
+    """
     recording = setup.recording
     times = []
     try:
@@ -301,9 +334,9 @@ def measure_usual(setup: Setup) -> Usual | NotMeasured:
                     | mounted
                     | time_fsck(setup.profile, loop.file)
                 )
-    except (OSError, EnvironmentLacks, subprocess.CalledProcessError) as e:
-        return NotMeasured(str(e).splitlines()[0])
-    return Usual(_totals(times), _split(times), 1000 / _totals(times).median)
+    except (OSError, subprocess.CalledProcessError) as e:
+        raise PowercutError(str(e)) from e
+    return way_table("usual way: copy, replay, processes", times)
 
 
 def replay_into(image: Path, log: WriteLog, state: CrashState) -> None:
@@ -316,17 +349,18 @@ def replay_into(image: Path, log: WriteLog, state: CrashState) -> None:
             os.pwrite(target.fileno(), data, entry.sector * SECTOR_BYTES)
 
 
-def measure_growth(setup: Setup, name: str) -> Growth | NotMeasured:
-    """Measure Growth: the same recording in logs of growing length, in rounds, so that other load affects all
-    lengths alike.
+def measure_growth(setup: Setup, name: str) -> Table:
+    """The same recording in logs of growing length, in rounds, so that other load affects all lengths alike:
+    a state as in `measure_states`, right after its neighbour, as in a run; switching to a distant state;
+    switching to a neighbour and reading the blocks that changed. Memory at its peak by process: a run has one
+    `powercut`, whatever the number of sessions. Beyond the images: memory of one session (guest and disk)
+    without the files that the disk maps (base image and log).
     """
-    spec = setup.specs[name]
-    if isinstance(spec, NotMeasured):
-        return spec
+    spec = setup.spec(name)
     small, effort = setup.small, setup.effort
     real = small.write_log.entry_count
     if real > min(effort.log_sizes):
-        return NotMeasured(
+        raise PowercutError(
             f"the recording has {real} entries, more than a log of {min(effort.log_sizes)} may"
         )
     blocks = unused_blocks(small.base, small.write_log)
@@ -340,8 +374,8 @@ def measure_growth(setup: Setup, name: str) -> Growth | NotMeasured:
         for _ in range(effort.growth_rounds):
             for one in series:
                 one.round(spaced(real, effort.growth_states))
-        points = tuple(one.point() for one in series)
-    return Growth(name, real, points)
+        rows = [row for one in series for row in one.rows(totals(series[0].times).median)]
+    return table(f"log size, {name}", rows, f"Without padding the log has {real} entries.")
 
 
 @dataclass(slots=True)
@@ -392,7 +426,8 @@ class _Series:
             disk.image(image)
             self.read_us.append((time.perf_counter() - begun) * 1e6)
 
-    def point(self) -> GrowthPoint:
+    def rows(self, first_ms: float) -> list[Row]:
+        """`first_ms`: what a state of the shortest log takes."""
         pids = pids_of(self.session)
         forget_peak(pids["powercut"])
         log = read_log(self.target.log or Path())  # what a run keeps of a recording
@@ -400,22 +435,33 @@ class _Series:
         hashes = self.session.disk.hashes(states)
         memory = {name: memory_of(pid) for name, pid in pids.items()}
         assert len(hashes) == len(states)  # noqa: S101  # and keeps them alive until they are counted
-        return GrowthPoint(
-            self.size,
-            Quartiles.of(self.switch_us),
-            Quartiles.of(self.read_us),
-            _totals(self.times),
-            _split(self.times),
-            self.cpu_ms / len(self.times),
-            memory,
-            beyond_image(memory),
-        )
+        total, beyond, size = totals(self.times), beyond_image(memory), f"{self.size:,} entries"
+        return [
+            (f"{size}: ms a state", total, flatness(total.median, first_ms)),
+            (f"{size}: processor time, ms", self.cpu_ms / len(self.times), ""),
+            *((f"{size}: {name}", spread, "") for name, spread, _ in part_rows(self.times)),
+            (f"{size}: switch, us", quartiles(self.switch_us), ""),
+            (f"{size}: to a neighbour and read, us", quartiles(self.read_us), ""),
+            *((f"{size}: peak memory of {name}, MiB", of.peak, "") for name, of in memory.items()),
+            (f"{size}: one session beyond the images, MiB", beyond, _at_most(beyond, 256)),
+        ]
 
 
-def measure_decided(setup: Setup, name: str) -> Decided | NotMeasured:
-    """Measure Decided: a run as a user starts it."""
-    if isinstance(spec := setup.specs[name], NotMeasured):
-        return spec
+def flatness(ms: float, first_ms: float) -> str:
+    """The target of a longer log: what a state takes, beside what one of the shortest does."""
+    change = ms / first_ms - 1
+    return target(f"flat within 20 %: {change:+.0%}", abs(change) <= 0.2) if change else ""
+
+
+def _at_most(value: float | None, limit: float) -> str:
+    return "" if value is None else target(f"{limit:.0f}", value <= limit)
+
+
+def measure_decided(setup: Setup, name: str) -> Table:
+    """A whole `powercut run` with one job, as a user starts it. Seconds: from the end of the recording to the
+    last verdict; with boot, recording and reports, it is the whole run.
+    """
+    setup.spec(name)
     plan = Plan(
         configurations=[PROFILE],
         workloads=[str(write_workload(setup.recording.workload, setup.scratch))],
@@ -430,53 +476,60 @@ def measure_decided(setup: Setup, name: str) -> Decided | NotMeasured:
         (case,) = execute(plan, store, watch).cases
     whole_s, cpu_s, interpreter_s = clock.elapsed()
     if case.undecided:
-        return NotMeasured(f"the run did not decide: {case.undecided}")
-    return Decided(
-        name,
-        case.counts.checked,
-        case.counts.contents,
-        {how.value: count for how, count in case.by_how.items()},
-        watch.seconds,
-        whole_s,
-        cpu_s,
-        interpreter_s * 1000 / case.by_how[How.JUDGED],
-        case.counts.checked / watch.seconds,
+        raise PowercutError(f"the run did not decide: {case.undecided}")
+    rate, wanted = case.counts.checked / watch.seconds, 1000 if profile_of(name).host_process else 150
+    how: list[Row] = [(f"of these {way.value}", float(count), "") for way, count in case.by_how.items()]
+    return table(
+        f"decided, {name}",
+        [
+            ("states/s", rate, target(f"{wanted:,}", rate >= wanted)),
+            ("states", float(case.counts.checked), ""),
+            ("contents", float(case.counts.contents), ""),
+            *how,
+            ("seconds", watch.seconds, ""),
+            ("with boot and recording, s", whole_s, ""),
+            ("processor time, s", cpu_s, ""),
+            shared_row(interpreter_s * 1000 / case.by_how[How.JUDGED]),
+        ],
     )
 
 
-def measure_whole(setup: Setup, name: str) -> tuple[Whole, ...] | NotMeasured:
-    """Measure Whole: runs as a user starts them, on all processors."""
-    if isinstance(plans := _whole_plans(setup, name), NotMeasured):
-        return plans
-    found = []
-    for plan in plans:
+_WHOLE_S = {"ace1": 20, "quick": 45}
+"""What a whole run is to take on two processors, in seconds."""
+
+
+def measure_whole(setup: Setup, name: str) -> Table:
+    """Whole runs as a user starts them, on all processors: a set of workloads on modes. Seconds: by the
+    clock, with boots, recordings and reports.
+    """
+    rows: list[Row] = []
+    for plan in _whole_plans(setup, name):
         clock = _Clock()
         with create_run(plan, setup.scratch / f"whole-{name}", plan.workloads[0]) as store:
             cases = execute(plan, store, _Watch()).cases
         seconds, cpu_s, interpreter_s = clock.elapsed()
-        visits = _visits(cases)
-        found.append(
-            Whole(
-                plan.workloads[0],
-                plan.fault_models[0],
-                tuple(plan.configurations),
-                plan.jobs,
-                len(cases),
-                sum(case.counts.checked for case in cases),
-                visits,
+        visits, set_ = _visits(cases), plan.workloads[0]
+        rows += [
+            (
+                f"{set_}, {plan.fault_models[0]}, {', '.join(plan.configurations)}: s",
                 seconds,
-                cpu_s,
-                interpreter_s * 1000 / visits,
-            )
-        )
-    return tuple(found)
+                _at_most(seconds, _WHOLE_S[set_]) if plan.jobs == 2 else "",
+            ),
+            ("workers", float(plan.jobs), ""),
+            ("cases", float(len(cases)), ""),
+            ("states", float(sum(case.counts.checked for case in cases)), ""),
+            ("visits", float(visits), ""),
+            ("processor time, s", cpu_s, ""),
+            shared_row(interpreter_s * 1000 / visits),
+        ]
+    return table(f"whole runs, {name}", rows, "Targets are for 2 cores.")
 
 
-def _whole_plans(setup: Setup, name: str) -> list[Plan] | NotMeasured:
-    if isinstance(spec := setup.specs[name], NotMeasured):
-        return spec
+def _whole_plans(setup: Setup, name: str) -> list[Plan]:
+    """Raises PowercutError for a machine that is not available, or takes too long."""
+    setup.spec(name)
     if not profile_of(name).host_process:
-        return NotMeasured("too long in emulated guests")
+        raise PowercutError("too long in emulated guests")
     return [
         Plan(
             configurations=list(modes),
@@ -485,7 +538,7 @@ def _whole_plans(setup: Setup, name: str) -> list[Plan] | NotMeasured:
             kernel=_kernel_name(setup, name),
             machine=name,
             accel=setup.accel,
-            jobs=describe_host(0.0).cores,
+            jobs=cores(),
             fault_models=(states,),
         )
         for workloads, modes, states in WHOLE
@@ -496,11 +549,11 @@ def _visits(cases: Iterable[CaseSummary]) -> int:
     return max(1, sum(case.by_how.get(How.JUDGED, 0) for case in cases))
 
 
-def measure_scaling(setup: Setup, name: str) -> Scaling | NotMeasured:
-    """Measure Scaling, on the first of the whole runs."""
-    if isinstance(plans := _whole_plans(setup, name), NotMeasured):
-        return plans
-    first, visits, reports = plans[0], KeptVisits(), setup.scratch / f"scaling-{name}"
+def measure_scaling(setup: Setup, name: str) -> Table:
+    """The first of the whole runs made again with workers that only wait: see `harness.bench.scaling`. Visits
+    a second are those from the first verdict to the last.
+    """
+    first, visits, reports = _whole_plans(setup, name)[0], KeptVisits(), setup.scratch / f"scaling-{name}"
     with every_case_alone(), create_run(first, reports, "real") as store:
         execute(first, store, _Watch(), make_pool=visits.watched)
         recordings = str(store.path)
@@ -512,10 +565,19 @@ def measure_scaling(setup: Setup, name: str) -> Scaling | NotMeasured:
         with create_run(plan, reports, f"played-{workers}") as store:
             count = _visits(execute(plan, store, watch, make_pool=visits.played).cases)
         if visits.unseen:
-            return NotMeasured(f"with {workers} workers, {visits.unseen} other states were visited")
+            raise PowercutError(f"with {workers} workers, {visits.unseen} other states were visited")
         per_second[workers] = count / watch.seconds
         share = clock.elapsed()[2] * 1000 / count
-    return Scaling(first.workloads[0], len(visits.seen), VISIT_S * 1000, per_second, share)
+    fewest, most = min(per_second), max(per_second)
+    return table(
+        f"workers that only wait, {name}",
+        [
+            *((f"visits/s of {n} workers", rate, "") for n, rate in per_second.items()),
+            (f"{most} beside {fewest}, times as fast", per_second[most] / per_second[fewest], ""),
+            shared_row(share),
+        ],
+        f"{len(visits.seen):,} visits of {first.workloads[0]}, {VISIT_S * 1000:.0f} ms each.",
+    )
 
 
 class _Clock:

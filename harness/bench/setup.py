@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.bench.figures import NotMeasured
 from harness.bench.work import make_workload, spaced
 from harness.cases.crash_and_continue import record
 from harness.cases.recording import Recording, make_base
@@ -65,9 +64,9 @@ QUICK = Effort(
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the measurements work with. `specs`: by the machine's name; NotMeasured says why that machine is
-    not available. `own_kernel`: the user's kernel, for machines whose kernels are programs. `small`: the
-    recording whose log is padded.
+    """What the measurements work with. `specs`: by the machine's name, or why it is not available: see
+    `spec`. `own_kernel`: the user's kernel, for machines whose kernels are programs. `small`: the recording
+    whose log is padded.
     """
 
     effort: Effort
@@ -75,7 +74,7 @@ class Setup:
     profile: Profile
     base: Path
     scratch: Path
-    specs: Mapping[str, GuestSpec | NotMeasured]
+    specs: Mapping[str, GuestSpec | EnvironmentLacks]
     accel: str
     own_kernel: Path | None
     recording: Recording
@@ -86,6 +85,12 @@ class Setup:
     def states(self) -> list[CrashState]:
         return spaced(self.recording.write_log.entry_count, self.effort.states)
 
+    def spec(self, machine: str) -> GuestSpec:
+        """Raises EnvironmentLacks for a machine that is not available."""
+        if isinstance(found := self.specs[machine], EnvironmentLacks):
+            raise found
+        return found
+
 
 def make_specs(
     kernel: Kernel,
@@ -94,14 +99,14 @@ def make_specs(
     accel: str,
     own_kernel: Path | None,
     scratch: Path,
-) -> tuple[GuestSpec, dict[str, GuestSpec | NotMeasured]]:
+) -> tuple[GuestSpec, dict[str, GuestSpec | EnvironmentLacks]]:
     """The spec of the default machine, which records, and those of all machines to measure, by name."""
 
     def comes_up(machine: Machine) -> None:
         spec = spec_of(machine, kernel, [profile], [], scratch / "trial.cpio")
         boot_once(spec, make_base(profile, scratch / "base.zst", scratch), scratch / "trial", LOG_BYTES)
 
-    def spec(name: str) -> GuestSpec | NotMeasured:
+    def spec(name: str) -> GuestSpec:
         archive = scratch / f"{name}.cpio"
         if not profile_of(name).host_process:
             machine = choose_accel(name, accel, comes_up).machine
@@ -109,19 +114,24 @@ def make_specs(
         found = own_kernel_of(name, kernel, own_kernel)
         if found is None:
             missing = f"no {profile_of(name).title} kernel of {kernel.package_version or kernel.name}"
-            return NotMeasured(f"{missing}: {_OWN_FIX}")
+            raise EnvironmentLacks(f"{missing}: {_OWN_FIX}")
         machine = machine_of(name)
-        try:
-            machine.kernel_release(found.image)
-            for requirement in machine.requirements():
-                requirement.look()
-        except EnvironmentLacks as e:
-            return NotMeasured(e.what)
+        machine.kernel_release(found.image)
+        for requirement in machine.requirements():
+            requirement.look()
         return spec_of(machine, found, [profile], [], archive)
 
-    recorder = spec(default_name())
-    assert not isinstance(recorder, NotMeasured)  # noqa: S101  # it boots any PC's kernel; tells mypy
-    return recorder, {name: recorder if name == default_name() else spec(name) for name in machines}
+    specs: dict[str, GuestSpec | EnvironmentLacks] = {}
+    for name in dict.fromkeys([default_name(), *machines]):
+        try:
+            specs[name] = spec(name)
+        except EnvironmentLacks as e:
+            if name == default_name():  # it boots any PC's kernel
+                raise
+            specs[name] = e
+    recorder = specs[default_name()]
+    assert not isinstance(recorder, EnvironmentLacks)  # noqa: S101  # see above; tells mypy
+    return recorder, {name: specs[name] for name in machines}
 
 
 def own_kernel_of(name: str, kernel: Kernel, given: Path | None) -> Kernel | None:

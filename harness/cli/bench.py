@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from harness import bench
-from harness.cli.console import console, errors
+from harness.cli.console import errors
 from harness.cli.guard import guarded
 from harness.cli.options import NewFile, OneOf, accel_option
+from harness.cli.series import show_page
 from harness.guests.machine import names
 from harness.host.files import write_atomically
+from harness.report.measurements import page_of
 
 
 @click.command("bench")
@@ -37,6 +40,6 @@ def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...]
         say=lambda text: errors.print(text, highlight=False),
         **given,
     )
-    console.print(bench.table(measured))
+    show_page(page_of([measured]))
     if json_file:
-        write_atomically(json_file, bench.bench_json(measured))
+        write_atomically(json_file, msgspec.json.format(msgspec.json.encode([measured]), indent=1))

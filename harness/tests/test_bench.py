@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import io
 import os
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
-from harness.bench import BenchResult, bench_json, table
-from harness.bench.figures import (
-    Decided,
-    Floor,
-    Growth,
-    GrowthPoint,
-    HostFacts,
-    Memory,
-    NotMeasured,
-    Quartiles,
-    Raw,
-    Scaling,
-    Usual,
-    Whole,
-)
-from harness.bench.host import beyond_image, describe_host, memory_of
-from harness.bench.measure import replay_into
-from harness.bench.table import rows
+from harness.bench.figures import Memory, part_rows, quartiles, shared_row, table
+from harness.bench.host import beyond_image, cores, described, memory_of
+from harness.bench.measure import flatness, raw_targets, replay_into, way_table
 from harness.bench.work import make_workload, pad_log, spaced, unused_blocks, write_workload
+from harness.measurements.results import Measurement, Spread
 from harness.model import BLOCK_BYTES, CrashState, Operation, OperationKind
 from harness.oracles.pattern import poison
+from harness.report.measurements import page_of
 from harness.tests.states.logs import logs
 from harness.tests.states.replay import replay
 from harness.workloads.load import load_workload
@@ -204,8 +189,8 @@ def test_the_plain_replay_into_a_file_is_the_replay(tmp_path: Path) -> None:
 
 
 def test_a_spread_is_median_and_quartiles() -> None:
-    assert Quartiles.of([5.0, 1.0, 2.0, 3.0, 4.0]) == Quartiles(3.0, 2.0, 4.0, 5)
-    assert Quartiles.of([7.0]) == Quartiles(7.0, 7.0, 7.0, 1)
+    assert quartiles([5.0, 1.0, 2.0, 3.0, 4.0]) == Spread(3.0, 2.0, 4.0, 5)
+    assert quartiles([7.0]) == Spread(7.0, 7.0, 7.0, 1)
 
 
 def test_what_a_worker_needs_beyond_the_images_counts_all_but_what_the_disk_maps() -> None:
@@ -227,136 +212,67 @@ def test_memory_of_a_process_is_what_it_has_and_nothing_is_made_up() -> None:
 
 
 def test_the_host_is_described() -> None:
-    host = describe_host(0.5)
-    assert host.load[0] == 0.5
-    assert host.cores >= 1
-    assert host.memory_mib > 100
-    assert host.cpu
-    assert host.kernel
-
-
-ONE = Quartiles(10.0, 9.0, 11.0, 3)
-PARTS = {"mount": ONE, "fsck": ONE}
-MEMORY = {
-    "powercut": Memory(60, 40, 0, 10),
-    "disk": Memory(400, 20, 50, 300),
-    "guest": Memory(220, 30, 70, 5),
-}
-
-
-def bench(
-    raw_rate: float = 100.0, slow: float = 10.0, decided: float = 1500.0, whole: float = 19.0
-) -> BenchResult:
-    """With these rates; the largest log takes `slow` ms a state, the smallest 10."""
-    points = tuple(
-        GrowthPoint(size, ONE, ONE, dataclasses.replace(ONE, median=ms), PARTS, 12.0, MEMORY, 225.0)
-        for size, ms in ((1_000, 10.0), (100_000, slow))
-    )
-    return BenchResult(
-        host=HostFacts("a CPU", 2, 8192, "6.12", "QEMU 7.2", (0.1, 1.0)),
-        tested_kernel="debian-6.12.1",
-        operations=1000,
-        entries=5000,
-        states=300,
-        raw={m: Raw(m, ONE, PARTS, ONE, 11.0, 0.5, raw_rate + 1, raw_rate) for m in ("qemu", "uml")},
-        floor=Floor(ONE, PARTS, 8.0, 110.0),
-        usual=Usual(ONE, PARTS, 30.0),
-        growth={"qemu": Growth("qemu", 240, points)},
-        decided={
-            m: Decided(m, 5000, 2000, {"judged": 1, "memo": 2}, 3.3, 9.9, 8.8, 1.5, decided)
-            for m in ("qemu", "uml")
-        },
-        whole={
-            "uml": (
-                Whole("ace1", "prefix", ("ext4/ordered",), 2, 207, 11000, 3300, whole, 40.0, 0.9),
-                Whole("quick", "exhaustive", ("xfs/default",), 3, 32, 9000, 900, whole, 40.0, 0.9),
-            ),
-        },
-        scaling={"uml": Scaling("ace1", 3300, 25.0, {2: 80.0, 64: 800.0}, 1.1)},
+    assert cores() >= 1
+    assert re.fullmatch(
+        r".+, \d+ cores, [\d,]{3,} MiB, Linux .+, .+, load 0.5 before and .+ after", described(0.5)
     )
 
 
-def targets(measured: BenchResult) -> dict[str, str]:
-    return {what: target for what, _, target in rows(measured) if target}
+@pytest.mark.parametrize(
+    ("machine", "floor", "clock", "core", "targets"),
+    [
+        ("qemu", 110.0, 24.0, 25.0, ("", "25 under TCG: met")),
+        ("qemu", None, 30.0, 24.9, ("", "25 under TCG: MISSED")),
+        ("uml", 110.0, 151.0, 1.0, ("1.2 x floor = 132: 1.37: met", "")),
+        ("uml", 110.0, 131.0, 500.0, ("1.2 x floor = 132: 1.19: MISSED", "")),
+        ("uml", None, 500.0, 500.0, ("1.2 x floor: the floor was not measured", "")),
+    ],
+)
+def test_targets_say_whether_they_are_met(
+    machine: str, floor: float | None, clock: float, core: float, targets: tuple[str, str]
+) -> None:
+    assert raw_targets(machine, floor, clock, core) == targets
 
 
-def test_targets_stand_beside_the_figures_and_say_whether_they_are_met() -> None:
-    met = {
-        "raw, qemu: states/s per core": "25 under TCG: met",
-        "raw, uml: states/s per core": "1.2 x floor = 132 by the clock: 1.37: met",
-        "log size, qemu: 100,000 entries": "flat within 20 %: +0%: met",
-        "  of one session beyond the images, MiB": "256: met",
-        "decided, qemu: states/s": "150: met",
-        "decided, uml: states/s": "1,000: met",
-        "ace1, prefix, ext4/ordered: s": "20 on 2 cores: met",  # the other has three
-        "workers that only wait, uml, 25 ms a visit: visits/s": "64 are 10.0 times as fast as 2",
-    }
-    shared = "  of the process that workers share: ms a visit"
-    assert targets(bench(raw_rate=150.0)) == met | {shared: "1: MISSED"}  # that of the last
-    assert targets(bench(raw_rate=24.9, slow=12.1, decided=149.0, whole=21.0)) == {
-        "raw, qemu: states/s per core": "25 under TCG: MISSED",
-        "raw, uml: states/s per core": "1.2 x floor = 132 by the clock: 0.24: MISSED",
-        "log size, qemu: 100,000 entries": "flat within 20 %: +21%: MISSED",
-        "  of one session beyond the images, MiB": "256: met",
-        "decided, qemu: states/s": "150: MISSED",
-        "decided, uml: states/s": "1,000: MISSED",
-        "ace1, prefix, ext4/ordered: s": "20 on 2 cores: MISSED",
-        "workers that only wait, uml, 25 ms a visit: visits/s": "64 are 10.0 times as fast as 2",
-        shared: "1: MISSED",
+def test_a_longer_log_is_held_against_the_shortest() -> None:
+    assert flatness(10.0, 10.0) == ""
+    assert flatness(12.0, 10.0) == "flat within 20 %: +20%: met"
+    assert flatness(7.9, 10.0) == "flat within 20 %: -21%: MISSED"
+    assert shared_row(1.0)[-1] == "1: met"
+    assert shared_row(1.1)[-1] == "1: MISSED"
+
+
+TIMES = [{"mount": 4.0, "fsck": 6.0}, {"mount": 5.0, "fsck": 7.0}, {"mount": 3.0, "fsck": 5.0}]
+
+
+def test_a_way_has_its_rate_its_parts_and_its_processor_time() -> None:
+    found = {str(row[0]): row[1] for row in way_table("floor", TIMES, 8.0).rows}
+    assert found == {
+        "states/s": 100.0,
+        "ms a state": Spread(10.0, 9.0, 11.0, 3),
+        "processor time, ms": 8.0,
+        "of it mount, ms": Spread(4.0, 3.5, 4.5, 3),
+        "of it fsck, ms": Spread(6.0, 5.5, 6.5, 3),
     }
 
 
-def missing() -> BenchResult:
-    gone = NotMeasured("no such thing here")
-    machines = {"qemu": gone, "uml": gone}
-    return dataclasses.replace(
-        bench(),
-        raw=machines,
-        floor=gone,
-        usual=gone,
-        growth=machines,
-        decided=machines,
-        whole=machines,
-        scaling=machines,
+def test_a_figure_that_the_kernel_does_not_tell_is_no_zero() -> None:
+    """The text shows every figure of a table, with its target."""
+    rows = [*part_rows(TIMES), ("peak memory of disk, MiB", None, ""), shared_row(0.5)]
+    m = Measurement(
+        name="bench",
+        summary="cost",
+        command=[],
+        kernel="debian-6.12.1",
+        machine="a CPU, 2 cores",
+        accel="",
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+        tables=[table("log size, qemu", rows)],
+        missing=["decided, uml: no such thing here"],
     )
-
-
-def test_what_was_not_measured_says_so_and_has_neither_figure_nor_target() -> None:
-    for _, figure, target in rows(missing()):
-        assert figure == "not measured: no such thing here"
-        assert target == ""
-    assert len(rows(missing())) == 12
-    unfloored = dataclasses.replace(bench(), floor=NotMeasured("no root"))
-    assert targets(unfloored)["raw, uml: states/s per core"] == "1.2 x floor: the floor was not measured"
-
-
-def test_memory_that_the_kernel_does_not_tell_is_no_zero() -> None:
-    growth = bench().growth["qemu"]
-    assert isinstance(growth, Growth)
-    untold = dataclasses.replace(
-        growth.points[0], memory={"disk": Memory(None, None, None, None)}, beyond_image_mib=None
-    )
-    measured = dataclasses.replace(bench(), growth={"qemu": dataclasses.replace(growth, points=(untold,))})
-    told = {what: figure for what, figure, _ in rows(measured)}
-    assert told["  of one session beyond the images, MiB"].startswith("not measured: ")
-    assert told["  memory at its peak, MiB"] == "disk ?"
-
-
-@pytest.mark.parametrize("measured", [bench(), missing()])
-def test_the_table_shows_every_row(measured: BenchResult) -> None:
-    out = io.StringIO()
-    Console(file=out, width=200).print(table(measured))
-    for row in rows(measured):
-        for cell in row:
-            assert cell.strip() in out.getvalue()
-    assert "a CPU, 2 cores, 8,192 MiB, Linux 6.12, QEMU 7.2, load 0.1 before and 1.0 after" in out.getvalue()
-
-
-def test_the_json_holds_all_figures_and_the_machine() -> None:
-    told = msgspec.json.decode(bench_json(bench()))
-    assert told["host"]["cpu"] == "a CPU"
-    assert told["raw"]["uml"]["per_core"] == 100.0
-    assert told["raw"]["uml"]["split_ms"]["fsck"] == {"median": 10.0, "low": 9.0, "high": 11.0, "count": 3}
-    assert told["growth"]["qemu"]["points"][1]["memory"]["disk"]["peak"] == 400
-    assert told["decided"]["qemu"]["by_how"] == {"judged": 1, "memo": 2}
-    assert msgspec.json.decode(bench_json(missing()))["floor"] == {"reason": "no such thing here"}
+    text = page_of([m]).text()
+    assert "debian-6.12.1; a CPU, 2 cores" in text
+    assert "decided, uml: no such thing here" in text
+    for row in (("of it mount, ms", "4 (3.5–4.5)"), ("peak memory of disk, MiB", "not measured")):  # noqa: RUF001 - an en dash
+        assert re.search(rf"^{re.escape(row[0])} +{re.escape(row[1])}$", text, re.MULTILINE)
+    assert re.search(r"ms a visit +0.5 +1: met$", text, re.MULTILINE)
