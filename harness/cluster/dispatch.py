@@ -1,9 +1,9 @@
 """Who works on what: the run's side of a cluster, in the thread that owns the store.
 
-A worker is asked who it is, given the requirements, and then as many cases as it takes at once, and AHEAD
-more, so that it does not wait for the next. Dask would distribute tasks by itself and try those of a lost
-worker again; it is not left to it, because then a task that only waited at a worker counts as one that killed
-it, and how often a task is tried is the scheduler's setting, not ours.
+A worker is asked who it is, given the requirements, and then as many cases as it takes at once. Dask would
+distribute tasks by itself and try those of a lost worker again; it is not left to it, because then a task
+that only waited at a worker counts as one that killed it, and how often a task is tried is the scheduler's
+setting, not ours.
 
 A case belongs to one worker at a time. It comes back to the queue if that worker goes, is silent for
 SILENT_S or fails; what the worker still sends is not listened to. So nothing is stored twice, and since a
@@ -13,6 +13,11 @@ UNKNOWN, with what was seen.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
+import queue
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -25,22 +30,20 @@ import msgspec
 from harness.cases.casework import Limits
 from harness.cases.pins import source_hash
 from harness.cases.recording import NOTHING_KNOWN, copy_recording, is_kept
+from harness.cluster import site
 from harness.cluster.messages import (
     BusyWithAnotherRun,
     Done,
     Identity,
     Job,
-    Lacking,
     Note,
     NotFitted,
     Payload,
     Requirements,
     Unfit,
-    decode,
-    encode,
 )
 from harness.cluster.payloads import adopt, files_of
-from harness.cluster.worker_pool import Answer, ClusterWorker, Event, WorkerPool
+from harness.cluster.worker_pool import ClusterWorker, WorkerPool
 from harness.errors import ClusterGone, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
@@ -52,7 +55,6 @@ from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus
 
 STRIKES = 3
-AHEAD = 1
 LOOK_S = 2.0
 """How often it is looked which workers there are."""
 WAIT_S = 0.5
@@ -79,28 +81,21 @@ class _Case:
 class _Stage(Enum):
     NEW = "new"
     ASKED = "asked"
-    LACKING = "lacking"  # and another worker of its host is getting the blobs
     READY = "ready"
     REFUSED = "refused"
 
 
 @dataclass(slots=True)
 class _Worker:
-    """A worker, and how far it is. `tickets`: of its cases, oldest first; it works on the first `slots` of
-    them. `until`: not to be asked again before. `asked`: when it was asked last.
+    """A worker, and how far it is. `process`: see `Identity`. `until`: not to be asked again before. `asked`:
+    when it was asked last.
     """
 
     known: ClusterWorker
     stage: _Stage = _Stage.NEW
-    identity: Identity | None = None
-    lacking: set[str] = field(default_factory=set)
-    tickets: list[int] = field(default_factory=list)
+    process: str = ""
     until: float = 0.0
     asked: float = 0.0
-
-    @property
-    def at_work(self) -> list[int]:
-        return self.tickets[: self.known.slots]
 
 
 @dataclass(slots=True)
@@ -131,19 +126,22 @@ class Dispatch:
         self._store = store
         self._progress = progress
         self._pool = pool
-        self._outfit = requirements
-        self._requirements = encode(requirements)
+        self._requirements = requirements
         self._blobs = blobs
         self._recorded = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
         self._queue: deque[_Case] = deque()
         self._given: dict[int, _Given] = {}
-        self._asked: dict[int, tuple[_Worker, str]] = {}  # what: identity, fit, or a blob's hash
+        self._numbers = itertools.count(1)
         self._workers: dict[str, _Worker] = {}
+        self._hosts: dict[str, threading.Lock] = {}  # one worker of each gets its blobs
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """What has arrived, to be done in this thread."""
         self._looked = 0.0
         self._staffed = time.monotonic()  # when there was a worker last
         self._clock = time.monotonic
+        self._start: Callable[[Callable[[], None]], None] = _in_thread
 
     def work(self, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]) -> None:
         """Have all cases decided; as `Casework.work`. Raises EnoughDone, and ClusterGone if the scheduler, or
@@ -151,11 +149,12 @@ class Dispatch:
         """
         self._plan_cases(wanted, lacking)
         self._progress.begin("recorded", len(self._queue))
+        self._pool.listen(lambda note: self._events.put(functools.partial(self._noted, note)))
         while self._queue or self._given:
             self._look_round()
             self._hand_out()
-            for event in self._pool.events(WAIT_S):
-                self._take(event)
+            with contextlib.suppress(queue.Empty):
+                self._events.get(timeout=WAIT_S)()
             if self._queue or self._given:
                 self._limits.need_more()
 
@@ -191,18 +190,18 @@ class Dispatch:
         workers = self._pool.workers()
         for address in self._workers.keys() - workers.keys():
             worker = self._workers.pop(address)
-            if worker.at_work:
-                cases = ", ".join(str(self._given[ticket].case.id) for ticket in worker.at_work)
+            if cases := ", ".join(str(given.case.id) for given in self._of(worker).values()):
                 self._progress.say(f"worker {worker.known.name} is gone; it worked on {cases}")
             self._lose(worker, "it was gone while it worked on this")
         for address, known in workers.items():
             worker = self._workers.setdefault(address, _Worker(known))
             if worker.stage is _Stage.NEW and now >= worker.until:
-                self._ask(worker, "identity")
+                worker.stage, worker.asked = _Stage.ASKED, now
+                self._start(functools.partial(self._join, worker))
         for worker in list(self._workers.values()):
-            if any(now - self._given[ticket].heard > SILENT_S for ticket in worker.at_work):
+            if any(now - given.heard > SILENT_S for given in self._of(worker).values()):
                 self._refuse(worker, f"it said nothing of a case for {SILENT_S / 60:.0f} min")
-            elif worker.stage in (_Stage.ASKED, _Stage.LACKING) and now - worker.asked > SILENT_S:
+            elif worker.stage is _Stage.ASKED and now - worker.asked > SILENT_S:
                 self._refuse(worker, f"it did not answer for {SILENT_S / 60:.0f} min")
         self._need_workers(now)
 
@@ -218,67 +217,43 @@ class Dispatch:
                 f"{self._pool.description} had no worker for {EMPTY_S:.0f} s", "start workers there"
             )
 
-    def _ask(self, worker: _Worker, what: str) -> None:
-        ticket = self._pool.ticket()
-        self._asked[ticket] = worker, what
-        worker.stage, worker.asked = _Stage.ASKED, self._clock()
-        if what == "identity":
-            self._pool.identify(ticket, worker.known.address)
-        elif what == "fit":
-            self._pool.fit(ticket, worker.known.address, self._requirements)
-        else:
-            self._pool.give(ticket, worker.known.address, what, self._blobs[what])
-
-    def _take_answer(self, worker: _Worker, what: str, answer: Answer) -> None:
-        """A worker answered something else than a case."""
-        if self._workers.get(worker.known.address) is not worker:
-            return
+    def _join(self, worker: _Worker) -> None:
+        """In a thread of its own: have a worker get ready for the run."""
         try:
-            if answer.error is not None:
-                raise answer.error
-            if what == "identity":
-                self._identified(worker, msgspec.convert(answer.value, Identity))
-            elif what == "fit":
-                assert isinstance(answer.value, bytes)  # noqa: S101 - what `site.fit` returns; tells mypy
-                self._fitted(worker, decode(answer.value, Lacking))
-            else:
-                self._got(worker, what)
-        except BusyWithAnotherRun as e:
-            if not worker.until:
-                self._progress.say(f"worker {worker.known.name}: {e.line}")
-            worker.stage, worker.until = _Stage.NEW, self._clock() + BUSY_S
-        except Exception as e:  # whatever it said instead, it is of no use to this run
-            self._refuse(worker, _line(e))
+            process = self._made_ready(worker.known.address)
+        except Exception as e:  # whatever it said instead
+            self._events.put(functools.partial(self._not_joined, worker, e))
+        else:
+            self._events.put(functools.partial(self._joined, worker, process))
 
-    def _identified(self, worker: _Worker, identity: Identity) -> None:
-        own = (self._outfit.pins["powercut"], source_hash())
-        theirs = (identity.powercut, identity.source)
+    def _made_ready(self, address: str) -> str:
+        """Returns the worker's process. Raises Unfit, and whatever the worker does."""
+        ask, requirements = self._pool.ask, self._requirements
+        identity = msgspec.convert(ask(address, site.identity), Identity)
+        own, theirs = (requirements.pins["powercut"], source_hash()), (identity.powercut, identity.source)
         if theirs != own:
-            self._refuse(worker, f"it has powercut {_version(*theirs)}, the run has {_version(*own)}")
+            raise Unfit(f"it has powercut {_version(*theirs)}, the run has {_version(*own)}")
+        if ask(address, site.fit, requirements).blobs:
+            with self._hosts.setdefault(identity.place, threading.Lock()):
+                for sha in ask(address, site.fit, requirements).blobs:
+                    self._pool.give(address, sha, self._blobs[sha])
+            if lacking := ask(address, site.fit, requirements).blobs:
+                raise Unfit(f"it did not keep {len(lacking)} of the run's files")
+        return identity.process
+
+    def _joined(self, worker: _Worker, process: str) -> None:
+        if worker.stage is _Stage.ASKED:
+            worker.stage, worker.process = _Stage.READY, process
+
+    def _not_joined(self, worker: _Worker, why: Exception) -> None:
+        if worker.stage is not _Stage.ASKED or self._workers.get(worker.known.address) is not worker:
             return
-        worker.identity = identity
-        self._ask(worker, "fit")
-
-    def _fitted(self, worker: _Worker, lacking: Lacking) -> None:
-        if not lacking.blobs:
-            worker.stage = _Stage.READY
+        if not isinstance(why, BusyWithAnotherRun):
+            self._refuse(worker, _line(why))
             return
-        worker.lacking = set(lacking.blobs)
-        on_the_way = {what for other, what in self._asked.values() if self._same_host(other, worker)}
-        for sha in worker.lacking - on_the_way:
-            self._ask(worker, sha)
-        worker.stage = _Stage.LACKING
-
-    def _same_host(self, one: _Worker, other: _Worker) -> bool:
-        return bool(one.identity and other.identity and one.identity.place == other.identity.place)
-
-    def _got(self, worker: _Worker, sha: str) -> None:
-        """A blob is in the cache of the worker's host."""
-        for other in self._workers.values():
-            if self._same_host(other, worker) and sha in other.lacking:
-                other.lacking.discard(sha)
-                if not other.lacking:
-                    self._ask(other, "fit")
+        if not worker.until:
+            self._progress.say(f"worker {worker.known.name}: {why.line}")
+        worker.stage, worker.until = _Stage.NEW, self._clock() + BUSY_S
 
     def _refuse(self, worker: _Worker, why: str) -> None:
         """Use a worker no more."""
@@ -289,44 +264,39 @@ class Dispatch:
         self._pool.dismiss(worker.known.address)
 
     def _lose(self, worker: _Worker, why: str) -> None:
-        """Give back what a worker had. What it worked on is held against the cases; what waited is not."""
-        at_work = worker.at_work
-        for ticket in list(worker.tickets):
-            self._give_back(ticket, why if ticket in at_work else "")
-        for ticket in [t for t, (of, _) in self._asked.items() if of is worker]:
-            del self._asked[ticket]
-            self._pool.forget(ticket)
-        for other in self._workers.values():  # it may have been getting blobs for its host
-            if other.stage is _Stage.LACKING and self._same_host(other, worker):
-                self._ask(other, "fit")
+        """Give back what a worker had."""
+        self._pool.forget(worker.known.address)
+        for number in self._of(worker):
+            self._give_back(number, why)
+
+    def _of(self, worker: _Worker) -> dict[int, _Given]:
+        """What a worker works on."""
+        return {number: given for number, given in self._given.items() if given.worker is worker}
 
     # --- cases --------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """One case for every free slot first, then those that wait at a worker; none of these at the end,
-        when another worker may be free sooner.
-        """
-        ready = [w for w in self._workers.values() if w.stage is _Stage.READY]
-        slots = sum(w.known.slots for w in ready)
-        for ahead in (0, AHEAD):
-            for worker in ready:
-                while len(worker.tickets) < worker.known.slots + ahead and len(self._queue) > (
-                    ahead and slots
-                ):
-                    self._hand(worker, self._queue.popleft())
+        """A case for every free slot."""
+        for worker in self._workers.values():
+            free = worker.known.slots - len(self._of(worker)) if worker.stage is _Stage.READY else 0
+            for _ in range(min(free, len(self._queue))):
+                self._hand(worker, self._queue.popleft())
 
     def _hand(self, worker: _Worker, case: _Case) -> None:
+        number = next(self._numbers)
         try:
-            ticket = self._pool.ticket()
-            job = self._job(ticket, case)
+            job = self._job(number, case)
         except (PowercutError, OSError) as e:
             self._end(case, str(e))
             return
-        worker.tickets.append(ticket)
-        self._given[ticket] = _Given(case, worker, self._clock())
-        self._pool.work(ticket, worker.known.address, encode(job))
+        self._given[number] = _Given(case, worker, self._clock())
 
-    def _job(self, ticket: int, case: _Case) -> Job:
+        def on_end(found: Done | BaseException) -> None:
+            self._events.put(functools.partial(self._answered, number, found))
+
+        self._pool.work(worker.known.address, job, on_end)
+
+    def _job(self, number: int, case: _Case) -> Job:
         """Raises PowercutError for a recording that is to be judged again and is not there, OSError."""
         plan, run = self._plan, self._store.layout
         if plan.recordings and not is_kept(case.id, run):
@@ -334,8 +304,8 @@ class Dispatch:
         record = self._store.case(case.id)
         rows = self._store.rows_of(case.id) if record and record.info.log_hash else None
         return Job(
-            run=self._outfit.run,
-            number=ticket,
+            run=self._requirements.run,
+            number=number,
             case=case.id,
             workload=case.id.workload if case.id.is_generated else replace(case.workload, files={}),
             payload=Payload(rows, files_of(self._store, case.id)),
@@ -343,11 +313,9 @@ class Dispatch:
             all_logs=plan.all_logs,
         )
 
-    def _give_back(self, ticket: int, strike: str) -> None:
-        """Take a case from its worker. `strike`: what is held against the case, if it was worked on."""
-        given = self._given.pop(ticket)
-        given.worker.tickets.remove(ticket)
-        self._pool.forget(ticket)
+    def _give_back(self, number: int, strike: str) -> None:
+        """Take a case from its worker. `strike`: what is held against the case; empty for nothing."""
+        given = self._given.pop(number)
         for what in {**given.begun, **given.advanced}:
             self._count(what, -given.begun[what], -given.advanced[what])
         if strike:
@@ -369,44 +337,32 @@ class Dispatch:
 
     # --- what arrives -------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
-        if not isinstance(event, Answer):
-            self._noted(decode(event.note, Note))
-        elif asked := self._asked.pop(event.ticket, None):
-            self._take_answer(*asked, event)
-        elif given := self._given.get(event.ticket):
-            self._answered(event, given)
-
-    def _answered(self, answer: Answer, given: _Given) -> None:
-        error, worker = answer.error, given.worker
-        if isinstance(error, NotFitted):
-            known = worker.identity.process if worker.identity else ""
-            died = error.what != known and answer.ticket in worker.at_work
-            self._give_back(answer.ticket, "it was gone while it worked on this" if died else "")
-            worker.stage = _Stage.NEW
-        elif isinstance(error, Unfit):
-            self._refuse(worker, error.line)
-        elif error is not None:
-            self._give_back(answer.ticket, _line(error))
+    def _answered(self, number: int, found: Done | BaseException) -> None:
+        """What came of a case, unless it was taken from that worker."""
+        if (given := self._given.get(number)) is None:
+            return
+        if isinstance(found, NotFitted):
+            died = found.what != given.worker.process
+            self._give_back(number, "it was gone while it worked on this" if died else "")
+            given.worker.stage = _Stage.NEW
+        elif isinstance(found, Unfit):
+            self._refuse(given.worker, found.line)
+        elif isinstance(found, BaseException):
+            self._give_back(number, _line(found))
         else:
-            self._done(answer, given)
+            self._done(number, given, found)
 
-    def _done(self, answer: Answer, given: _Given) -> None:
+    def _done(self, number: int, given: _Given, done: Done) -> None:
         case = given.case
         try:
-            assert isinstance(answer.value, bytes)  # noqa: S101 - what `site.work` returns; tells mypy
-            done = decode(answer.value, Done)
             adopt(self._store, case.id, done.payload, given.worker.known.name)
         except PowercutError as e:
-            self._give_back(answer.ticket, e.line)
+            self._give_back(number, e.line)
             return
-        del self._given[answer.ticket]
-        given.worker.tickets.remove(answer.ticket)
+        del self._given[number]
         for what in {**done.begun, **done.advanced}:
             begun, advanced = done.begun.get(what, 0), done.advanced.get(what, 0)
             self._count(what, begun - given.begun[what], advanced - given.advanced[what])
-        for ticket in given.worker.at_work:  # one that had to wait begins
-            self._given[ticket].heard = self._clock()
         self._limits.ended(self._store, case.id)
         self._on_done(case.id)
 
@@ -429,6 +385,10 @@ class Dispatch:
             self._progress.begin(what, begun)
         if advanced:
             self._progress.advance(what, advanced)
+
+
+def _in_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, daemon=True).start()
 
 
 def _version(powercut: str, source: str) -> str:

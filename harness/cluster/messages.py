@@ -1,10 +1,8 @@
-"""What travels between a run and its workers. Every message is a struct, sent as MessagePack: Dask carries
-bytes, and a message of another form is refused where it is decoded.
+"""What travels between a run and its workers: structs, which Dask pickles. Only a worker with the same source
+as the run gets any of them.
 """
 
 from __future__ import annotations
-
-from typing import TypeVar
 
 import msgspec
 
@@ -12,8 +10,6 @@ from harness.errors import PowercutError
 from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.store.records import CaseRows
-
-MessageT = TypeVar("MessageT", bound=msgspec.Struct)
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -123,16 +119,3 @@ class BusyWithAnotherRun(PowercutError):
 
 class Unfit(PowercutError):
     """The worker cannot do this run's work: what it lacks, or what differs."""
-
-
-def encode(message: msgspec.Struct) -> bytes:
-    """Inverse of `decode`."""
-    return msgspec.msgpack.encode(message)
-
-
-def decode(data: bytes, kind: type[MessageT]) -> MessageT:
-    """Raises PowercutError for bytes that are no such message."""
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.MsgspecError, ValueError) as e:
-        raise PowercutError(f"{len(data)} bytes are no {kind.__name__}: {e}", "start the workers anew") from e

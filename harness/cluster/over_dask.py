@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import queue
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,22 +23,18 @@ from typing import Any
 
 import dask
 import distributed
+import msgspec
 
 from harness.cluster import blobs, site
-from harness.cluster.worker_pool import (
-    Answer,
-    ClusterWorker,
-    Event,
-    Said,
-    is_encrypted,
-    local_workers,
-    wants_dashboard,
-)
+from harness.cluster.messages import Done, Job, Note
+from harness.cluster.worker_pool import ClusterWorker, T, is_encrypted, local_workers, wants_dashboard
 from harness.errors import ClusterGone, EnvironmentLacks
 
 CONNECT_S = 15.0
 CLOSE_S = 10.0
 RESULT_S = 60.0
+ANSWER_S = 3600.0
+"""A question may have to wait for a case of another run."""
 _CONFIG = {  # without most of what Dask measures: on two idle workers here that took 4 % of two processors
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -66,10 +62,10 @@ class DaskPool:
         """
         self._run = run
         self._address = address
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._tickets = itertools.count(1)
+        self._numbers = itertools.count(1)
         self._closing = False
-        self._futures: dict[int, Any] = {}
+        self._futures: dict[str, list[Any]] = {}  # by address
+        self._giving = threading.Lock()
         self._blobs: dict[str, Any] = {}
         self._topic = f"powercut-{run}"
         self._cluster: Any = None
@@ -106,7 +102,6 @@ class DaskPool:
             raise EnvironmentLacks(
                 f"no Dask scheduler answers at {address}: {e}", "start one there: dask scheduler"
             ) from e
-        self._client.subscribe_topic(self._topic, self._said)
 
     @property
     def description(self) -> str:
@@ -126,45 +121,43 @@ class DaskPool:
             raise self._gone(str(e)) from e
         return {address: _worker(address, known.get(address, {}), n) for address, n in slots.items()}
 
-    def ticket(self) -> int:
-        return next(self._tickets)
+    def listen(self, on_note: Callable[[Note], None]) -> None:
+        def said(event: tuple[float, Any]) -> None:
+            on_note(msgspec.msgpack.decode(event[1], type=Note))
 
-    def identify(self, ticket: int, address: str) -> None:
-        self._submit(ticket, address, site.identity, first=True)
+        self._client.subscribe_topic(self._topic, said)
 
-    def fit(self, ticket: int, address: str, requirements: bytes) -> None:
-        self._submit(ticket, address, site.fit, requirements, first=True)
+    def ask(self, address: str, question: Callable[..., T], *given: object) -> T:
+        answer: T = self._submit(address, question, *given, first=True).result(timeout=ANSWER_S)
+        return answer
 
-    def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
+    def give(self, address: str, sha256: str, blob: Path) -> None:
         """The run sends a blob once, to the first worker that needs it; the others get it from each other."""
-        self._need_connection()
-        held = self._blobs.get(sha256)
-        if held is None or held.status in ("cancelled", "lost", "error"):
-            try:
+        with self._giving:
+            held = self._blobs.get(sha256)
+            if held is None or held.status in ("cancelled", "lost", "error"):
                 held = self._client.scatter(blob.read_bytes(), workers=[address], hash=False)
-            except Exception as e:  # whatever the scheduler says of a worker that has just gone
-                self._events.put(Answer(ticket, error=e))
+                self._blobs[sha256] = held
+        self.ask(address, blobs.keep, sha256, held)
+
+    def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
+        def ended(future: Any) -> None:
+            if self._closing or future.cancelled():
                 return
-            self._blobs[sha256] = held
-        self._submit(ticket, address, blobs.keep, sha256, held, first=True)
+            try:
+                found: Done | BaseException = future.result(timeout=RESULT_S)
+            except Exception as e:  # whatever the worker raised, or the way from it
+                found = e
+            on_end(found)
 
-    def work(self, ticket: int, address: str, job: bytes) -> None:
-        self._submit(ticket, address, _work, job, self._topic)
+        self._submit(address, _work, job, self._topic).add_done_callback(ended)
 
-    def forget(self, ticket: int) -> None:
-        if future := self._futures.pop(ticket, None):
+    def forget(self, address: str) -> None:
+        for future in self._futures.pop(address, ()):
             future.cancel()
 
     def dismiss(self, address: str) -> None:
         self._client.loop.add_callback(self._dismiss, [address])
-
-    def events(self, timeout_s: float) -> list[Event]:
-        found = []
-        with contextlib.suppress(queue.Empty):
-            found.append(self._events.get(timeout=timeout_s))
-            while True:
-                found.append(self._events.get_nowait())
-        return found
 
     def close(self) -> None:
         self._closing = True
@@ -183,36 +176,24 @@ class DaskPool:
             await self._client._run(_dismiss, self._run, workers=addresses, on_error="ignore")
 
     def _submit(
-        self, ticket: int, address: str, function: Callable[..., object], *given: object, first: bool = False
-    ) -> None:
+        self, address: str, function: Callable[..., object], *given: object, first: bool = False
+    ) -> Any:
+        """The future of a task that this worker is to do, and no other."""
         self._need_connection()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a recording may be larger than Dask likes
             future = self._client.submit(
                 function,
                 *given,
-                key=f"{self._topic}-{ticket}",
+                key=f"{self._topic}-{next(self._numbers)}",
                 workers=[address],
                 allow_other_workers=False,
                 priority=1 if first else 0,
                 pure=False,
             )
-        self._futures[ticket] = future
-        future.add_done_callback(lambda done: self._answered(ticket, done))
-
-    def _answered(self, ticket: int, future: Any) -> None:
-        """In a thread of Dask's."""
-        if self._closing or future.cancelled():
-            return
-        try:
-            answer = Answer(ticket, value=future.result(timeout=RESULT_S))
-        except Exception as e:  # whatever the worker raised, or the way from it
-            answer = Answer(ticket, error=e)
-        self._futures.pop(ticket, None)
-        self._events.put(answer)
-
-    def _said(self, event: tuple[float, Any]) -> None:
-        self._events.put(Said(event[1]))
+        open_ones = [f for f in self._futures.get(address, ()) if not f.done()]
+        self._futures[address] = [*open_ones, future]
+        return future
 
     def _need_connection(self) -> None:
         if self._client.status != "running":
@@ -243,9 +224,9 @@ def _worker(address: str, known: Mapping[str, Any], slots: int) -> ClusterWorker
 # --- in the worker's process -----------------------------------------------------------------
 
 
-def _work(job: bytes, topic: str) -> bytes:
+def _work(job: Job, topic: str) -> Done:
     worker = distributed.get_worker()
-    return site.work(job, lambda note: worker.log_event(topic, note))
+    return site.work(job, lambda note: worker.log_event(topic, msgspec.msgpack.encode(note)))
 
 
 async def _dismiss(run: str) -> None:

@@ -34,8 +34,6 @@ from harness.cluster.messages import (
     Requirements,
     SentSpec,
     Unfit,
-    decode,
-    encode,
 )
 from harness.cluster.payloads import payload_of, put_files
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
@@ -57,7 +55,7 @@ IDLE_S = 120.0
 NOTE_S = 1.0
 """How often a case tells of its progress, at most."""
 
-Send = Callable[[bytes], None]
+Send = Callable[[Note], None]
 """Sends a note to the run."""
 
 
@@ -80,14 +78,14 @@ def _process() -> str:
     return f"{os.getpid()}@{time.time_ns()}"
 
 
-def fit(requirements: bytes) -> bytes:
+def fit(requirements: Requirements) -> Lacking:
     """Get ready for a run; answers with what is lacking. Raises Unfit, BusyWithAnotherRun."""
-    return encode(SITE.fit(decode(requirements, Requirements)))
+    return SITE.fit(requirements)
 
 
-def work(job: bytes, send: Send) -> bytes:
+def work(job: Job, send: Send) -> Done:
     """Carry out a job. Raises NotFitted, Unfit."""
-    return encode(SITE.work(decode(job, Job), send))
+    return SITE.work(job, send)
 
 
 def dismiss(run: str) -> None:
@@ -350,7 +348,7 @@ class Relay:
             return dict(self._begun), dict(self._advanced)
 
     def _flush(self) -> None:
-        self._send(encode(self._note))
+        self._send(self._note)
         self._note, self._sent = Note(self._note.number), time.monotonic()
 
 

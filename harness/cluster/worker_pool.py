@@ -1,20 +1,21 @@
-"""The workers of a cluster, as `harness.cluster.dispatch` sees them: whom there is, what they are asked,
-what they answer.
-"""
+"""The workers of a cluster, as `harness.cluster.dispatch` sees them: their addresses, what they are asked."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from harness.cluster.messages import Done, Job, Note
 from harness.errors import EnvironmentLacks, UsageError
 
 _LOCAL = re.compile(r"local:([1-9]\d{0,2})(\+dashboard)?")
 _REMOTE = re.compile(r"(tcp|tls|ws|wss|ucx)://\S+:\d+")
 _ENCRYPTED = ("tls", "wss")
+T = TypeVar("T")
 
 
 def need_cluster(address: str) -> None:
@@ -66,58 +67,33 @@ class ClusterWorker:
     slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of a question: what the worker returned, or what it raised."""
-
-    ticket: int
-    value: object = None
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A note that a worker sent while it works (`harness.cluster.messages.Note`)."""
-
-    note: bytes
-
-
-Event = Answer | Said
-
-
 class WorkerPool(Protocol):
-    """Owned by one thread. A *ticket* numbers a question."""
+    """`ask` and `give` block, each in whatever thread; the others do not, and are of one thread."""
 
     @property
     def description(self) -> str:
         """For people: the address, and where its dashboard is."""
 
+    def listen(self, on_note: Callable[[Note], None]) -> None:
+        """Have what workers tell while they work passed on, in another thread."""
+
     def workers(self) -> dict[str, ClusterWorker]:
         """The workers that are there now, by address. Raises ClusterGone."""
 
-    def ticket(self) -> int:
-        """A number that no question has had."""
+    def ask(self, address: str, question: Callable[..., T], *given: object) -> T:
+        """What a worker answers. Raises what it raised, and CancelledError after `forget`."""
 
-    def identify(self, ticket: int, address: str) -> None:
-        """Ask for `site.identity`."""
+    def give(self, address: str, sha256: str, blob: Path) -> None:
+        """Have a worker keep a blob (`blobs.keep`)."""
 
-    def fit(self, ticket: int, address: str, requirements: bytes) -> None:
-        """Ask for `site.fit`."""
+    def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
+        """Ask for `site.work`. `on_end` is told what came of it, in another thread."""
 
-    def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
-        """Have the worker keep a blob (`blobs.keep`)."""
-
-    def work(self, ticket: int, address: str, job: bytes) -> None:
-        """Ask for `site.work`."""
-
-    def forget(self, ticket: int) -> None:
-        """Do without an answer; what has not begun is not begun."""
+    def forget(self, address: str) -> None:
+        """Do without what a worker was asked for."""
 
     def dismiss(self, address: str) -> None:
         """Have the worker end all it does for the run, guests as well; does not wait."""
-
-    def events(self, timeout_s: float) -> list[Event]:
-        """What has arrived; waits so long for the first."""
 
     def close(self) -> None:
         """Have every worker end what it does for the run, and leave."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from harness.cases.casework import EnoughDone
 from harness.cases.pins import source_hash
-from harness.cluster import dispatch
+from harness.cluster import dispatch, site
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import (
     Blob,
@@ -25,10 +27,8 @@ from harness.cluster.messages import (
     Requirements,
     SentSpec,
     Unfit,
-    decode,
-    encode,
 )
-from harness.cluster.worker_pool import Answer, ClusterWorker, Event, Said
+from harness.cluster.worker_pool import ClusterWorker
 from harness.errors import ClusterGone
 from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashState, Judgement, Workload
@@ -74,7 +74,7 @@ class Process:
 
 
 class FakePool:
-    """Workers that answer at once, in the order in which they were asked."""
+    """Workers that answer at once, in the order in which they were asked; and the queue of what arrives."""
 
     description = "a pool"
 
@@ -83,71 +83,63 @@ class FakePool:
         self.stores: dict[str, set[str]] = defaultdict(set)  # blobs, by host
         self.sent: list[tuple[str, str]] = []
         self.worked: list[tuple[str, str]] = []
-        self.forgotten: set[int] = set()
         self.dismissed: list[str] = []
-        self._events: list[Event] = []
-        self._tickets = 0
+        self.ends: dict[int, Callable[[Done | BaseException], None]] = {}
+        self._arrived: list[Callable[[], None]] = []
         self.then: Callable[[FakePool], None] = lambda pool: None
         """Called each time it is waited for what happens."""
 
     def workers(self) -> dict[str, ClusterWorker]:
         return {a: ClusterWorker(a, f"worker {a}", w.slots) for a, w in self.processes.items()}
 
-    def ticket(self) -> int:
-        self._tickets += 1
-        return self._tickets
+    def listen(self, on_note: Callable[[Note], None]) -> None:
+        self.note = on_note
 
-    def identify(self, ticket: int, address: str) -> None:
+    def ask(self, address: str, question: Callable[..., Any], *given: Any) -> Any:
         worker = self.processes[address]
-        if worker.mute:
-            return
-        told = {**worker.identity, "place": worker.host, "process": f"{worker.number}"}
-        self._events.append(Answer(ticket, told))
-
-    def fit(self, ticket: int, address: str, requirements: bytes) -> None:
-        worker = self.processes[address]
+        if question is site.identity:
+            return {**worker.identity, "place": worker.host, "process": f"{worker.number}"}
         if worker.unfit:
-            self._events.append(Answer(ticket, error=worker.unfit))
-            return
-        wanted = {blob.sha256 for blob in decode(requirements, Requirements).blobs}
-        lacking = sorted(wanted - self.stores[worker.host])
+            raise worker.unfit
+        (requirements,) = given
+        lacking = sorted({blob.sha256 for blob in requirements.blobs} - self.stores[worker.host])
         worker.fitted = not lacking
-        self._events.append(Answer(ticket, encode(Lacking(tuple(lacking)))))
+        return Lacking(tuple(lacking))
 
-    def give(self, ticket: int, address: str, sha256: str, blob: Path) -> None:
+    def give(self, address: str, sha256: str, blob: Path) -> None:
         host = self.processes[address].host
         self.sent.append((host, sha256))
         self.stores[host].add(sha256)
-        self._events.append(Answer(ticket))
 
-    def work(self, ticket: int, address: str, job: bytes) -> None:
-        message = decode(job, Job)
-        name = message.case.workload
+    def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
+        name = job.case.workload
         self.worked.append((address, name))
+        self.ends[job.number] = on_end
         if address not in self.processes:  # it went, and nobody has noticed yet
             return
         worker = self.processes[address]
-        worker.has.append(message)
+        worker.has.append(job)
         if not worker.fitted:
-            self._events.append(Answer(ticket, error=NotFitted(f"{worker.number}")))
+            on_end(NotFitted(f"{worker.number}"))
         elif error := worker.fails_all or worker.fails.get(name):
-            self._events.append(Answer(ticket, error=error))
+            on_end(error)
         elif not worker.holds(name):
-            self._events.append(Answer(ticket, encode(decided(message))))
+            on_end(decided(job))
 
-    def answer(self, event: Event) -> None:
-        self._events.append(event)
-
-    def forget(self, ticket: int) -> None:
-        self.forgotten.add(ticket)
+    def forget(self, address: str) -> None:
+        """What it answers all the same is not listened to."""
 
     def dismiss(self, address: str) -> None:
         self.dismissed.append(address)
 
-    def events(self, timeout_s: float) -> list[Event]:
+    def put(self, event: Callable[[], None]) -> None:
+        self._arrived.append(event)
+
+    def get(self, timeout: float) -> Callable[[], None]:
         self.then(self)
-        found, self._events = self._events[:1], self._events[1:]
-        return found
+        if not self._arrived:
+            raise queue.Empty
+        return self._arrived.pop(0)
 
     def close(self) -> None:
         """Nobody to leave."""
@@ -191,6 +183,8 @@ def work(store: RunStore, pool: FakePool, *names: str, plan: Plan | None = None,
     )
     made._clock = told.clock
     made._staffed = 0.0
+    made._events = cast(Any, pool)
+    made._start = lambda join: None if any(p.mute for p in pool.processes.values()) else join()
     workloads = [Workload(name, "", (parse_operation("sync"),)) for name in names]
     made.work([(PROFILE, w) for w in workloads], {"no-program": "there is no program"})
     return told
@@ -225,35 +219,15 @@ def test_a_host_gets_a_part_once_and_one_that_has_it_gets_none(store: RunStore) 
     assert {a for a, _ in pool.worked} == {"a", "b", "c", "d"}
 
 
-def test_what_waits_at_a_worker_that_goes_is_not_held_against_the_case(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Dask holds it against both: a case could be given up that no worker had begun."""
-    monkeypatch.setattr(dispatch, "STRIKES", 1)
-
-    def die(pool: FakePool) -> None:
-        if "a" in pool.processes and len(pool.processes["a"].has) == 2:
-            del pool.processes["a"]
-            pool.processes["b"] = Process()
-
-    pool = FakePool(a=Process(holds=lambda _: True))
-    pool.then = die
-    told = work(store, pool, "begun", "waits", "other")
-    assert status(store, "begun")[0] is CaseStatus.UNKNOWN
-    assert status(store, "waits")[0] is status(store, "other")[0] is CaseStatus.DONE
-    assert [w for a, w in pool.worked if a == "a"] == ["begun", "waits"]
-    assert not any(told.left.values())
-
-
 def test_a_case_that_loses_three_workers_is_unknown_and_says_what_was_seen(store: RunStore) -> None:
     class Killed(FakePool):
-        def work(self, ticket: int, address: str, job: bytes) -> None:
-            if decode(job, Job).case.workload == "bad":
+        def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
+            if job.case.workload == "bad":
                 self.worked.append((address, "bad"))
                 del self.processes[address]
                 self.processes[f"{address}+"] = Process()
             else:
-                super().work(ticket, address, job)
+                super().work(address, job, on_end)
 
     pool = Killed(a=Process(), b=Process())
     told = work(store, pool, "v", "bad", "w")
@@ -335,9 +309,8 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
         if pool.dismissed and "b" not in pool.processes:
             pool.processes["b"] = Process()
             for job in pool.processes["a"].has:
-                ticket = job.number
-                pool.answer(Answer(ticket, encode(decided(job, broken()))))
-                pool.answer(Said(encode(Note(ticket, ["too late"]))))
+                pool.ends[job.number](decided(job, broken()))
+                pool.note(Note(job.number, ["too late"]))
 
     pool.then = late
     pool.processes["c"] = Process(holds=lambda _: False, unfit=BusyWithAnotherRun("busy"))
@@ -366,9 +339,9 @@ def test_a_worker_that_never_answers_is_left_out(store: RunStore, monkeypatch: p
 
 def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> None:
     class Broken(FakePool):
-        def work(self, ticket: int, address: str, job: bytes) -> None:
+        def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
             self.worked.append((address, ""))
-            self.answer(Answer(ticket, encode(decided(decode(job, Job), broken()))))
+            on_end(decided(job, broken()))
 
     plan = Plan(configurations=["ext4/ordered"], workloads=list("vwxyz"), max_failures=1)
     with pytest.raises(EnoughDone, match="1 case failed"):
@@ -383,7 +356,7 @@ def test_progress_that_a_lost_worker_told_of_does_not_count_twice(store: RunStor
         nonlocal lives
         if "a" in pool.processes and pool.worked:
             number = pool.processes["a"].has[0].number
-            pool.answer(Said(encode(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))))
+            pool.note(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))
             pool.processes["b"] = Process()
             pool.processes["a"].holds = lambda _: False
             lives -= 1

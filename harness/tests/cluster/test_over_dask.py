@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from harness.cluster.messages import Identity, Job, NotFitted, encode
-from harness.cluster.worker_pool import Answer, ClusterWorker, WorkerPool, need_cluster
-from harness.errors import ClusterGone, EnvironmentLacks, UsageError
+from harness.cluster import site
+from harness.cluster.messages import Done, Identity, Job, NotFitted
+from harness.cluster.worker_pool import ClusterWorker, WorkerPool, need_cluster
+from harness.errors import ClusterGone, EnvironmentLacks, PowercutError, UsageError
 from harness.model import CaseId
 from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
@@ -60,40 +64,28 @@ def until(pool: WorkerPool, is_so: Callable[[dict[str, ClusterWorker]], bool]) -
     return workers
 
 
-def answer(pool: WorkerPool, ticket: int) -> Answer:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        for event in pool.events(0.5):
-            if isinstance(event, Answer) and event.ticket == ticket:
-                return event
-    raise AssertionError("no answer")
-
-
-def asked(pool: WorkerPool, ask: Callable[[int], None]) -> Answer:
-    ticket = pool.ticket()
-    ask(ticket)
-    return answer(pool, ticket)
+def who(pool: WorkerPool, address: str) -> Identity:
+    return msgspec.convert(pool.ask(address, site.identity), Identity)
 
 
 def test_a_worker_says_who_it_is_keeps_blobs_and_is_missed(pool: WorkerPool, tmp_path: Path) -> None:
     (address,) = until(pool, lambda workers: len(workers) == 1)
-    told = asked(pool, lambda ticket: pool.identify(ticket, address))
-    identity = msgspec.convert(told.value, Identity)
+    identity = who(pool, address)
     blob = tmp_path / "blob"
     blob.write_bytes(b"a kernel")
     sha = hashlib.sha256(b"a kernel").hexdigest()
-    assert asked(pool, lambda ticket: pool.give(ticket, address, sha, blob)).error is None
+    pool.give(address, sha, blob)
     kept = tmp_path / "cache" / "parts" / sha
     assert kept.read_bytes() == b"a kernel"
     assert os.access(kept, os.X_OK)
-    wrong = asked(pool, lambda ticket: pool.give(ticket, address, "0" * 64, blob))
-    assert "changed on its way" in str(wrong.error)
+    with pytest.raises(PowercutError, match="changed on its way"):
+        pool.give(address, "0" * 64, blob)
     assert not (tmp_path / "cache" / "parts" / ("0" * 64)).exists()
 
     process = int(identity.process.partition("@")[0])
     os.kill(process, signal.SIGKILL)
     (other,) = until(pool, lambda workers: bool(workers) and address not in workers)
-    again = msgspec.convert(asked(pool, lambda ticket: pool.identify(ticket, other)).value, Identity)
+    again = who(pool, other)
     assert (again.place, again.source) == (identity.place, identity.source)
     assert again.process != identity.process
 
@@ -113,15 +105,33 @@ def test_a_blob_for_a_worker_that_has_gone_is_no_end_of_the_run(pool: WorkerPool
     """The scheduler's KeyError for a worker that went while blobs were given out ended the run."""
     blob = tmp_path / "blob"
     blob.write_bytes(b"a kernel")
-    told = asked(pool, lambda ticket: pool.give(ticket, "tcp://127.0.0.1:1", "0" * 64, blob))
-    assert told.error is not None
+    with pytest.raises(Exception, match=r"127\.0\.0\.1:1|0{64}"):
+        pool.give("tcp://127.0.0.1:1", "0" * 64, blob)
 
 
 def test_a_worker_without_the_outfit_says_so(pool: WorkerPool) -> None:
     (address,) = until(pool, lambda workers: len(workers) == 1)
-    job = encode(Job("test-run", 1, CaseId("ext4", "ordered", "w"), "w"))
-    told = asked(pool, lambda ticket: pool.work(ticket, address, job))
-    assert isinstance(told.error, NotFitted)
+    came: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
+    pool.work(address, Job("test-run", 1, CaseId("ext4", "ordered", "w"), "w"), came.put)
+    assert isinstance(came.get(timeout=DEADLINE_S), NotFitted)
+
+
+def test_who_waits_for_a_worker_that_was_lost_waits_no_more(pool: WorkerPool) -> None:
+    """It held the lock of its host, and the others there got no blobs."""
+    (address,) = until(pool, lambda workers: len(workers) == 1)
+    came: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            pool.ask(address, time.sleep, DEADLINE_S)
+        except BaseException as e:
+            came.put(e)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    until(pool, lambda _: bool(cast(Any, pool)._futures.get(address)))
+    pool.forget(address)
+    assert isinstance(came.get(timeout=DEADLINE_S / 2), CancelledError)
 
 
 def test_a_scheduler_that_ended_is_noticed(tmp_path: Path) -> None:

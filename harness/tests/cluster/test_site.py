@@ -25,7 +25,6 @@ from harness.cluster.messages import (
     Requirements,
     SentSpec,
     Unfit,
-    decode,
 )
 from harness.cluster.site import Relay, Site
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
@@ -208,13 +207,12 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
 
 def test_notes_add_up_to_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "NOTE_S", 0.0)
-    notes: list[bytes] = []
-    relay = Relay(7, notes.append)
+    told: list[Note] = []
+    relay = Relay(7, told.append)
     relay.begin("states", 5)
     relay.advance("states", 2)
     relay.say("half way")
     relay.advance("states", 3)
-    told = [decode(note, Note) for note in notes]
     assert {note.number for note in told} == {7}
     assert [text for note in told for text in note.said] == ["half way"]
     assert sum(note.begun.get("states", 0) for note in told) == 5
