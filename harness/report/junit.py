@@ -10,6 +10,7 @@ Where a run ended with TIME_UP, which a job may pass, the cases that its time di
 
 from __future__ import annotations
 
+import functools
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,74 +28,78 @@ from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """A test case of what is no run. `kind`: what became of it ("": passed), with a message and a text."""
+    """A test case. `kind`: what became of it ("": passed), with a message and a text; `why`: the kind in more
+    detail. `out`: what else is said of it. `seconds`: None where nobody took them.
+    """
 
     classname: str
     name: str
     kind: Literal["", "failure", "error", "skipped"] = ""
     message: str = ""
     text: str = ""
+    why: str = ""
+    out: str = ""
+    seconds: float | None = None
 
 
 def cases_xml(name: str, suites: Mapping[str, Sequence[TestCase]]) -> str:
     """Test cases in suites as JUnit XML. `name`: of all of them."""
-    root = ET.Element("testsuites", {"name": printable(name)})
-    for suite, cases in suites.items():
-        kinds: list[str] = [c.kind for c in cases]
-        counts = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-        told = {key: str(kinds.count(kind)) for key, kind in counts.items()}
-        element = ET.SubElement(
-            root, "testsuite", {"name": printable(suite), "tests": str(len(cases)), **told}
-        )
-        for case in cases:
-            where = {"classname": printable(case.classname), "name": printable(case.name)}
-            of_it = ET.SubElement(element, "testcase", where)
-            if case.kind:
-                _add(of_it, case.kind, case.message, f"powercut.{case.kind}", case.text)
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    return _xml(name, [_suite(suite, cases) for suite, cases in suites.items()])
 
 
 def junit_xml(summary: Summary, source: str) -> str:
     """The run as JUnit XML. `source`: the run's path for reproduce commands."""
-    root = ET.Element("testsuites", {"name": printable(f"powercut {summary.run}")})
     by_mode: dict[tuple[str, str], list[CaseSummary]] = {}
     for case in summary.cases:
         by_mode.setdefault((case.case.filesystem, case.case.mode), []).append(case)
-    for cases in by_mode.values():
-        root.append(_suite(summary, cases, source))
+    suites = [_suite_of(summary, cases, source) for cases in by_mode.values()]
     if why := red_as_a_whole(summary):
-        suite = ET.SubElement(root, "testsuite", {"name": "powercut", "tests": "1", "errors": "1"})
-        whole = ET.SubElement(suite, "testcase", {"classname": "powercut", "name": "run"})
-        _add(whole, "error", why, "powercut.run", "")
-    totals = {
-        name: str(sum(int(s.get(name, "0")) for s in root))
-        for name in ("tests", "failures", "errors", "skipped")
-    }
-    root.attrib.update(totals, time=_seconds(summary.cases))
+        suites.append(_suite("powercut", [TestCase("powercut", "run", "error", why, why="run")]))
+    totals = {key: str(sum(int(s.attrib[key]) for s in suites)) for key in ("tests", *_COUNTED)}
+    return _xml(f"powercut {summary.run}", suites, totals | {"time": _seconds(summary.cases)})
+
+
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def _xml(name: str, suites: Sequence[ET.Element], told: Mapping[str, str] | None = None) -> str:
+    root = ET.Element("testsuites", {"name": printable(name), **(told or {})})
+    root.extend(suites)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Element:
-    verdicts = [c.verdict for c in cases]
-    missing = sum(c in summary.missing for c in cases)
-    not_reached = sum(_time_was_up(summary, c) for c in cases)
-    skipped = verdicts.count(CaseVerdict.NOT_RUN) + verdicts.count(CaseVerdict.XFAIL) - missing
+def _suite(name: str, cases: Sequence[TestCase], told: Mapping[str, str] | None = None) -> ET.Element:
+    kinds: list[str] = [c.kind for c in cases]
+    counts = {key: str(kinds.count(kind)) for key, kind in _COUNTED.items()}
     suite = ET.Element(
-        "testsuite",
-        {
-            "name": cases[0].case.configuration,
-            "tests": str(len(cases)),
-            "failures": str(verdicts.count(CaseVerdict.FAIL)),
-            "errors": str(verdicts.count(CaseVerdict.UNKNOWN) - not_reached + missing),
-            "skipped": str(skipped + not_reached),
-            "time": _seconds(cases),
-            "timestamp": f"{summary.info.started.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
-            "hostname": "localhost",  # the form has to have one; a run keeps no host's name
-        },
+        "testsuite", {"name": printable(name), "tests": str(len(cases)), **counts, **(told or {})}
     )
-    properties = ET.SubElement(suite, "properties")
+    suite.extend(map(_element, cases))
+    return suite
+
+
+def _element(case: TestCase) -> ET.Element:
+    told = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
+    where = {"classname": printable(case.classname), "name": printable(case.name)}
+    element = ET.Element("testcase", where | told)
+    if case.kind:
+        kind = {"message": printable(case.message), "type": f"powercut.{case.why or case.kind}"}
+        ET.SubElement(element, case.kind, kind).text = printable(case.text) or None
+    if case.out:
+        ET.SubElement(element, "system-out").text = printable(case.out)
+    return element
+
+
+def _suite_of(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Element:
+    told = {
+        "time": _seconds(cases),
+        "timestamp": f"{summary.info.started.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
+        "hostname": "localhost",  # the form has to have one; a run keeps no host's name
+    }
+    suite = _suite(cases[0].case.configuration, [_testcase(summary, c, source) for c in cases], told)
+    properties = ET.Element("properties")
+    suite.insert(0, properties)
     for name, value in (
         ("KERNEL", kernel_name(summary.info)),
         ("FSTYP", cases[0].case.filesystem),
@@ -105,7 +110,6 @@ def _suite(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Elemen
         ("POWERCUT", summary.info.powercut),
     ):
         ET.SubElement(properties, "property", {"name": name, "value": printable(value)})
-    suite.extend(_testcase(summary, c, source) for c in cases)
     return suite
 
 
@@ -116,49 +120,35 @@ def _time_was_up(summary: Summary, c: CaseSummary) -> bool:
     return shell_code(summary) is ExitCode.TIME_UP and c.verdict is CaseVerdict.UNKNOWN
 
 
-def _testcase(summary: Summary, c: CaseSummary, source: str) -> ET.Element:
-    case = ET.Element(
-        "testcase",
-        {
-            "classname": f"powercut.{c.case.filesystem}.{c.case.mode}",
-            "name": c.case.workload,
-            "time": f"{c.seconds:.3f}",
-        },
-    )
+def _testcase(summary: Summary, c: CaseSummary, source: str) -> TestCase:
     unexpected = [f for f in c.findings if f.expectation is None]
     expected = [f for f in c.findings if f.expectation is not None]
-    match c.verdict:
-        case CaseVerdict.FAIL:
-            message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}{_known(f)}" for f in unexpected))
-            _add(
-                case,
-                "failure",
-                message,
-                "powercut.inconsistent",
-                _findings_text(unexpected, source, summary),
-            )
-        case CaseVerdict.UNKNOWN if _time_was_up(summary, c):
-            _add(case, "skipped", c.undecided, "powercut.time-up", "")
-        case CaseVerdict.UNKNOWN:
-            _add(case, "error", c.undecided, "powercut.undecided", _unknown_text(c, source))
-        case CaseVerdict.XFAIL:
-            reasons = "; ".join(dict.fromkeys(f.expectation.reason for f in expected if f.expectation))
-            _add(case, "skipped", f"expected: {reasons}", "powercut.xfail", "")
-        case CaseVerdict.NOT_RUN:
-            tag = "error" if c in summary.missing else "skipped"
-            _add(case, tag, c.reason or "not run", "powercut.not-run", "")
     out = [_findings_text(expected, source, summary)] if expected else []
     out += [
         one_line(f"XPASS: {e} matched no finding ({e.reason})") for e in summary.unmet if e.applies_to(c.case)
     ]
-    if out:
-        ET.SubElement(case, "system-out").text = printable("\n\n".join(out))
-    return case
-
-
-def _add(case: ET.Element, tag: str, message: str, kind: str, text: str) -> None:
-    element = ET.SubElement(case, tag, {"message": printable(message), "type": kind})
-    element.text = printable(text) or None
+    case = functools.partial(
+        TestCase,
+        f"powercut.{c.case.filesystem}.{c.case.mode}",
+        c.case.workload,
+        out="\n\n".join(out),
+        seconds=c.seconds,
+    )
+    match c.verdict:
+        case CaseVerdict.FAIL:
+            message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}{_known(f)}" for f in unexpected))
+            return case("failure", message, _findings_text(unexpected, source, summary), "inconsistent")
+        case CaseVerdict.UNKNOWN if _time_was_up(summary, c):
+            return case("skipped", c.undecided, why="time-up")
+        case CaseVerdict.UNKNOWN:
+            return case("error", c.undecided, _unknown_text(c, source), "undecided")
+        case CaseVerdict.XFAIL:
+            reasons = "; ".join(dict.fromkeys(f.expectation.reason for f in expected if f.expectation))
+            return case("skipped", f"expected: {reasons}", why="xfail")
+        case CaseVerdict.NOT_RUN:
+            tag: Literal["error", "skipped"] = "error" if c in summary.missing else "skipped"
+            return case(tag, c.reason or "not run", why="not-run")
+    return case()
 
 
 def _findings_text(findings: list[Finding], source: str, summary: Summary) -> str:
