@@ -110,10 +110,6 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     3 undecided or a harness error, 130 interrupted (continue with --resume).
     """
     if given["resume"]:
-        if names:
-            raise UsageError(
-                f"a campaign is resumed as it was begun, not with {names[0]}", "leave the names out"
-            )
         begun = load_plan(given["resume"])
         same = ("machine",) if given["machine"] == begun.machine else ()
         beside_resume("campaign", ("resume", "workloads", *same))

@@ -24,7 +24,7 @@ from harness.cli.options import (
     workloads_option,
 )
 from harness.cli.series import run_series
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode
 from harness.filesystems.profiles import select_profiles
 from harness.model.schedules import with_schedules
 from harness.regressions.catalogue import Bug, select_bugs
@@ -66,10 +66,6 @@ def regressions_command(names: tuple[str, ...], want_list: bool, **given: Any) -
     was missed or a kernel after was not silent, 2 usage, 3 undecided or not run, 130 interrupted.
     """
     if given["resume"]:
-        if names:
-            raise UsageError(
-                f"a series is resumed as it was begun, not with {names[0]}", "leave the names out"
-            )
         beside_resume("series", ("resume",))
         return _carry_out(given["resume"].resolve())
     modes = [p.name for p in select_profiles(given["modes"])] if given["modes"] else []

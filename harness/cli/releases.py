@@ -80,8 +80,6 @@ def history_command(case: str | None, **given: Any) -> ExitCode:
     with the reason. Exits 0 if every kernel was decided, 3 if one was not, 130 if interrupted.
     """
     if given["resume"]:
-        if case:
-            raise UsageError(f"a history is resumed as it was begun, not with {case}", "leave the ID out")
         beside_resume("history", ("resume", "kernels", "workloads", "source"))
         return _carry_out(_begun(given, "history"), given["resume"].resolve())
     if not case:
