@@ -247,9 +247,9 @@ def test_a_session_differs_in_numbers_alone() -> None:
 GUEST_PROGRAMS = {"guest", "in_guest"}
 WIRE = "guests/wire.py"
 TWO_HOMES = {
-    "Answer", "Answers", "Cell", "CellView", "Change", "Check", "Comparison", "Done", "Evidence", "Extent",
+    "Answer", "Answers", "Cell", "Change", "Check", "Comparison", "Done", "Evidence", "Extent",
     "Fate", "Finding", "Flush", "Found", "Kernels", "Kind", "Limits", "Line", "Listed", "Mark", "Observed",
-    "Order", "Program", "Record", "Row", "Said", "Seen", "Shape", "Site", "Sort", "Standing", "Statement",
+    "Order", "Program", "Record", "Row", "Seen", "Shape", "Site", "Sort", "Standing", "Statement",
     "Sync", "Write",
 }  # fmt: skip
 """Nouns that two rooms have: small ones, which no other room sees, and those of rooms with one subject
