@@ -8,7 +8,7 @@ there. Each cell is a test over the toy kernel, or says in words why there is no
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from harness.cli import again, main
 from harness.errors import ExitCode
 from harness.faults.results import FaultsPlan
 from harness.findings.repro import find_point
-from harness.guests.disk import find_binary
 from harness.litmus.results import LitmusPlan
 from harness.model import CrashPoint, CrashState
 from harness.plan import Budget, Plan
@@ -34,8 +33,7 @@ from harness.store import RunStore
 from harness.store.bundle import bundle, unbundle
 from harness.store.records import Finding
 from harness.summary import shell_code, summarise
-from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put
-from harness.tests.needs import needed
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put, a_bench, bench_in
 from harness.tests.store.samples import INFO
 
 HERE = Path(__file__).parent
@@ -121,15 +119,13 @@ def resumed(look: Look, bench: Bench, _: Path) -> None:
 
 def exits(look: Look, bench: Bench, folder: Path) -> None:
     assert shell_code(summarise(bench.store)) is ExitCode.INCONSISTENT
-    with RunStore.create(folder / "plain", "t", INFO, durable=False) as store:
-        plain = Bench(store, folder / "plain")
+    with bench_in(folder / "plain") as plain:
         look.run(plain, looking=False)
-        assert shell_code(summarise(store)) is ExitCode.CONSISTENT
+        assert shell_code(summarise(plain.store)) is ExitCode.CONSISTENT
 
 
 def compared(look: Look, bench: Bench, folder: Path) -> None:
-    with RunStore.create(folder / "plain", "t", INFO, durable=False) as store:
-        plain = Bench(store, folder / "plain")
+    with bench_in(folder / "plain") as plain:
         look.run(plain, looking=False)
         sides = [_side(look, bench), _side(look, plain, looking=False)]
         (only, *_) = [c for c in changes(*sides).found if c.finding.oracle == look.oracle]
@@ -305,12 +301,7 @@ def look(request: pytest.FixtureRequest) -> Look:
     return LOOKS[request.param]
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
-        yield Bench(store, tmp_path)
+bench = a_bench
 
 
 def test_what_a_look_showed_is_carried_on_by_every_command(look: Look, bench: Bench, tmp_path: Path) -> None:

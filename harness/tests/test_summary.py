@@ -25,7 +25,7 @@ from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, Judged
 from harness.summary import CaseSummary, CaseVerdict, Summary, exit_code, shell_code, summarise, worst
 from harness.symptoms import Symptom
 from harness.tests.oracles.cases import CLEAN, EACH, file, history, tree
-from harness.tests.store.samples import CASE, INFO, OTHER
+from harness.tests.store.samples import CASE, INFO, OTHER, put_case
 
 OK = Judgement()
 BAD = Judgement((Violation("durability", "a", "gone", "data", "nothing", "s"),))
@@ -52,18 +52,14 @@ def summary_of(
     with RunStore.create(root, "t", replace(INFO, require_all=require_all)) as store:
         store.set_expectations(known)
         for case, (status, judgements) in plan.items():
-            store.add_case(
-                CaseInfo(
-                    case,
-                    generated=len(judgements) if generated is None else generated,
-                    distinct=len(judgements) if distinct is None else distinct,
-                    oracles=oracles,
-                    steps=tuple(Step(i, text, None, None) for i, text in enumerate(steps)),
-                )
+            info = CaseInfo(
+                case,
+                generated=len(judgements) if generated is None else generated,
+                distinct=len(judgements) if distinct is None else distinct,
+                oracles=oracles,
+                steps=tuple(Step(i, text, None, None) for i, text in enumerate(steps)),
             )
-            states = [JudgedState(CrashState(i), f"{i:x}", j) for i, j in enumerate(judgements)]
-            store.put_judgements(case, states)
-            store.set_case_status(case, status, "because")
+            put_case(store, info, *judgements, status=status, reason="because")
         if finished:
             store.finish(datetime(2026, 1, 2, tzinfo=UTC), interrupted=interrupted, stopped=stopped)
         return summarise(store)
@@ -227,9 +223,7 @@ def test_less_than_the_simplest_legal_states_is_no_pass(
 ) -> None:
     """A run said PASS of a case that lacked "all lost" or "all persisted" at some crash times."""
     with RunStore.create(tmp_path, "t", INFO) as store:
-        store.add_case(CaseInfo(CASE, generated=1, distinct=1, coverage=coverage))
-        store.put_judgements(CASE, [JudgedState(CrashState(0), "one", OK)])
-        store.set_case_status(CASE, DONE)
+        put_case(store, CaseInfo(CASE, generated=1, distinct=1, coverage=coverage), OK)
         store.finish(datetime(2026, 1, 2, tzinfo=UTC))
         assert summarise(store).cases[0].verdict is verdict
 

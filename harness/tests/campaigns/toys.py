@@ -13,15 +13,16 @@ from harness.filesystems.profiles import select_profiles
 from harness.findings.simplify import Operations
 from harness.findings.triage import Experiment
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.model import CaseId, Judgement, Violation
 from harness.plan import Plan
 from harness.series.journal import End, Journal, Line
 from harness.series.work import OnDone, carry_out
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, JudgedState, Step
+from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, Step
 from harness.summary import Summary, summarise
 from harness.symptoms import paths_of, symptom_of
 from harness.tests.said import Said
+from harness.tests.store.samples import put_case
 from harness.workloads.generate import generate
 
 MODE = "ext4/fast_commit"
@@ -78,10 +79,8 @@ class ToyRuns:
         steps = tuple(Step(i, op, 3 * i, 3 * i + 2) for i, op in enumerate(ops))
         writes = tuple(DrawnEntry(3 * i + 1, "write", 8 * i, 8) for i in range(len(ops)))
         info = CaseInfo(case, distinct=1, generated=1, steps=steps)
-        store.add_case(replace(info, timeline=writes))
         found = tuple(Violation(o, "f", s, "x", "y", s) for o, s in self.planted(ops).items())
-        store.put_judgements(case, [JudgedState(CrashState(1), "h", Judgement(found))])
-        store.set_case_status(case, CaseStatus.DONE)
+        put_case(store, replace(info, timeline=writes), Judgement(found), at=1)
 
 
 class ToyTries:

@@ -25,7 +25,7 @@ from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.profiles import MountCounter
-from harness.guests.disk import BlockReads, find_binary
+from harness.guests.disk import BlockReads
 from harness.guests.session import Target
 from harness.model import (
     BLOCK_BYTES,
@@ -39,7 +39,6 @@ from harness.model import (
 )
 from harness.plan import Budget
 from harness.report.words import recoveries_cut
-from harness.store import RunStore
 from harness.summary import CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import (
     BASE,
@@ -52,10 +51,10 @@ from harness.tests.cases.toy_kernel import (
     Kind,
     Program,
     Put,
+    a_bench,
+    bench_in,
     told,
 )
-from harness.tests.needs import needed
-from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 from harness.writelog import Flush, Step, Write, write_log
 
@@ -68,26 +67,7 @@ Disk = dict[int, int]
 """The value of each block."""
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with bench_in(tmp_path) as made:
-        yield made
-
-
-class bench_in:  # noqa: N801 - used like a function
-    """A bench for the time of a block."""
-
-    def __init__(self, folder: Path) -> None:
-        with needed():
-            find_binary()
-        self._store = RunStore.create(folder / "reports", "t", INFO, durable=False)
-        self._folder = folder
-
-    def __enter__(self) -> Bench:
-        return Bench(self._store.__enter__(), self._folder)
-
-    def __exit__(self, *error: object) -> None:
-        self._store.close()
+bench = a_bench
 
 
 # --- the reference ---------------------------------------------------------------------------

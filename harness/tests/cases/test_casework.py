@@ -54,6 +54,7 @@ from harness.store import RunStore
 from harness.store.layout import RunLayout
 from harness.store.records import CaseStatus, Coverage, How, JudgedState
 from harness.summary import CaseVerdict, summarise
+from harness.tests.said import Said
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 from harness.writelog import MarkText, Step, Write, read_log, write_log
@@ -191,30 +192,13 @@ class FakeExaminer:
         return Judgement(tuple(map(violation, self.script.says(state.prefix, machine))))
 
 
-class Silent:
-    """Progress; adds up what it is told."""
-
-    def __init__(self) -> None:
-        self.left: dict[str, int] = {}
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def begin(self, what: str, total: int) -> None:
-        self.left[what] = self.left.get(what, 0) + total
-
-    def advance(self, what: str, count: int) -> None:
-        self.left[what] -= count
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[RunStore]:
     with RunStore.create(tmp_path, "t", INFO) as made:
         yield made
 
 
-Run = Callable[..., Silent]
+Run = Callable[..., Said]
 
 
 @pytest.fixture
@@ -245,8 +229,8 @@ def run(store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
         minutes: float | None = None,
         max_failures: int | None = None,
         budget: Budget = NO_BUDGET,
-    ) -> Silent:
-        progress = Silent()
+    ) -> Said:
+        progress = Said()
 
         def examiner(_: Plan, recording: Recording, **given: Any) -> FakeExaminer:
             return FakeExaminer(recording, script, given["mismatch"], given["on_mismatch"])
@@ -507,7 +491,7 @@ def test_what_a_memo_in_doubt_answered_is_looked_at_again_and_the_case_is_unknow
     assert verdicts(store)["@2"] == (FAIL, How.JUDGED)
     assert status(store) == (CaseStatus.UNKNOWN, "two outcomes")
     assert progress.left["states"] == 0
-    assert "visiting again" in progress.said[0]
+    assert "visiting again" in progress.lines[0]
 
 
 def test_answers_of_a_memo_in_doubt_that_are_not_stored_yet_are_not_stored(
@@ -786,7 +770,7 @@ def test_a_run_tells_that_it_goes_on_where_nothing_comes_for_long(
     """While the first guest booted nothing was said, for a quarter of a minute where it was emulated."""
     told = threading.Event()
     monkeypatch.setattr("harness.cases.casework.WAIT_S", 0.001)
-    monkeypatch.setattr(Silent, "advance", lambda _, __, count: None if count else told.set())
+    monkeypatch.setattr(Said, "advance", lambda _, __, count: None if count else told.set())
     run(Script(says=lambda *_: () if told.wait(10) else ("nothing was told",)))
     assert status(store) == (CaseStatus.DONE, "")
     assert store.findings() == ()
@@ -823,7 +807,7 @@ def test_what_a_budget_leaves_out_is_counted_and_said(store: RunStore, run: Run)
     assert cut.why.startswith("5 of 41 states of the log's order")
     assert cut.why.endswith("ended by the budget: 5 states a case")
     told = "looked at 5 of 41 crash states; ended by the budget: 5 states a case"
-    assert any(told in said for said in progress.said)
+    assert any(told in said for said in progress.lines)
     assert progress.left["states"] == 0
     (case,) = summarise(store).cases
     assert case.verdict is CaseVerdict.PASS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -22,7 +22,6 @@ from harness.cases.examine import Examiner, Observation
 from harness.cases.faulty_disk import PER_CELL, FaultyDisk, lined_up
 from harness.cases.requests_seen import FaultTarget, RequestsSeen, class_of, other_place
 from harness.guests import wire
-from harness.guests.disk import find_binary
 from harness.model import (
     DISK_FAULTS,
     CrashState,
@@ -37,24 +36,15 @@ from harness.oracles.honesty import NOT_ASKED, UNDECIDED, Seen
 from harness.plan import Budget
 from harness.report.faulty_disk import OUTCOMES, faulty_disk_views, faulty_disk_words
 from harness.report.html import report_html
-from harness.store import RunStore
 from harness.store.records import DiskCell, FaultyDiskResult, How, state_order
 from harness.summary import summarise
-from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, toy_worker
-from harness.tests.needs import needed
-from harness.tests.store.samples import INFO
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, a_bench, bench_in, toy_worker
 
 UNUSED = 15 * 8
 """A sector that no toy asks for."""
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    store = RunStore.create(tmp_path / "reports", "t", INFO, durable=False)
-    with store as opened:
-        yield Bench(opened, tmp_path)
+bench = a_bench
 
 
 def erred(bench: Bench) -> FaultyDiskResult:
@@ -221,9 +211,7 @@ def test_workers_in_processes_come_to_the_same(tmp_path: Path) -> None:
     found = []
     for jobs, apart in ((1, False), (2, True)):
         folder = tmp_path / f"{jobs}"
-        folder.mkdir()
-        with RunStore.create(folder / "reports", "t", INFO, durable=False) as store:
-            bench = Bench(store, folder)
+        with bench_in(folder) as bench:
             kernel = Kernel(journal=True, on_error=OnError.IGNORES)
             bench.run(kernel, "prefix", jobs=jobs, apart=apart, disk=("errors", "bit-rot"))
             found.append((erred(bench).cells, findings(bench)))

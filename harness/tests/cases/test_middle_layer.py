@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
 from harness.filesystems.profiles import MountCounter
 from harness.findings.repro import find_point
-from harness.guests.disk import find_binary
 from harness.model import BLOCK_BYTES, CrashState, Judgement, Outcome, Verdict
 from harness.plan import Budget, Plan
 from harness.store import RunStore
@@ -39,11 +38,11 @@ from harness.tests.cases.toy_kernel import (
     Bench,
     Kernel,
     Kind,
-    Silent,
+    a_bench,
+    bench_in,
     toy_worker,
 )
-from harness.tests.needs import needed
-from harness.tests.store.samples import INFO
+from harness.tests.said import Said
 from harness.workloads.load import parse_operation
 
 WORDS = {
@@ -64,12 +63,7 @@ def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("kind", "states"), marked)
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
-        yield Bench(store, tmp_path)
+bench = a_bench
 
 
 def ended(bench: Bench) -> tuple[CaseSummary, ExitCode]:
@@ -251,10 +245,9 @@ def test_two_workers_on_one_case_store_what_one_does(
     kernel = Kernel(kind, meanwhile=wait_for_the_other)
     bench.run(kernel, states, jobs=2, **plan)
     assert len(workers) == 2
-    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
-        alone = Bench(store, tmp_path / "alone")
+    with bench_in(tmp_path / "alone") as alone:
         alone.run(Kernel(kind), states, **plan)
-        assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
+        assert list(bench.store.iter_verdicts(bench.case)) == list(alone.store.iter_verdicts(bench.case))
         one, two = ended(alone)[0], ended(bench)[0]
         assert (two.verdict, two.info.coverage) == (one.verdict, one.info.coverage)
 
@@ -384,26 +377,18 @@ def test_a_case_with_an_unknown_state_is_tried_again_and_one_without_is_not(
 
 def test_progress_counts_a_state_of_several_crash_times_once(bench: Bench) -> None:
     """Progress ended with 210 of 210 states, and the summary had 180."""
-    seen = dict.fromkeys(("begun", "done"), 0)
-
-    class Counting(Silent):
-        def begin(self, what: str, total: int) -> None:
-            seen["begun"] += total
-
-        def advance(self, what: str, count: int) -> None:
-            seen["done"] += count
-
+    progress = Said()
     bench.run(Kernel(), "exhaustive")
     rows = [*bench.store.iter_verdicts(bench.case)]
     case = PlannedCase(bench.profile, bench.workload, bench.case)
     plan = Plan(configurations=[bench.profile.name], workloads=[bench.workload.name])
-    ledger = Ledger(case, Examiner(bench.recording("exhaustive")), bench.store, plan, Counting())
+    ledger = Ledger(case, Examiner(bench.recording("exhaustive")), bench.store, plan, progress)
     ledger.begin(expected=0)
     judged = [JudgedState(row.state, row.content_hash, Judgement(), How.JUDGED) for row in rows]
     groups = [JudgedGroup(Group(j.content_hash, (j.state,)), Observation(Outcome()), (j,)) for j in judged]
     ledger.keep(groups)
     ledger.keep(groups[:2])
-    assert seen == {"begun": len(rows), "done": len(rows)}
+    assert (progress.words, progress.left) == (f"{len(rows)} states", {"states": 0})
     assert bench.store.counts(bench.case).checked == len(rows)
 
 
@@ -481,15 +466,14 @@ def test_a_right_switch_is_no_mismatch(
     monkeypatch.setattr("harness.cases.exploration.TESTED", 1.0)
     tested = []
     for jobs in (1, 2):
-        with RunStore.create(tmp_path / f"{jobs}", "t", INFO, durable=False) as store:
-            one = Bench(store, tmp_path / f"{jobs}")
+        with bench_in(tmp_path / f"{jobs}") as one:
             one.profile = replace(one.profile, **changes)
             one.run(replace(kernel, visits=[], uses=[]), "exhaustive", jobs=jobs, again=1)
             case, _ = ended(one)
             assert not case.mismatch
             assert case.info.coverage is not None
             assert case.info.coverage.exhaustive
-            tested.append([(row.state, row.verdict) for row in store.iter_verdicts(one.case)])
+            tested.append([(row.state, row.verdict) for row in one.store.iter_verdicts(one.case)])
     assert tested[0] == tested[1]
 
 
@@ -579,11 +563,9 @@ def test_a_recording_that_is_judged_again_has_what_the_kernel_said(
     bench.run(Kernel(complains_in=0), states)
     before = [(f.id, f.state) for f in bench.store.findings_of(bench.case)]
     folder = tmp_path / "again"
-    folder.mkdir()
-    with RunStore.create(folder, "t", INFO, durable=False) as store:
-        again = Bench(store, folder)
+    with bench_in(folder) as again:
         again.run(Kernel(), states, recordings=str(bench.store.layout.path))
-        assert [(f.id, f.state) for f in store.findings_of(again.case)] == before
+        assert [(f.id, f.state) for f in again.store.findings_of(again.case)] == before
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(["00", "110", "111"])], ids="-".join)

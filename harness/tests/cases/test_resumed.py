@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.guests.disk import find_binary
 from harness.plan import Budget
 from harness.report.results import results
 from harness.store import RunStore
@@ -27,8 +24,7 @@ from harness.store.records import (
     Step,
 )
 from harness.summary import CaseVerdict, summarise
-from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put
-from harness.tests.needs import needed
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put, a_bench, bench_in
 from harness.tests.store.samples import INFO
 
 ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
@@ -60,12 +56,7 @@ FROM_THE_RECORDING = {"timeline"}
 """What the recording says again, which is the same by its hash."""
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
-        yield Bench(store, tmp_path)
+bench = a_bench
 
 
 def whole(bench: Bench) -> tuple[object, ...]:
@@ -102,8 +93,8 @@ def test_a_resumed_run_with_nothing_left_is_the_same_run(
     come to was forgotten, so that choices which nobody had followed were no longer told.
     """
     folder = tmp_path_factory.mktemp("run")
-    with RunStore.create(folder / "reports", "t", INFO, durable=False) as store:
-        bench, kernel = Bench(store, folder), replace(kernel, visits=[], uses=[])
+    with bench_in(folder) as bench:
+        kernel = replace(kernel, visits=[], uses=[])
         bench.run(kernel, **plan)
         before, visits = whole(bench), len(kernel.visits)
         bench.run(kernel, **plan)

@@ -30,23 +30,14 @@ from harness.cases.remote import Observed, RemoteAttempts, RemoteSession, Stream
 from harness.errors import GuestLost, NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import Tool
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
-from harness.guests.disk import find_binary
 from harness.guests.session import RunCheck
 from harness.model import Check, CheckResult, FsckClass, FsckResult, Outcome, Tree, Verdict
-from harness.store import RunStore
-from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, Put, remote_session
-from harness.tests.needs import needed
-from harness.tests.store.samples import INFO
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, Put, a_bench, bench_in, remote_session
 
 DEADLINE_S = 120.0
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
-        yield Bench(store, tmp_path)
+bench = a_bench
 
 
 # --- what happens in a worker's process, in whose folder is a file for each visit ------------
@@ -102,11 +93,10 @@ def test_two_processes_on_one_case_store_what_one_thread_does(
     bench.run(kernel, "exhaustive", jobs=2, apart=True)
     assert len(processes(tmp_path)) >= 2
     assert os.getpid() not in processes(tmp_path)
-    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
-        alone = Bench(store, tmp_path / "alone")
+    with bench_in(tmp_path / "alone") as alone:
         alone.run(Kernel(kind), "exhaustive")
-        assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
-        (one,), (two,) = store.cases(), bench.store.cases()
+        assert list(bench.store.iter_verdicts(bench.case)) == list(alone.store.iter_verdicts(bench.case))
+        (one,), (two,) = alone.store.cases(), bench.store.cases()
         assert (two.status, two.info.coverage) == (one.status, one.info.coverage)
 
 
@@ -114,10 +104,9 @@ def test_what_a_recovery_wrote_is_cut_again_in_another_process(bench: Bench, tmp
     """A process knows of a recovery only what it is told, if another one has noted it."""
     program = (Put(0, 1, 1), None, Put(1, 0, 2))
     bench.run(Kernel(program=program, on_visit=nothing), "exhaustive", jobs=2, apart=True, again=1)
-    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
-        alone = Bench(store, tmp_path / "alone")
+    with bench_in(tmp_path / "alone") as alone:
         alone.run(Kernel(program=program), "exhaustive", again=1)
-        rows = list(store.iter_verdicts(bench.case))
+        rows = list(alone.store.iter_verdicts(bench.case))
         assert any(row.state.again for row in rows)
         assert list(bench.store.iter_verdicts(bench.case)) == rows
 
@@ -129,11 +118,10 @@ def test_a_process_says_what_a_thread_does_where_a_visit_goes_wrong(
     at = "111" if kind is Kind.WAVERS else "110"
     kernel = Kernel(kind, at=at, on_visit=nothing)
     bench.run(kernel, "exhaustive", apart=True, sample_rate=1.0)
-    with RunStore.create(tmp_path / "alone", "t", INFO, durable=False) as store:
-        alone = Bench(store, tmp_path / "alone")
+    with bench_in(tmp_path / "alone") as alone:
         alone.run(Kernel(kind, at=at), "exhaustive", sample_rate=1.0)
-        assert list(bench.store.iter_verdicts(bench.case)) == list(store.iter_verdicts(bench.case))
-        (one,), (two,) = store.cases(), bench.store.cases()
+        assert list(bench.store.iter_verdicts(bench.case)) == list(alone.store.iter_verdicts(bench.case))
+        (one,), (two,) = alone.store.cases(), bench.store.cases()
         assert (two.status, two.mismatch, two.reason) == (one.status, one.mismatch, one.reason)
 
 

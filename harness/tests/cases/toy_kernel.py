@@ -18,6 +18,7 @@ writes to one of them the value of another plus a number, or flushes. The values
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import functools
@@ -31,6 +32,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from harness.cases.casework import Casework
 from harness.cases.pool import Pool, Worker
@@ -39,15 +41,18 @@ from harness.cases.remote import RemoteSession, Sessions, WorkerProcess
 from harness.errors import GuestError, GuestLost
 from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests import wire
-from harness.guests.disk import Disk
+from harness.guests.disk import Disk, find_binary
 from harness.guests.guest import CONSOLE_NAME
 from harness.guests.machine import Boot, Machine
 from harness.guests.session import GuestSpec, Session
 from harness.host.packed import pack
+from harness.host.progress import Quiet
 from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, DifferenceKind, FileKind, Verdict, Workload
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.tests.guests.frontend import Frontend
+from harness.tests.needs import needed
+from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 from harness.writelog import Flush, MarkText, Step, Write, read_log, write_log
 
@@ -590,14 +595,6 @@ def remote_session(kernel: Kernel, folder: Path) -> RemoteSession:
     return RemoteSession(process, "judge", spec)
 
 
-class Silent:
-    """Progress that nobody watches."""
-
-    def say(self, text: str) -> None: ...
-    def begin(self, what: str, total: int) -> None: ...
-    def advance(self, what: str, count: int) -> None: ...
-
-
 def toy_profile() -> Profile:
     """ext4's promises on a disk of 64 KiB, with an fsck that reads its first block and is content."""
     (profile,) = select_profiles(["ext4/ordered"])
@@ -663,9 +660,8 @@ class Bench:
             log_bytes=LOG_BYTES,
             **plan,
         )
-        progress = cast(Any, Silent())
         try:
-            Casework(asked, self.store, progress, scratch, {self.profile.name: base}).work(
+            Casework(asked, self.store, Quiet(), scratch, {self.profile.name: base}).work(
                 pool, [(self.profile, self.workload)], {}
             )
         finally:
@@ -704,3 +700,19 @@ class Bench:
         for row in self.store.iter_verdicts(self.case):
             found.setdefault(words[row.state], set()).add(row.verdict)
         return found
+
+
+@contextlib.contextmanager
+def bench_in(folder: Path) -> Iterator[Bench]:
+    """A bench for the time of a block."""
+    with needed():
+        find_binary()
+    with RunStore.create(folder / "reports", "t", INFO, durable=False) as store:
+        yield Bench(store, folder)
+
+
+@pytest.fixture
+def a_bench(tmp_path: Path) -> Iterator[Bench]:
+    """One for a test, in whose module it is called `bench`."""
+    with bench_in(tmp_path) as made:
+        yield made

@@ -18,9 +18,9 @@ import pytest
 from harness.errors import ExitCode, StoreError
 from harness.guests.disk import find_binary
 from harness.guests.guest import Guest
-from harness.model import CaseId, CrashState, History, Judgement
+from harness.model import CaseId, History, Judgement
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState
+from harness.store.records import CaseInfo, Coverage
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.chaos import damage, foreign, frames, full_disk, verdicts
 from harness.tests.chaos.__main__ import as_json, repeat_line, table
@@ -31,7 +31,7 @@ from harness.tests.chaos.reference import Reference, Specimen, load_reference
 from harness.tests.chaos.trial import Defect, Trial
 from harness.tests.chaos.verdicts import Said, said, wrong, wrong_code, wrong_so_far, wrong_words
 from harness.tests.needs import needed
-from harness.tests.store.samples import INFO, broken
+from harness.tests.store.samples import INFO, broken, put_case
 
 CASE = CaseId("ext4", "ordered", "append-fsync")
 STATES = 8
@@ -48,12 +48,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 
 def _specimen(root: Path, name: str, last: Judgement, code: int) -> Specimen:
     with RunStore.create(root, name, INFO) as store:
-        store.add_case(CaseInfo(CASE, generated=STATES, distinct=STATES, log_hash="log"))
-        judgements = [Judgement()] * (STATES - 1) + [last]
-        store.put_judgements(
-            CASE, [JudgedState(CrashState(i), f"{i:032x}", j) for i, j in enumerate(judgements)]
-        )
-        store.set_case_status(CASE, CaseStatus.DONE)
+        info = CaseInfo(CASE, generated=STATES, distinct=STATES, log_hash="log")
+        put_case(store, info, *[Judgement()] * (STATES - 1), last)
         store.finish()
         path = store.path
     return Specimen(name, path, said(path), said(path), code)

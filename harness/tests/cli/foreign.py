@@ -22,15 +22,16 @@ from harness.faults.results import FaultsPlan
 from harness.host.files import json_bytes
 from harness.litmus.results import LitmusPlan
 from harness.measure.run import MeasurePlan
-from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.model import CaseId, Judgement, Violation
 from harness.patches.questions import Stage
 from harness.patches.results import PatchPlan
 from harness.plan import Plan
 from harness.regressions.results import RegressionsPlan
 from harness.releases.results import SweepPlan
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
+from harness.store.records import CaseInfo, KernelInfo
 from harness.tests.report.demo import run_info
+from harness.tests.store.samples import put_case
 
 # --- what is watched ---------------------------------------------------------------------------
 
@@ -123,9 +124,7 @@ def a_run(root: Path, hostile: Hostile, bait: str) -> Path:
         root, "theirs", replace(info, kernel=KernelInfo(plan.kernel), finished=None)
     ) as store:
         store.put_plan(plan)
-        store.add_case(CaseInfo(case, generated=1, distinct=1))
-        store.put_judgements(case, [JudgedState(CrashState(0), "0", LOST)])
-        store.set_case_status(case, CaseStatus.DONE)
+        put_case(store, CaseInfo(case, generated=1, distinct=1), LOST)
         return store.path
 
 

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 
 from harness.cli.events import EventStream
-from harness.model import CrashState, Judgement, Violation
+from harness.model import Judgement, Violation
 from harness.plan import Plan
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.store.records import CaseInfo
 from harness.summary import summarise
 from harness.tests.cli.runner import powercut
-from harness.tests.store.samples import CASE, INFO
+from harness.tests.store.samples import CASE, INFO, put_case
 
 LOST = Judgement((Violation("durability", "f", "gone", "data", "nothing", "s"),))
 
@@ -24,11 +24,7 @@ def told(root: Path) -> list[dict[str, object]]:
     with RunStore.create(root, "t", INFO) as store:
         stream = EventStream(store, text)
         stream.began(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
-        store.add_case(CaseInfo(CASE, generated=2, distinct=2))
-        store.put_judgements(
-            CASE, [JudgedState(CrashState(n), f"{n}", j) for n, j in enumerate((Judgement(), LOST))]
-        )
-        store.set_case_status(CASE, CaseStatus.DONE)
+        put_case(store, CaseInfo(CASE, generated=2, distinct=2), Judgement(), LOST)
         stream.done(CASE)
         store.finish()
         stream.ended(summarise(store))

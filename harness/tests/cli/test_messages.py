@@ -30,15 +30,16 @@ from harness.kernels.build import compiled
 from harness.kernels.find import Kernel
 from harness.kernels.packages import _not_offered
 from harness.kernels.pins import Pin, pins
-from harness.model import CaseId, CrashPoint, CrashState, Judgement
+from harness.model import CaseId, CrashPoint, Judgement
 from harness.plan import Plan
 from harness.report.words import headline
 from harness.run import create_run
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import summarise
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import FINISHED, demo_run, run_info
+from harness.tests.store.samples import put_case
 from harness.tests.test_run import without_guests
 from harness.trust import Named
 
@@ -193,11 +194,9 @@ def test_a_headline_counts_the_cases_that_are_not_decided(tmp_path: Path) -> Non
     with RunStore.create(tmp_path, "t", run_info()) as store:
         for number in range(5):
             case = CaseId("ext4", "ordered", f"w{number}")
-            store.add_case(CaseInfo(case, generated=1, distinct=1))
-            status = CaseStatus.UNKNOWN if number < 2 else CaseStatus.DONE
-            if status is CaseStatus.DONE:
-                store.put_judgements(case, [JudgedState(CrashState(0), "0", Judgement())])
-            store.set_case_status(case, status, "because")
+            judged, status = ((), CaseStatus.UNKNOWN) if number < 2 else ((Judgement(),), CaseStatus.DONE)
+            info = CaseInfo(case, generated=1, distinct=1)
+            put_case(store, info, *judged, status=status, reason="because")
         store.finish(FINISHED)
         said = headline(summarise(store))
     assert "2 of 5 cases of ext4/ordered could not be decided" in said

@@ -22,17 +22,17 @@ from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation
 from harness.guests import guest_specs
 from harness.kernels.find import Kernel
-from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.model import CaseId, Judgement, Violation
 from harness.plan import Budget, Completions, Plan
 from harness.run import Planned, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
-from harness.store.records import CaseInfo, CaseStatus, JudgedState, KernelInfo
+from harness.store.records import CaseInfo, CaseStatus, KernelInfo
 from harness.summary import CaseVerdict, summarise
 from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run, run_info
-from harness.tests.store.samples import INFO
+from harness.tests.store.samples import INFO, put_case
 from harness.workloads.applications import is_copy, of_program
 
 
@@ -358,9 +358,7 @@ def test_a_finished_run_says_that_it_is_finished(tmp_path: Path, monkeypatch: py
     path = changed_run(tmp_path, monkeypatch, "qemu")
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.open(path) as store:
-        store.add_case(CaseInfo(case, generated=1, distinct=1))
-        store.put_judgements(case, [JudgedState(CrashState(0), "0", Judgement())])
-        store.set_case_status(case, CaseStatus.DONE)
+        put_case(store, CaseInfo(case, generated=1, distinct=1), Judgement())
         store.finish()
     done = powercut("run", "--resume", path)
     assert done.exit_code == ExitCode.CONSISTENT
@@ -465,10 +463,9 @@ def earlier(root: Path, plan: Plan, cases: dict[CaseId, Judgement | None]) -> Pa
     with RunStore.create(root, "t", replace(INFO, kernel=KernelInfo("debian-6.12.117"))) as store:
         store.put_plan(plan)
         for case, judgement in cases.items():
-            store.add_case(CaseInfo(case, generated=1, distinct=1))
-            if judgement:
-                store.put_judgements(case, [JudgedState(CrashState(0), "0", judgement)])
-            store.set_case_status(case, CaseStatus.DONE if judgement else CaseStatus.UNKNOWN)
+            judged = (judgement,) if judgement else ()
+            status = CaseStatus.DONE if judgement else CaseStatus.UNKNOWN
+            put_case(store, CaseInfo(case, generated=1, distinct=1), *judged, status=status)
     return root / "latest"
 
 

@@ -35,6 +35,7 @@ from harness.model import CaseId, CrashState, Judgement, Workload
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseRecord, CaseRows, CaseStatus, JudgedState
+from harness.tests.said import Said
 from harness.tests.store.samples import INFO, broken
 from harness.workloads.load import parse_operation
 
@@ -145,22 +146,10 @@ class FakePool:
         """Nobody to leave."""
 
 
-class Told:
-    """Progress that adds up, and a clock that goes on by a minute at each look at it."""
+class Told(Said):
+    """A clock that goes on by a minute at each look at it."""
 
-    def __init__(self) -> None:
-        self.left: dict[str, int] = defaultdict(int)
-        self.said: list[str] = []
-        self.now = 0.0
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def begin(self, what: str, total: int) -> None:
-        self.left[what] += total
-
-    def advance(self, what: str, count: int) -> None:
-        self.left[what] -= count
+    now = 0.0
 
     def clock(self) -> float:
         self.now += 2.0
@@ -251,7 +240,7 @@ def test_another_version_is_left_out_by_name_with_both_versions(store: RunStore)
     pool = FakePool(old=Process(identity={"powercut": "0.9", "source": "f" * 64}), good=Process())
     told = work(store, pool, "v", "w")
     assert {a for a, _ in pool.worked} == {"good"}
-    (line,) = [s for s in told.said if "worker old is left out" in s]
+    (line,) = [s for s in told.lines if "worker old is left out" in s]
     assert "0.9 (source ffffffffffff)" in line
     assert f"1.0 (source {OWN['source'][:12]})" in line
 
@@ -269,7 +258,7 @@ def test_a_worker_whose_guests_do_not_come_up_is_left_out_and_its_case_comes_bac
     told = work(store, pool, *"vwxyz")
     assert {status(store, n)[0] for n in "vwxyz"} == {CaseStatus.DONE}
     assert pool.dismissed == ["a"]
-    assert any("worker a is left out: 3 guests did not come up" in s for s in told.said)
+    assert any("worker a is left out: 3 guests did not come up" in s for s in told.lines)
 
 
 def test_a_worker_that_forgot_the_outfit_gets_it_again(store: RunStore) -> None:
@@ -296,7 +285,7 @@ def test_a_worker_of_another_run_is_asked_again(store: RunStore) -> None:
     pool.then = end
     told = work(store, pool, "w")
     assert status(store, "w")[0] is CaseStatus.DONE
-    assert sum("it works for the run other" in s for s in told.said) == 1
+    assert sum("it works for the run other" in s for s in told.lines) == 1
 
 
 def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
@@ -316,7 +305,7 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
     pool.processes["c"] = Process(holds=lambda _: False, unfit=BusyWithAnotherRun("busy"))
     told = work(store, pool, "v", "w")
     assert pool.dismissed == ["a"]
-    assert "too late" not in told.said
+    assert "too late" not in told.lines
     assert not store.findings(), "the late answers were not stored"
     assert {status(store, n)[0] for n in "vw"} == {CaseStatus.DONE}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from harness.blocks import named_log
 from harness.explain.look import CaseNames, look
 from harness.findings.repro import ReproContext, reproduce
-from harness.guests.disk import find_binary
 from harness.kernels.find import Kernel as KernelFile
 from harness.model import (
     Acknowledgement,
@@ -25,11 +23,8 @@ from harness.model import (
 )
 from harness.plan import Plan
 from harness.report.live import LiveLook
-from harness.store import RunStore
 from harness.summary import summarise
-from harness.tests.cases.toy_kernel import VERDICTS, Bench, Kernel, Kind, Put, toy_spec
-from harness.tests.needs import needed
-from harness.tests.store.samples import INFO
+from harness.tests.cases.toy_kernel import VERDICTS, Bench, Kernel, Kind, Put, a_bench, toy_spec
 from harness.workloads.load import parse_operation
 from harness.writelog import WriteLog
 
@@ -39,12 +34,7 @@ ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
 """A recovery that is not idempotent."""
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
-        yield Bench(store, tmp_path)
+bench = a_bench
 
 
 def shown(bench: Bench, kernel: Kernel, word: str) -> ReproContext:

@@ -23,14 +23,15 @@ from harness.findings.experiment import Violated
 from harness.findings.simplify import Operations
 from harness.findings.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
 from harness.host.progress import Lines
-from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.model import CaseId, Judgement, Violation
 from harness.plan import Plan
 from harness.report.explanation import Explanation, write_explanation
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.store.records import CaseInfo
 from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
+from harness.tests.store.samples import put_case
 from harness.trust import Named
 from harness.workloads.load import find_workload, load_workload, parse_operation
 
@@ -84,11 +85,9 @@ def run_with(root: Path, planted: Planted, *workloads: str, known: bool = False)
             store.set_expectations([Expectation("*", "*", "*", "known", "known.txt:1")])
         for name in workloads:
             case = CaseId("ext4", "fast_commit", name)
-            store.add_case(CaseInfo(case, distinct=1, generated=1))
             ops = [str(op) for op in find_workload(workloads, name).operations]
             found = tuple(Violation(o, "f", s, "x", "y", s) for o, s in planted(ops).items())
-            store.put_judgements(case, [JudgedState(CrashState(1), "h", Judgement(found))])
-            store.set_case_status(case, CaseStatus.DONE)
+            put_case(store, CaseInfo(case, distinct=1, generated=1), Judgement(found), at=1)
         store.finish()
         return store.path
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
-
-from harness.guests.disk import find_binary
 from harness.litmus.results import Standing, cell_of
 from harness.litmus.work import not_put
 from harness.model.questions import Look, Question
 from harness.oracles import ORACLES
-from harness.store import RunStore
 from harness.summary import CaseVerdict, summarise
-from harness.tests.cases.toy_kernel import Bench, Kernel, Kind
-from harness.tests.needs import needed
-from harness.tests.store.samples import INFO
+from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, a_bench
 
 NEVER_THERE = Question(
     group="g", asks="Is it there?", after=1, holds=[{"nothing": Look()}], kept=[], broken=[]
@@ -25,12 +17,7 @@ NEVER_THERE = Question(
 GONE = Question(group="g", asks="Is it gone?", holds=[{"nothing": Look(there=False)}], kept=[], broken=[])
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with needed():
-        find_binary()
-    with RunStore.create(tmp_path / "reports", "t", INFO, durable=False) as store:
-        yield Bench(store, tmp_path)
+bench = a_bench
 
 
 def asking(bench: Bench, question: Question) -> Bench:

@@ -13,7 +13,7 @@ from harness.cli.regressions import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, StoreError, UsageError
 from harness.expectations import Expectation
 from harness.host.progress import Progress
-from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.model import CaseId, Judgement, Violation
 from harness.plan import Plan
 from harness.regressions import catalogue
 from harness.regressions.catalogue import Bug
@@ -23,9 +23,10 @@ from harness.regressions.results import BugOutcome, Recall, RegressionsPlan
 from harness.series import work
 from harness.series.work import Execute, OnDone, carry_out
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.store.records import CaseInfo
 from harness.summary import Summary, summarise
 from harness.tests.said import Said
+from harness.tests.store.samples import put_case
 
 CASE = CaseId("ext4", "journal_checksum", "append-fsync")
 LOST = Judgement((Violation("durability", "f", "f is gone", "f", "nothing", "f is gone"),))
@@ -74,10 +75,8 @@ def finished(kernels: list[str], expected: str = "") -> Execute:
             raise EnvironmentLacks("the archive does not have it", "name another")
         if expected:
             store.set_expectations([Expectation("*", "*", "durability", expected)])
-        store.add_case(CaseInfo(CASE, generated=1, distinct=1))
         judgement = LOST if plan.kernel in SHOWING else Judgement()
-        store.put_judgements(CASE, [JudgedState(CrashState(0), "0", judgement)])
-        store.set_case_status(CASE, CaseStatus.DONE)
+        put_case(store, CaseInfo(CASE, generated=1, distinct=1), judgement)
         store.finish(interrupted=False)
         return summarise(store)
 

@@ -18,12 +18,13 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.html import _headline, report_html
 from harness.report.pages import begun, sentence
 from harness.store import RunStore
-from harness.store.records import CaseStatus, Coverage, Evidence, JudgedState, NestedCrashes
+from harness.store.records import Coverage, Evidence, JudgedState, NestedCrashes
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
 from harness.tests.report.test_machine_readable import HOSTILE, hostile
+from harness.tests.store.samples import put_case
 
 __all__ = ["hostile"]  # a fixture
 
@@ -178,9 +179,7 @@ def test_what_a_budget_left_open_is_told(
     kept = demo.case(CaseId("ext4", "ordered", "create-many"))
     assert kept is not None
     with RunStore.create(tmp_path, "t", run_info()) as store:
-        store.add_case(replace(kept.info, distinct=1, generated=1, coverage=coverage))
-        store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
-        store.set_case_status(kept.case, CaseStatus.DONE)
+        put_case(store, replace(kept.info, distinct=1, generated=1, coverage=coverage), Judgement(), at=1)
         store.finish(FINISHED)
         text = Page(report_html(summarise(store), store, SOURCE)).text
     assert covered in text
@@ -232,10 +231,8 @@ def grid(demo: RunStore, root: Path, modes: int, workloads: int, broken: int = 0
             mode, workload = divmod(number, workloads)
             case = CaseId("ext4", f"mode-{mode}" + "x" * (number < broken), f"w{workload}")
             case = replace(case, filesystem="ext3" if broken <= number < broken + known else "ext4")
-            store.add_case(replace(kept.info, case=case, distinct=1, generated=1))
             judgement = Judgement((fault,)) if number < broken + known else Judgement()
-            store.put_judgements(case, [JudgedState(CrashState(1), "h", judgement)])
-            store.set_case_status(case, CaseStatus.DONE)
+            put_case(store, replace(kept.info, case=case, distinct=1, generated=1), judgement, at=1)
         store.set_expectations(parse_expectations("ext3/* * * # known", "known.txt"))
         store.finish(FINISHED)
         return Page(report_html(summarise(store), store, SOURCE))
@@ -416,9 +413,7 @@ def test_the_page_names_the_recovery_code_that_no_state_reached(demo: RunStore, 
     kept = demo.case(CaseId("ext4", "ordered", "create-many"))
     assert kept is not None
     with RunStore.create(tmp_path, "t", run_info()) as store:
-        store.add_case(replace(kept.info, distinct=1, generated=1))
-        store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
-        store.set_case_status(kept.case, CaseStatus.DONE)
+        put_case(store, replace(kept.info, distinct=1, generated=1), Judgement(), at=1)
         store.finish(FINISHED)
         without = Page(report_html(summarise(store), store, SOURCE)).text
         write_recovery_code(RecoveryCode("linux", lines), store.layout)

@@ -23,6 +23,7 @@ from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, Findin
 from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import run_info
+from harness.tests.store.samples import put_case
 
 
 def test_summary_text(summary: Summary, golden: Callable[[str, str], None]) -> None:
@@ -374,9 +375,7 @@ def test_one_finding_that_is_left_is_shown(tmp_path: Path) -> None:
     case = CaseId("ext4", "ordered", "append-fsync")
     found = tuple(_violated("durability", f"{name} is gone", "nothing") for name in "abcd")
     with RunStore.create(tmp_path, "t", run_info()) as store:
-        store.add_case(CaseInfo(case, generated=1, distinct=1))
-        store.put_judgements(case, [JudgedState(CrashState(9), "a", Judgement(found))])
-        store.set_case_status(case, CaseStatus.DONE)
+        put_case(store, CaseInfo(case, generated=1, distinct=1), Judgement(found), at=9)
         store.finish()
         out = io.StringIO()
         print_summary(summarise(store), SOURCE, Console(file=out, width=100))

@@ -14,6 +14,7 @@ import pytest
 from harness.filesystems.profiles import select_profiles
 from harness.guests.accel import Chosen
 from harness.kernels.find import Kernel
+from harness.tests.said import Said
 from harness.tools_image import guest
 from harness.tracing import rounds
 from harness.tracing.evaluate import Round
@@ -23,25 +24,21 @@ from harness.tracing.rounds import TracePlan, Tracing
 WAIT_S = 60
 
 
-class Heard:
+class Heard(Said):
     """Progress that notes what is said, and lets work wait for it."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        super().__init__()
         self._more = threading.Event()
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        super().say(text)
         self._more.set()
-
-    def begin(self, what: str, total: int) -> None: ...
-
-    def advance(self, what: str, count: int) -> None: ...
 
     def wait(self) -> None:
         """Long work: until something is said of it."""
         self._more.clear()
-        assert self._more.wait(WAIT_S), self.said
+        assert self._more.wait(WAIT_S), self.lines
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ def test_a_long_round_says_which_it_is(heard: Heard, monkeypatch: pytest.MonkeyP
     t = Tracing(TracePlan(rounds=1), nothing, nothing, select_profiles(["ext4/ordered"]), {})
     (mode,) = rounds._rounds(t, heard)
     assert len(mode.rounds) == 1
-    assert any(text.endswith("s  ext4/ordered: round 1 of 1") for text in heard.said)
+    assert any(text.endswith("s  ext4/ordered: round 1 of 1") for text in heard.lines)
 
 
 def test_a_guest_with_tools_says_that_it_boots(
@@ -84,4 +81,4 @@ def test_a_guest_with_tools_says_that_it_boots(
     monkeypatch.setattr(guest, "_start", start)
     kernel = Kernel("k", tmp_path / "k", None, "")
     guest.boot_tools_guest(kernel, tmp_path, disk_bytes=1 << 20, progress=heard, headers=False)
-    assert heard.said[0].endswith("s  a guest with tools boots")
+    assert heard.lines[0].endswith("s  a guest with tools boots")
