@@ -72,6 +72,8 @@ planted in it.
 @click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
               show_default=True, help="Stop asking after so long. What was found by then is compared with "
               "the base all the same.")  # fmt: skip
+@click.option("--first", is_flag=True, help="End with the first finding that is new, once the commit that "
+              "brings it is named.")  # fmt: skip
 @click.option("--lines/--no-lines", "looking", default=True, show_default=True,
               help="Tell which changed lines were run, of a patch that passes.")  # fmt: skip
 @click.option("--mistakes/--no-mistakes", "planting", default=True, show_default=True,
@@ -93,6 +95,7 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     powercut patch ~/linux v6.12..my-branch         these commits
     powercut patch ~/linux --mbox series.mbox       patches from a mailing list, on top of HEAD
     powercut patch ~/linux --base HEAD~5 --minutes 60
+    powercut patch ~/linux --base HEAD~5 --first    is there anything, and whose is it?
     powercut patch ~/linux --resume reports/runs/DATE-patch
 
     TREE is a git tree of Linux (default: this folder). It is only read: the kernels are built beside it, in
@@ -152,6 +155,7 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         config=config,
         machine=given["machine"],
         minutes=given["minutes"],
+        first=given["first"],
         jobs=given["jobs"],
         argv=sys.argv[1:],
     )

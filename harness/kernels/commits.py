@@ -279,8 +279,8 @@ class CommitTree:
         """The tree of a commit with other files."""
         with self._index() as index:
             self._git("read-tree", commit, env=index)
-            for name, blob in blobs.items():
-                self._git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", env=index)
+            entries = "".join(f"100644 {blob}\t{name}\0" for name, blob in blobs.items())
+            self._git("update-index", "-z", "--index-info", env=index, given=entries)
             return self._git("write-tree", env=index).strip()
 
     def _edited(

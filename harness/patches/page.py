@@ -17,6 +17,7 @@ from harness.patches.results import (
     Planted,
     Regression,
     Standing,
+    how_far,
     unexpected,
 )
 from harness.report.junit import TestCase, cases_xml
@@ -67,7 +68,8 @@ def page_of(answer: Answer) -> Page:
     left = answer.left
     kind = "fail" if answer.new else "unknown" if answer.undecided or not answer.states else "pass"
     by = {s: [r for r in answer.regressions if r.standing is s] for s in Standing}
-    time_up = [f"stages not done when the time was up: {', '.join(s.name for s in left)}"] * bool(left)
+    ended = "it ended with its first finding" if plan.first and answer.new else "the time was up"
+    time_up = [f"stages not done when {ended}: {', '.join(s.name for s in left)}"] * bool(left)
     return Page(
         what="patch",
         subject=f"{series.head} against {series.base}",
@@ -200,7 +202,7 @@ def _asked(answer: Answer) -> PageTable:
         if trial is None:
             continue
         shown = sum(not d.known for d in trial.detections)
-        how = "interrupted" if trial.interrupted else "failed" if trial.failed else "done"
+        how = how_far(trial)
         rows.append(
             (
                 stage.name + _extra(stage),

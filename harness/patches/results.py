@@ -23,7 +23,7 @@ Found = tuple[str, str]
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `tree`: for people; `series`: see `CommitRange`. `mistakes`: those to plant once the
     last commit has passed, in order. `lines`: the changed lines of which it is asked whether they run.
-    `minutes`: None: until all stages are done.
+    `minutes`: None: until all stages are done. `first`: until the first finding that is new, too.
     """
 
     tree: str
@@ -38,6 +38,7 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     config: tuple[str, ...] = ()
     machine: str
     minutes: bounds.Minutes | None = None
+    first: bool = False
     jobs: bounds.Jobs = 1
     argv: list[str] = []
 
@@ -196,8 +197,24 @@ class Answer:
     @property
     def left(self) -> tuple[Stage, ...]:
         """Stages that were not done, or not to their end."""
-        done = {name for name, t in self.head.items() if not t.interrupted and not t.failed}
+        done = {name for name, t in self.head.items() if how_far(t) == "done"}
         return tuple(s for s in self.plan.stages if s.name not in done)
+
+
+FIRST = " first"
+"""What the key ends with of a run that its first unexpected finding ended."""
+
+
+def cut_short(trial: Trial) -> bool:
+    """Whether its first unexpected finding ended the run (`PatchPlan.first`)."""
+    return trial.key.endswith(FIRST) and any(unexpected(trial))
+
+
+def how_far(trial: Trial) -> str:
+    """How far a stage of the head came, in a word or two."""
+    if trial.interrupted or trial.failed:
+        return "interrupted" if trial.interrupted else "failed"
+    return "to its first finding" if cut_short(trial) else "done"
 
 
 def unexpected(trial: Trial) -> Iterator[Detection]:

@@ -38,6 +38,7 @@ from harness.patches.ran import (
     with_marks,
 )
 from harness.patches.results import (
+    FIRST,
     Answer,
     Fate,
     Found,
@@ -48,6 +49,7 @@ from harness.patches.results import (
     Standing,
     apart,
     culprit_of,
+    cut_short,
     grouped,
     next_commit,
     planted_of,
@@ -142,10 +144,26 @@ class PatchSeries(Series[Trial]):
             yield from self._looked()
             return
         for stage in self.plan.stages:
-            if self.phase is Phase.ASKING:
-                yield self._item(f"{HEAD}-{stage.name}", self._series.head, stage)
-            if (trial := self._trial(HEAD, stage)) is not None:
-                yield from self._followed(stage, trial, work)
+            yield from self._asked(stage, work, first=self.plan.first)
+            if self.plan.first and any(self._new_in(stage)):
+                return
+            if self.plan.first and (trial := self._trial(HEAD, stage)) and cut_short(trial):
+                yield from self._asked(stage, work, first=False)  # the base shows it as well
+
+    def _asked(self, stage: Stage, work: Work[Trial], *, first: bool) -> Iterator[Item]:
+        """A stage of the head, `first`: until it shows something; and what follows from what it shows."""
+        item, known = self._item(f"{HEAD}-{stage.name}", self._series.head, stage), self._trial(HEAD, stage)
+        if first and not (known and known.key == item.key):
+            item = replace(item, key=f"{item.key}{FIRST}", enough=self._shows_something)
+        if self.phase is Phase.ASKING:
+            yield item
+        if (trial := self._trial(HEAD, stage)) is not None:
+            yield from self._followed(stage, trial, work)
+
+    def _shows_something(self, store: RunStore, case: CaseId) -> str:
+        """Why no further case is needed before the base is asked; empty if this one shows nothing."""
+        seen = (detection_of(f, 0) for f in store.findings_of(case))
+        return f"{case} shows something" if any(not d.known for d in seen) else ""
 
     def _followed(self, stage: Stage, head: Trial, work: Work[Trial]) -> Iterator[Item]:
         """What a stage of the head showed, asked of the base and of the commits in between."""
@@ -192,10 +210,13 @@ class PatchSeries(Series[Trial]):
         return next((n for n in following if n is not None), None)
 
     def _answers(self, stage: Stage, seen: Detection) -> dict[int, bool | None]:
-        """Of the commits that were tried, whether each shows the finding."""
+        """Of the commits that were tried, whether each shows the finding. One whose time was up before that
+        was known was not tried.
+        """
         commits = self._series.commits
         tried = {n: self._known(self._between(c, stage)) for n, c in enumerate(commits[:-1])}
-        return {n: shows(trial, seen) for n, trial in tried.items() if trial is not None}
+        told = {n: (trial, shows(trial, seen)) for n, trial in tried.items() if trial is not None}
+        return {n: shown for n, (trial, shown) in told.items() if shown is not None or not trial.interrupted}
 
     def _between(self, commit: Revision, stage: Stage) -> str:
         return f"{commit.short}-{stage.name}"
@@ -328,8 +349,12 @@ class PatchSeries(Series[Trial]):
     # --- what is known ------------------------------------------------------------------------
 
     def _explain_first(self, found: Found, seen: Detection, head: Trial, work: Work[Trial]) -> None:
-        """Once in a process for each symptom; what cannot be explained is said, and is no error."""
+        """Once in a process for each symptom, or for the first of all (`PatchPlan.first`); what cannot be
+        explained is said, and is no error.
+        """
         if self._explain is None or found in self._explained or not head.run:
+            return
+        if self.plan.first and self._explained:
             return
         try:
             image = self._kernels.kernel(self._series.head)

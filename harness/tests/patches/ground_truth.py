@@ -158,7 +158,7 @@ def asked(
     tree: Path, base: str, head: str, out: Path, minutes: float
 ) -> tuple[int, float | None, float, Path]:
     """The exit code, seconds to the first new finding and to the end, and the directory."""
-    limits = ["--minutes", str(minutes), "--no-lines", "--no-mistakes", "--out", str(out)]
+    limits = ["--minutes", str(minutes), "--first", "--no-lines", "--no-mistakes", "--out", str(out)]
     command = ["patch", str(tree), f"{base}..{head}", *limits]
     begun, first = time.monotonic(), None
     powercut = [sys.executable, "-m", "harness", *command]
@@ -184,9 +184,28 @@ def tried(repository: Repository, base: str, change: Change, out: Path, minutes:
     return Row(change.kind, change.name, bool(new), first, took, commit, by, page["headline"], code)
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """Of `patches.json`, what another run goes on from."""
+
+    rows: list[Row]
+
+
 def known_rows(kept: Path) -> list[Row]:
     lines = kept.read_bytes().splitlines() if kept.exists() else []
     return [msgspec.json.decode(line, type=Row) for line in lines]
+
+
+def keep_rows(kept: Path, told: Path) -> None:
+    """Take over from a `patches.json` the rows that are not kept yet."""
+    here = {(row.kind, row.name) for row in known_rows(kept)}
+    for row in msgspec.json.decode(told.read_bytes(), type=Kept).rows:
+        if (row.kind, row.name) not in here:
+            keep_row(kept, row)
+
+
+def keep_row(kept: Path, row: Row) -> None:
+    with kept.open("ab") as file:
+        file.write(msgspec.json.encode(row) + b"\n")
 
 
 def rows(asked_for: argparse.Namespace, chosen: Sequence[Change]) -> Iterator[Row]:
@@ -202,8 +221,7 @@ def rows(asked_for: argparse.Namespace, chosen: Sequence[Change]) -> Iterator[Ro
         except UsageError as e:
             print(f"{change.name}: does not fit this tree: {e.what}", flush=True)
             continue
-        with kept.open("ab") as file:
-            file.write(msgspec.json.encode(row) + b"\n")
+        keep_row(kept, row)
         yield row
 
 
@@ -280,10 +298,13 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="of the order (1)")
     parser.add_argument("--minutes", type=float, default=2.0, help="for each (2)")
+    parser.add_argument("--known", type=Path, help="a patches.json with rows that need not be run again")
     parser.add_argument("--out", default="reports/patches", help="where the runs go, and what is known stays")
     asked_for = parser.parse_args()
     out = Path(asked_for.out)
     out.mkdir(parents=True, exist_ok=True)
+    if asked_for.known:
+        keep_rows(out / "rows.jsonl", asked_for.known)
     chosen = in_order(asked_for.seed)
     write_atomically(out / "order.txt", "".join(f"{c.kind} {c.name}\n" for c in chosen))
     for row in rows(asked_for, chosen):

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from harness.errors import ExitCode
 from harness.faults.catalogue import faults
 from harness.regressions.catalogue import bugs
-from harness.tests.patches.ground_truth import Change, Kind, Row, changes, in_order, page
+from harness.tests.patches.ground_truth import (
+    Change,
+    Kind,
+    Row,
+    changes,
+    in_order,
+    keep_row,
+    keep_rows,
+    known_rows,
+    page,
+)
 
 
 def named(kind: Kind) -> list[str]:
@@ -73,3 +85,14 @@ def test_the_table_says_how_many_were_run_of_how_many() -> None:
     assert "3 of 4 were run (0 upstream, 3 planted, 1 harmless)" in text
     assert "planted: three" in text[text.index("What was not run") :]
     assert msgspec.json.decode(told.json())["left"]["planted"] == ["three"]
+
+
+def test_rows_of_a_page_are_taken_over_once_and_those_here_stay(tmp_path: Path) -> None:
+    here = row(Kind.PLANTED, "one", found=True, code=1)
+    there = [row(Kind.PLANTED, "one", found=False, code=5), row(Kind.HARMLESS, "two", found=False, code=5)]
+    told, kept = tmp_path / "patches.json", tmp_path / "rows.jsonl"
+    told.write_text(page(there, [], "make patches").json())
+    keep_row(kept, here)
+    for _ in range(2):
+        keep_rows(kept, told)
+        assert known_rows(kept) == [here, there[1]]

@@ -256,6 +256,26 @@ def test_a_series_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     ]
 
 
+def test_a_commit_whose_time_was_up_is_asked_again_before_one_is_named(tmp_path: Path) -> None:
+    """It counted as one that could not be tried, so that `one of` two commits was named for good."""
+    asked: list[tuple[str, Plan]] = []
+
+    def execute(p: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        if Path(p.kernel).name != COMMITS[2][0]:
+            return ran(from_third_on, asked)(p, store, progress, on_done)
+        store.finish(stopped="the time given is up")
+        return summarise(store)
+
+    path = create(plan(QUICK), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    carry_out(series, Said(), run=execute)
+    assert series.follows_left
+    series.phase = Phase.FOLLOWING
+    carry_out(series, Said(), run=ran(from_third_on, asked))
+    assert [str(r.culprit) for r in series.answer.regressions] == ["333333333333 (commit 3)"]
+    assert not series.follows_left
+
+
 @pytest.mark.parametrize("name", ["README", "more"])
 def test_the_page_says_what_was_not_asked(tmp_path: Path, name: str) -> None:
     path = create(plan(QUICK, MORE), tmp_path)
@@ -444,3 +464,37 @@ def test_a_look_that_was_stopped_tells_what_ran_and_not_what_did_not(tmp_path: P
     text = series.page().text()
     assert "1 of 2 changed lines were run" in text
     assert "nothing ran" not in text
+
+
+def carried_out_to_the_first(
+    tmp_path: Path, shows: Shows, stages: Sequence[Stage] = (QUICK, MORE)
+) -> tuple[PatchSeries, list[tuple[str, Plan]]]:
+    asked: list[tuple[str, Plan]] = []
+    path = create(msgspec.structs.replace(plan(*stages), first=True), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    carry_out(series, Said(), run=ran(shows, asked))
+    return series, asked
+
+
+def test_the_first_new_finding_is_enough_once_its_commit_is_named(tmp_path: Path) -> None:
+    series, asked = carried_out_to_the_first(tmp_path, from_third_on)
+    assert [c for c, _ in asked][:2] == [HEAD, BASE[0]]
+    assert not any(p.again for _, p in asked)
+    assert str(series.answer.regressions[0].culprit) == "333333333333 (commit 3)"
+    assert [s.name for s in series.answer.left] == ["quick", "more"]
+    text = series.page().text()
+    assert "to its first finding" in text
+    assert "stages not done when it ended with its first finding: quick, more" in text
+    again: list[tuple[str, Plan]] = []
+    carry_out(series, Said(), run=ran(from_third_on, again))
+    assert not again
+
+
+def test_a_finding_that_the_base_shows_too_does_not_end_a_stage(tmp_path: Path) -> None:
+    series, asked = carried_out_to_the_first(tmp_path, lambda commit: LOST, (QUICK,))
+    assert [c for c, _ in asked].count(HEAD) == 2
+    assert not series.answer.left
+    assert exit_code(series.answer) is ExitCode.CONSISTENT
+    again: list[tuple[str, Plan]] = []
+    carry_out(series, Said(), run=ran(lambda commit: LOST, again))
+    assert not again
