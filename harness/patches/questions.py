@@ -14,6 +14,7 @@ from harness.filesystems.stacks import stacks
 from harness.host.resources import resource
 from harness.model import bounds
 from harness.workloads.generate.chance import name_of as random_name
+from harness.workloads.load import workload_sets
 
 BUDGET = 300
 """Visits to the legal states of a case."""
@@ -112,10 +113,11 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
         ahead = [Stage("asked", (*asked.first, *asked.then), tuple(workloads))]
         return [*ahead, *_recoveries(asked, tuple(workloads))]
     by_chance = tuple(random_name(seed, RANDOM_LENGTH) for seed in range(1, RANDOM_WORKLOADS + 1))
-    first = asked.first
+    first, sets = asked.first, workload_sets()
     return [
         Stage("quick", first, ("quick",)),
-        *(Stage(name, first, (name,)) for name in ("all", "more")),
+        Stage("all", first, tuple(w for w in sets["all"] if w not in sets["quick"])),
+        Stage("more", first, ("more",)),
         *_recoveries(asked, ("quick",)),
         *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
         *(Stage(name, first, (name,)) for name in ("oldtree", "beside", "ace1")),

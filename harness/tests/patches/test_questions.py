@@ -8,6 +8,7 @@ from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
 from harness.patches.questions import AffectedModes, affected_by, chosen, is_of, stages
+from harness.workloads.load import select_workloads
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,14 @@ def test_stages_have_names_of_their_own() -> None:
         for words in ((), ("append-fsync",)):
             names = [s.name for s in stages(asked, words)]
             assert len(set(names)) == len(names)
+
+
+def test_no_case_is_asked_twice_of_one_kernel() -> None:
+    """`all` ran what `quick` had run: of a patch's first minute, a third went on that."""
+    asked = stages(affected_by(["fs/ext4/inode.c"]))
+    names = [w.name for stage in asked[:3] for w in select_workloads(stage.workloads)]
+    assert len(names) == len(set(names))
+    assert set(names) == {w.name for w in select_workloads(["quick", "all", "more"])}
 
 
 def test_what_the_user_names_is_asked_and_nothing_else() -> None:
