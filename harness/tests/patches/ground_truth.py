@@ -35,8 +35,10 @@ from harness.errors import ExitCode, UsageError
 from harness.faults.catalogue import faults
 from harness.host.files import write_atomically
 from harness.kernels.edits import Edit, apply_edit
+from harness.patches.questions import affected_by, stages
 from harness.report.page import Cell, Line, Page, PageTable, Section
 from harness.report.words import plural
+from harness.workloads.load import select_workloads
 
 COMMITS = 5
 CHANGES = Path(__file__).with_name("changes.toml")
@@ -63,6 +65,7 @@ class Row(msgspec.Struct, frozen=True):
     """What came of one. `first_s`: seconds from the command to the first line that tells of a finding that is
     new, with the kernels that had to be built; None: there was none. `commit`: `right`, `wrong` (or not one
     alone), or empty. `by`: the case of the first finding. `code`: of the process.
+    `left`: the stages that were not done.
     """
 
     kind: Kind
@@ -74,6 +77,7 @@ class Row(msgspec.Struct, frozen=True):
     by: str
     headline: str
     code: int
+    left: tuple[str, ...] = ()
 
     @property
     def as_it_should(self) -> bool:
@@ -181,7 +185,8 @@ def tried(repository: Repository, base: str, change: Change, out: Path, minutes:
     named = {r["commit"] for r in new}
     commit = "" if not new else "right" if named == {bad} else "wrong"
     by = new[0]["seen"][0]["case"] if new else ""
-    return Row(change.kind, change.name, bool(new), first, took, commit, by, page["headline"], code)
+    left = tuple(page["stages_left"])
+    return Row(change.kind, change.name, bool(new), first, took, commit, by, page["headline"], code, left)
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -226,6 +231,25 @@ def rows(asked_for: argparse.Namespace, chosen: Sequence[Change]) -> Iterator[Ro
 
 
 # --- what it came to --------------------------------------------------------------------------
+
+
+def why_missed(row: Row) -> str:
+    """Why a bug was not found: whether a stage that asks what shows it had its turn. What shows a planted
+    fault is in its file.
+    """
+    fault, shown_in = faults().get(row.name), []
+    if fault and fault.workloads:
+        for stage in stages(affected_by([edit.file for edit in fault.edits])):
+            asks = {w.name for w in select_workloads(stage.workloads)}
+            same = (stage.again, stage.disk) == (fault.again, tuple(fault.disk))
+            if same and asks & set(fault.workloads) and set(stage.modes) & set(fault.modes):
+                shown_in.append(stage.name)
+        if not shown_in:
+            return f"no stage asks {fault.workloads[0]} in {fault.modes[0]}"
+    if shown_in and shown_in[0] not in row.left:
+        return f"stage {shown_in[0]} was done, and showed nothing"
+    begun = f"the time was up in stage {row.left[0]}" if row.left else "every stage was done"
+    return begun + (f"; it shows in {shown_in[0]}" if shown_in else "")
 
 
 def headline(found: Sequence[Row]) -> str:
@@ -275,6 +299,12 @@ def page(found: Sequence[Row], chosen: Sequence[Change], command: str) -> Page:
         figures=tuple(figures(found, chosen)),
         sections=(
             Section("What was run", tables=(PageTable(columns, tuple(cells), figures=5),)),
+            Section(
+                "What was missed",
+                lines=tuple(
+                    Line(why_missed(r), r.name) for r in found if not r.found and r.kind is not Kind.HARMLESS
+                ),
+            ),
             Section("What was not run", lines=tuple(Line(", ".join(n), k) for k, n in left.items() if n)),
         ),
         command=command,

@@ -20,6 +20,7 @@ from harness.tests.patches.ground_truth import (
     keep_rows,
     known_rows,
     page,
+    why_missed,
 )
 
 
@@ -96,3 +97,18 @@ def test_rows_of_a_page_are_taken_over_once_and_those_here_stay(tmp_path: Path) 
     for _ in range(2):
         keep_rows(kept, told)
         assert known_rows(kept) == [here, there[1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "why"),
+    [
+        ("xfs-exchange-sizes-not-recovered", ("all",), "no stage asks exchange-fragments in xfs/exchange"),
+        ("fsync-no-barrier", ("more",), "stage quick was done, and showed nothing"),
+        ("fsync-no-barrier", ("quick", "all"), "the time was up in stage quick; it shows in quick"),
+        ("btrfs-new-name-skips-dentries", ("more", "ace1"), "the time was up in stage more"),
+    ],
+)
+def test_a_miss_has_a_reason(name: str, left: tuple[str, ...], why: str) -> None:
+    missed = msgspec.structs.replace(row(Kind.PLANTED, name, found=False, code=5), left=left)
+    assert why_missed(missed) == why
+    assert why in page([missed], [], "make patches").text().replace("\n", " ")
