@@ -2,8 +2,8 @@
 what a sync covers besides what it covers under `any/posix`. Pure.
 
 The states are those of `any/posix`, less those that the contract forbids. Where rules of this kind cannot say
-so exactly, they leave more states: see docs/explanation/contracts-as-rules.md. What each field of a contract means,
-with its evidence, is in vms/filesystems/CONTRACTS.md; its sections are named here.
+so exactly, they leave more states: see docs/explanation/contracts-as-rules.md. What each field of a contract
+means, with its evidence, is in vms/filesystems/CONTRACTS.md; its sections are named here.
 """
 
 from __future__ import annotations
