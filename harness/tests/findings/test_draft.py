@@ -62,6 +62,10 @@ chown f 1000 100
 clone f h
 exchange-range f h
 exchange-range f h dsync
+fallocate f 0 4096 collapse-range
+fallocate f 0 4096 insert-range
+copy-range f h 0 100
+touch f 1000000000
 tmpfile A/foo 5000
 fsync f
 fdatasync f
