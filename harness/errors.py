@@ -79,6 +79,10 @@ class NotSupported(GuestError):
     """The file system under test answered EOPNOTSUPP: it does not have an operation of the workload."""
 
 
+class FullDisk(GuestError):
+    """An operation of the workload failed since the disk is full: ENOSPC or EDQUOT."""
+
+
 class CannotRecord(PowercutError):
     """The harness cannot record this workload here: that says nothing of the file system."""
 

@@ -118,6 +118,16 @@ class GuestChoice(msgspec.Struct, frozen=True):
     clock: Clock = Clock.AUTO
 
 
+class ExistingDisk(msgspec.Struct, frozen=True):
+    """A disk that somebody has, with which a run begins in place of mkfs: a file or a block device, by its
+    contents.
+    """
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the user asked for, as given; stored as plan.json, so that a run can be resumed."""
 
@@ -137,6 +147,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     memo: bool = True
     sample_rate: Share = SAMPLE_RATE
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
+    image: ExistingDisk | None = None  # the modes' base image, in place of mkfs
     log_bytes: LogBytes = LOG_BYTES
     completions: Completions = Completions.HOLD
     clock: Clock = Clock.AUTO

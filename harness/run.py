@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,6 +42,7 @@ from harness.errors import (
     VersionsDiffer,
 )
 from harness.expectations import Expectation
+from harness.filesystems.existing import allocated_bytes
 from harness.filesystems.profiles import Profile, select_profiles
 from harness.guests.disk import FOLDER_PREFIX
 from harness.guests.guest_specs import (
@@ -97,7 +98,7 @@ def execute(
         # 1. Look up names: they become profiles, workloads, a kernel.
         with telling(lambda: "finding the kernel and the cases", progress.say):
             asked = look_up(plan)
-        need_space(store.path, [p.sized(w.image_mib) for p, w in asked.largest], plan.jobs)
+        need_space(store.path, [_taking(plan, p.sized(w.image_mib)) for p, w in asked.largest], plan.jobs)
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked, on_done)
             return _report(store)
@@ -115,17 +116,17 @@ def execute(
             specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
         specs = _noting(specs, store.layout) if plan.coverage else specs
         run, spec = store.layout, specs.recorder
-        refused, lost = _finish_bases(plan, able, bases, spec, run, scratch, progress)
-        asked = replace(asked, lacking={**asked.lacking, **refused})
+        finished = _finish_bases(plan, able, bases, spec, run, scratch, progress)
+        asked = replace(asked, lacking={**asked.lacking, **finished.refused})
         able = asked.able
         if not able:
             _note_why_not(store, asked, on_done)
             return _report(store)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
-        pin(store, pins_of(asked.kernel, specs, able, loaded))
-        store.update_info(run_info(plan, store.info, asked.kernel, specs))
+        pin(store, pins_of(asked.kernel, specs, able, loaded) | _pin_of(plan))
+        store.update_info(run_info(plan, store.info, asked.kernel, specs, finished.said))
         _keep_modules(store)
-        asked = _undecided(store, asked, lost, on_done)
+        asked = _undecided(store, asked, finished.lost, on_done)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
         ran = RecoveryLines(specs.judge.kernel_image, able, store.layout) if plan.coverage else None
@@ -264,10 +265,33 @@ def _base_images(
     made, refused = {}, {}
     for p in asked.able:
         try:
-            made[p.name] = make_base(p, store.layout.base(p.filesystem, p.mode), scratch)
+            kept = store.layout.base(p.filesystem, p.mode)
+            made[p.name] = make_base(p, kept, scratch, "", plan.image)
         except EnvironmentLacks as e:
             refused[p.name] = e.line
     return made, refused
+
+
+def _taking(plan: Plan, profile: Profile) -> Profile:
+    """The mode with the room that its base image takes on the host's disk."""
+    return replace(profile, size_bytes=allocated_bytes(plan.image)) if plan.image else profile
+
+
+def _pin_of(plan: Plan) -> dict[str, str]:
+    return {"image": plan.image.sha256} if plan.image else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """Of modes whose base image took a guest, by name: `refused`, why there is none, since this kernel may
+    not have what the steps of their stack ask for; `lost`, why another one was not finished, which says
+    nothing of this host: a log that cannot be trusted, a guest that was lost. `said`: of a disk that somebody
+    has.
+    """
+
+    refused: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
 
 
 def _finish_bases(
@@ -278,30 +302,30 @@ def _finish_bases(
     run: RunLayout,
     scratch: Path,
     progress: Progress,
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Finish the base images that need a guest, unless something was already recorded on them. Returns, by
-    name, why the steps of a mode's stack made none: this kernel may not have what they ask for. And why
-    another one was not finished, which says nothing of this host: a log that cannot be trusted, a guest that
-    was lost. Raises VersionsDiffer, which would cost every mode.
+) -> _Finished:
+    """Finish the base images that need a guest, unless something was already recorded on them. Raises
+    VersionsDiffer, which would cost every mode, and UsageError for a disk on which nothing can be judged.
     """
-    refused, lost = {}, {}
+    finished = _Finished()
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
-        if (p.mounted_once or p.stacked) and p.name in bases and not recorded:
+        if p.is_finished_in_guest and p.name in bases and not recorded:
             what = f"{p.name}: a guest {'makes its stack' if p.stacked else 'mounts its base image once'}"
             with (
                 telling(functools.partial(str, what), progress.say),
                 Session(spec, scratch / "first-mount", plan.log_bytes) as session,
             ):
                 try:
-                    finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
-                except VersionsDiffer:
+                    finished.said.append(
+                        finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
+                    )
+                except (VersionsDiffer, UsageError):
                     raise
                 except EnvironmentLacks as e:
-                    refused[p.name] = e.line
+                    finished.refused[p.name] = e.line
                 except PowercutError as e:
-                    lost[p.name] = e.line
-    return refused, lost
+                    finished.lost[p.name] = e.line
+    return finished
 
 
 def _undecided(
@@ -514,8 +538,12 @@ def create_run(
     return store
 
 
-def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> RunInfo:
-    """`info` with what became known after the run directory was created."""
+def run_info(
+    plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs, said: Sequence[str] = ()
+) -> RunInfo:
+    """`info` with what became known after the run directory was created. `said`: of the plan's disk, unless
+    an earlier part of the run found it out.
+    """
     return replace(
         info,
         kernel=kernel_info(kernel, specs.judge.machine),
@@ -527,13 +555,23 @@ def run_info(plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs) -> Ru
             details={"how": specs.description}
             | ({"accelerator": specs.accel_reason} if specs.accel_reason else {})
             | ({} if plan.recordings else {"completions": plan.completions.description})
-            | ({"clock": clock} if (clock := _clock(plan, specs)) else {}),
+            | ({"clock": clock} if (clock := _clock(plan, specs)) else {})
+            | _image_details(plan, info, said),
         ),
         finished=None,
         interrupted=False,
         stopped="",
         jobs=plan.jobs,
     )
+
+
+def _image_details(plan: Plan, info: RunInfo, said: Sequence[str]) -> dict[str, str]:
+    """What the report says of the disk with which the run began."""
+    if plan.image is None:
+        return {}
+    found = next(filter(None, said), "")
+    begun = f"{plan.image.path}, {plan.image.size_bytes >> 20:,} MiB, sha256 {plan.image.sha256}"
+    return {"image": f"{begun}: {found}" if found else info.machine.details.get("image", begun)}
 
 
 def _clock(plan: Plan, specs: GuestSpecs) -> str:

@@ -14,6 +14,8 @@ with a run, or looks at it again, takes the run's plan through this module:
   command line names is taken for the run's own if it has the contents that the run recorded.
 - a cluster's address: who answers there sends pickles, which run as they are read. Connected to only if this
   command line names it; workers on this host (local:4) are our own.
+- a disk that somebody has: read only if this command line names it. Once a run has its base image, nothing
+  but going on with the run asks for it.
 - another run's recordings: copied only if this command line names that run.
 
 What this command line names instead of it is used in its place; a run that is resumed goes on with the same.
@@ -31,6 +33,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError, UsageError
+from harness.filesystems.existing import contents_of
 from harness.guests.machine import accelerators, names
 from harness.host.cache import cache_dir
 from harness.host.files import file_hash
@@ -39,7 +42,7 @@ from harness.kernels.find import Kernel, find_kernel
 from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.model.schedules import without_schedule
-from harness.plan import Plan
+from harness.plan import ExistingDisk, Plan
 from harness.store import RunStore
 from harness.workloads.generate import is_generated
 from harness.workloads.load import contents_hash, is_installed, pin_name, select_workloads
@@ -67,6 +70,7 @@ class Named:
     workloads: tuple[str, ...] = ()
     cluster: str | None = None
     recordings: Path | None = None
+    image: Path | None = None
     say: Callable[[str], None] = field(default=_nobody, compare=False)
 
 
@@ -180,6 +184,7 @@ def vouched(plan: Plan, named: Named) -> Plan:
             *(("-w", word) for word in plan.workloads if not _is_vouched(word, named)),
             *([] if named.cluster is not None or is_own(plan.cluster) else [("--cluster", plan.cluster)]),
             *([] if named.recordings or not plan.recordings else [("--recordings", plan.recordings)]),
+            *([] if named.image or not plan.image else [("--image", plan.image.path)]),
         ],
         f"for the kernel's own module instead: --kernel {shlex.quote(plan.kernel)}" if plan.replaced else "",
     )
@@ -203,7 +208,24 @@ def resumable(plan: Plan, named: Named) -> Plan:
     for word in named.workloads:
         if not is_among(word, plan.workloads):
             _refuse_other("-w", word, ", ".join(plan.workloads))
-    return vouched(plan, named)
+    return msgspec.structs.replace(vouched(plan, named), image=same_image(plan.image, named.image))
+
+
+def same_image(begun: ExistingDisk | None, path: Path | None) -> ExistingDisk | None:
+    """The disk that a run was begun with, at a path that this command line names. Raises UsageError for
+    another.
+    """
+    if begun is None or path is None:
+        if path is not None:
+            _refuse_other("--image", str(path), "mkfs")
+        return begun
+    if (now := contents_of(path)) != begun.sha256:
+        raise UsageError(
+            f"{path} is another disk than the run was begun with: sha256 {begun.sha256[:12]} then, "
+            f"{now[:12]} now",
+            "name the disk as it was, or start a new run",
+        )
+    return msgspec.structs.replace(begun, path=str(path.resolve()))
 
 
 def resumable_kernel(kernel: str, modules: str | None, replaced: Sequence[str], named: Named) -> str:
@@ -234,7 +256,7 @@ def chosen_kernel(plan: Plan, name: str, named: Named) -> Kernel:
     """The kernel that this command line names, with the modules it names; otherwise the run's own, called
     `name`. Raises UsageError for files that only the run directory names.
     """
-    own = msgspec.structs.replace(plan, kernel=name, workloads=[], cluster="", recordings=None)
+    own = msgspec.structs.replace(plan, kernel=name, workloads=[], cluster="", recordings=None, image=None)
     asked = vouched(own, named)
     modules = Path(asked.modules) if asked.modules else None
     return find_kernel(asked.kernel, modules, [*map(Path, asked.replaced)])
@@ -285,7 +307,7 @@ def without_files(plan: Plan) -> Plan:
     """
     default = Plan(configurations=[], workloads=[]).kernel
     return msgspec.structs.replace(
-        plan, kernel=default, modules=None, replaced=[], cluster="", recordings=None
+        plan, kernel=default, modules=None, replaced=[], cluster="", recordings=None, image=None
     )
 
 

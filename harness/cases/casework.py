@@ -47,6 +47,7 @@ from harness.cases.remote import AnySession
 from harness.cases.selection import in_turn
 from harness.errors import (
     CannotRecord,
+    FullDisk,
     GuestLost,
     NotSupported,
     PowercutError,
@@ -107,6 +108,21 @@ def _why_not_recorded(error: Exception) -> str:
         verb = "hung" if end.hangs else "died"
         return f"the kernel {verb} while the workload was recorded: {end.line} ({error})"
     return str(error) if isinstance(error, PowercutError) else reason_of(error)
+
+
+def status_of(error: Exception, profile: Profile) -> CaseStatus:
+    """Of a case that could not be recorded. A disk that somebody has may well be full; one that mkfs has just
+    made is not.
+    """
+    match error:
+        case NotSupported():
+            return CaseStatus.NOT_SUPPORTED
+        case CannotRecord():
+            return CaseStatus.NOT_RECORDED
+        case FullDisk() if profile.folder:
+            return CaseStatus.NOT_SUPPORTED
+        case _:
+            return CaseStatus.UNKNOWN
 
 
 class EnoughDone(Exception):
@@ -298,14 +314,7 @@ class Casework:
         return lambda: self._submit_aside(pool, keep)
 
     def _failed_to_record(self, pool: Pool, case: PlannedCase, error: Exception) -> Callback:
-        match error:
-            case NotSupported():
-                status = CaseStatus.NOT_SUPPORTED
-            case CannotRecord():
-                status = CaseStatus.NOT_RECORDED
-            case _:
-                status = CaseStatus.UNKNOWN
-        reason = _why_not_recorded(error)
+        status, reason = status_of(error, case.profile), _why_not_recorded(error)
         return lambda: self._not_recorded(pool, case, status, reason)
 
     def _keep(

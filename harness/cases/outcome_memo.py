@@ -269,6 +269,7 @@ class OutcomeMemo:
             errors,
             outcome.read_only,
             outcome.tree,
+            outcome.outside,
             _classified(outcome.fsck),
             said,
             self._use(used),

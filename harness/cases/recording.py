@@ -29,6 +29,7 @@ from harness.errors import (
     UsageError,
     WriteLogError,
 )
+from harness.filesystems.existing import copy_of
 from harness.filesystems.profiles import MountCounter, Profile
 from harness.guests.disk import Order
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
@@ -54,6 +55,7 @@ from harness.model import (
 from harness.model.schedules import schedule_of, without_schedule
 from harness.oracles.endings import stalled
 from harness.oracles.pattern import poison
+from harness.plan import ExistingDisk
 from harness.states import LegalStates
 from harness.store.layout import CaseLayout, RunLayout
 from harness.writelog import WriteLog, read_log
@@ -212,18 +214,31 @@ def target_of(profile: Profile, base: Path, log: Path | None) -> Target:
     )
 
 
-def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path:
-    """The image that recording begins with: poison everywhere, then mkfs. Kept compressed as `kept`. `of`:
-    the workload to which it belongs, unless it is shared. On a stack, mkfs is for a guest to run: see
-    `harness.cases.first_mount`.
+def make_base(
+    profile: Profile, kept: Path, scratch: Path, of: str = "", existing: ExistingDisk | None = None
+) -> Path:
+    """The image that recording begins with: poison everywhere, then mkfs; or a copy of the disk that somebody
+    has. Kept compressed as `kept`. `of`: the workload to which it belongs, unless it is shared. On a stack,
+    mkfs is for a guest to run: see `harness.cases.first_mount`.
 
     Poison, so that a block which no one has written shows when it turns up in a file. A mkfs that is killed
-    is tried again, MKFS_ATTEMPTS in all. Raises ToolKilled, EnvironmentLacks where mkfs refuses.
+    is tried again, MKFS_ATTEMPTS in all. Raises ToolKilled, EnvironmentLacks where mkfs refuses; as
+    `copy_of`.
     """
     image = scratch / image_name(profile, of)
     if image.exists() or kept.exists():
-        return unpack(kept, image, profile.size_bytes)
+        return unpack(kept, image, profile.base_bytes_max)
     part = image.with_suffix(".part")
+    if existing is None:
+        _make_new(profile, part)
+    else:
+        copy_of(existing, part)
+    pack(part, kept)
+    part.rename(image)
+    return image
+
+
+def _make_new(profile: Profile, part: Path) -> None:
     for attempts_left in reversed(range(MKFS_ATTEMPTS)):
         with part.open("wb") as f:
             for chunk in poison(profile.size_bytes):
@@ -231,13 +246,10 @@ def make_base(profile: Profile, kept: Path, scratch: Path, of: str = "") -> Path
         try:
             if not profile.stacked:
                 profile.make_filesystem(part)
-            break
+            return
         except ToolKilled:
             if not attempts_left:
                 raise
-    pack(part, kept)
-    part.rename(image)
-    return image
 
 
 def image_name(profile: Profile, of: str) -> str:
@@ -380,7 +392,7 @@ def load_recording(
         files = hashes_of(kept)
         need_unchanged(kept, files, known)
         history = read_history(kept.history)
-        base = unpack(kept.base, scratch / image_name(profile, own), profile.size_bytes)
+        base = unpack(kept.base, scratch / image_name(profile, own), profile.base_bytes_max)
         log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
         events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
         said = read_said(kept.said)

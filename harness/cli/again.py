@@ -23,7 +23,7 @@ from harness.report.words import enumerated, plural, shown_path
 from harness.run import select_cases
 from harness.store import RunStore
 from harness.summary import CaseVerdict, Summary, summarise
-from harness.trust import Named, is_among, plan_here, vouched
+from harness.trust import Named, is_among, plan_here, same_image, vouched
 from harness.workloads.applications import is_copy
 from harness.workloads.match import matcher
 
@@ -95,7 +95,11 @@ def _plan_of(store: RunStore, named: Named) -> Plan:
     """The run's plan, with the very kernel that it had, as far as it may be used; see `trust`."""
     plan, used = plan_here(store, named), store.info.kernel.name
     plan = msgspec.structs.replace(
-        plan, kernel=plan.kernel if "/" in plan.kernel else used, recordings=None, cluster=""
+        plan,
+        kernel=plan.kernel if "/" in plan.kernel else used,
+        recordings=None,
+        cluster="",
+        image=same_image(plan.image, named.image),
     )
     chosen = not all(is_among(word, plan.workloads) for word in named.workloads)  # others take their place
     needed = msgspec.structs.replace(plan, workloads=[]) if chosen else plan
@@ -110,6 +114,8 @@ def inherited(asked: Plan, begun: Plan, typed: AbstractSet[str]) -> Plan:
     if "kernel" not in typed:  # modules belong to their kernel
         taken["kernel"] = begun.kernel
         taken |= {f: getattr(begun, f) for f in ("modules", "replaced") if f not in typed}
+    if "configurations" not in typed:  # a disk belongs to its modes
+        taken["image"] = begun.image
     return msgspec.structs.replace(asked, **taken)
 
 

@@ -246,6 +246,7 @@ def named_here(given: Mapping[str, Any]) -> Named:
         tuple(given.get("workloads", ())),
         given.get("cluster"),
         given.get("recordings"),
+        given.get("image"),
         say=_once(errors.say),
     )
 

@@ -65,6 +65,8 @@ from harness.cli.why import explain_first
 from harness.cluster.worker_pool import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
+from harness.filesystems.existing import look_at
+from harness.filesystems.layers import EXISTING
 from harness.filesystems.profiles import ANY, select_profiles
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
@@ -73,7 +75,7 @@ from harness.host.text import one_line
 from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
-from harness.plan import SAMPLE_RATE, Clock, Completions, Plan
+from harness.plan import SAMPLE_RATE, Clock, Completions, ExistingDisk, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
@@ -109,8 +111,8 @@ class RunCommand(Sectioned, BisectCommand):
             *("-j", "--resume", "-n"),
         ),
         "What is tested": (
-            *("--modules", "--machine", "--accel", "--sector-size", "--random", "--seed", "--schedules"),
-            *("--shard", "-k", "--failed-from", "--log-size", "--completions", "--clock"),
+            *("--image", "--modules", "--machine", "--accel", "--sector-size", "--random", "--seed"),
+            *("--schedules", "--shard", "-k", "--failed-from", "--log-size", "--completions", "--clock"),
         ),
         "Which crash states": ("--states", "--budget", "--again", "--disk"),
         "What is judged, and what fails the run": (
@@ -146,6 +148,14 @@ class RunCommand(Sectioned, BisectCommand):
     metavar="BYTES",
     help="All modes on a disk with sectors of 4096 bytes, or of 512 (logical) and 4096 (physical): "
     "512/4096. The same as FS/MODE@4k or @512e; no crash tears a physical sector. Default: 512.",
+)
+@click.option(
+    "--image",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Begin with this disk, a file or a block device with a file system of the modes, in place of mkfs. "
+    "It is only read. Operations run in a new folder of it, powercut; names, sizes and contents outside that "
+    "must stay as they are at every crash state. The same as FS/MODE@image, with your own disk.",
 )
 @workloads_option("Workloads by name; your own by path; sets: all, applications, quick, ace1. Default: all.")
 @click.option(
@@ -347,7 +357,7 @@ def run_command(**given: Any) -> ExitCode:
 
 KEPT_BESIDE_RESUME = (
     *("resume", "jobs", "cluster", "events", "minutes", "max_failures", "machine", "why"),
-    *("kernel", "modules", "replaced", "workloads", "recordings"),
+    *("kernel", "modules", "replaced", "workloads", "recordings", "image"),
 )
 """Files only to say that they may be used: the run goes on with those that it was begun with. A machine,
 since one that has a kernel by now, and had none then, would judge as well.
@@ -454,7 +464,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 
 def _asked(given: Mapping[str, Any]) -> Plan:
     """The plan as this command line says it, with what is usual for the rest."""
-    configurations = _with_sectors(given)
+    configurations = _with_image(given, _with_sectors(given))
     wanted = _wanted(given["workloads"], given["random_count"] or 0, given["seed"])
     asked_states(given["fault_models"])  # refused before anything is said of them
     of_rules = [bool(p.rules) for p in select_profiles(configurations)]
@@ -481,6 +491,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         again=given["again"],
         disk=_asked_disk(given["disk"], given["oracles"]),
         budget=asked_budget(given["budget"]),
+        image=_asked_image(given, configurations),
         log_bytes=given["log_mib"] << 20,
         completions=Completions(given["completions"]),
         clock=Clock(given["clock"]),
@@ -536,6 +547,26 @@ def _with_sectors(given: Mapping[str, Any]) -> list[str]:
     if disk.is_usual:
         return list(asked)
     return [f"{c}@{disk.name}" for c in asked]
+
+
+def _with_image(given: Mapping[str, Any], configurations: Sequence[str]) -> list[str]:
+    """The modes, each on the disk that is named."""
+    if not given["image"]:
+        return list(configurations)
+    words = (c.partition("@") for c in configurations)
+    return [f"{name}@{EXISTING}{at}{on}" for name, at, on in words]
+
+
+def _asked_image(given: Mapping[str, Any], configurations: Sequence[str]) -> ExistingDisk | None:
+    """The disk of --image. Raises UsageError for one that cannot be these modes'."""
+    path = given["image"]
+    if path is None or (given["failed_from"] and not given["configurations"]):
+        return None
+    if given["recordings"]:
+        raise UsageError("--recordings has disks of its own", "leave out --image")
+    profiles = select_profiles(configurations)
+    with telling(lambda: f"reading {path}", errors.say):
+        return look_at(path, profiles)
 
 
 def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]:

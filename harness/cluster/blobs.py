@@ -32,7 +32,15 @@ _BUILT = {**BUILT_PARTS, "POWERCUT_READTRACE": find_library}
 
 
 _OF_ONE_CASE: Mapping[str, Any] = MappingProxyType(
-    {"jobs": 1, "recordings": None, "minutes": None, "max_failures": None, "cluster": "", "argv": []}
+    {
+        "jobs": 1,
+        "recordings": None,
+        "image": None,
+        "minutes": None,
+        "max_failures": None,
+        "cluster": "",
+        "argv": [],
+    }
 )
 """What a worker's plan has instead of the run's: limits hold for the run, and recordings come with the
 case.

@@ -293,7 +293,7 @@ def _fitted(requirements: Requirements, places: dict[str, Path]) -> _Fitted:
     for name, sha in requirements.bases.items():
         packed[name] = places[sha]
         image = folder.path / f"{name.replace('/', '-')}.base.img"
-        bases[name] = unpack(places[sha], image, profiles[name].size_bytes)
+        bases[name] = unpack(places[sha], image, profiles[name].base_bytes_max)
     return _Fitted(requirements, GuestSpecs(recorder, judge, ""), profiles, packed, bases, folder)
 
 

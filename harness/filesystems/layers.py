@@ -21,6 +21,10 @@ from harness.host.resources import resource
 from harness.oracles.contract import Contract
 
 BELOW = "{below}"
+BELOW_ROOT = "/below"
+"""Where the steps mount the file system below."""
+EXISTING = "image"
+"""The layer for a disk that somebody has."""
 EVERYTHING = "everything"
 SAFE_REPLACE = "replace_is_safe"
 _NAME = re.compile(r"[a-z][a-z-]*")
@@ -30,7 +34,9 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of `vms/layers`. `like`: the layer that has what is not in this file. `promises`: what may be
     relied on, for people. `modules`: of the kernel. `fstype`, `mount_options`: of the layer. `loses`: rules
     of the mode's contract, `replace_is_safe` or `everything`, that the layer does not keep. `source`: files
-    of the kernel's source that are its own, as patterns.
+    of the kernel's source that are its own, as patterns. `device`: the first argument of mount(2), if not
+    `fstype`. `folder`: in the root of the file system below; it is made before anything is recorded, and
+    nothing outside it may change.
 
     `start`: the steps before the layer is mounted after a power cut; `record`: those before it is mounted
     in a recording, also by `remount`; `stop`: those after it was unmounted. In them, `{below}` stands for the
@@ -48,6 +54,8 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loses: list[str] = []
     like: str = ""
     source: tuple[str, ...] = ()
+    device: str = ""
+    folder: str = ""
 
     def above(self, fstype: str, mount_options: str) -> Layer:
         """The layer above a file system that is mounted so."""

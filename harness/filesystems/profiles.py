@@ -44,6 +44,8 @@ TOOL_TIMEOUT_S = 120
 ANY = "any"
 """The file system that is only rules."""
 IMAGE, SECOND = "{image}", "{second}"
+EXISTING_BYTES_MAX = 64 << 30
+"""Of a disk that somebody has."""
 SHELL = "busybox:busybox-static"
 
 
@@ -453,6 +455,21 @@ class Profile:
         return f"{self.filesystem}/{self.mode}"
 
     @property
+    def folder(self) -> str:
+        """The folder in which operations run, on a disk that somebody has; else empty."""
+        return self.layer.folder if self.layer else ""
+
+    @property
+    def base_bytes_max(self) -> int:
+        """How large its base image may be."""
+        return EXISTING_BYTES_MAX if self.folder else self.size_bytes
+
+    @property
+    def is_finished_in_guest(self) -> bool:
+        """Whether its base image takes a guest (`harness.cases.first_mount`)."""
+        return bool(self.mounted_once or self.stacked or self.folder)
+
+    @property
     def needs_bare_disk(self) -> str:
         """Why it can neither be on a stack nor below a layer; empty if it can."""
         if self.rules:
@@ -467,6 +484,13 @@ class Profile:
             return "programs of another release, which the guest does not have"
         writes = self.repair or (self.fsck and self.fsck.writes)
         return "programs of the host that write to its disk" if writes else ""
+
+    def why_not_below(self, layer: Layer) -> str:
+        """What it takes, if that is not to be below this layer; empty if it can."""
+        if why := self.needs_bare_disk or (self.read_only_first and "two mounts"):
+            return why
+        of_mkfs = [*self.mkfs_arguments, *(step.program for step in self.steps)]
+        return f"a disk of its own mkfs ({shlex.join(of_mkfs)})" if layer.folder and of_mkfs else ""
 
     def on_stack(self, name: str) -> Profile:
         """The same mode on a stack: `raid1`, or `raid1-0` where member 0 is missing after the power cut.
@@ -484,7 +508,7 @@ class Profile:
         one disk as it is.
         """
         layer = find_layer(name)
-        if why := self.needs_bare_disk or (self.read_only_first and "two mounts"):
+        if why := self.why_not_below(layer):
             raise UsageError(f"{self.name} takes {why}, and no layer", "name another mode")
         return replace(
             self,
@@ -572,7 +596,11 @@ class Profile:
         return self.stacked.on_it(line)
 
     def sized(self, image_mib: int) -> Profile:
-        """The same mode on a first device of at least so many MiB; itself where that is so already."""
+        """The same mode on a first device of at least so many MiB; itself where that is so already, and on a
+        disk that somebody has.
+        """
+        if self.folder:
+            return self
         if self.stacked:
             larger = replace(self.stacked, filesystem_mib=max(image_mib, self.stacked.filesystem_mib))
             same = larger == self.stacked
@@ -916,7 +944,7 @@ def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Pr
             if not (every and profile.needs_small_sectors(disk)):
                 yield replace(profile.on_disk(disk, f"@{what}"), on_request=True)
         elif what in layers():
-            if not (every and (profile.needs_bare_disk or profile.read_only_first)):
+            if not (every and profile.why_not_below(layers()[what])):
                 yield profile.below_layer(what)
         elif what not in stacks() and (near := difflib.get_close_matches(what, disks(), n=1, cutoff=0.4)):
             raise UsageError(f"no stack or disk {what!r}", f"is it {near[0]} (powercut list disks)?")

@@ -17,6 +17,7 @@ from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base
+from harness.errors import StoreError
 from harness.filesystems.profiles import Profile
 from harness.guests.guest_specs import make_specs
 from harness.guests.session import Session
@@ -58,6 +59,8 @@ def open_equipment(
     with OwnedFolder("powercut-shrink-") as folder, contextlib.ExitStack() as guests:
         directory = folder.path
         theirs = store.layout.base(profile.filesystem, profile.mode)
+        if plan.image and not theirs.exists():
+            raise StoreError(f"{theirs} is missing: no other base image is like it", "run the case again")
         kept = theirs if theirs.exists() else directory / "base.img.zst"
         base = make_base(profile, kept, directory)
         specs = make_specs(plan.guests, kernel, [profile], [workload], base, directory)

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from harness.errors import GuestError, GuestLost, NotSupported
+from harness.errors import FullDisk, GuestError, GuestLost, NotSupported
 from harness.guests import wire
 from harness.guests.outcomes import call_error
 from harness.model import Operation, OperationFlag, OperationKind
@@ -34,8 +34,8 @@ def check_results(
     results: Sequence[wire.OperationResult], first: int, operations: Sequence[Operation]
 ) -> None:
     """Raise unless all `operations`, numbered from `first`, have succeeded: NotSupported if the file system
-    does not support one, or lacks what a program needs, GuestError if one failed, GuestLost if the results
-    belong to others.
+    does not support one, or lacks what a program needs, FullDisk if one failed for lack of space, GuestError
+    if one failed for another reason, GuestLost if the results belong to others.
     """
     expected = range(first, first + len(operations))[: len(results)]
     if [r.index for r in results] != list(expected):
@@ -49,7 +49,8 @@ def check_results(
             said = result.output.decode(errors="replace").strip() or "it does not say what"
             raise NotSupported(f"this file system lacks what the program needs: {said}")
         if why := _failure(result):
-            raise GuestError(
+            full = result.error is not None and result.error.errno in _OF_FULL_DISKS
+            raise (FullDisk if full else GuestError)(
                 f"operation {result.index} ({_shortened(operation)}) failed while recording: {why}",
                 _advice(operation),
             )
@@ -115,6 +116,9 @@ def _advice(operation: Operation) -> str:
     if operation.kind is OperationKind.RUN:
         return "correct the program: its last output is above"
     return "the file system refuses it in this mode: leave the operation out, or the mode"
+
+
+_OF_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _failure(result: wire.OperationResult) -> str:

@@ -14,6 +14,7 @@ from harness.guests import wire
 from harness.guests.wire import WireError
 from harness.model import (
     CallError,
+    Change,
     Difference,
     Extent,
     ExtentKind,
@@ -84,6 +85,7 @@ def outcome_of(seen: wire.Recovered, known: KnownEntries | None = None) -> Outco
         kernel_log=tuple(seen.kernel_log),
         not_started=seen.not_started,
         read_only=seen.read_only,
+        outside=tuple(Change(os.fsdecode(c.path) or ".", c.what, c.then, c.now) for c in seen.outside),
     )
 
 

@@ -33,7 +33,7 @@ from harness.errors import (
     VersionsDiffer,
 )
 from harness.filesystems.disks import USUAL, DiskKind
-from harness.filesystems.layers import Layer
+from harness.filesystems.layers import BELOW_ROOT, Layer
 from harness.filesystems.profiles import MountCounter
 from harness.filesystems.stacks import MEMBER, Stacked
 from harness.guests import wire
@@ -80,6 +80,8 @@ BESIDE_DEADLINE_S = 300
 USE_DEADLINE_S = 60
 """For writing to a recovered file system and removing all that it holds."""
 PROGRAM_TIMEOUT_S = 120
+REMEMBER_TIMEOUT_S = 600.0
+"""For one look at all names of a disk that somebody has."""
 IDLE_S = 0.005
 """Where the host does not tell whether the guest sleeps, one that asks its disk for nothing for so long
 counts as waiting for a write. An emulated one must be able to return from a system call that does not wait,
@@ -88,6 +90,10 @@ in 10 of 10.
 """
 PLAIN = Schedule()
 NOT_LOOKED = wire.Looks()
+OUTSIDE_NAMES = 20_000
+"""Names outside a workload's folder that are compared after each recovery; of more, some are drawn."""
+OUTSIDE_BYTES = 64 << 20
+"""Of contents there that are read each time."""
 VIRTUAL_LOG = "/dev/powercut_log"
 """The log device in virtual time (vms/umldisk/record_kern.c)."""
 ACKNOWLEDGED = "/tmp/acknowledged"  # noqa: S108  # in the guest, which is the harness's alone
@@ -124,6 +130,13 @@ class Target:
         return self._mount(self.stacked.start if self.stacked else steps)
 
     @property
+    def outside(self) -> wire.OutsideSpec | None:
+        """What may not change, of a disk that somebody has."""
+        if self.layer is None or not self.layer.folder:
+            return None
+        return wire.OutsideSpec(BELOW_ROOT, self.layer.folder, OUTSIDE_NAMES, OUTSIDE_BYTES)
+
+    @property
     def mount_whole(self) -> wire.MountSpec:
         """Before it, when no member of a stack is missing."""
         steps = self.layer.record if self.layer else ""
@@ -135,7 +148,8 @@ class Target:
             of = self.stacked.stack
             stack = wire.StackSpec(device=of.device, start=start, stop=of.stop)
         elif self.layer:  # to the guest, the file system below is a stack, too
-            stack = wire.StackSpec(device=self.layer.fstype, start=start, stop=self.layer.stop)
+            device = self.layer.device or self.layer.fstype
+            stack = wire.StackSpec(device=device, start=start, stop=self.layer.stop)
         elif start:  # to the guest, a stack of one disk that is there already
             stack = wire.StackSpec(device=MEMBER, start=start, stop="")
         return wire.MountSpec(self.fstype, self.mount_options, list(self.parts), self.read_only_first, stack)
@@ -223,6 +237,7 @@ class Session:
         self._guest: Guest | None = None
         self._shown: tuple[object, ...] | None = None
         self._size_bytes = 0
+        self._remembered: Path | None = None
         self._kind = USUAL
         self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
         self._clock = clock
@@ -254,7 +269,7 @@ class Session:
         """End guest and disk. Their files stay."""
         self.servers.close()
         guest, disk = self._guest, self._disk
-        self._guest = self._disk = self._shown = None
+        self._guest = self._disk = self._shown = self._remembered = None
         self._spent, self._visits = False, 0
         self._complaints = frozenset()
         if guest:
@@ -267,6 +282,7 @@ class Session:
         """End the guest alone."""
         if guest := self._guest:
             self._guest, self._spent, self._complaints = None, False, frozenset()
+            self._remembered = None
             guest.kill()
 
     def kill(self) -> None:
@@ -633,6 +649,7 @@ class Session:
         with self._losing():
             disk = self.show(target)
             guest = self.guest()
+            self._remember(guest, target)
             self._visits += 1
             disk.switch(state)
             if note:
@@ -656,6 +673,31 @@ class Session:
             self._check_visit(state, outcome, disk.stats(), guest)
             self._need_all_said(target, outcome, faulty_disk=fault is not None)
             return Recovery(outcome, (seen.mount_us, seen.walk_us, seen.unmount_us), seen.looks)
+
+    def remember(self, target: Target) -> wire.OutsideSeen | None:
+        """Have the guest look at what may not change, of the target's base image; None: of that it has looked
+        already. Raises GuestError where that cannot be mounted or read, GuestLost, DiskError.
+        """
+        self._renew()
+        with self._losing():
+            self.show(target)
+            return self._remember(self.guest(), target)
+
+    def _remember(self, guest: Guest, target: Target) -> wire.OutsideSeen | None:
+        if target.outside is None or self._remembered == target.base:
+            return None
+        self._visits += 1
+        self.disk.switch(CrashState(0))
+        request = wire.Remember(
+            device=self._spec.machine.data_device,
+            mount=target.mount,
+            clock_s=CLOCK_S,
+            outside=target.outside,
+        )
+        seen = guest.request(request, wire.OutsideSeen, REMEMBER_TIMEOUT_S)
+        self._heard(target, seen.kernel_log)
+        self._remembered = target.base
+        return seen
 
     def recover_after_fault(self, target: Target, state: CrashState) -> tuple[int, Outcome]:
         """After `recover` on a faulty disk: let it err no more, and mount, walk and unmount once more
@@ -682,7 +724,11 @@ class Session:
     ) -> tuple[wire.Recovered, Outcome]:
         """What the guest says of one mount, and of all that follows it."""
         request = wire.Recover(
-            device=self._spec.machine.data_device, mount=target.mount, clock_s=CLOCK_S, keep_mounted=keep
+            device=self._spec.machine.data_device,
+            mount=target.mount,
+            clock_s=CLOCK_S,
+            keep_mounted=keep,
+            outside=target.outside is not None,
         )
         seen = guest.request(request, wire.Recovered, RECOVER_TIMEOUT_S)
         try:
@@ -766,8 +812,17 @@ class Session:
             return exit_code, output, blocks
 
     def make(self, target: Target, script: str, image: Path) -> None:
+        """As `change`. Raises EnvironmentLacks with its output if the script fails, GuestLost, DiskError."""
+        exit_code, output = self.change(target, script, image)
+        if exit_code:
+            raise EnvironmentLacks(
+                f"the steps that make {target.fstype} on a stack failed: {exit_code}: {output.strip()}",
+                "correct them in vms/stacks, or name another kernel",
+            )
+
+    def change(self, target: Target, script: str, image: Path) -> tuple[int, str]:
         """Run a shell script in the guest, beside a disk with the target's base image, and write what it made
-        of that into `image`. Raises EnvironmentLacks with its output if it fails, GuestLost, DiskError.
+        of that into `image`, if its exit code is 0. Returns that and its output. Raises GuestLost, DiskError.
         """
         self._renew()
         with self._losing():
@@ -775,13 +830,10 @@ class Session:
             disk.switch(CrashState(0))
             self.guest()
             exit_code, output = self._run_beside(target, script)
-            if exit_code:
-                raise EnvironmentLacks(
-                    f"the steps that make {target.fstype} on a stack failed: {exit_code}: {output.strip()}",
-                    "correct them in vms/stacks, or name another kernel",
-                )
-            image.unlink(missing_ok=True)
-            disk.image(image)
+            if not exit_code:
+                image.unlink(missing_ok=True)
+                disk.image(image)
+            return exit_code, output
 
     def _run_beside(self, target: Target, script: str) -> tuple[int, str]:
         guest = self.guest()

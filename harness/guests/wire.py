@@ -36,7 +36,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 18
+PROTOCOL_VERSION = 19
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -50,6 +50,7 @@ LIMITS: Final = {
     "FLAGS": 16,
     "ARGUMENTS": 65_536,
     "MODULES": 1024,
+    "OUTSIDE_CHANGES": 100,
     "ENTRIES": 50_000,
     "EXTENTS": 200_000,
     "XATTRS": 4096,
@@ -129,6 +130,20 @@ class MountSpec(_Part):
     parts: Annotated[list[U64], _up_to("FLAGS")] = []
     read_only_first: bool = False
     stack: StackSpec | None = None
+
+
+class OutsideSpec(_Part):
+    root: str
+    folder: str
+    names: U32
+    bytes: U64
+
+
+class OutsideChange(_Part):
+    path: bytes
+    what: str
+    then: str
+    now: str
 
 
 class CallError(_Part):
@@ -293,6 +308,14 @@ class Recover(_Message, tag="recover"):
     mount: MountSpec
     clock_s: U64
     keep_mounted: bool
+    outside: bool = False
+
+
+class Remember(_Message, tag="remember"):
+    device: str
+    mount: MountSpec
+    clock_s: U64
+    outside: OutsideSpec
 
 
 class RunProgram(_Message, tag="run_program"):
@@ -364,6 +387,7 @@ AgentRequest: TypeAlias = (
     | RunOperations
     | RecordFinish
     | Recover
+    | Remember
     | RunProgram
     | RunBeside
     | Unmount
@@ -415,6 +439,16 @@ class Recovered(_Message, tag="recovered"):
     not_started: str = ""
     read_only: bool = False
     looks: Looks = msgspec.field(default_factory=Looks)
+    outside: Annotated[list[OutsideChange], _up_to("OUTSIDE_CHANGES")] = []
+
+
+class OutsideSeen(_Message, tag="outside_seen"):
+    names: U64
+    compared: U64
+    files: U64
+    files_read: U64
+    bytes_read: U64
+    kernel_log: LogLines
 
 
 class ProgramDone(_Message, tag="program_done"):
@@ -468,6 +502,7 @@ AgentReply: TypeAlias = (
     | OperationsDone
     | RecordFinished
     | Recovered
+    | OutsideSeen
     | ProgramDone
     | TreesTried
     | Unmounted

@@ -104,11 +104,17 @@ def _need_room(kept: Path, image: Path, size: int, limit_bytes: int) -> None:
 
 
 def _copy(file: BinaryIO, part: BinaryIO, size: int) -> None:
-    """Piece by piece; raises ZstdError where there is less than the header said, or the checksum differs."""
+    """Piece by piece, zeros as holes; raises ZstdError where there is less than the header said, or the
+    checksum differs.
+    """
     reader = zstandard.ZstdDecompressor().stream_reader(file)
-    written = 0
+    written, zeros = 0, bytes(COPY_BYTES)
     while chunk := reader.read(COPY_BYTES):
-        part.write(chunk)
+        if chunk == zeros[: len(chunk)]:
+            part.seek(len(chunk), os.SEEK_CUR)
+        else:
+            part.write(chunk)
         written += len(chunk)
+    part.truncate(written)
     if written != size:
         raise zstandard.ZstdError(f"it ends after {written} of {size} bytes")

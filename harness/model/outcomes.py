@@ -239,6 +239,10 @@ class Change:
     then: str
     now: str
 
+    def __str__(self) -> str:
+        """`etc/hosts: size: 10, now 0`"""
+        return f"{self.path}: {self.what}: {self.then}, now {self.now}"
+
 
 @dataclass(frozen=True, slots=True)
 class Usability:
@@ -273,7 +277,8 @@ class Outcome:
     not mounted a second time, because the file system did not come back whole. `lost`: console output, if the
     kernel died or hung on this state (`harness.cases.attempts`). `after_fault`: of a visit on a faulty disk,
     what came of the next mount, without the fault. `not_started`: what the steps said that start the stack,
-    if one failed.
+    if one failed. `outside`: what changed outside the folder in which operations ran, on a disk that somebody
+    has.
     """
 
     mount_errno: int = 0
@@ -288,3 +293,4 @@ class Outcome:
     after_fault: Outcome | None = None
     not_started: str = ""
     read_only: bool = False
+    outside: tuple[Change, ...] = ()

@@ -63,6 +63,7 @@ ORACLES: Mapping[str, Oracle] = {
     "size": _of_the_model("size"),
     "contents": _of_the_model("contents"),
     "untouched": untouched,
+    "outside": surface.outside,
     "program": surface.program,
     "confluence": confluence,
     "honesty": honesty,

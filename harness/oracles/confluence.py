@@ -45,6 +45,9 @@ def _differences(before: Outcome, after: Outcome) -> Iterator[Violation]:
         yield _differs("file system", "reading", *readable)
     for change in changes(before.tree, after.tree):
         yield _differs(change.path, change.what, change.then, change.now)
+    if before.outside != after.outside:
+        outside = ["; ".join(map(str, o.outside)) or "nothing changed" for o in (before, after)]
+        yield _differs("outside the folder", "names or bytes", *outside)
 
 
 def _differs(subject: str, what: str, then: str, now: str) -> Violation:

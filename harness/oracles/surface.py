@@ -114,6 +114,23 @@ def readable(case: Case) -> Iterator[Violation | Undecided]:
         )
 
 
+def outside(case: Case) -> Iterator[Violation]:
+    """On a disk that somebody has, nothing changes outside the folder in which operations run: no operation
+    had any business there.
+    """
+    if not case.mounted:
+        return
+    for change in case.outcome.outside:
+        yield Violation(
+            "outside",
+            change.path,
+            f"{change.path}: outside the workload's folder, and it has {other(change.what)}",
+            change.then,
+            change.now,
+            f"outside the folder: {change.what}",
+        )
+
+
 def kernel_log(case: Case) -> Iterator[Violation | Undecided]:
     """The kernel log has no line that the file system's profile calls an error. One violation per kind."""
     if kept_back := suppressed(case.outcome.kernel_log):

@@ -87,6 +87,8 @@ def resume(plan: Plan, path: str) -> str:
         words += ["--cluster", plan.cluster]
     if plan.recordings:
         words += _shown(["--recordings", plan.recordings])
+    if plan.image:
+        words += _shown(["--image", plan.image.path])
     return f"powercut run --resume {shlex.join(words)}"
 
 
@@ -143,6 +145,8 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += ["--completions", plan.completions]
     if plan.clock is not Clock.AUTO:
         words += ["--clock", plan.clock]
+    if plan.image:
+        words += _shown(["--image", plan.image.path])
     return shlex.join(words)
 
 

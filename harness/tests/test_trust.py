@@ -14,7 +14,7 @@ from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.find import Kernel
 from harness.model import CaseId
-from harness.plan import Plan
+from harness.plan import ExistingDisk, Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo
 from harness.tests.cli.runner import powercut
@@ -364,3 +364,28 @@ def test_a_run_does_not_go_on_with_a_module_that_was_rebuilt(tmp_path: Path) -> 
     said = " ".join(done.stderr.split())
     assert f"another build than this was begun with: sha256 ext4.ko {then[:12]} then" in said
     assert f"{file_hash(module)[:12]} now" in said
+
+
+def test_a_disk_that_only_the_run_directory_names_is_refused(tmp_path: Path) -> None:
+    """It may be any file of the user's; and with another disk, old verdicts would stand beside new ones."""
+    disk, copy, other = (tmp_path / name for name in ("disk", "copy", "other"))
+    for path, data in ((disk, b"1"), (copy, b"1"), (other, b"2")):
+        path.write_bytes(data)
+    image = ExistingDisk(str(disk), file_hash(disk), 1)
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), image=image)
+    with pytest.raises(UsageError, match="come from somebody else") as caught:
+        resumable(plan, Named())
+    assert f"--image {disk}" in caught.value.next_step
+    assert resumable(plan, Named(image=copy)).image == ExistingDisk(str(copy), image.sha256, 1)
+    with pytest.raises(UsageError, match="another disk than the run was begun with"):
+        resumable(plan, Named(image=other))
+    with pytest.raises(UsageError, match="the run was started with mkfs"):
+        resumable(plan_of("debian-6.12"), Named(image=disk))
+
+
+def test_whoever_looks_at_a_finding_again_needs_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run keeps its base image."""
+    found = Kernel("debian-6.12.117", Path("/image"), None, "00")
+    monkeypatch.setattr("harness.trust.find_kernel", lambda *_: found)
+    plan = msgspec.structs.replace(plan_of("debian-6.12"), image=ExistingDisk("/gone", "0" * 64, 1))
+    assert chosen_kernel(plan, found.name, Named()) is found

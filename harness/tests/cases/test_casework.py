@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import Unobserved
-from harness.cases.casework import Casework, EnoughDone, _Work, breadth_first
+from harness.cases.casework import Casework, EnoughDone, _Work, breadth_first, status_of
 from harness.cases.examine import Observation
 from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.ledger import PlannedCase
@@ -24,6 +24,7 @@ from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce
 from harness.errors import (
     CannotRecord,
+    FullDisk,
     GuestError,
     KernelError,
     NeverBoots,
@@ -688,6 +689,15 @@ def test_a_case_that_cannot_be_recorded_says_why_and_stops_nobody(
     assert verdicts(store, "a") == {}
     assert status(store, "b")[0] is CaseStatus.DONE
     assert progress.left == {"recorded": 0, "states": 0}
+
+
+def test_a_full_disk_that_somebody_has_is_no_defect() -> None:
+    """On a disk that mkfs has just made it may be one: the case stays undecided."""
+    (existing,) = select_profiles(["ext4/ordered@image"])
+    full = FullDisk("write f: ENOSPC (28)")
+    assert status_of(full, existing) is CaseStatus.NOT_SUPPORTED
+    assert status_of(full, PROFILE) is CaseStatus.UNKNOWN
+    assert status_of(GuestError("write f: EIO (5)"), existing) is CaseStatus.UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["b", PROFILE.name])

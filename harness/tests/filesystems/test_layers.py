@@ -22,7 +22,7 @@ def test_each_layer_has_what_it_needs(name: str) -> None:
     layer = layers()[name]
     assert layer.summary
     assert layer.promises
-    assert layer.source
+    assert layer.source or layer.folder
     assert name not in (stacks().keys() | disks().keys())
     assert BELOW in layer.start
     assert BELOW in layer.record

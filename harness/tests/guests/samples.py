@@ -122,6 +122,16 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
         "AgentRequest",
         wire.Recover(device="/dev/vda", mount=_MOUNT, clock_s=1_700_000_000, keep_mounted=True),
     ),
+    (
+        "remember what lies outside the folder",
+        "AgentRequest",
+        wire.Remember(
+            device="/dev/vda",
+            mount=_MOUNT,
+            clock_s=1_700_000_000,
+            outside=wire.OutsideSpec(root="/below", folder="powercut", names=20_000, bytes=1 << 26),
+        ),
+    ),
     ("run a program", "AgentRequest", wire.RunProgram(argv=["/bin/true"], deadline_s=0)),
     ("unmount", "AgentRequest", wire.Unmount()),
     (
@@ -248,6 +258,19 @@ SAMPLES: list[tuple[str, str, msgspec.Struct]] = [
             unmount_us=300,
             read_only=True,
             looks=wire.Looks(names="1f" * 16, contents="2e" * 16),
+            outside=[wire.OutsideChange(path=b"etc/\xff", what="size", then="10", now="0")],
+        ),
+    ),
+    (
+        "what lies outside the folder",
+        "AgentReply",
+        wire.OutsideSeen(
+            names=500_000,
+            compared=20_000,
+            files=18_000,
+            files_read=700,
+            bytes_read=1 << 26,
+            kernel_log=["<6>EXT4-fs (vda): mounted"],
         ),
     ),
     (

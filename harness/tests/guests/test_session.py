@@ -19,6 +19,7 @@ from harness.errors import (
     DiskError,
     EnvironmentLacks,
     EventsDiffer,
+    FullDisk,
     GuestError,
     GuestLost,
     LogDiffers,
@@ -26,6 +27,7 @@ from harness.errors import (
     WriteLogError,
 )
 from harness.filesystems.disks import USUAL, DiskKind, disks
+from harness.filesystems.layers import layers
 from harness.guests import session, wire
 from harness.guests.machine import Boot, Machine
 from harness.guests.operations import check_results
@@ -102,6 +104,7 @@ class PlayedGuest:
     """Answers every `Recover` in the same way, and every `Use`."""
 
     unmounted = wire.Unmounted(0, ["unmounted"], True)
+    requests: ClassVar[list[msgspec.Struct]] = []
 
     process = SimpleNamespace(pid=4711)
 
@@ -114,6 +117,9 @@ class PlayedGuest:
             return self._used
         if isinstance(message, wire.Unmount):
             return self.unmounted
+        PlayedGuest.requests.append(message)
+        if isinstance(message, wire.Remember):
+            return wire.OutsideSeen(5, 5, 2, 2, 13, [])
         assert isinstance(message, wire.Recover)
         return self._answer
 
@@ -205,6 +211,36 @@ def test_what_may_not_be_this_states_outcome_is_none_and_costs_the_guest(
         with pytest.raises(error, match=says):
             played.session.recover(played.target, STATE)
         assert (played.booted, PlayedDisk.made) == (again, again)
+
+
+def test_each_guest_looks_once_at_what_may_not_change(tmp_path: Path) -> None:
+    """And compares it after each recovery with what it saw."""
+    change = wire.OutsideChange(b"etc/hosts", "size", "10", "0")
+    played = Played(tmp_path, msgspec.structs.replace(GOOD, outside=[change]))
+    layer = layers()["image"].above("ext4", "")
+    target = dataclasses.replace(played.target, layer=layer)
+
+    def asked() -> list[str]:
+        PlayedGuest.requests.clear()
+        for _ in range(2):
+            seen = played.session.recover(target, STATE)
+            assert [str(c) for c in seen.outcome.outside] == ["etc/hosts: size: 10, now 0"]
+        assert all(m.outside for m in PlayedGuest.requests if isinstance(m, wire.Recover))
+        return [type(m).__name__ for m in PlayedGuest.requests]
+
+    assert asked() == ["Remember", "Recover", "Recover"]
+    assert asked() == ["Recover", "Recover"]
+    played.session.close()
+    assert asked() == ["Remember", "Recover", "Recover"]
+    other = tmp_path / "other"
+    other.write_bytes(bytes(512))
+    target = dataclasses.replace(target, base=other)
+    assert asked() == ["Remember", "Recover", "Recover"], "of another disk it has seen nothing"
+    PlayedGuest.requests.clear()
+    played.session.recover(played.target, STATE)
+    (request,) = PlayedGuest.requests
+    assert isinstance(request, wire.Recover)
+    assert not request.outside
 
 
 def test_a_guest_that_could_not_unmount_serves_no_other_state(tmp_path: Path) -> None:
@@ -437,7 +473,8 @@ def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult
         ("symlink", failed(Call.SYMLINK, errno.ENAMETOOLONG), NotSupported, "no names so long"),
         ("link", failed(Call.LINK, errno.EMLINK), NotSupported, "no room for so many links"),
         ("append", failed(Call.WRITE, errno.EFBIG), NotSupported, "no files so large"),
-        ("append", failed(Call.WRITE, errno.ENOSPC), GuestError, r"ENOSPC \(28\)"),
+        ("append", failed(Call.WRITE, errno.ENOSPC), FullDisk, r"ENOSPC \(28\)"),
+        ("append", failed(Call.WRITE, errno.EDQUOT), FullDisk, "EDQUOT"),
     ],
 )
 def test_why_an_operation_failed_while_recording(

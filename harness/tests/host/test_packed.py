@@ -103,3 +103,13 @@ def test_half_a_file_that_a_kill_left_is_not_taken_for_a_whole_one(
     with pytest.raises(Killed):
         pack(kept.with_name("image"), kept)
     assert kept.read_bytes() == whole
+
+
+def test_zeros_unpack_to_holes(tmp_path: Path) -> None:
+    """A disk of some GiB, of which a few MiB are written, took all of them in every scratch folder."""
+    data = b"a" + bytes((64 << 20) - 1) + b"b" + bytes(5 << 20)
+    (tmp_path / "image").write_bytes(data)
+    pack(tmp_path / "image", tmp_path / "image.zst")
+    again = unpack(tmp_path / "image.zst", tmp_path / "again", len(data))
+    assert again.read_bytes() == data
+    assert again.stat().st_blocks * 512 < 16 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import Call, CallError, FileKind, Outcome, Position, TreeEntry
+from harness.model import Call, CallError, Change, FileKind, Outcome, Position, TreeEntry
 from harness.oracles import ORACLES, Judge
 from harness.oracles.confluence import first_difference
 from harness.tests.oracles.cases import ORDERED, history, written, zeros
@@ -127,3 +127,10 @@ def test_a_kernel_that_died_is_told_of_elsewhere() -> None:
 def test_the_first_difference_is_a_line() -> None:
     assert first_difference(WHOLE, WHOLE) == ""
     assert first_difference(WHOLE, with_("f", size=101)) == "f: size: 100, now 101"
+
+
+def test_what_changed_outside_the_folder_counts() -> None:
+    change = Change("etc/hosts", "size", "10", "0")
+    found = replace(WHOLE, outside=(change,))
+    assert signatures(found) == ["outside the folder: names or bytes"]
+    assert signatures(found, found) == []

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from harness.model import Extent, ExtentKind, Outcome, Position
+from harness.model import Change, Extent, ExtentKind, Outcome, Position
 from harness.oracles import Judge
 from harness.tests.oracles.cases import CLEAN, ORDERED, PATTERNS, file, history, judged, tree, written, zeros
 
@@ -84,3 +84,17 @@ def test_a_stack_that_does_not_start_is_told_once() -> None:
     assert [v.oracle for v in found.violations] == ["assembles"]
     assert "mdadm: giving up" in found.violations[0].summary
     assert not found.unknown
+
+
+def test_each_change_outside_the_folder_of_a_workload_is_told() -> None:
+    judge = Judge(ORDERED, history(OLD), error_patterns=PATTERNS)
+    changed = (Change("etc/hosts", "size", "10", "0"), Change("etc/new", "existence", "not there", "there"))
+    outcome = Outcome(outside=changed, tree=tree(file("old", written(1, 0, 8192))), fsck=CLEAN)
+    found = [v for v in judge.judge(Position(6, 6), outcome).violations if v.oracle == "outside"]
+    assert [(v.subject, v.expected, v.found) for v in found] == [
+        ("etc/hosts", "10", "0"),
+        ("etc/new", "not there", "there"),
+    ]
+    assert found[0].signature == "outside the folder: size", "one symptom, whichever file"
+    unmounted = dataclasses.replace(outcome, mount_errno=5, tree={})
+    assert "outside" not in {v.oracle for v in judge.judge(Position(6, 6), unmounted).violations}

@@ -8,8 +8,9 @@ use std::{
 use powercut_protocol::{
     limits::{LOG_BYTES, LOG_LINES},
     pattern::POISON,
-    AgentReply, AgentRequest, CallError, Looks, ModuleError, MountSpec, Operation, RecordedEvents,
-    Recovered, Said, StackSpec, TreeEntry, TreeToTry, PROTOCOL_VERSION,
+    AgentReply, AgentRequest, CallError, Looks, ModuleError, MountSpec, Operation, OutsideChange,
+    OutsideSpec, RecordedEvents, Recovered, Said, StackSpec, TreeEntry, TreeToTry,
+    PROTOCOL_VERSION,
 };
 use rustix::{
     io::Errno,
@@ -28,6 +29,7 @@ use crate::{
     logs::Logs,
     mounts::{self, MOUNT_POINT},
     operations,
+    outside::Outside,
     parts::Parts,
     processes, program, stack,
     trees::{self, TreeCheck, Trees},
@@ -145,6 +147,8 @@ pub struct Agent {
     noted: Vec<u8>,
     /// Those that are made; none while the directory is as the calls left it.
     trees: Option<Trees>,
+    /// What lies outside the folder of the workload, as it was before any crash.
+    outside: Option<Outside>,
     /// Runs in an image with tools: programs may run anywhere and print a lot.
     tools: bool,
 }
@@ -160,6 +164,7 @@ impl Agent {
             stack: None,
             noted: Vec::new(),
             trees: None,
+            outside: None,
             tools: false,
         })
     }
@@ -206,7 +211,28 @@ impl Agent {
                 mount,
                 clock_s,
                 keep_mounted,
-            } => self.recover(&device, &mount, clock_s, keep_mounted),
+                outside,
+            } => {
+                let shown = Shown {
+                    device: &device,
+                    mount: &mount,
+                    clock_s,
+                };
+                self.recover(shown, keep_mounted, outside)
+            }
+            AgentRequest::Remember {
+                device,
+                mount,
+                clock_s,
+                outside,
+            } => {
+                let shown = Shown {
+                    device: &device,
+                    mount: &mount,
+                    clock_s,
+                };
+                self.remember(shown, &outside)
+            }
             AgentRequest::RunProgram { argv, deadline_s } => {
                 self.run_program(&argv, seconds_from_now(deadline_s))
             }
@@ -571,13 +597,12 @@ impl Agent {
 
     fn recover(
         &mut self,
-        device: &str,
-        mount: &MountSpec,
-        clock_s: u64,
+        shown: Shown<'_>,
         keep_mounted: bool,
+        outside: bool,
     ) -> Result<AgentReply, Failure> {
-        self.walker.phases.follow(device);
-        let device = match self.prepare(device, mount, clock_s)? {
+        self.walker.phases.follow(shown.device);
+        let device = match self.prepare(shown.device, shown.mount, shown.clock_s)? {
             Ok(device) => device,
             Err(not_started) => return self.not_started(not_started),
         };
@@ -585,13 +610,16 @@ impl Agent {
         let mut clock = Instant::now();
         // Without access times the walk writes nothing: what is on the disk afterwards comes from recovery.
         let mounted = watch::during(Call::Mount, || {
-            mounts::mount_crashed(&device, mount, MountFlags::NOATIME)
+            mounts::mount_crashed(&device, shown.mount, MountFlags::NOATIME)
         });
         match mounted {
             Ok(()) => {
                 recovered.mount_us = lap(&mut clock);
                 self.mounted = Mounted::Recovered;
                 self.inspect(&mut recovered)?;
+                if outside {
+                    recovered.outside = self.outside_changes()?;
+                }
                 recovered.walk_us = lap(&mut clock);
                 if !keep_mounted {
                     recovered.unmount_errno = self.unmount_recovered()?;
@@ -610,6 +638,30 @@ impl Agent {
         let said = self.kernel_log.drain();
         (recovered.kernel_log, recovered.log_complete) = (said.lines, said.complete);
         Ok(AgentReply::Recovered(recovered))
+    }
+
+    /// What changed outside the folder.
+    fn outside_changes(&self) -> Result<Vec<OutsideChange>, Failure> {
+        let outside = self.outside.as_ref().ok_or(Failure::NothingRemembered)?;
+        Ok(watch::during(Call::Files, || outside.changes()))
+    }
+
+    /// Look at what lies outside the folder, of a disk that nothing has crashed.
+    fn remember(&mut self, shown: Shown<'_>, spec: &OutsideSpec) -> Result<AgentReply, Failure> {
+        self.outside = None;
+        let mounted = self.mount_to_use(shown)?;
+        mounted.map_err(failed("mount the disk as it was"))?;
+        let (outside, mut seen) = watch::during(Call::Files, || Outside::remember(spec))?;
+        let errno = self.unmount_recovered()?;
+        if errno != 0 {
+            return Err(failed("unmount the disk as it was")(
+                Errno::from_raw_os_error(errno),
+            ));
+        }
+        forget_devices()?;
+        self.outside = Some(outside);
+        seen.kernel_log = self.kernel_log.drain().lines;
+        Ok(AgentReply::OutsideSeen(seen))
     }
 
     /// The answer where the stack did not start: there is no device.

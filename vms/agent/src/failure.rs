@@ -35,6 +35,8 @@ pub enum Failure {
     NoRecording,
     #[error("no recovered file system is mounted")]
     NothingRecovered,
+    #[error("nothing was remembered of what lies outside the folder")]
+    NothingRemembered,
     #[error("operation {0}: data has room for 65535 writers")]
     TooManyWriters(u32),
     #[error("{0}: not a path outside the mount point")]
@@ -70,6 +72,7 @@ impl Failure {
             | Self::Steps { .. }
             | Self::NoRecording
             | Self::NothingRecovered
+            | Self::NothingRemembered
             | Self::NotOutside(_)
             | Self::Setting { .. } => Errno::INVAL,
         }

@@ -41,6 +41,7 @@ mod logs;
 mod mounts;
 mod neighbour;
 mod operations;
+mod outside;
 mod parts;
 mod phases;
 mod printed;

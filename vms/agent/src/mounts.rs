@@ -31,7 +31,8 @@ static BTRFS_SCANNED: AtomicBool = AtomicBool::new(false);
 
 /// Options that mount(2) takes as flags, not as words for the file system (mount(8),
 /// "filesystem-independent mount options").
-const FLAG_OPTIONS: [(&str, MountFlags); 4] = [
+const FLAG_OPTIONS: [(&str, MountFlags); 5] = [
+    ("bind", MountFlags::BIND),
     ("noatime", MountFlags::NOATIME),
     ("nodiratime", MountFlags::NODIRATIME),
     ("sync", MountFlags::SYNCHRONOUS),

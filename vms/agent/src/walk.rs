@@ -461,7 +461,7 @@ fn has_repeated(names: &[CString]) -> bool {
     names.iter().any(|name| !seen.insert(name))
 }
 
-fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
+pub fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
     let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Directory,

@@ -19,7 +19,7 @@ pub use names::{
 };
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,19 @@ pub struct StackSpec {
     pub stop: String,
 }
 
+/// What lies outside the folder in which operations run, on a disk that somebody has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideSpec {
+    /// Where the file system is mounted, beside the mount point.
+    pub root: String,
+    /// In the root: left out.
+    pub folder: String,
+    /// How many names are looked at; of a tree with more, some are drawn.
+    pub names: u32,
+    /// How many bytes of contents are read.
+    pub bytes: u64,
+}
+
 /// The host's requests to the agent, which answers each with one [`AgentReply`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -105,6 +118,15 @@ pub enum AgentRequest {
         /// Seconds since the epoch that the guest's clock is set to before the mount.
         clock_s: u64,
         keep_mounted: bool,
+        /// Compare what lies outside the folder with what `Remember` saw.
+        outside: bool,
+    },
+    /// Mount as `Recover` does, look at what lies outside the folder, and unmount.
+    Remember {
+        device: String,
+        mount: MountSpec,
+        clock_s: u64,
+        outside: OutsideSpec,
     },
     /// Extent a program in the mount point of a file system that `Recover` left mounted.
     RunProgram { argv: Vec<String>, deadline_s: u32 },
@@ -245,6 +267,7 @@ pub enum AgentReply {
     TreesTried {
         tried: Vec<Tried>,
     },
+    OutsideSeen(OutsideSeen),
     Used {
         /// 0, or the errno of mount(2).
         mount_errno: i32,
@@ -359,6 +382,35 @@ pub struct Recovered {
     /// Whether it refuses to be written to.
     pub read_only: bool,
     pub looks: Looks,
+    /// What changed outside the folder.
+    pub outside: Vec<OutsideChange>,
+}
+
+/// Something outside the folder that was as `then` when it was remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideChange {
+    /// Relative to the root of the file system, which is "".
+    #[serde(with = "serde_bytes")]
+    pub path: Vec<u8>,
+    pub what: String,
+    pub then: String,
+    pub now: String,
+}
+
+/// What was remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideSeen {
+    /// Names outside the folder.
+    pub names: u64,
+    /// Those that are compared: all of them, or those that were drawn.
+    pub compared: u64,
+    /// Regular files among these.
+    pub files: u64,
+    /// Those of which the contents are compared, and their bytes.
+    pub files_read: u64,
+    pub bytes_read: u64,
+    /// Kernel messages since the previous request.
+    pub kernel_log: Vec<String>,
 }
 
 /// Digests of a tree, xxh3-128 in hexadecimal: trees of which both are equal hold the same. Empty: not looked at.

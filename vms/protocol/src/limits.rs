@@ -22,6 +22,8 @@ pub const FLAGS: usize = 16;
 pub const ARGUMENTS: usize = 65_536;
 /// Modules that were refused; device-mapper targets.
 pub const MODULES: usize = 1024;
+/// What changed outside the folder of a workload.
+pub const OUTSIDE_CHANGES: usize = 100;
 /// Entries of a tree: more mean a cycle, or not a workload's tree.
 pub const ENTRIES: usize = 50_000;
 /// Runs of one file.
@@ -55,6 +57,7 @@ pub const ALL: &[(&str, usize)] = &[
     ("FLAGS", FLAGS),
     ("ARGUMENTS", ARGUMENTS),
     ("MODULES", MODULES),
+    ("OUTSIDE_CHANGES", OUTSIDE_CHANGES),
     ("ENTRIES", ENTRIES),
     ("EXTENTS", EXTENTS),
     ("XATTRS", XATTRS),
