@@ -325,7 +325,6 @@ def _rows_of(text: str, first: str) -> list[tuple[str, str]]:
 
 _MORE = {
     "assembles": "a stack starts after any power cut, and with it the file system's device is there",
-    "outside": "nothing outside the workload's folder changes; on a disk that somebody has (`--image`)",
     "untouched": "a durable file that nothing touched reads as it did; on stacks",
     "confluence": "a recovery that was cut and done again ends like one without a cut (`--again`)",
     "question": "the question of a litmus program is answered with yes; judges only where it is named",

@@ -71,6 +71,7 @@ _RULES = {
     "kernel-log": "recovery meets no error",
     "fsck": "fsck finds nothing to repair once recovery has run",
     "usable": "what recovery left can be written to",
+    "outside": "nothing outside the workload's folder changes",
     "program": "the program's own check holds",
 }
 

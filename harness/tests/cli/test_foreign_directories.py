@@ -62,9 +62,10 @@ def test_every_command_that_takes_a_run_directory_is_attacked() -> None:
 
 OTHER_PATHS = {
     *("modules", "replaced", "file", "own_kernel", "folder", "expect", "known_files"),
+    "image",
     *("tree", "mbox", "config", "log"),
 }
-"""Parameters that name a file, modules, a folder of bug reports, a kernel's source, or a log of
+"""Parameters that name a file, a disk, modules, a folder of bug reports, a kernel's source, or a log of
 strace.
 """
 

@@ -14,6 +14,7 @@ from harness.cases.recording import make_base, target_of
 from harness.errors import UsageError
 from harness.filesystems.existing import allocated_bytes, copy_of, look_at
 from harness.filesystems.profiles import Profile, Tool, profiles, select_profiles
+from harness.guests.session import OUTSIDE_BYTES, OUTSIDE_NAMES
 from harness.host.packed import unpack
 from harness.plan import ExistingDisk
 
@@ -122,3 +123,9 @@ def test_a_mode_that_mkfs_makes_is_on_no_disk_that_somebody_has() -> None:
     assert "ext4/ordered@image" in names
     assert "ext4/1k-blocks@image" not in names
     assert "ext4/1k-blocks@overlay" in {p.name for p in select_profiles(["ext4@overlay"])}
+
+
+def test_the_page_says_how_much_is_compared() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "howto" / "existing-disk.md").read_text()
+    assert f"{OUTSIDE_NAMES:,} names" in page
+    assert f"{OUTSIDE_BYTES >> 20} MiB in all" in page

@@ -15,7 +15,7 @@ from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner
 from harness.cases.first_mount import finish_base
 from harness.cases.recording import Recording, make_base
-from harness.errors import UsageError
+from harness.errors import ExitCode, UsageError
 from harness.filesystems.existing import look_at
 from harness.filesystems.profiles import Profile, Tool, select_profiles
 from harness.guests.guest_specs import spec_of
@@ -26,7 +26,7 @@ from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.layout import CaseLayout
 from harness.store.records import CaseStatus
-from harness.summary import CaseVerdict
+from harness.summary import CaseVerdict, shell_code
 from harness.tests.vm.conftest import run_plan
 from harness.tests.vm.test_shared_disk import LOG_BYTES, ByMessages
 from harness.workloads.load import find_workload
@@ -197,6 +197,7 @@ def test_a_disk_that_has_no_room_for_a_workload_says_so_and_keeps_its_promises_e
         image=look_at(disk, [profile]),
     )
     summary, path = run_plan(plan, tmp_path / "reports")
+    assert shell_code(summary) is ExitCode.CONSISTENT
     fits, full = sorted(summary.cases, key=lambda c: c.case.workload)
     assert fits.verdict is CaseVerdict.PASS
     with RunStore.open(path) as store:
