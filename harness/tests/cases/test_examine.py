@@ -1622,6 +1622,7 @@ WHOLE = dataclasses.replace(GOOD, fsck=FsckResult(FsckClass.CLEAN, 0, ""), usabl
         ({"unmount_errno": errno.EIO}, {}),
         ({"read_only": True}, {}),
         ({"tree": OTHER.tree}, {}),
+        ({"outside": (Change("etc/hosts", "size", "1", "2"),)}, {}),
         ({"walk_errors": (CallError(Call.READ, "f", errno.EIO),)}, {}),
         ({"lost": "Oops"}, {}),
         ({"fsck": FsckResult(FsckClass.DIRTY, 0, "")}, {}),
