@@ -76,6 +76,7 @@ NO_LOOKS = {
     "kernel": "what is looked at, not how",
     "modules": "what is looked at, not how",
     "replaced": "what is looked at, not how",
+    "image": "what is looked at, not how",
     "machine": "how guests are started",
     "accel": "how guests are started",
     "jobs": "how many at once",
