@@ -13,11 +13,12 @@ Not here: what the messages mean to a guest or a disk. That is `guest.py`, `sess
 from __future__ import annotations
 
 import functools
+import operator
 import select
 import socket
 import struct
 import time
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -103,7 +104,23 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Message(msgspec.Struct, forbid_unknown_fields=True, tag_field="type"):
-    """A map whose `type` names the class."""
+    """A map whose `type` names the class. Those of one direction have one base, which is decoded as any."""
+
+
+class AgentRequest(_Message):
+    pass
+
+
+class AgentReply(_Message):
+    pass
+
+
+class DiskRequest(_Message):
+    pass
+
+
+class DiskReply(_Message):
+    pass
 
 
 class Operation(_Part):
@@ -286,24 +303,24 @@ class Fault(_Part):
 # --- host to agent ---------------------------------------------------------------------------
 
 
-class RecordStart(_Message, tag="record_start"):
+class RecordStart(AgentRequest, tag="record_start"):
     data: str
     log: str
     mount: MountSpec
     whole: bool = False
 
 
-class RunOperations(_Message, tag="run_operations"):
+class RunOperations(AgentRequest, tag="run_operations"):
     first_index: U32
     operations: Annotated[list[Operation], _up_to("OPERATIONS")]
     deadline_s: U32
 
 
-class RecordFinish(_Message, tag="record_finish"):
+class RecordFinish(AgentRequest, tag="record_finish"):
     pass
 
 
-class Recover(_Message, tag="recover"):
+class Recover(AgentRequest, tag="recover"):
     device: str
     mount: MountSpec
     clock_s: U64
@@ -311,19 +328,19 @@ class Recover(_Message, tag="recover"):
     outside: bool = False
 
 
-class Remember(_Message, tag="remember"):
+class Remember(AgentRequest, tag="remember"):
     device: str
     mount: MountSpec
     clock_s: U64
     outside: OutsideSpec
 
 
-class RunProgram(_Message, tag="run_program"):
+class RunProgram(AgentRequest, tag="run_program"):
     argv: Annotated[list[str], _up_to("ARGUMENTS")]
     deadline_s: U32
 
 
-class RunBeside(_Message, tag="run_beside"):
+class RunBeside(AgentRequest, tag="run_beside"):
     device: str
     mount: MountSpec
     clock_s: U64
@@ -331,11 +348,11 @@ class RunBeside(_Message, tag="run_beside"):
     deadline_s: U32
 
 
-class Unmount(_Message, tag="unmount"):
+class Unmount(AgentRequest, tag="unmount"):
     pass
 
 
-class PutFile(_Message, tag="put_file"):
+class PutFile(AgentRequest, tag="put_file"):
     path: str
     mode: U32
     data: bytes
@@ -353,7 +370,7 @@ class TreeChange(_Part):
     target: bytes = b""
 
 
-class NoteCalls(_Message, tag="note_calls"):
+class NoteCalls(AgentRequest, tag="note_calls"):
     argv: Annotated[list[str], _up_to("ARGUMENTS")]
     deadline_s: U32
 
@@ -363,7 +380,7 @@ class TreeToTry(_Part):
     acknowledgements: U32
 
 
-class TryTrees(_Message, tag="try_trees"):
+class TryTrees(AgentRequest, tag="try_trees"):
     trees: Annotated[list[TreeToTry], _up_to("STATES")]
     acknowledged_at: str
     acknowledged: Annotated[list[str], _up_to("ENTRIES")]
@@ -371,7 +388,7 @@ class TryTrees(_Message, tag="try_trees"):
     deadline_s: U32
 
 
-class Use(_Message, tag="use"):
+class Use(AgentRequest, tag="use"):
     device: str
     mount: MountSpec
     clock_s: U64
@@ -382,26 +399,10 @@ class Use(_Message, tag="use"):
     deadline_s: U32
 
 
-AgentRequest: TypeAlias = (
-    RecordStart
-    | RunOperations
-    | RecordFinish
-    | Recover
-    | Remember
-    | RunProgram
-    | RunBeside
-    | Unmount
-    | PutFile
-    | Use
-    | NoteCalls
-    | TryTrees
-)
-
-
 # --- agent to host ---------------------------------------------------------------------------
 
 
-class Hello(_Message, tag="hello"):
+class Hello(AgentReply, tag="hello"):
     protocol: U32
     release: str
     version: str
@@ -409,15 +410,15 @@ class Hello(_Message, tag="hello"):
     dm_targets: Annotated[list[str], _up_to("MODULES")]
 
 
-class RecordStarted(_Message, tag="record_started"):
+class RecordStarted(AgentReply, tag="record_started"):
     pass
 
 
-class OperationsDone(_Message, tag="operations_done"):
+class OperationsDone(AgentReply, tag="operations_done"):
     results: Annotated[list[OperationResult], _up_to("OPERATIONS")]
 
 
-class RecordFinished(_Message, tag="record_finished"):
+class RecordFinished(AgentReply, tag="record_finished"):
     status: str
     logging_disabled: bool
     unmount_errno: Errno
@@ -426,7 +427,7 @@ class RecordFinished(_Message, tag="record_finished"):
     events: RecordedEvents
 
 
-class Recovered(_Message, tag="recovered"):
+class Recovered(AgentReply, tag="recovered"):
     mount_errno: Errno
     entries: Annotated[list[TreeEntry], _up_to("ENTRIES")]
     walk_errors: Annotated[list[CallError], _up_to("WALK_ERRORS")]
@@ -442,7 +443,7 @@ class Recovered(_Message, tag="recovered"):
     outside: Annotated[list[OutsideChange], _up_to("OUTSIDE_CHANGES")] = []
 
 
-class OutsideSeen(_Message, tag="outside_seen"):
+class OutsideSeen(AgentReply, tag="outside_seen"):
     names: U64
     compared: U64
     files: U64
@@ -451,7 +452,7 @@ class OutsideSeen(_Message, tag="outside_seen"):
     kernel_log: LogLines
 
 
-class ProgramDone(_Message, tag="program_done"):
+class ProgramDone(AgentReply, tag="program_done"):
     exit_code: I32 | None
     output: bytes
 
@@ -462,17 +463,17 @@ class Tried(_Part):
     opened: Annotated[list[bytes], _up_to("ENTRIES")] | None
 
 
-class TreesTried(_Message, tag="trees_tried"):
+class TreesTried(AgentReply, tag="trees_tried"):
     tried: Annotated[list[Tried], _up_to("STATES")]
 
 
-class Unmounted(_Message, tag="unmounted"):
+class Unmounted(AgentReply, tag="unmounted"):
     unmount_errno: Errno
     kernel_log: LogLines
     log_complete: bool
 
 
-class Used(_Message, tag="used"):
+class Used(AgentReply, tag="used"):
     mount_errno: Errno
     errors: Annotated[list[CallError], _up_to("WALK_ERRORS")]
     finished: bool
@@ -485,31 +486,15 @@ class Used(_Message, tag="used"):
     entries: Annotated[list[TreeEntry], _up_to("ENTRIES")] = []
 
 
-class Done(_Message, tag="done"):
+class Done(AgentReply, tag="done"):
     pass
 
 
-class AgentFailed(_Message, tag="failed"):
+class AgentFailed(AgentReply, tag="failed"):
     """`AgentReply::Failed`."""
 
     what: str
     errno: Errno
-
-
-AgentReply: TypeAlias = (
-    Hello
-    | RecordStarted
-    | OperationsDone
-    | RecordFinished
-    | Recovered
-    | OutsideSeen
-    | ProgramDone
-    | TreesTried
-    | Unmounted
-    | Used
-    | Done
-    | AgentFailed
-)
 
 
 # --- host to disk ----------------------------------------------------------------------------
@@ -525,7 +510,7 @@ class MountCounter(_Part):
     crc32c_at: U64 | None
 
 
-class Open(_Message, tag="open"):
+class Open(DiskRequest, tag="open"):
     base: str
     log: str | None
     order: Annotated[list[U64], _up_to("DROPPED")] | None
@@ -534,82 +519,82 @@ class Open(_Message, tag="open"):
     mount_counters: list[MountCounter]
 
 
-class Switch(_Message, tag="switch"):
+class Switch(DiskRequest, tag="switch"):
     state: State
 
 
-class Image(_Message, tag="image"):
+class Image(DiskRequest, tag="image"):
     path: str
 
 
-class Hashes(_Message, tag="hashes"):
+class Hashes(DiskRequest, tag="hashes"):
     states: Annotated[list[State], _up_to("STATES")]
 
 
-class Compare(_Message, tag="compare"):
+class Compare(DiskRequest, tag="compare"):
     log: str
     order: Annotated[list[U64], _up_to("DROPPED")] | None
 
 
-class Completions(_Message, tag="completions"):
+class Completions(DiskRequest, tag="completions"):
     hold_us: U64 | None
     guest: U32 | None
     order: HoldOrder = HoldOrder.ALL
     seed: U64 = 0
 
 
-class Stats(_Message, tag="stats"):
+class Stats(DiskRequest, tag="stats"):
     pass
 
 
-class AlsoRead(_Message, tag="also_read"):
+class AlsoRead(DiskRequest, tag="also_read"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
-class BlockHashes(_Message, tag="block_hashes"):
+class BlockHashes(DiskRequest, tag="block_hashes"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
-class Snapshot(_Message, tag="snapshot"):
+class Snapshot(DiskRequest, tag="snapshot"):
     pass
 
 
-class RollBack(_Message, tag="roll_back"):
+class RollBack(DiskRequest, tag="roll_back"):
     pass
 
 
-class NoteWrites(_Message, tag="note_writes"):
+class NoteWrites(DiskRequest, tag="note_writes"):
     pass
 
 
-class LogWrites(_Message, tag="log_writes"):
+class LogWrites(DiskRequest, tag="log_writes"):
     path: str
 
 
-class Requests(_Message, tag="requests"):
+class Requests(DiskRequest, tag="requests"):
     pass
 
 
-class Inject(_Message, tag="inject"):
+class Inject(DiskRequest, tag="inject"):
     fault: Fault
 
 
-class EndFault(_Message, tag="end_fault"):
+class EndFault(DiskRequest, tag="end_fault"):
     pass
 
 
-class Reads(_Message, tag="reads"):
+class Reads(DiskRequest, tag="reads"):
     pass
 
 
-class Learn(_Message, tag="learn"):
+class Learn(DiskRequest, tag="learn"):
     state: State
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
     data: Annotated[list[U64], _up_to("BLOCKS")]
     outcome: U64
 
 
-class Explore(_Message, tag="explore"):
+class Explore(DiskRequest, tag="explore"):
     crash_times: Annotated[list[CrashTime], _up_to("STATES")]
     losses: U64
     separate_data: bool
@@ -618,56 +603,33 @@ class Explore(_Message, tag="explore"):
     known_outcomes_max: U64
 
 
-DiskRequest: TypeAlias = (
-    Open
-    | Switch
-    | Image
-    | Hashes
-    | Compare
-    | Completions
-    | Stats
-    | AlsoRead
-    | Reads
-    | Learn
-    | BlockHashes
-    | Snapshot
-    | RollBack
-    | NoteWrites
-    | LogWrites
-    | Requests
-    | Inject
-    | EndFault
-    | Explore
-)
-
-
 # --- disk to host ----------------------------------------------------------------------------
 
 
-class Opened(_Message, tag="opened"):
+class Opened(DiskReply, tag="opened"):
     size_bytes: U64
     entries: U64
 
 
-class Switched(_Message, tag="switched"):
+class Switched(DiskReply, tag="switched"):
     pass
 
 
-class Imaged(_Message, tag="imaged"):
+class Imaged(DiskReply, tag="imaged"):
     copied_bytes: U64
     hash: Digest
 
 
-class Hashed(_Message, tag="hashed"):
+class Hashed(DiskReply, tag="hashed"):
     hashes: Annotated[list[Digest], _up_to("STATES")]
 
 
-class Compared(_Message, tag="compared"):
+class Compared(DiskReply, tag="compared"):
     equal: bool
     first_difference: U64 | None
 
 
-class Counted(_Message, tag="counted"):
+class Counted(DiskReply, tag="counted"):
     """`DiskReply::Counted(Stats)`."""
 
     reads: U64
@@ -678,80 +640,59 @@ class Counted(_Message, tag="counted"):
     overlay_bytes: U64
 
 
-class Noted(_Message, tag="noted"):
+class Noted(DiskReply, tag="noted"):
     pass
 
 
-class Remembered(_Message, tag="remembered"):
+class Remembered(DiskReply, tag="remembered"):
     earlier: U64 | None
 
 
-class BlocksHashed(_Message, tag="blocks_hashed"):
+class BlocksHashed(DiskReply, tag="blocks_hashed"):
     hashes: bytes
 
 
-class RolledBack(_Message, tag="rolled_back"):
+class RolledBack(DiskReply, tag="rolled_back"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
 
 
-class Logged(_Message, tag="logged"):
+class Logged(DiskReply, tag="logged"):
     state: U64
     entries: U64
     complete: bool
 
 
-class RequestsSeen(_Message, tag="requests_seen"):
+class RequestsSeen(DiskReply, tag="requests_seen"):
     requests: Annotated[list[Requested], _up_to("REQUESTS")]
 
 
-class FaultEnded(_Message, tag="fault_ended"):
+class FaultEnded(DiskReply, tag="fault_ended"):
     hits: U64
 
 
-class WereRead(_Message, tag="were_read"):
+class WereRead(DiskReply, tag="were_read"):
     blocks: Annotated[list[U64], _up_to("BLOCKS")]
     data: Annotated[list[U64], _up_to("BLOCKS")]
 
 
-class Explored(_Message, tag="explored"):
+class Explored(DiskReply, tag="explored"):
     crash_times: Annotated[list[ExploredCrashTime], _up_to("STATES")]
 
 
-class DiskFailed(_Message, tag="failed"):
+class DiskFailed(DiskReply, tag="failed"):
     """`DiskReply::Failed`."""
 
     what: str
 
 
-DiskReply: TypeAlias = (
-    Opened
-    | Switched
-    | Imaged
-    | Hashed
-    | Compared
-    | Counted
-    | Noted
-    | Remembered
-    | WereRead
-    | BlocksHashed
-    | RolledBack
-    | Logged
-    | RequestsSeen
-    | FaultEnded
-    | Explored
-    | DiskFailed
-)
-
-
 # --- frames ----------------------------------------------------------------------------------
 
-T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
 
 
 @functools.cache
-def _decoder(of: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(of)
+def _decoder(of: type[msgspec.Struct]) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(functools.reduce(operator.or_, of.__subclasses__() or [of]))
 
 
 def encode_part(part: msgspec.Struct) -> bytes:
@@ -769,9 +710,9 @@ def encode(message: msgspec.Struct) -> bytes:
     return body
 
 
-def decode(body: bytes | bytearray, of: Any) -> Any:
-    """Inverse of `encode`; `of` is a message class or a union of them. Raises WireError, and nothing else,
-    for anything that is not such a message within the limits.
+def decode(body: bytes | bytearray, of: type[msgspec.Struct]) -> Any:
+    """Inverse of `encode`; `of` is a message class or a base of them, such as AgentReply. Raises WireError,
+    and nothing else, for anything that is not such a message within the limits.
     """
     _check_length(len(body), body)
     try:
@@ -828,8 +769,8 @@ def _write(sock: socket.socket, data: bytes, deadline: float | None) -> None:
         rest = rest[sent:]
 
 
-def receive(sock: socket.socket, of: Any, deadline: float | None = None) -> Any:
-    """Read one frame and decode it as `of`, a message class or a union such as AgentReply.
+def receive(sock: socket.socket, of: type[msgspec.Struct], deadline: float | None = None) -> Any:
+    """Read one frame and decode it as `of`: see `decode`.
 
     `deadline` is a time of `time.monotonic()`; None waits for ever. Raises WireClosedError when the peer
     has gone, WireTimeoutError, and WireError for anything that is not such a message.
