@@ -40,25 +40,15 @@ class Row:
         return [number(self.counts[name]) if self.counts[name] else "" for name in OUTCOMES]
 
 
-@dataclass(frozen=True, slots=True)
-class FaultyDiskView:
-    """The table of one mode, and in a line what it is of."""
-
-    configuration: str
-    said: str
-    rows: Sequence[Row]
-
-
-def faulty_disk_views(cases: Iterable[CaseInfo], source: str) -> list[FaultyDiskView]:
-    """The tables of a run. `source`: its path for commands."""
+def faulty_disk_tables(cases: Iterable[CaseInfo], source: str) -> list[tuple[str, str, list[Row]]]:
+    """The tables of a run: of each mode, in a line what it is of, and its rows. `source`: its path for
+    commands.
+    """
     by_mode: dict[str, list[CaseInfo]] = {}
     for info in cases:
         if info.disk is not None:
             by_mode.setdefault(info.case.configuration, []).append(info)
-    return [
-        FaultyDiskView(mode, faulty_disk_words(infos), _rows(infos, source))
-        for mode, infos in by_mode.items()
-    ]
+    return [(mode, faulty_disk_words(infos), _rows(infos, source)) for mode, infos in by_mode.items()]
 
 
 def _rows(cases: Iterable[CaseInfo], source: str) -> list[Row]:

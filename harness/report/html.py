@@ -7,7 +7,7 @@ everything: paths, kernel messages and workload names are untrusted text.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ from harness.cases import application
 from harness.model import CaseId
 from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
-from harness.report.faulty_disk import OUTCOMES, faulty_disk_views
+from harness.report.faulty_disk import OUTCOMES, faulty_disk_tables
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, commands, explain, reproduce, shrink
 from harness.report.pages import begun, sentence, template
@@ -40,8 +40,9 @@ _OPEN_FINDINGS = 3  # open per case
 _OPEN_GROUPS = 8  # of findings that look alike; the others are folded
 _OPEN_ROWS = 30  # cases with unexplored choices that are named
 _FOLDED_GROUP = 8  # more passing cases than this are folded into one line
-_OF_A_FINDING = {
-    "known_lines": words.known_lines,
+_FUNCTIONS = {
+    "words": words,
+    "begun": begun,
     "byte_rows": byte_rows,
     "side_words": side_words,
     "mark_words": MARK_WORDS,
@@ -49,7 +50,7 @@ _OF_A_FINDING = {
     "at_their_end": (application.CALLS,),
     "shown_at": shown_at,
 }
-"""What the template of a finding needs."""
+"""What the templates need beside what they are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,10 @@ class FindingView:
     """
 
     finding: Finding
-    where: str
     open: bool
     history: Sequence[tuple[str, Step | None]]
     evidence: Evidence | None
-    kernel_log: str
-    fsck: str
+    texts: Mapping[str, str]
     strip: Strip | None
     explanation: Explanation | None
     ladder: Markup | str
@@ -100,22 +99,6 @@ class CaseView:
 
 
 @dataclass(frozen=True, slots=True)
-class CellView:
-    """A cell of the matrix, and the finding or case it links to."""
-
-    cell: words.Cell
-    anchor: str
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixView:
-    """Modes and workloads; `rows`: a name and its cells; None: no such case was planned."""
-
-    columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[CellView | None]]]
-
-
-@dataclass(frozen=True, slots=True)
 class LeftOutView:
     """What was covered, in one line, and what was not: `cases` with most unexplored, with their anchors and
     how far each was covered, and how many `more`. `explored`: some had their legal states explored; `open`:
@@ -130,47 +113,12 @@ class LeftOutView:
     more: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryView:
-    """Which recovery code the run's crash states ran: `headline`, and by file the functions that none did.
-    `command` shows every line.
-    """
-
-    headline: str
-    command: str
-    unreached: Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """Cases of one verdict. `folded`: shown as one line with their number."""
-
-    title: str
-    folded: bool
-    cases: Sequence[tuple[CaseView, bool]]  # with whether it is open
-
-
 def report_html(summary: Summary, store: RunStore, source: str, *, live: str | None = None) -> str:
     """The page. `source`: the run's path for reproduce commands. `live`: with links to every state, for
     `powercut report --serve`.
     """
     page = template(
-        "report.html",
-        {
-            "xpass": words.xpass,
-            "covered": words.covered,
-            "briefly": words.covered_briefly,
-            "judging": words.judging,
-            "is_shown": words.is_shown,
-            "counted": words.counted,
-            "counted_findings": words.counted_findings,
-            "known_or_new": words.known_or_new,
-            "begun": begun,
-            **_OF_A_FINDING,
-        },
-        number=words.number,
-        seconds=words.seconds,
-        pieces=words.pieces,
+        "report.html", _FUNCTIONS, number=words.number, seconds=words.seconds, pieces=words.pieces
     )
     before = trends(store.path, summary.info.started, [c.case for c in summary.cases])
     cases = [
@@ -179,51 +127,37 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
     ]
     groups, cases = _together(cases)
     not_explained = {g.example.id: explain(g.example, source) for g in groups if not g.why}
+    code = read_recovery_code(store.layout)
     return page.render(
         summary=summary,
         info=summary.info,
         headline=_headline(summary),
         verdict=_verdict(summary),
-        mode_count=len(words.modes(summary)),
-        matrix=_matrix(summary, cases),
-        generated=any(c.case.is_generated for c in summary.cases),
-        groups=_groups(cases),
-        verdict_words=words.VERDICT_WORDS,
-        word_meanings=tuple(words.meanings(summary).items()),
-        exit_code=int(shell_code(summary)),
-        exit_words=words.code_words(shell_code(summary), summary),
+        matrix=words.Matrix.of(summary),
+        targets=_targets(cases),
+        groups=list(_groups(cases)),
+        exit_code=shell_code(summary),
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
-        doubts=words.doubts(summary),
         left_out=_left_out(cases),
-        recovery=_recovery(store),
-        faulty_disk=faulty_disk_views([c.info for c in summary.cases], source),
+        recovery=code and recovery_headline(code),
+        unreached=unreached_by_file(code) if code else {},
+        recovery_command=shlex.join(["powercut", "coverage", words.shown_path(store.path)]),
+        faulty_disk=faulty_disk_tables([c.info for c in summary.cases], source),
         outcomes=OUTCOMES,
         facts=_facts(summary),
-        source=source,
         similar=groups,
         open_groups=_OPEN_GROUPS,
         live=live,
         not_explained=not_explained,
-        started=_time(summary.info.started),
     )
 
 
 def finding_html(store: RunStore, c: CaseSummary, finding: Finding, source: str) -> str:
     """A page of one finding, to be kept or sent: the same as in the run's page. `source`: as there."""
-    page = template(
-        "one.html",
-        {"is_shown": words.is_shown, **_OF_A_FINDING},
-        number=words.number,
-    )
-    return page.render(
-        view=_finding(store, c, finding, source, None, True),
-        info=store.info,
-        case=c.info,
-        kernel=words.kernel_name(store.info),
-        machine=words.machine_name(store.info),
-        live=None,
-    )
+    page = template("one.html", _FUNCTIONS, number=words.number)
+    view = _finding(store, c, finding, source, None, True)
+    return page.render(view=view, info=store.info, case=c.info, live=None)
 
 
 def _together(cases: Sequence[CaseView]) -> tuple[list[SimilarFindings], list[CaseView]]:
@@ -305,12 +239,10 @@ def _finding(
     shrunk = shrunk_file(store.layout, f)
     return FindingView(
         finding=f,
-        where=words.where(f),
         open=opened,
         history=tuple(words.history_around(c.info.steps, f.state.prefix)),
         evidence=evidence,
-        kernel_log=_tail(evidence.kernel_log) if evidence else "",
-        fsck=_tail(evidence.fsck) if evidence else "",
+        texts={"Kernel log": _tail(evidence.kernel_log), "fsck": _tail(evidence.fsck)} if evidence else {},
         strip=read_strip(store.layout, f.id),
         explanation=explanation,
         ladder=ladder_svg(explanation) if explanation else "",
@@ -335,21 +267,9 @@ def _tail(text: str) -> str:
     return "\n".join([f"({left_out} lines omitted)", *lines[-_SHOWN_LINES:]] if left_out > 0 else lines)
 
 
-def _matrix(summary: Summary, cases: Sequence[CaseView]) -> MatrixView:
-    views = {id(view.summary): view for view in cases}
-    matrix = words.Matrix.of(summary)
-
-    def cell(row: str, column: str) -> CellView | None:
-        found = matrix.cell(row, column)
-        return CellView(found, target(views[id(found.example)])) if found else None
-
-    def target(view: CaseView) -> str:
-        """The first finding of a case, or the case."""
-        return f"finding-{view.findings[0].finding.id}" if view.findings else view.anchor
-
-    return MatrixView(
-        matrix.columns, [(row, [cell(row, column) for column in matrix.columns]) for row in matrix.rows]
-    )
+def _targets(cases: Sequence[CaseView]) -> dict[CaseId, str]:
+    """What leads to a case: its first finding, or the case."""
+    return {c.summary.case: f"finding-{c.findings[0].finding.id}" if c.findings else c.anchor for c in cases}
 
 
 def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
@@ -376,15 +296,6 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
     )
 
 
-def _recovery(store: RunStore) -> RecoveryView | None:
-    """None for a run without `--coverage`."""
-    code = read_recovery_code(store.layout)
-    if code is None:
-        return None
-    command = shlex.join(["powercut", "coverage", words.shown_path(store.path)])
-    return RecoveryView(recovery_headline(code), command, unreached_by_file(code))
-
-
 _GROUP_TITLES = {
     (CaseVerdict.FAIL, False): "broke a promise",
     (CaseVerdict.FAIL, True): "lost or damaged what the workload acknowledged, says its own check",
@@ -396,9 +307,10 @@ _GROUP_TITLES = {
 """By verdict, worst first, and whether only the workload's own check failed."""
 
 
-def _groups(cases: Sequence[CaseView]) -> list[GroupView]:
-    """Cases that were run, worst first: the ones a reader looks for are at the top, open."""
-    groups = []
+def _groups(cases: Sequence[CaseView]) -> Iterator[tuple[str, bool, list[tuple[CaseView, bool]]]]:
+    """Cases that were run, worst first: the ones a reader looks for are at the top, open. A title for those
+    of a verdict, whether they are folded into it, and each with whether it is open.
+    """
     left = _OPEN_CASES
     for (verdict, own), what in _GROUP_TITLES.items():
         members = [
@@ -408,14 +320,9 @@ def _groups(cases: Sequence[CaseView]) -> list[GroupView]:
         opened = [wish and sum(opened[: i + 1]) <= left for i, wish in enumerate(opened)]
         left -= sum(opened)
         if members:
-            title = f"{words.plural(len(members), 'case')} {what}"
             good = verdict in (CaseVerdict.XFAIL, CaseVerdict.PASS)
-            groups.append(
-                GroupView(
-                    title, good and len(members) > _FOLDED_GROUP, list(zip(members, opened, strict=True))
-                )
-            )
-    return groups
+            title = f"{words.plural(len(members), 'case')} {what}"
+            yield title, good and len(members) > _FOLDED_GROUP, list(zip(members, opened, strict=True))
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ from harness.model import (
 )
 from harness.oracles.honesty import NOT_ASKED, UNDECIDED, Seen
 from harness.plan import Budget
-from harness.report.faulty_disk import OUTCOMES, faulty_disk_views, faulty_disk_words
+from harness.report.faulty_disk import OUTCOMES, faulty_disk_tables, faulty_disk_words
 from harness.report.html import report_html
 from harness.store.records import DiskCell, FaultyDiskResult, How, state_order
 from harness.summary import summarise
@@ -408,8 +408,8 @@ def test_what_a_block_is_for_has_no_numbers(text: str, kind: BlockKind, where: s
 def test_the_report_has_a_row_for_each_kind_of_block_and_a_command(bench: Bench) -> None:
     bench.run(Kernel(journal=True, on_error=OnError.IGNORES), "prefix", disk=("errors",))
     summary = summarise(bench.store)
-    (view,) = faulty_disk_views([c.info for c in summary.cases], "RUN")
-    rows = {(row.where, row.fault): row for row in view.rows}
+    ((_, _, told),) = faulty_disk_tables([c.info for c in summary.cases], "RUN")
+    rows = {(row.where, row.fault): row for row in told}
     row = rows["unnamed block", "write fails"]
     assert row.failed
     intact = row.cells[OUTCOMES.index(Seen.INTACT)]
