@@ -12,6 +12,7 @@ import pytest
 
 from harness.blocks import btrfs, ext4, f2fs, xfs
 from harness.blocks.fields import BlockName, Format, Image, Write
+from harness.tests.there import there
 
 BLOCK = 4096
 PATH = f"/usr/sbin:/sbin:{os.environ['PATH']}"
@@ -70,8 +71,7 @@ def named(form: Format, file: Path) -> dict[int, BlockName]:
 def test_ext4_names_the_inode_that_debugfs_names(tmp_path: Path, tree: Path) -> None:
     file = image(tmp_path, 64)
     said("mkfs.ext4", "-q", "-F", "-b", "4096", "-d", tree, file, cwd=tmp_path)
-    form = ext4.read(Image(file), 0)
-    assert form is not None
+    form = there(ext4.read(Image(file), 0))
     names = named(form, file)
     owners = said("debugfs", "-R", f"icheck {' '.join(map(str, names))}", file, cwd=tmp_path)
     inodes = {int(b): int(i) for b, i in re.findall(r"^(\d+)\s+(\d+)$", owners, re.MULTILINE)}
@@ -89,8 +89,7 @@ def test_ext4_names_the_inode_that_debugfs_names(tmp_path: Path, tree: Path) -> 
 def test_ext4_finds_bitmaps_tables_and_descriptors_where_dumpe2fs_does(tmp_path: Path, tree: Path) -> None:
     file = image(tmp_path, 300)
     said("mkfs.ext4", "-q", "-F", "-b", "4096", "-d", tree, file, cwd=tmp_path)
-    form = ext4.read(Image(file), 0)
-    assert form is not None
+    form = there(ext4.read(Image(file), 0))
     told = said("dumpe2fs", file, cwd=tmp_path)
     groups = re.split(r"^Group (?=\d)", told, flags=re.MULTILINE)[1:]
     assert len(groups) == 3
@@ -106,8 +105,7 @@ def test_ext4_finds_bitmaps_tables_and_descriptors_where_dumpe2fs_does(tmp_path:
 def test_btrfs_names_every_node_that_dump_tree_lists(tmp_path: Path, tree: Path) -> None:
     file = image(tmp_path, 128)
     said("mkfs.btrfs", "-q", "-f", "--rootdir", tree, file, cwd=tmp_path)
-    form = btrfs.read(Image(file), 0)
-    assert form is not None
+    form = there(btrfs.read(Image(file), 0))
     writes = [*used(file, 16384)]
     for write in writes:
         form.learn(write)
@@ -128,8 +126,7 @@ def test_f2fs_names_the_nodes_that_dump_f2fs_lists(tmp_path: Path, tree: Path) -
     file = image(tmp_path, 64)
     said("mkfs.f2fs", "-q", "-f", file, cwd=tmp_path)
     said("sload.f2fs", "-f", tree, file, cwd=tmp_path)
-    form = f2fs.read(Image(file), 0)
-    assert form is not None
+    form = there(f2fs.read(Image(file), 0))
     names = named(form, file)
     said("dump.f2fs", "-n", "0~400", file, cwd=tmp_path)
     told = (tmp_path / "dump_nat").read_text()
@@ -144,8 +141,7 @@ def test_f2fs_names_the_nodes_that_dump_f2fs_lists(tmp_path: Path, tree: Path) -
 def test_f2fs_areas_begin_where_dump_f2fs_says(tmp_path: Path) -> None:
     file = image(tmp_path, 64)
     said("mkfs.f2fs", "-q", "-f", file, cwd=tmp_path)
-    form = f2fs.read(Image(file), 0)
-    assert form is not None
+    form = there(f2fs.read(Image(file), 0))
     told = said("dump.f2fs", "-d", "1", file, cwd=tmp_path)
     for area, word in (
         ("cp", "checkpoint pack 1"),
@@ -164,8 +160,7 @@ def test_xfs_names_what_xfs_db_says_a_block_is(tmp_path: Path, tree: Path) -> No
     proto += "".join(f"{p.name} ---644 0 0 tree/small\n" for p in sorted((tree / "sub").iterdir()))
     (tmp_path / "proto").write_text(proto + "$\n$\n")
     said("mkfs.xfs", "-q", "-f", "-p", "proto", file, cwd=tmp_path)
-    form = xfs.read(Image(file), 0)
-    assert form is not None
+    form = there(xfs.read(Image(file), 0))
     kinds = {
         "btbno": "free space by block", "btcnt": "free space by size", "btino": "inode B+tree",
         "btfino": "free inode B+tree", "btrmap": "reverse mappings", "inode": "inodes",

@@ -19,6 +19,7 @@ from harness.blocks.naming import FORMATS, name_write
 from harness.blocks.ntfs import Ntfs
 from harness.blocks.words import extents
 from harness.oracles.pattern import POISON, fill, word
+from harness.tests.there import there
 from harness.writelog import Flush, MarkText, Step, read_log, write_log
 from harness.writelog import Write as Logged
 
@@ -135,8 +136,7 @@ def changed(data: st.DataObject, block: bytes) -> bytes:
 def test_bytes_without_a_magic_number_have_no_sure_name(
     name: str, images: dict[str, dict[int, bytes]]
 ) -> None:
-    form = form_of(Memory(images[name]))
-    assert form is not None
+    form = there(form_of(Memory(images[name])))
     for data in (b"\x5a" * BLOCK, bytes(range(256)) * 16):
         names = [*name_write(form, Write(0, 20000 * BLOCK, data))]
         assert not any(n.named and n.sure for n in names), names
@@ -145,8 +145,7 @@ def test_bytes_without_a_magic_number_have_no_sure_name(
 def test_an_xfs_block_that_says_it_is_elsewhere_has_no_sure_name(
     images: dict[str, dict[int, bytes]],
 ) -> None:
-    form = form_of(Memory(images["xfs"]))
-    assert form is not None
+    form = there(form_of(Memory(images["xfs"])))
     place, block = next((p, b) for p, b in images["xfs"].items() if b[:4] == b"AB3B")
     assert [n.sure for n in form.name(Write(0, place * BLOCK, block))] == [True]
     assert [n.sure for n in form.name(Write(0, (place + 7) * BLOCK, block))] == [False]
@@ -264,14 +263,12 @@ def test_an_inode_is_called_by_the_name_that_it_had_when_a_block_was_written(
 
 
 def describe_block(image: Path, block: int, data: bytes) -> str:
-    form = form_of(Image(image))
-    assert form is not None
+    form = there(form_of(Image(image)))
     return describe([*form.name(Write(0, block * BLOCK, data))])
 
 
 def _name_at(image: Path, block: int) -> str:
-    form = form_of(Image(image))
-    assert form is not None
+    form = there(form_of(Image(image)))
     return next(iter(form.name(Write(0, block * BLOCK, bytes(BLOCK))))).text
 
 

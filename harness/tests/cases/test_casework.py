@@ -57,6 +57,7 @@ from harness.store.records import CaseStatus, Coverage, How, JudgedState
 from harness.summary import CaseVerdict, summarise
 from harness.tests.said import Said
 from harness.tests.store.samples import INFO
+from harness.tests.there import there
 from harness.workloads.load import parse_operation
 from harness.writelog import MarkText, Step, Write, read_log, write_log
 
@@ -272,8 +273,7 @@ def verdicts(store: RunStore, workload: str = "w") -> dict[str, tuple[Verdict, H
 
 
 def status(store: RunStore, workload: str = "w") -> tuple[CaseStatus, str]:
-    record = store.case(case_of(workload))
-    assert record is not None
+    record = there(store.case(case_of(workload)))
     return record.status, record.reason
 
 
@@ -291,8 +291,7 @@ def test_every_state_has_a_verdict_and_every_content_is_looked_at_once(
         "@4": (PASS, How.SAME_CONTENT),
     }
     assert status(store) == (CaseStatus.DONE, "")
-    record = store.case(case_of("w"))
-    assert record is not None
+    record = there(store.case(case_of("w")))
     assert (record.info.generated, record.info.distinct) == (5, 3)
     assert progress.left == {"recorded": 0, "states": 0}
     assert not (tmp_path / "w.log").exists(), "logs do not pile up"
@@ -303,8 +302,7 @@ def test_a_doubt_about_the_check_is_kept_with_the_case(
 ) -> None:
     monkeypatch.setattr(FakeExaminer, "doubt", "it says yes to nothing")
     run(Script())
-    record = store.case(case_of("w"))
-    assert record is not None
+    record = there(store.case(case_of("w")))
     assert record.info.doubt == "it says yes to nothing"
     assert (record.info.generated, status(store)) == (5, (CaseStatus.DONE, ""))
     assert store.timeline(record.case), "the log is as it was stored"
@@ -367,8 +365,7 @@ def test_another_recording_drops_no_verdict_and_makes_the_case_unknown(store: Ru
 def test_a_case_whose_recording_stayed_on_a_worker_is_left_as_it_is(store: RunStore, run: Run) -> None:
     """Resumed, it would be recorded anew, differ, and lose its verdict to UNKNOWN."""
     run(Script())
-    record = store.case(case_of("w"))
-    assert record is not None
+    record = there(store.case(case_of("w")))
     store.add_case(replace(record.info, left_at="worker-3"))
     before, again = store.rows_of(case_of("w")), Script()
     run(again, "w", "v")
@@ -382,8 +379,7 @@ def test_evidence_is_that_of_the_smallest_state(store: RunStore, run: Run) -> No
     found = {f.signature: f for f in store.findings()}
     assert {s: str(f.state) for s, f in found.items()} == {"x": "@2", "y": "@2", "z": "@3"}
     for finding in found.values():
-        evidence = store.evidence(finding)
-        assert evidence is not None
+        evidence = there(store.evidence(finding))
         assert (evidence.state, evidence.kernel_log, evidence.fsck) == (finding.state, "uml", "fsck said so")
         assert "confirmed" not in evidence.notes
 
@@ -392,8 +388,7 @@ def test_a_smaller_state_that_is_looked_at_later_gives_the_evidence(store: RunSt
     """@3 stands in the group of @0, which comes before @1; @4 after it."""
     run(Script(holds=lambda p: {3: 0}.get(p, p), says=lambda p, _: ("x",) if p in (1, 3, 4) else ()))
     (finding,) = store.findings()
-    evidence = store.evidence(finding)
-    assert evidence is not None
+    evidence = there(store.evidence(finding))
     assert (str(finding.state), str(evidence.state)) == ("@1", "@1")
 
 
@@ -435,8 +430,7 @@ def test_a_finding_of_an_earlier_part_of_the_run_is_confirmed_in_its_own_case(
     run(whole, "a", confirms=True)
     assert {machine for machine, _ in whole.looks} == {"uml"}
     (finding,) = store.findings()
-    evidence = store.evidence(finding)
-    assert evidence is not None
+    evidence = there(store.evidence(finding))
     assert (finding.case, evidence.notes["confirmed"]) == (case_of("w"), "qemu: yes")
 
 
@@ -724,12 +718,10 @@ def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
     clock = itertools.count()
     monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     run(Script(lost={2}))  # a second each to record, to keep the recording, and to explore
-    record = store.case(case_of("w"))
-    assert record is not None
+    record = there(store.case(case_of("w")))
     assert record.seconds == 3
     run(Script())
-    record = store.case(case_of("w"))
-    assert record is not None
+    record = there(store.case(case_of("w")))
     assert record.seconds == 3 + 3
 
 
@@ -797,8 +789,7 @@ def test_the_run_stops_when_its_time_is_up(store: RunStore, run: Run) -> None:
 
 
 def coverage(store: RunStore) -> Coverage | None:
-    record = store.case(case_of("w"))
-    assert record is not None
+    record = there(store.case(case_of("w")))
     return record.info.coverage
 
 
@@ -811,8 +802,7 @@ def test_what_a_budget_leaves_out_is_counted_and_said(store: RunStore, run: Run)
     assert len(verdicts(store)) == 5
     assert {"@1", "@2"} <= set(verdicts(store))
     assert status(store) == (CaseStatus.DONE, "")
-    cut = coverage(store)
-    assert cut is not None
+    cut = there(coverage(store))
     assert (cut.unexplored, cut.visits) == (36, 5)
     assert cut.why.startswith("5 of 41 states of the log's order")
     assert cut.why.endswith("ended by the budget: 5 states a case")

@@ -43,6 +43,7 @@ from harness.tests.cases.toy_kernel import (
     toy_worker,
 )
 from harness.tests.said import Said
+from harness.tests.there import there
 from harness.workloads.load import parse_operation
 
 WORDS = {
@@ -117,8 +118,7 @@ def test_case_and_exit_code_follow_from_the_states(bench: Bench, kind: Kind, sta
 @pytest.mark.parametrize("kind", STABLE, ids=lambda kind: kind.name)
 def test_all_legal_states_is_said_only_where_no_guest_was_lost(bench: Bench, kind: Kind) -> None:
     bench.run(Kernel(kind), "exhaustive")
-    coverage = ended(bench)[0].info.coverage
-    assert coverage is not None
+    coverage = there(ended(bench)[0].info.coverage)
     if kind in LOST | LOST_IN_USE:
         assert not coverage.exhaustive
         assert coverage.unexplored
@@ -484,8 +484,7 @@ def test_a_budget_leaves_out_what_tests_the_reduction_and_no_crash_time(
     monkeypatch.setattr("harness.cases.exploration.TESTED", 1.0)
     kernel = Kernel(data=DATA)
     bench.run(kernel, "exhaustive", budget=Budget(visits=len(WORDS["exhaustive"])))
-    coverage = ended(bench)[0].info.coverage
-    assert coverage is not None
+    coverage = there(ended(bench)[0].info.coverage)
     assert coverage.visits
     budget = "budget" in coverage.why
     assert coverage.exhaustive is not budget
@@ -549,8 +548,7 @@ def test_what_the_kernel_said_while_the_workload_ran_is_a_finding_of_the_case(
     assert (finding.oracle, finding.states) == ("kernel-log", 1)
     assert finding.signature == "while the workload runs: EXT4-fs error (device vda): toy"
     assert finding.state == bench.recording(states).end
-    evidence = bench.store.evidence(finding)
-    assert evidence is not None
+    evidence = there(bench.store.evidence(finding))
     assert evidence.kernel_log == "--- operation 1: sync ---\nEXT4-fs error (device vda): toy"
     counts = bench.store.counts(bench.case)
     assert counts.checked == counts.generated or budget.visits

@@ -26,6 +26,7 @@ from harness.store.records import (
 from harness.summary import CaseVerdict, summarise
 from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put, a_bench, bench_in
 from harness.tests.store.samples import INFO
+from harness.tests.there import there
 
 ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
 """A recovery that is not idempotent: a cut in it is found by `confluence`."""
@@ -107,8 +108,7 @@ def test_whatever_a_decided_case_has_is_kept_when_its_run_is_resumed(bench: Benc
     """Field by field, so that a new one is not forgotten as `again` and `disk` were."""
     assert name in CHANGED, "say here what an earlier part may have left in this field"
     bench.run(Kernel(), "prefix")
-    record = bench.store.case(bench.case)
-    assert record is not None
+    record = there(bench.store.case(bench.case))
     drawn = bench.store.timeline(bench.case)
     bench.store.add_case(replace(record.info, **{"timeline": drawn, name: CHANGED[name]}))
     before = bench.store.rows_of(bench.case)
@@ -124,8 +124,7 @@ def test_a_case_with_recoveries_that_could_not_be_cut_stays_unknown_when_its_run
 ) -> None:
     """PASS, exit 0: that seven recoveries had not been cut was forgotten."""
     bench.run(Kernel(), "exhaustive", again=1)
-    record = bench.store.case(bench.case)
-    assert record is not None
+    record = there(bench.store.case(bench.case))
     again = tuple(replace(cut, not_cut=7) for cut in record.info.again)
     bench.store.add_case(replace(record.info, timeline=bench.store.timeline(bench.case), again=again))
     for resumed in (False, True):

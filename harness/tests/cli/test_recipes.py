@@ -24,6 +24,7 @@ from harness.plan import Plan
 from harness.report import write_reports
 from harness.store import RunStore
 from harness.tests.report.demo import run_info
+from harness.tests.there import there
 
 VMS = Path(harness.__file__).parent.parent / "vms"
 RECIPES = sorted((VMS / "ci").glob("*.yml"))
@@ -74,8 +75,7 @@ def test_a_line_with_an_option_that_does_not_exist_is_found() -> None:
 
 @pytest.mark.parametrize("recipe", OF_PATCHES, ids=lambda r: r.name)
 def test_a_job_for_patches_installs_what_builds_a_kernel(recipe: Path) -> None:
-    installed = re.search(r"apt-get install (.*)", recipe.read_text())
-    assert installed is not None
+    installed = there(re.search(r"apt-get install (.*)", recipe.read_text()))
     assert set(TOOLS.values()) - set(installed[1].split()) == set()
 
 
@@ -91,8 +91,7 @@ def test_a_job_for_patches_asks_about_the_commits_of_the_push(
     recipe: Path, code: int, tmp_path: Path
 ) -> None:
     """And ends as `patch` does; what it publishes is the page of that series."""
-    found = re.search(STEPS[recipe.name], recipe.read_text())
-    assert found is not None
+    found = there(re.search(STEPS[recipe.name], recipe.read_text()))
     fakes = {"apt-get": "exit 0", "git": "exit 0", "powercut": 'echo "$*" >said; exit "$ENDS"'}
     for name, text in fakes.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -113,10 +112,9 @@ def test_a_job_for_patches_publishes_what_is_written(recipe: Path) -> None:
 
 
 def test_a_job_for_patches_marks_changed_lines_that_nothing_ran(tmp_path: Path) -> None:
-    found = re.search(
-        r"name: Reports\n.*?run: \|\n((?: {10}[^\n]*\n)+)", OF_PATCHES[0].read_text(), re.DOTALL
+    found = there(
+        re.search(r"name: Reports\n.*?run: \|\n((?: {10}[^\n]*\n)+)", OF_PATCHES[0].read_text(), re.DOTALL)
     )
-    assert found is not None
     series = tmp_path / "reports/runs/20261126-160000-patch"
     series.mkdir(parents=True)
     for name in ("report.html", "junit.xml", "summary.md"):
@@ -145,8 +143,7 @@ def test_a_job_builds_its_own_image_and_keeps_it(name: str, tmp_path: Path) -> N
     letters gives no name of an image.
     """
     step, image, builder = OF_IMAGES[name]
-    found = re.search(step, (VMS / "ci" / "image" / name).read_text())
-    assert found is not None
+    found = there(re.search(step, (VMS / "ci" / "image" / name).read_text()))
     tell = f'echo "${{0##*/}} $*" | head -n 1 >>{tmp_path}/said'
     source = tmp_path / "source"
     shutil.copytree(VMS / "container", source / "vms/container")
@@ -230,8 +227,7 @@ def report_steps(recipe: Path) -> str:
     text = recipe.read_text()
     if found := re.search(r"name: Reports\n(?:.*\n)*? *run: \|\n((?: {10}.*\n)+)", text):
         return textwrap.dedent(found[1])
-    found = re.search(r"after_script:\n((?: {4}.*\n)+)", text)
-    assert found is not None
+    found = there(re.search(r"after_script:\n((?: {4}.*\n)+)", text))
     steps = re.findall(r"^    - (.*)$", found[1], re.MULTILINE)
     return "".join(f"{step[1:-1] if step.startswith(chr(39)) else step}\n" for step in steps)
 
@@ -363,10 +359,9 @@ def test_the_container_gets_the_packages_of_the_table(tmp_path: Path) -> None:
     table = msgspec.toml.decode((VMS / "packages.toml").read_bytes())["container"]
     assert (context / "packages").read_text().split() == list(table)
     assert all(table.values()), "each has its reason"
-    there = {p.name for p in context.iterdir()}
-    assert {"Containerfile", "install.sh", "packages"} < there
-    copied = re.search(r"^COPY (.*) /tmp", (context / "Containerfile").read_text(), re.MULTILINE)
-    assert copied is not None
+    files = {p.name for p in context.iterdir()}
+    assert {"Containerfile", "install.sh", "packages"} < files
+    copied = there(re.search(r"^COPY (.*) /tmp", (context / "Containerfile").read_text(), re.MULTILINE))
     assert all(list(context.glob(name)) for name in copied[1].split())
 
 

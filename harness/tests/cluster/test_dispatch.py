@@ -37,6 +37,7 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseRecord, CaseRows, CaseStatus, JudgedState
 from harness.tests.said import Said
 from harness.tests.store.samples import INFO, broken
+from harness.tests.there import there
 from harness.workloads.load import parse_operation
 
 (PROFILE,) = select_profiles(["ext4/ordered"])
@@ -180,8 +181,7 @@ def work(store: RunStore, pool: FakePool, *names: str, plan: Plan | None = None,
 
 
 def status(store: RunStore, workload: str) -> tuple[CaseStatus, str]:
-    record = store.case(case_of(workload))
-    assert record is not None
+    record = there(store.case(case_of(workload)))
     return record.status, record.reason
 
 
@@ -195,8 +195,7 @@ def test_every_case_is_decided_once_and_in_the_order_of_the_plan(store: RunStore
     assert sorted(w for _, w in pool.worked) == names, "each was given out once"
     assert {a for a, _ in pool.worked} == {"a", "b"}
     assert not any(told.left.values())
-    record = store.case(case_of("w0"))
-    assert record is not None
+    record = there(store.case(case_of("w0")))
     assert record.info.left_at.startswith("worker ")
 
 
@@ -379,8 +378,7 @@ def test_a_resumed_run_sends_what_is_open_with_its_recording_and_leaves_the_rest
     }
     assert by_name["open"].payload.rows is not None
     assert by_name["new"].payload == Payload()
-    record = store.case(case_of("open"))
-    assert record is not None
+    record = there(store.case(case_of("open")))
     assert (record.status, record.info.left_at) == (CaseStatus.DONE, ""), "the recording is here"
     assert store.counts(case_of("open")).passed == 1
 

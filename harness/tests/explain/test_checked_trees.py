@@ -20,6 +20,7 @@ from harness.rules.answers import Tried
 from harness.rules.calls import Left, NotedCall, Notes
 from harness.rules.trees import Files, contents
 from harness.tests.rules.programs import OWNER, Calls
+from harness.tests.there import there
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedMark
 
@@ -138,8 +139,7 @@ def test_of_several_calls_the_first_with_which_the_check_says_no_relies_on_it() 
     tries = Tries(calls, left, lambda held, _: "a is empty" if "done" in held and not held["a"] else "")
     later = tries.changes("openat(done, create)")
     order = Order(tries.call("openat(b, create)"), tries.changes("write(a, 4 at 0)"), later=later)
-    found = tries.trees.settled(tries.program(order=order), 1, 100).order
-    assert found is not None
+    found = there(tries.trees.settled(tries.program(order=order), 1, 100).order)
     assert (found.ahead.text, found.until, found.tried) == ("openat(done, create)", None, True)
 
 
@@ -151,8 +151,7 @@ def test_the_first_call_that_relies_on_it_is_named_however_many_follow() -> None
     left = {"a": b"text", "b": b"", "log": b"\0\0" + b"".join(b"%02d" % n for n in range(1, 100))}
     tries = Tries(calls.ack("1"), left, lambda held, _: "a is gone" if "b" in held and not held["a"] else "")
     order = Order(tries.call("write(log, 2 at 198)"), tries.changes("write(a, 4 at 0)"))
-    found = tries.trees.settled(tries.program(order=order), 1, 10_000).order
-    assert found is not None
+    found = there(tries.trees.settled(tries.program(order=order), 1, 10_000).order)
     assert found.ahead.text == "openat(b, create)"
 
 
@@ -168,8 +167,7 @@ def test_two_writes_to_one_file_have_an_order_as_well() -> None:
     tries = Tries(calls.ack("1"), left, says)
     program = tries.program(uncovered=tries.changes("write(q, 3 at 4096)", "write(q, 1 at 0)"))
     assert not program.is_explained
-    found = tries.trees.settled(program, 1, 100).order
-    assert found is not None
+    found = there(tries.trees.settled(program, 1, 100).order)
     assert (found.ahead.text, [c.call.text for c in found.missing]) == (
         "write(q, 1 at 0)",
         ["write(q, 3 at 4096)"],
@@ -248,8 +246,7 @@ def test_a_write_to_a_file_has_an_order_with_its_new_name() -> None:
         calls, {"old": b"junk", "log": b""}, lambda held, _: says_if(1, held.get("live", b"good") != b"good")
     )
     program = tries.program(uncovered=tries.changes("rename(live, old)"))
-    found = tries.trees.settled(program, 1, 100).order
-    assert found is not None
+    found = there(tries.trees.settled(program, 1, 100).order)
     assert (found.ahead.text, {c.call.text for c in found.missing}) == (
         "write(old, 4 at 0)",
         {"rename(live, old)"},
@@ -259,8 +256,7 @@ def test_a_write_to_a_file_has_an_order_with_its_new_name() -> None:
         calls, {"old": b"junk", "log": b""}, lambda held, _: says_if(1, {"live", "log"} <= held.keys())
     )
     program = anew.program(uncovered=anew.changes("rename(live, old)"))
-    found = anew.trees.settled(program, 1, 100).order
-    assert found is not None
+    found = there(anew.trees.settled(program, 1, 100).order)
     assert found.ahead.text == "write(old, 4 at 0)", "no name is durable before an earlier one"
 
 
@@ -277,8 +273,7 @@ def test_another_order_is_proposed_only_if_the_check_accepts_it(refuses_both: bo
     tries = Tries(calls, {"a": b"4", "b": b"1"}, says)
     program = tries.program(shown=False, uncovered=())
     cut = next(c for c in reversed(tries.calls) if c.text == "write(b, 1 at 0)").began
-    gap = tries.trees.settled(program, 1, cut).gap
-    assert gap is not None
+    gap = there(tries.trees.settled(program, 1, cut).gap)
     assert (gap.ahead.text, gap.swapped) == ("write(a, 1 at 0)", not refuses_both)
 
 
@@ -364,8 +359,7 @@ def test_all_that_a_call_relies_on_is_named(said: str) -> None:
     bins, libs = tries.changes("write(bin, 1 at 0)")[-1:], tries.changes("write(lib, 1 at 0)")[-1:]
     order = Order(tries.call("unlink(back)"), libs)
     program = tries.program(order=order, open=(*bins, *libs, *tries.changes("write(log, 1 at 0)")))
-    found = tries.trees.settled(program, 1, 10_000, said=said).order
-    assert found is not None
+    found = there(tries.trees.settled(program, 1, 10_000, said=said).order)
     told = {c.path for c in found.missing}
     assert told == ({"bin", "lib"} if said == "bin and lib differ" else {"lib"})
 
@@ -435,8 +429,7 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
     absent = tries.changes("write(notes, 3 at 0)")[-1:]
     durable, program = program, replace(program, uncovered=(*program.unsynced, *absent))
     assert tries.trees.settled(durable, 1, 100).gap is None, "what it wrote was synced: the kernel lost it"
-    gap = tries.trees.settled(program, 1, 100).gap
-    assert gap is not None
+    gap = there(tries.trees.settled(program, 1, 100).gap)
     assert (gap.ahead.text, gap.sync, gap.made.call.text) == (
         "rename(notes, notes~)",
         None,
@@ -445,8 +438,7 @@ def test_what_a_program_leaves_between_its_calls_is_told_though_nothing_is_lost(
     assert gap.swapped, "the new before the rename, and nothing is wrong in between"
     assert tries.trees.settled(program, 1, 50).gap is None, "the power failed before"
     facts = cast("Any", SimpleNamespace(lost=(), cleared=()))
-    found = of_program(facts, replace(program, gap=gap))
-    assert found is not None
+    found = there(of_program(facts, replace(program, gap=gap)))
     assert found.mechanism is Mechanism.PROGRAM_BETWEEN
 
 
@@ -505,8 +497,7 @@ def test_a_file_that_the_check_never_reads_is_not_what_a_call_relies_on() -> Non
     later = tries.changes("rename(t, index)")
     order = Order(tries.call("write(t, 5 at 0)"), tries.changes("write(log, 8 at 0)"), later=later[-1:])
     program = replace(tries.program(), order=order, uncovered=tries.changes("write(t, 5 at 0)"))
-    settled = tries.trees.settled(program, 0, 100).order
-    assert settled is not None
+    settled = there(tries.trees.settled(program, 0, 100).order)
     assert (settled.ahead.text, [c.path for c in settled.missing]) == ("rename(t, index)", ["t"])
     other = Calls().create("log").write("log", b"imported").create("t").write("t", b"index")
     again = Tries(other.rename("t", "index").ack("1"), left, lambda *_: "", recorded=calls.fsync("index"))

@@ -49,6 +49,7 @@ from harness.report.ladder import ladder_svg, ladder_text
 from harness.states.legal import LegalStates
 from harness.store.records import Finding
 from harness.tests.states.recorder import Recorder, recorders
+from harness.tests.there import there
 from harness.writelog.calls import ProgramCall, ProgramCalls
 
 
@@ -322,8 +323,7 @@ def test_a_record_that_did_not_wait_for_its_blocks_is_told_so(waits: bool) -> No
     made.mark("ack 1")
     names = {block: name(Kind.LOG, "copy"), record: name(Kind.RECORD, "commit record")}
     facts = facts_of(made, names, (block,), 1)
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert found.mechanism is Mechanism.RECORD_AHEAD
     assert ("still in flight" in found.sentence) is not waits
 
@@ -372,8 +372,7 @@ def test_what_is_ahead_is_the_write_whose_absence_is_a_control() -> None:
         commit: name(Kind.RECORD, "commit record"),
     }
     facts = replace(facts_of(made, names, (data,), None), turning=(commit,))
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert found.mechanism is Mechanism.METADATA_AHEAD
     assert found.sentence.startswith(f"Entry {commit}, commit record, was on the platter without the data")
 
@@ -476,8 +475,7 @@ def skipped_commit(log: Kind = Kind.LOG) -> Facts:
 
 def test_an_fsync_that_skipped_the_commit_is_told_by_it() -> None:
     """It was said that data had not been written, which was only sent again, or that recovery dropped it."""
-    found = mechanism_of(skipped_commit(), made_up=False)
-    assert found is not None
+    found = there(mechanism_of(skipped_commit(), made_up=False))
     assert found.mechanism is Mechanism.NO_COMMIT
     assert "While `fsync f` ran (events 0 to 3), no commit and no flush was sent: entry " in found.sentence
     assert "commit record, was sent only at event 9" in found.sentence
@@ -571,8 +569,7 @@ def test_a_program_that_acknowledges_without_fsync_is_told_so() -> None:
     app.call("rename(new, value)")
     app.made.mark("app 1")
     app.call("fsync(value)")
-    found = app.found()
-    assert found is not None
+    found = there(app.found())
     assert found.mechanism is Mechanism.PROGRAM_NEVER
     assert (
         "my-db acknowledged `1` at event 8 without having called fsync of the directory `.`, or the like, "
@@ -588,8 +585,7 @@ def test_a_program_that_acknowledges_while_fsync_runs_is_told_so() -> None:
     app.made.mark("app 1")
     app.records.append(app.made.write(0, fua=True))
     app.calls.append(ProgramCall(7, "fsync(f)", began, app.made.events))
-    found = app.found()
-    assert found is not None
+    found = there(app.found())
     assert found.mechanism is Mechanism.PROGRAM_EARLY
     assert (
         "while fsync(f), called at event 2, was still under way: it returned only at event 6"
@@ -628,14 +624,12 @@ def test_a_program_is_not_accused_of_what_its_calls_do_not_show(app: Application
 def test_a_file_that_is_opened_again_was_not_created_again() -> None:
     """A shell's `>>` opens with O_CREAT each time: calls that change nothing were held against it."""
     again = ("openat(f, create)", "write(f, 1)")
-    found = forgetful(*again, *again).found()
-    assert found is not None
+    found = there(forgetful(*again, *again).found())
     assert found.sentence.endswith(
         "for openat(f, create) (event 0) and write(f, 1) (event 2) and write(f, 1) (event 6). "
         "fsync(f), called at event 9, comes behind that."
     ), "of one that is left, its own words are no longer than to say so"
-    many = forgetful(*again, *again, *again).found()
-    assert many is not None
+    many = there(forgetful(*again, *again, *again).found())
     assert "(event 6) and write(f, 1) (event 10), and 2 more calls before." in many.sentence
 
 
@@ -656,8 +650,7 @@ def with_all_there(app: Application, names: dict[int, tuple[BlockName, ...]] | N
 )
 def test_a_program_is_told_of_what_was_never_sent(calls: list[str], named: str) -> None:
     """Nothing was lost, and no later state brings it back: "missing: no write", and no cause."""
-    found = mechanism_of(with_all_there(forgetful(*calls)), made_up=False)
-    assert found is not None
+    found = there(mechanism_of(with_all_there(forgetful(*calls)), made_up=False))
     assert found.mechanism is Mechanism.PROGRAM_NEVER
     assert f"without having called fsync of `f`, or the like, for {named} (event" in found.sentence
 
@@ -724,8 +717,7 @@ def test_a_program_that_empties_its_log_before_the_table_is_synced_is_told_so() 
     names = {late: (BlockName(0, 4096, "data of inode 13 (db), block 0", Kind.DATA, sure=False),)}
     facts = app.facts()
     facts = replace(facts, names={**facts.names, **names})
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert found.mechanism is Mechanism.PROGRAM_REPLACED
     assert (
         "my-db called ftruncate(wal, 0) at event 15, which takes away what had been durable, without "
@@ -790,8 +782,7 @@ RENAMES = ("write(db.tmp, 21)", "fsync(db.tmp)", "rename(db.tmp, db)", "ftruncat
 def test_a_rename_that_is_not_synced_before_the_log_is_emptied_is_told_so() -> None:
     """Where fsync of one file does not make another's name durable, as on btrfs and F2FS."""
     facts = compacting(*RENAMES).facts(in_order=False)
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert found.mechanism is Mechanism.PROGRAM_REPLACED
     assert (
         "without having called fsync of the directory `.`, or the like, for rename(db.tmp, db) (event"
@@ -821,8 +812,7 @@ def test_a_rename_that_is_acknowledged_wants_its_directory_synced_and_no_other_f
     app.made.mark("app 1")
     app.call("fsync(.)")
     assert told(app.facts()) is None
-    found = mechanism_of(app.facts(in_order=False), made_up=False)
-    assert found is not None
+    found = there(mechanism_of(app.facts(in_order=False), made_up=False))
     assert found.mechanism is Mechanism.PROGRAM_NEVER
     assert "fsync of the directory `.`, or the like, for rename(new, value)" in found.sentence
 
@@ -1081,8 +1071,7 @@ def test_what_lies_between_two_writes_of_one_record_wants_a_checksum(
     app = Application()
     for text in ("write(journal, 4)", f"write({path}, 100)", "fsync(later)"):
         app.call(text)
-    program = app.facts().program
-    assert program is not None
+    program = there(app.facts().program)
     made = Change(app.calls[1], Sort.DATA, 3, path)
     program = replace(program, gap=Gap(app.calls[0], None, made, swapped=swapped), shown=True)
     found = of_program(app.facts(), program)
@@ -1126,8 +1115,7 @@ def test_contents_that_were_written_before_a_rename_want_an_fsync_before_it() ->
         app.call(call)
     app.evidence = Evidence(files(c=""), files(c="123456789"), files())
     facts = app.facts()
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert found.mechanism is Mechanism.PROGRAM_NAMED
     assert _missing_of(facts.program, found.mechanism) == (
         "an fsync of `t`, or the like, called after event 3 and done before event 4, rename(t, c)"
@@ -1225,15 +1213,13 @@ def test_of_several_names_that_came_too_early_the_last_is_told_too() -> None:
 def test_a_remedy_of_which_no_state_was_seen_is_called_a_guess() -> None:
     app = forgetful("write(f, 5)")
     facts = with_all_there(app)
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert _missing_of(facts.program, found.mechanism).endswith(
         "(a guess: no state in which that is durable was seen)"
     )
     app.evidence = Evidence(files(), files(f="x"))
     facts = app.facts()
-    found = mechanism_of(facts, made_up=False)
-    assert found is not None
+    found = there(mechanism_of(facts, made_up=False))
     assert "guess" not in _missing_of(facts.program, found.mechanism)
 
 
@@ -1263,8 +1249,7 @@ def test_a_sync_that_came_too_late_is_not_too_weak() -> None:
     app = Application()
     for text in ("write(f, 5)", "write(g, 5)", "fdatasync(f)", "sync_file_range(f, 5 at 0)"):
         app.call(text)
-    program = app.facts().program
-    assert program is not None
+    program = there(app.facts().program)
     missing = Change(app.calls[0], Sort.DATA, 2, "f")
     weak = tuple(Sync(call, 2) for call in app.calls[2:])
     order = Order(app.calls[1], (missing,))
@@ -1336,8 +1321,7 @@ def test_what_was_synced_behind_its_acknowledgement_is_not_what_is_missing() -> 
     app.made.mark("app night 2")
     app.call("fsync(later)")
     app.evidence = Evidence(files(f="12345"), files(f="12345678"), None, "the newest is of night 1, not of 2")
-    program = app.facts().program
-    assert program is not None
+    program = there(app.facts().program)
     assert (program.text, [c.call.text for c in program.unsynced]) == ("night 2", ["write(f, 3)"])
 
 
@@ -1443,8 +1427,7 @@ def test_the_acknowledgement_that_the_check_names_is_the_one_that_is_blamed(
         app.made.mark(f"app {text}{line}")
     app.call("fsync(log)")
     app.evidence = Evidence(files(log=""), files(log="122333"), None, said)
-    program = app.facts().program
-    assert program is not None
+    program = there(app.facts().program)
     assert program.text == named
 
 
@@ -1691,8 +1674,7 @@ def test_blocks_that_are_written_before_they_are_free_are_not_recoverys_inventio
     commit yet.
     """
     facts, new, record = reused()
-    found = mechanism_of(replace(facts, turning=(new,)), made_up=True)
-    assert found is not None
+    found = there(mechanism_of(replace(facts, turning=(new,)), made_up=True))
     assert found.mechanism is Mechanism.REUSED
     assert (
         f"Entry {new}, data of g, was sent at event 4 to blocks of `f` (entry 0, data of f)" in found.sentence
@@ -1726,8 +1708,7 @@ def test_blocks_that_a_directory_took_too_early_are_named_as_well() -> None:
     """Of what a block map or a directory had been written over, "recovery made it up" was said."""
     facts, new, _ = reused()
     directory = {**facts.names, new: name(Kind.METADATA, "directory d, block 0")}
-    found = mechanism_of(replace(facts, names=directory, turning=(new,)), made_up=True)
-    assert found is not None
+    found = there(mechanism_of(replace(facts, names=directory, turning=(new,)), made_up=True))
     assert found.mechanism is Mechanism.REUSED
     assert f"Entry {new}, directory d, block 0, was sent at event 4 to blocks of `f`" in found.sentence
 
@@ -1740,8 +1721,7 @@ def test_data_of_an_unknown_file_takes_no_blocks_from_anybody() -> None:
 
 def test_a_file_system_without_commits_is_not_told_to_wait_for_one() -> None:
     facts, new, _ = reused()
-    found = mechanism_of(replace(facts, turning=(new,), commits=False), made_up=True)
-    assert found is not None
+    found = there(mechanism_of(replace(facts, turning=(new,), commits=False), made_up=True))
     assert found.sentence.endswith("whose removal was not on the disk yet.")
 
 

@@ -21,6 +21,7 @@ from harness.oracles.replay import replay
 from harness.oracles.timeline import ModelTimeline
 from harness.report.explanation import Mark, Trees, TreeSide
 from harness.report.sides import side_words
+from harness.tests.there import there
 from harness.workloads.load import parse_operation
 
 OPERATIONS = ("mkdir d", "create d/f", "append d/f 8192", "fsync d/f", "write d/f 0 4096", "create g")
@@ -57,9 +58,7 @@ def broken(path: str) -> Violation:
 
 
 def trees(version: int, outcome: Outcome, *violations: Violation) -> Trees:
-    seen = trees_of(model(*OPERATIONS), version, outcome, violations)
-    assert seen is not None
-    return seen
+    return there(trees_of(model(*OPERATIONS), version, outcome, violations))
 
 
 def marks(seen: Trees) -> dict[str, Mark]:
@@ -110,8 +109,7 @@ def test_bytes_too_few_to_tell_whose_are_no_difference() -> None:
     timeline = model("create f", "append f 5003")
     tail = Extent(ExtentKind.LITERAL, 5000, 3, data=b"abc")
     tree = {"f": entry("f", FileKind.FILE, written(0, 5000, 1), tail, size=5003)}
-    seen = trees_of(timeline, 2, Outcome(tree=tree), ())
-    assert seen is not None
+    seen = there(trees_of(timeline, 2, Outcome(tree=tree), ()))
     assert seen.rows[0].mark is Mark.SAME
 
 
@@ -133,8 +131,7 @@ def test_where_nothing_came_back_it_says_why_and_accuses_no_name(outcome: Outcom
 def test_of_many_names_those_that_differ_are_shown() -> None:
     timeline = model(*(f"create {n:03}" for n in range(100)))
     tree = {f"{n:03}": entry(f"{n:03}", FileKind.FILE) for n in range(100) if n != 77}
-    seen = trees_of(timeline, 100, Outcome(tree=tree), [broken("077")])
-    assert seen is not None
+    seen = there(trees_of(timeline, 100, Outcome(tree=tree), [broken("077")]))
     assert (len(seen.rows), seen.left_out) == (40, 60)
     assert marks(seen)["077"] is Mark.BROKEN
 

@@ -27,6 +27,7 @@ from harness.host.resources import resource
 from harness.model import CaseId, FsckClass
 from harness.symptoms import symptom_of
 from harness.tests.needs import needed
+from harness.tests.there import there
 from harness.workloads.generate import names_of
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import select_workloads
@@ -357,8 +358,7 @@ def test_an_exit_code_is_decoded_as_the_profile_says(tmp_path: Path, code: int, 
 
 @pytest.mark.parametrize("filesystem", ["ext2", "ext3", "ext4"])
 def test_e2fsck_that_gives_up_over_the_errors_it_found_has_found_errors(filesystem: str) -> None:
-    tool = select_profiles([filesystem])[0].fsck
-    assert tool is not None
+    tool = there(select_profiles([filesystem])[0].fsck)
     assert tool.dirty == (4, 12)  # and not 8, its own failure
 
 
@@ -480,8 +480,7 @@ def test_a_finding_of_fsck_says_its_complaint_not_its_banner(
     """All faults of one case were one finding, called `/usr/sbin/fsck.jfs version 1.1.15`, or on ext4
     `Warning: skipping journal recovery because doing a read-only filesystem check`.
     """
-    fsck = select_profiles([filesystem])[0].fsck
-    assert fsck is not None
+    fsck = there(select_profiles([filesystem])[0].fsck)
     assert fsck.complaint(output) == complaint
 
 
@@ -520,8 +519,7 @@ def test_what_xfs_means_to_leave_in_the_middle_of_a_setxattr_is_no_damage(output
     """xfs/wsync failed by fsck under many-attributes: xfs_repair 6.1 calls an incomplete attribute, and a
     tree of attributes whose root has one entry, inconsistent; the kernel means to leave both.
     """
-    fsck = select_profiles(["xfs/wsync"])[0].fsck
-    assert fsck is not None
+    fsck = there(select_profiles(["xfs/wsync"])[0].fsck)
     found = fsck.decoded(1, output)
     assert (found.classified, found.complaint, found.output) == (FsckClass.CLEAN, "", output)
     assert fsck.decoded(0, "").classified is FsckClass.CLEAN
@@ -544,8 +542,7 @@ def test_what_xfs_means_to_leave_in_the_middle_of_a_setxattr_is_no_damage(output
     ],
 )
 def test_damage_beside_what_xfs_means_to_leave_is_damage(output: str, complaint: str) -> None:
-    fsck = select_profiles(["xfs/wsync"])[0].fsck
-    assert fsck is not None
+    fsck = there(select_profiles(["xfs/wsync"])[0].fsck)
     found = fsck.decoded(1, output)
     assert (found.classified, found.complaint) == (FsckClass.DIRTY, complaint)
 

@@ -39,6 +39,7 @@ from harness.symptoms import symptom_of
 from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info
+from harness.tests.there import there
 from harness.trust import Named
 from harness.workloads.generate import generate
 from harness.workloads.load import load_workload, parse_operation
@@ -70,11 +71,9 @@ def run(tmp_path: Path) -> Path:
 def test_the_finding_that_nobody_expected_comes_first(run: Path) -> None:
     with RunStore.open(run) as store:
         for text in (str(BROKEN), f"{BROKEN}@1"):
-            finding = finding_to_shrink(store, text, "")
-            assert finding is not None
+            finding = there(finding_to_shrink(store, text, ""))
             assert finding.oracle == "size"
-        named = finding_to_shrink(store, str(BROKEN), "durability")
-        assert named is not None
+        named = there(finding_to_shrink(store, str(BROKEN), "durability"))
         assert named.oracle == "durability"
         with pytest.raises(UsageError, match="no finding of 'fsck'"):
             finding_to_shrink(store, str(BROKEN), "fsck")
@@ -83,8 +82,7 @@ def test_the_finding_that_nobody_expected_comes_first(run: Path) -> None:
 def test_a_finding_is_named_by_its_id(run: Path) -> None:
     with RunStore.open(run) as store:
         for finding in store.findings():
-            named = finding_to_shrink(store, finding.id, "")
-            assert named is not None
+            named = there(finding_to_shrink(store, finding.id, ""))
             assert named.id == finding.id
 
 

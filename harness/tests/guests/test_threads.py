@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from harness.guests.threads import may_decide, told
 from harness.model import Threads
+from harness.tests.there import there
 
 SAID = [
     "EXT4-fs (vda): mounted filesystem",
@@ -17,16 +18,14 @@ SAID = [
 
 
 def test_decisions_are_told_by_the_number_of_their_point() -> None:
-    seen = told(SAID)
-    assert seen is not None
+    seen = there(told(SAID))
     assert (seen.points, seen.decisions, seen.is_whole) == (1900, 2, True)
     assert seen.lines[513] == "jbd2/vda-8 is kept from running in submit_bio_noacct"
     assert seen.lines[514] == "kworker/0:1 lets run agent in __flush_work"
 
 
 def test_a_list_that_a_kernel_cut_short_is_not_whole() -> None:
-    seen = told(SAID[:-1])
-    assert seen is not None
+    seen = there(told(SAID[:-1]))
     assert not seen.is_whole
 
 

@@ -13,6 +13,7 @@ from harness.guests import uml
 from harness.guests.machine import Boot, VirtualTime
 from harness.host.elf import interpreter, with_interpreter
 from harness.host.resources import resource
+from harness.tests.there import there
 
 PROGRAM = Path(sys.executable).resolve()
 
@@ -27,8 +28,7 @@ def test_only_older_uml_is_helped(release: str, needed: bool) -> None:
 
 def test_an_image_with_a_loader_of_its_own_finds_the_library_beside_it(tmp_path: Path) -> None:
     """Debian 13's UML ended at once with Debian 12's C library. Other programs must not see that library."""
-    loader = interpreter(PROGRAM)
-    assert loader is not None
+    loader = there(interpreter(PROGRAM))
     own, image, initramfs = tmp_path / "library/ld.so", tmp_path / "image", tmp_path / "initramfs"
     own.parent.mkdir()
     own.symlink_to(loader)
@@ -114,8 +114,7 @@ def test_a_seed_decides_in_a_kernel_that_has_all_it_takes(tmp_path: Path) -> Non
     for count in range(4):
         (tmp_path / f"{count}").write_bytes(b"\x7fELF" + b"".join(uml.DECIDES[:count]))
         assert uml.Uml().decides_threads(tmp_path / f"{count}") is (count == 3)
-    build = uml.profile().build
-    assert build is not None
+    build = there(uml.profile().build)
     sources = [
         *(e.replacement for e in build.edits),
         resource("vms", "umldisk", "threads_kern.c").read_text(),

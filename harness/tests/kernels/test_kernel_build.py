@@ -32,14 +32,13 @@ from harness.kernels.find import Kernel
 from harness.report.words import kernel_name
 from harness.run import kernel_info
 from harness.tests.report.demo import run_info
+from harness.tests.there import there
 
 VERSION = "6.12.117-1~deb12u1"
 
 
 def flavour_of(machine: str) -> Flavour:
-    flavour = profile_of(machine).build
-    assert flavour is not None
-    return flavour
+    return there(profile_of(machine).build)
 
 
 def kept(cache: Path, folder: str, built: Built) -> Path:
@@ -102,8 +101,7 @@ def test_another_version_of_the_disk_driver_is_another_kernel(
 
 
 def test_files_are_added_to_a_tree_that_can_name_them_or_left_out_aloud(tmp_path: Path) -> None:
-    added = flavour_of("uml").addition
-    assert added is not None
+    added = there(flavour_of("uml").addition)
     said: list[str] = []
     kernel_build._add(added, tmp_path, said.append)
     assert len(said) == 1

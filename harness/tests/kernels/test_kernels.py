@@ -22,6 +22,7 @@ from harness.kernels import packages
 from harness.kernels.find import Kernel, find_kernel, look_up_kernel, look_up_pc_kernel
 from harness.kernels.module_files import need_release, need_replaced, resolve_modules
 from harness.kernels.pins import Pin, asked_version, pins
+from harness.tests.there import there
 
 
 @pytest.fixture
@@ -331,8 +332,7 @@ def test_uml_of_another_release_comes_with_its_c_library(
     }
     monkeypatch.setattr(Archive, "download", lambda _, n, folder: packed(folder, n.split("=")[0], inside[n]))
     found = find_kernel("uml-6.12")
-    loader = interpreter(found.image)
-    assert loader is not None
+    loader = there(interpreter(found.image))
     assert loader.read_bytes() == b"loader"
     assert "=" not in str(found.image)  # env(1), which gives it its library, would not start it
 
@@ -426,8 +426,7 @@ def test_a_kernel_of_another_machine_that_loads_no_such_module_names_one_that_do
 
 def test_a_version_alone_is_a_kernel_of_debian() -> None:
     """The help of `verdict` has 7.3.4 for an example, and it was refused."""
-    found = look_up_kernel("6.12.117")
-    assert found is not None
+    found = there(look_up_kernel("6.12.117"))
     assert (found[0].name, found[1]) == ("debian-6.12", "6.12.117")
     with pytest.raises(UsageError, match=r"debian-6\.18"):
         look_up_kernel("6.18x")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.measure.comparison import ratio
 from harness.measurements.results import Spread
 from harness.measurements.samples import Sample, Samples, ratios
+from harness.tests.there import there
 
 FIGURES = st.floats(1e-6, 1e9)
 ROUNDS = st.dictionaries(st.integers(0, 20), FIGURES, min_size=1, max_size=8)
@@ -37,8 +38,7 @@ def test_load_that_meets_both_sides_of_a_round_does_not_change_their_ratio(
     figures: dict[int, float], factor: float
 ) -> None:
     """The reason for taking it within rounds: each round here is as slow as it likes."""
-    found = ratios({n: v * factor for n, v in figures.items()}, figures)
-    assert found is not None
+    found = there(ratios({n: v * factor for n, v in figures.items()}, figures))
     assert found.low == pytest.approx(factor)
     assert found.high == pytest.approx(factor)
 
@@ -51,8 +51,7 @@ def test_what_is_held_against_itself_is_equal(figures: dict[int, float]) -> None
 @given(st.lists(FIGURES, min_size=1, max_size=9))
 def test_a_spread_holds_every_figure(values: list[float]) -> None:
     samples = Samples([Sample("a", n, {"x": v}) for n, v in enumerate(values)])
-    found = samples.spread("a", "x")
-    assert found is not None
+    found = there(samples.spread("a", "x"))
     assert (found.low, found.high, found.samples) == (min(values), max(values), len(values))
     assert found.median == statistics.median(values)
 

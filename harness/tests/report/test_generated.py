@@ -19,6 +19,7 @@ from harness.store import RunStore
 from harness.store.records import CaseStatus, JudgedState
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import run_info
+from harness.tests.there import there
 from harness.workloads.generate import names_of
 
 NAMES = [*itertools.islice(names_of("ace1"), 60), "random1-17-20", "append-fsync"]
@@ -31,8 +32,7 @@ LOST = Judgement((Violation("durability", "f", "f is gone", "f", "nothing", "gon
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, demo: RunStore) -> tuple[Summary, str]:
     """ext4/ordered passes all; on ext4/journal one is broken, one undecided and one not run. And its page."""
-    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
-    assert kept is not None
+    kept = there(demo.case(CaseId("ext4", "ordered", "create-many")))
     timeline = tuple(demo.timeline(kept.case))
     with RunStore.create(tmp_path_factory.mktemp("generated"), "t", run_info()) as store:
         for mode, name in itertools.product(("ordered", "journal"), NAMES):
@@ -63,15 +63,13 @@ def test_a_table_has_a_column_for_each_set(run: tuple[Summary, str]) -> None:
     assert bad is not None
     assert (good.figure, good.verdict) == ("60 cases", CaseVerdict.PASS)
     assert (bad.figure, bad.verdict, bad.example.case.workload) == ("1 of 59", CaseVerdict.FAIL, BROKEN)
-    alone = matrix.cell("append-fsync", "ext4/ordered")
-    assert alone is not None
+    alone = there(matrix.cell("append-fsync", "ext4/ordered"))
     assert alone.figure == "1"
 
 
 def test_a_set_of_which_nothing_ran_is_not_green(run: tuple[Summary, str]) -> None:
     lacking = tuple(c for c in run[0].cases if c.verdict is CaseVerdict.NOT_RUN)
-    cell = Matrix.of(replace(run[0], cases=lacking)).cell("ext4/journal", "ace1")
-    assert cell is not None
+    cell = there(Matrix.of(replace(run[0], cases=lacking)).cell("ext4/journal", "ace1"))
     assert (cell.figure, cell.verdict) == ("", CaseVerdict.NOT_RUN)
 
 

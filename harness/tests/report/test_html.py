@@ -25,6 +25,7 @@ from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
 from harness.tests.report.test_machine_readable import HOSTILE, hostile
 from harness.tests.store.samples import put_case
+from harness.tests.there import there
 
 __all__ = ["hostile"]  # a fixture
 
@@ -176,8 +177,7 @@ def test_what_a_budget_left_open_is_told(
     demo: RunStore, tmp_path: Path, coverage: Coverage | None, covered: str, told: str
 ) -> None:
     """`What was not checked` said that every crash state was decided, whatever the budget had left open."""
-    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
-    assert kept is not None
+    kept = there(demo.case(CaseId("ext4", "ordered", "create-many")))
     with RunStore.create(tmp_path, "t", run_info()) as store:
         put_case(store, replace(kept.info, distinct=1, generated=1, coverage=coverage), Judgement(), at=1)
         store.finish(FINISHED)
@@ -223,8 +223,7 @@ def test_a_case_that_broke_is_open_and_one_that_kept_is_not(page: Page) -> None:
 
 def grid(demo: RunStore, root: Path, modes: int, workloads: int, broken: int = 0, known: int = 0) -> Page:
     """The page of a run of so many modes and workloads; the first cases broke, those after as expected."""
-    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
-    assert kept is not None
+    kept = there(demo.case(CaseId("ext4", "ordered", "create-many")))
     fault = Violation("durability", "f", "f is gone", "f", "nothing", "gone")
     with RunStore.create(root, "t", run_info()) as store:
         for number in range(modes * workloads):
@@ -283,8 +282,7 @@ def test_how_far_recoveries_were_cut_is_shown(demo: RunStore, summary: Summary) 
 
 def test_quoted_words_are_code(demo: RunStore, tmp_path: Path) -> None:
     case = CaseId("ext4", "ordered", "create-many")
-    kept = demo.case(case)
-    assert kept is not None
+    kept = there(demo.case(case))
     texts = Violation("o", "f", "`fsync f` lost", "a ` alone", "<`b`>", "s")
     with RunStore.create(tmp_path, "t", run_info()) as store:
         store.add_case(kept.info)
@@ -318,8 +316,7 @@ def test_a_run_of_nothing_is_not_green(tmp_path: Path) -> None:
 
 def test_a_run_that_died_is_not_green(tmp_path: Path, demo: RunStore) -> None:
     with RunStore.create(tmp_path, "t", run_info()) as store:
-        kept = demo.case(CaseId("ext4", "ordered", "create-many"))
-        assert kept is not None
+        kept = there(demo.case(CaseId("ext4", "ordered", "create-many")))
         store.add_case(kept.info)
         store.put_judgements(kept.case, [JudgedState(CrashState(1), "h", Judgement())])
         page = Page(report_html(summarise(store), store, SOURCE))
@@ -410,8 +407,7 @@ def test_the_page_names_the_recovery_code_that_no_state_reached(demo: RunStore, 
         CodeLine("fs/ext4/orphan.c", "ext4_orphan_cleanup", 400),
         CodeLine("fs/ext4/orphan.c", "ext4_orphan_file_empty", 650),
     )
-    kept = demo.case(CaseId("ext4", "ordered", "create-many"))
-    assert kept is not None
+    kept = there(demo.case(CaseId("ext4", "ordered", "create-many")))
     with RunStore.create(tmp_path, "t", run_info()) as store:
         put_case(store, replace(kept.info, distinct=1, generated=1), Judgement(), at=1)
         store.finish(FINISHED)

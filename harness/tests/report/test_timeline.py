@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.model import CaseId, CrashState, Verdict, Violation
 from harness.report.timeline import LEFT, RIGHT, WIDTH, Shape, draw
 from harness.store.records import DrawnCall, DrawnCalls, DrawnEntry, Finding, How, StateVerdict, Step
+from harness.tests.there import there
 
 CASE = CaseId("ext4", "ordered", "w")
 
@@ -74,15 +75,13 @@ def test_every_shape_lies_in_the_drawing_however_odd_the_log(
 
 def test_neighbours_of_one_verdict_become_one_shape() -> None:
     verdicts = [seen(p) for p in range(20)] + [seen(20, Verdict.FAIL)] + [seen(p) for p in range(21, 40)]
-    drawing = draw(writes(40), [], verdicts, [])
-    assert drawing is not None
+    drawing = there(draw(writes(40), [], verdicts, []))
     assert [s.kind for s in drawing.crash_points] == ["pass", "fail", "pass"]
     assert drawing.crash_points[0].title == "crash points @0 to @19: 20 kept"
 
 
 def test_crash_points_that_were_not_judged_leave_a_gap() -> None:
-    drawing = draw(writes(40), [], [seen(5), seen(6), seen(30)], [])
-    assert drawing is not None
+    drawing = there(draw(writes(40), [], [seen(5), seen(6), seen(30)], []))
     first, second = drawing.crash_points
     assert first.x + first.width < second.x
 
@@ -92,15 +91,13 @@ def test_crash_points_that_were_not_judged_leave_a_gap() -> None:
     [([Verdict.PASS], "pass"), ([Verdict.UNKNOWN], "unknown"), ([Verdict.UNKNOWN, Verdict.FAIL], "fail")],
 )
 def test_a_crash_point_has_the_worst_verdict_of_its_states(others: list[Verdict], kind: str) -> None:
-    drawing = draw(writes(9), [], [seen(3), *(seen(3, v) for v in others)], [])
-    assert drawing is not None
+    drawing = there(draw(writes(9), [], [seen(3), *(seen(3, v) for v in others)], []))
     assert [s.kind for s in drawing.crash_points] == [kind]
 
 
 def test_one_failure_among_ten_thousand_states_is_drawn() -> None:
     verdicts = [seen(p, Verdict.FAIL if p == 7321 else Verdict.PASS) for p in range(10_000)]
-    drawing = draw(writes(10_000), [], verdicts, [])
-    assert drawing is not None
+    drawing = there(draw(writes(10_000), [], verdicts, []))
     assert [s.kind for s in drawing.crash_points] == ["pass", "fail", "pass"]
     (failure,) = (s for s in drawing.crash_points if s.kind == "fail")
     assert "1 broken" in failure.title
@@ -108,8 +105,7 @@ def test_one_failure_among_ten_thousand_states_is_drawn() -> None:
 
 
 def test_long_logs_stay_small_and_lose_no_entry() -> None:
-    drawing = draw(writes(20_000), [Step(i, "fsync a", i, i + 1) for i in range(0, 20_000, 2)], [], [])
-    assert drawing is not None
+    drawing = there(draw(writes(20_000), [Step(i, "fsync a", i, i + 1) for i in range(0, 20_000, 2)], [], []))
     assert len(drawing.writes) < 1000
     assert len(drawing.operations) < 400
     told = [s.title.split(": ")[1].split(" write")[0].replace(",", "") for s in drawing.writes]
@@ -123,8 +119,7 @@ def test_epochs_end_with_their_flush() -> None:
         DrawnEntry(5, "write", 0, 8),
         DrawnEntry(6, "flush+fua", 8, 8),
     ]
-    drawing = draw(log, [], [], [])
-    assert drawing is not None
+    drawing = there(draw(log, [], [], []))
     assert [b.title for b in drawing.bands] == [
         "from one flush to the next: entries 0 to 4",
         "from one flush to the next: entries 5 to 6",
@@ -140,8 +135,7 @@ def test_of_several_devices_each_write_and_flush_says_which_one_it_is_of() -> No
         DrawnEntry(2, "write", 1032, 8),
         DrawnEntry(3, "flush", 1024, 0),
     ]
-    drawing = draw(entries, [], [], [])
-    assert drawing is not None
+    drawing = there(draw(entries, [], [], []))
     titles = [shape.title for shape in drawing.writes]
     assert [title.rpartition(", ")[2] for title in titles] == ["first device", "second device"]
     assert [shape.title for shape in drawing.flushes] == ["entry 3: flush (second device)"]
@@ -149,8 +143,7 @@ def test_of_several_devices_each_write_and_flush_says_which_one_it_is_of() -> No
 
 def test_operations_span_their_marks_and_say_so() -> None:
     steps = [Step(0, "write a 0 4096", 0, 3), Step(1, "fsync a", 4, None), Step(2, "unlink a", None, None)]
-    drawing = draw(writes(10), steps, [], [])
-    assert drawing is not None
+    drawing = there(draw(writes(10), steps, [], []))
     first, second = drawing.operations
     assert (first.kind, second.kind) == ("operation", "persist")
     assert first.label == "write a 0 4096"
@@ -165,8 +158,7 @@ def test_an_o_sync_write_is_shown_as_asking_for_durability() -> None:
         Step(1, "append a 4096 dsync", 3, 5),
         Step(2, "write sync 0 1", 6, 7),
     ]
-    drawing = draw(writes(9), steps, [], [])
-    assert drawing is not None
+    drawing = there(draw(writes(9), steps, [], []))
     assert [s.kind for s in drawing.operations] == ["persist", "persist", "operation"]
 
 
@@ -176,8 +168,7 @@ def test_places_far_apart_get_areas_of_their_own() -> None:
         DrawnEntry(1, "write", 100_000, 8),
         DrawnEntry(2, "write", 100_008, 8),
     ]
-    drawing = draw(log, [], [], [])
-    assert drawing is not None
+    drawing = there(draw(log, [], [], []))
     assert [a.label for a in drawing.areas] == ["0\u20130.1 MiB", "48.8\u201348.9 MiB"]
     low, high = (a for a in drawing.areas)
 
@@ -191,8 +182,7 @@ def test_places_far_apart_get_areas_of_their_own() -> None:
 def test_findings_mark_their_crash_point() -> None:
     violation = Violation("fsck", "a", "errors", "e", "f", "s")
     finding = Finding(CASE, "fsck", "s", CrashState(5), (violation,), 1)
-    drawing = draw(writes(10), [], [], [finding, finding])
-    assert drawing is not None
+    drawing = there(draw(writes(10), [], [], [finding, finding]))
     (marker,) = drawing.markers
     assert marker.x == pytest.approx(LEFT + (WIDTH - LEFT - RIGHT) / 2, abs=0.1)
     assert (marker.kind, marker.title) == ("fail", "@5 fsck: errors\n@5 fsck: errors")
@@ -201,8 +191,7 @@ def test_findings_mark_their_crash_point() -> None:
 def test_the_drawing_counts_states_and_places_in_one_sentence() -> None:
     """`cut at 32 places: 7 broken` stood beside `190 states, 64 broken`."""
     broken = [replace(seen(3, Verdict.FAIL), state=CrashState(3, (n,))) for n in (0, 1)]
-    drawing = draw(writes(5), [], [seen(2), seen(3), *broken, seen(4)], [])
-    assert drawing is not None
+    drawing = there(draw(writes(5), [], [seen(2), seen(3), *broken, seen(4)], []))
     assert drawing.description.endswith(
         "The power was cut at 3 places in it, in 5 states: some broken at 1, all kept at 2."
     )
@@ -211,8 +200,7 @@ def test_the_drawing_counts_states_and_places_in_one_sentence() -> None:
 def test_acknowledgements_of_an_application_stand_in_its_timeline() -> None:
     """A run of a program was one bar: what it had promised by a crash point was not to be seen."""
     log = [*writes(40), DrawnEntry(40, "mark", 0, 0, "app line 1"), DrawnEntry(41, "mark", 0, 0, "ack 0")]
-    drawing = draw(log, [Step(0, "run /workload/my-db/run", 0, 41)], [], [])
-    assert drawing is not None
+    drawing = there(draw(log, [Step(0, "run /workload/my-db/run", 0, 41)], [], []))
     (tick,) = drawing.acknowledgements
     assert tick.title == "entry 40: the application acknowledged line 1"
     assert drawing.operations[0].y < tick.y < drawing.areas[0].y
@@ -221,8 +209,7 @@ def test_acknowledgements_of_an_application_stand_in_its_timeline() -> None:
 
 def test_many_acknowledgements_share_a_tick() -> None:
     log = [DrawnEntry(i, "mark", 0, 0, f"app line {i}") for i in range(5000)]
-    drawing = draw([*log, *writes(1)], [], [], [])
-    assert drawing is not None
+    drawing = there(draw([*log, *writes(1)], [], [], []))
     assert len(drawing.acknowledgements) <= WIDTH
     assert "acknowledgements of the application, from line 0 to line" in drawing.acknowledgements[0].title
 
@@ -251,8 +238,7 @@ def test_the_calls_of_an_application_stand_in_a_lane_of_their_own(
     golden: Callable[[str, str], None],
 ) -> None:
     """That a program renames before it syncs was to be guessed from its blocks."""
-    drawing = draw(APPLICATION_LOG, [Step(0, "run /workload/my-db/run", 0, 5)], [], [], CALLS)
-    assert drawing is not None
+    drawing = there(draw(APPLICATION_LOG, [Step(0, "run /workload/my-db/run", 0, 5)], [], [], CALLS))
     shown = {"description": drawing.description, "calls": drawing.calls, "areas": drawing.areas}
     golden("timeline-calls.json", msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
     assert all(drawing.acknowledgements[0].y < c.y for c in drawing.calls)
@@ -261,8 +247,7 @@ def test_the_calls_of_an_application_stand_in_a_lane_of_their_own(
 
 def test_a_timeline_without_calls_says_why_or_nothing() -> None:
     def said(calls: DrawnCalls | None) -> str:
-        drawing = draw(APPLICATION_LOG, [], [], [], calls)
-        assert drawing is not None
+        drawing = there(draw(APPLICATION_LOG, [], [], [], calls))
         assert not drawing.calls
         return drawing.description
 

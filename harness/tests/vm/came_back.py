@@ -30,6 +30,7 @@ from harness.ruled.judging import check_of
 from harness.rules.calls import STORE, Left, Notes, notes_of
 from harness.states import CrashTime, LegalStates
 from harness.states.legal import BLOCK_SECTORS
+from harness.tests.there import there
 
 _DUMP = 'tar cf - "$@" | gzip >/tmp/dump; wc -c </tmp/dump; head -c 47000 /tmp/dump | base64'
 """Files in one archive: its size, and as much of it as fits a program's output, of which 64 KiB are kept."""
@@ -73,8 +74,7 @@ class Back:
 def noted(machine: Machine, workload: Workload, *, apart: bool) -> Iterator[tuple[MadeTrees, Notes]]:
     """The program's calls, on a file system that is only rules, and what makes trees of them."""
     (profile,) = select_profiles(["any/posix"])
-    check = check_of(workload.checks)
-    assert check is not None
+    check = there(check_of(workload.checks))
     base = machine.scratch / "any.img"
     base.write_bytes(bytes(profile.size_bytes))
     specs = make_specs(machine.choice, machine.kernel, [profile], [workload], base, machine.scratch)
@@ -233,8 +233,7 @@ def _contents_of(paths: Sequence[str], run: RunCheck) -> Mapping[str, bytes]:
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(b"".join(parts)))) as archive:
         for one in archive:
-            file = archive.extractfile(one)
-            assert file is not None
+            file = there(archive.extractfile(one))
             found[one.name.removeprefix("./")] = file.read()
     return found
 

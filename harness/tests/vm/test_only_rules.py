@@ -19,6 +19,7 @@ from harness.ruled.judging import Judging, check_of, followed
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
+from harness.tests.there import there
 from harness.tests.vm.came_back import Machine, note, noted
 from harness.tests.vm.conftest import run_plan
 from harness.workloads.load import select_workloads
@@ -321,8 +322,7 @@ def test_a_check_says_the_same_of_each_state_on_this_host_and_in_the_guest(
     if name == "linked":
         (tmp_path / name / "run").write_text(LINKED)
     (workload,) = select_workloads([place])
-    check = check_of(workload.checks)
-    assert check is not None
+    check = there(check_of(workload.checks))
     assert profile.rules is not None
     said: list[list[CheckResult]] = []
     with noted(Machine(find_kernel(str(uml_kernel)), tmp_path), workload, apart=True) as (trees, notes):
@@ -331,8 +331,7 @@ def test_a_check_says_the_same_of_each_state_on_this_host_and_in_the_guest(
         kept = MadeTrees(trees.session, trees.target, apart=False)
         for made, fold in ((trees, True), (plain, False), (kept, True)):
             if made is kept:  # as `repro` does; what the guest noted last is of another run
-                again = trees.note_again(workload.operations[check.operation].argv)
-                assert again is not None
+                again = there(trees.note_again(workload.operations[check.operation].argv))
                 assert again.digest() == notes.digest()
                 assert kept.take(trees.raw) == notes
             ask = functools.partial(made.check, check=check, acks=acks)
