@@ -51,6 +51,7 @@ from harness.model import BLOCK_BYTES, Call, CaseId, CrashState, DifferenceKind,
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.tests.guests.frontend import Frontend
+from harness.tests.guests.toy import directory
 from harness.tests.needs import needed
 from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
@@ -307,7 +308,7 @@ class ToyGuest:
         if kind is Kind.DISK_ENDS:
             self._end_disk()
             raise GuestError("the guest sees I/O errors")
-        good = wire.Recovered(0, [_directory(b"", 8)], [], 0, ["toy: mounted"], True, 1, 1, 1)
+        good = wire.Recovered(0, [directory(b"", 8)], [], 0, ["toy: mounted"], True, 1, 1, 1)
         if kind is Kind.NOT_MOUNTED:
             return msgspec.structs.replace(good, mount_errno=errno.EUCLEAN, entries=[])
         good.entries[0] = msgspec.structs.replace(good.entries[0], links=self._run_program())
@@ -327,9 +328,9 @@ class ToyGuest:
             Kind.KEEPS_BACK: {"kernel_log": ["toy: 3 callbacks suppressed"] * self._recovered_before},
             Kind.NOT_UNMOUNTED: {"unmount_errno": errno.EIO},
             Kind.READ_ONLY: {"read_only": True},
-            Kind.NO_TREE: {"entries": [_directory(b"", 8), _directory(b"", 8)]},
+            Kind.NO_TREE: {"entries": [directory(b"", 8), directory(b"", 8)]},
             Kind.LOG_LOST: {"log_complete": False},
-            Kind.WAVERS: {"entries": [_directory(b"", 8 * times)]},
+            Kind.WAVERS: {"entries": [directory(b"", 8 * times)]},
         }
         self._complained |= kind is Kind.COMPLAINS_ONCE
         self._recovered_before = True
@@ -399,7 +400,7 @@ class ToyGuest:
 
     def _second_tree(self) -> list[wire.TreeEntry]:
         links = told([value_of(self._read(block)) for block in VALUES])
-        return [msgspec.structs.replace(_directory(b"", 8), links=links)]
+        return [msgspec.structs.replace(directory(b"", 8), links=links)]
 
     def _use(self, before: wire.Looks) -> wire.Used:
         kernel, word = self._kernel, read_word(self._read)
@@ -423,7 +424,7 @@ class ToyGuest:
         changes: dict[Kind, dict[str, Any]] = {
             Kind.CHANGED_IN_USE: {
                 "looks": wire.Looks(names="others"),
-                "entries": [msgspec.structs.replace(_directory(b"", 8), links=3)],
+                "entries": [msgspec.structs.replace(directory(b"", 8), links=3)],
             },
             Kind.CALL_FAILS_IN_USE: {"errors": [wire.CallError(Call.UNLINK, b"f", "", errno.EUCLEAN)]},
             Kind.NOT_UNMOUNTED_IN_USE: {"unmount_errno": errno.EIO},
@@ -470,27 +471,9 @@ def _block(content: bytes, block: int) -> bytes:
     return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
 
 
-def _directory(path: bytes, blocks: int) -> wire.TreeEntry:
-    return wire.TreeEntry(
-        path=path,
-        kind=FileKind.DIRECTORY,
-        inode=2,
-        mode=0o755,
-        links=2,
-        uid=0,
-        gid=0,
-        size=BLOCK_BYTES,
-        blocks=blocks,
-        target=b"",
-        xattrs=[],
-        extents=[],
-        digest="",
-    )
-
-
 def _file(path: bytes, inode: int, digest: str = "") -> wire.TreeEntry:
     file = {"kind": FileKind.FILE, "inode": inode, "mode": 0o644, "links": 1, "size": 0, "digest": digest}
-    return msgspec.structs.replace(_directory(path, 0), **file)
+    return msgspec.structs.replace(directory(path, 0), **file)
 
 
 class Tape:

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 import zlib
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -22,9 +21,9 @@ from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import enumerate_prefixes
 from harness.tests.guests.visits import recall, remember
 from harness.tests.needs import needed
-from harness.tests.states.logs import BASE, logs, states
+from harness.tests.states.logs import BASE, logs, new_log, states
 from harness.tests.states.replay import replay
-from harness.writelog import Discard, Step, Write, read_log, write_log
+from harness.writelog import Discard, Step, Write, read_log
 
 S = SECTOR_BYTES
 # one process and one folder serve all examples; each opens its own log
@@ -36,33 +35,12 @@ def _require_binary() -> None:
         disk_module.find_binary()
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Disk]:
-    _require_binary()
-    with Disk() as disk:
-        yield disk
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    path = tmp_path / "base"
-    path.write_bytes(BASE)
-    return path
-
-
-def _log(tmp_path: Path, steps: list[Step]) -> Path:
-    path = tmp_path / "log"
-    path.unlink(missing_ok=True)  # the disk has the last example's log mapped
-    write_log(path, steps)
-    return path
-
-
 @real
 @given(data=st.data(), steps=logs)
 def test_images_agree_with_the_replay(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
-    path = _log(tmp_path, steps)
+    path = new_log(tmp_path, steps)
     opened = shared.open(base, path)
     assert (opened.size_bytes, opened.entries) == (len(BASE), len(steps))
     log = read_log(path)
@@ -79,7 +57,7 @@ def test_images_agree_with_the_replay(
 def test_hashes_are_equal_exactly_when_contents_are(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
-    path = _log(tmp_path, steps)
+    path = new_log(tmp_path, steps)
     shared.open(base, path)
     log = read_log(path)
     chosen = [*enumerate_prefixes(log), *data.draw(st.lists(states(steps), max_size=8))]
@@ -92,7 +70,7 @@ def test_hashes_are_equal_exactly_when_contents_are(
 @real
 @given(steps=logs)
 def test_compare_finds_the_first_byte(shared: Disk, tmp_path: Path, base: Path, steps: list[Step]) -> None:
-    path = _log(tmp_path, steps)
+    path = new_log(tmp_path, steps)
     shared.open(base)
     whole = replay(BASE, read_log(path), CrashState(len(steps)))
     differing = [at for at in range(0, len(BASE), S) if BASE[at : at + S] != whole[at : at + S]]
@@ -111,7 +89,7 @@ def _block(content: bytes, block: int) -> bytes:
 def test_block_hashes_are_equal_exactly_when_blocks_are(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
-    path = _log(tmp_path, steps)
+    path = new_log(tmp_path, steps)
     shared.open(base, path)
     log = read_log(path)
     numbers = range(len(BASE) // BLOCK_BYTES)
@@ -146,7 +124,7 @@ def test_recall_gives_what_recovery_would(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
     """Recalled exactly for the states on which recovery reads what it has read before."""
-    path = _log(tmp_path, steps)
+    path = new_log(tmp_path, steps)
     shared.open(base, path)
     log = read_log(path)
     chosen = data.draw(st.lists(states(steps), min_size=1, max_size=8))
@@ -172,7 +150,7 @@ def test_recall_is_sound_for_any_reads_in_any_order(
     shared: Disk, tmp_path: Path, base: Path, data: st.DataObject, steps: list[Step]
 ) -> None:
     """Whatever was read: an outcome is recalled only where its visit's blocks have the same contents."""
-    path = _log(tmp_path, steps)
+    path = new_log(tmp_path, steps)
     shared.open(base, path)
     log = read_log(path)
     visits: list[tuple[bytes, list[int]]] = []
@@ -197,7 +175,7 @@ def _agree(content: bytes, visit: tuple[bytes, list[int]]) -> bool:
 
 
 def test_an_image_costs_what_changed(shared: Disk, tmp_path: Path, base: Path) -> None:
-    shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
+    shared.open(base, new_log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
     image = tmp_path / "image"
     shared.image(image)
     inode = image.stat().st_ino
@@ -218,7 +196,7 @@ def test_an_image_costs_what_changed(shared: Disk, tmp_path: Path, base: Path) -
 def test_states_that_do_not_fit_are_refused(
     shared: Disk, tmp_path: Path, base: Path, state: CrashState, says: str
 ) -> None:
-    shared.open(base, _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
+    shared.open(base, new_log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)]))
     with pytest.raises(DiskError, match=says):
         shared.switch(state)
     with pytest.raises(DiskError, match=says):
@@ -229,8 +207,8 @@ def test_states_that_do_not_fit_are_refused(
 def test_logs_that_do_not_fit_are_refused(shared: Disk, tmp_path: Path, base: Path) -> None:
     shared.open(base)
     with pytest.raises(DiskError, match="device ends at sector 28"):
-        shared.open(base, _log(tmp_path, [Discard(28, 1)]))
-    path = _log(tmp_path, [Write(0, b"x" * S)])
+        shared.open(base, new_log(tmp_path, [Discard(28, 1)]))
+    path = new_log(tmp_path, [Write(0, b"x" * S)])
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DiskError, match="entry 0 of 1: truncated"):
         shared.open(base, path)

@@ -5,7 +5,6 @@ against a plain look at every state.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -14,40 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import DiskError
-from harness.guests import disk as disk_module
 from harness.guests.disk import BlockReads, Disk, Explored, Order
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices
 from harness.tests.guests.visits import recall, remember
-from harness.tests.needs import needed
-from harness.tests.states.logs import BASE, logs, step_sectors
+from harness.tests.states.logs import BASE, logs, new_log, step_sectors
 from harness.writelog import Discard, Step, Write, write_log
 
 S = SECTOR_BYTES
 VOLATILE_MAX = 6  # every subset of them is looked at
 real = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Disk]:
-    with needed():
-        disk_module.find_binary()
-    with Disk() as disk:
-        yield disk
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    path = tmp_path / "base"
-    path.write_bytes(BASE)
-    return path
-
-
-def _log(tmp_path: Path, steps: list[Step]) -> Path:
-    path = tmp_path / "log"
-    path.unlink(missing_ok=True)  # the disk has the last example's log mapped
-    write_log(path, steps)
-    return path
 
 
 @st.composite
@@ -103,7 +78,7 @@ def test_images_and_hashes_of_chunks_agree_with_a_replay_in_order(
 ) -> None:
     order = data.draw(orders(steps))
     chunks = _chunks(steps, order)
-    assert shared.open(base, _log(tmp_path, steps), order).entries == len(chunks)
+    assert shared.open(base, new_log(tmp_path, steps), order).entries == len(chunks)
     image = tmp_path / "image"
     states = _every_state(data.draw(crash_times(len(chunks))))
     contents = [_replayed(chunks, state) for state in states]
@@ -161,7 +136,7 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
     """
     order = data.draw(orders(steps))
     chunks = _chunks(steps, order)
-    shared.open(base, _log(tmp_path, steps), order)
+    shared.open(base, new_log(tmp_path, steps), order)
     crash_time = data.draw(crash_times(len(chunks)))
     lost, kept = (_replayed(chunks, crash_time.state(kept)) for kept in (False, True))
     contents = [_replayed(chunks, state) for state in _every_state(crash_time)]
@@ -189,7 +164,7 @@ def test_several_crash_times_at_once_have_the_outcomes_of_each_alone(
     """
     order = data.draw(orders(steps))
     chunks = _chunks(steps, order)
-    shared.open(base, _log(tmp_path, steps), order)
+    shared.open(base, new_log(tmp_path, steps), order)
     asked: list[Choices | CrashState] = [
         *data.draw(st.lists(crash_times(len(chunks)), min_size=1, max_size=4)),
         *map(CrashState, data.draw(st.lists(st.integers(0, len(chunks)), max_size=3))),
@@ -215,7 +190,7 @@ def test_several_crash_times_at_once_have_the_outcomes_of_each_alone(
 
 def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: Path) -> None:
     """The outcomes of a case are in one place, whichever guest was at the state."""
-    path = _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)])
+    path = new_log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)])
     with Disk() as other:
         for disk in (shared, other):
             disk.open(base, path)
@@ -232,7 +207,7 @@ def test_what_one_disk_read_another_learns(shared: Disk, tmp_path: Path, base: P
 def test_compare_follows_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
     """A FUA write is logged ahead of an older ordinary one: in the log's own order the older one wins."""
     shared.open(base)
-    path = _log(tmp_path, [Write(0, b"new" * 512), Write(0, b"old" * 512)])
+    path = new_log(tmp_path, [Write(0, b"new" * 512), Write(0, b"old" * 512)])
     true = Order((1, 0))
     shared.open(base, path, true)
     shared.switch(CrashState(1))
@@ -255,7 +230,7 @@ def test_compare_follows_an_order(shared: Disk, tmp_path: Path, base: Path) -> N
 def test_orders_that_do_not_fit_the_log_are_refused(
     shared: Disk, tmp_path: Path, base: Path, order: Order, says: str
 ) -> None:
-    path = _log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)])
+    path = new_log(tmp_path, [Write(0, b"x" * S), Write(8, b"y" * S)])
     with pytest.raises(DiskError, match=says):
         shared.open(base, path, order)
 
@@ -279,6 +254,6 @@ def test_outcomes_outlive_an_open_that_keeps_them(shared: Disk, tmp_path: Path, 
 
 
 def test_a_crash_time_needs_an_order(shared: Disk, tmp_path: Path, base: Path) -> None:
-    shared.open(base, _log(tmp_path, [Write(0, b"x" * S)]))
+    shared.open(base, new_log(tmp_path, [Write(0, b"x" * S)]))
     with pytest.raises(DiskError, match="without an order"):
         shared.explore([Choices(1, (), (0,))], losses=1)

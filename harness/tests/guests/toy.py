@@ -98,7 +98,7 @@ class Kernel:
                     "", False, 0, [], True, wire.RecordedEvents(lacking="a toy has no tracefs")
                 )
             case wire.Recover():
-                entries = [_directory(""), *map(_directory, sorted(self._read()))]
+                entries = [directory(name.encode(), 8) for name in ("", *sorted(self._read()))]
                 return wire.Recovered(0, entries, [], 0, [], True, 1, 1, 1)
             case wire.Use():
                 self._read()
@@ -125,9 +125,10 @@ class Kernel:
         return text.split("\n") if text else []
 
 
-def _directory(path: str) -> wire.TreeEntry:
+def directory(path: bytes, blocks: int) -> wire.TreeEntry:
+    """A directory as a toy's agent lists it."""
     return wire.TreeEntry(
-        path=path.encode(),
+        path=path,
         kind=FileKind.DIRECTORY,
         inode=2,
         mode=0o755,
@@ -135,7 +136,7 @@ def _directory(path: str) -> wire.TreeEntry:
         uid=0,
         gid=0,
         size=4096,
-        blocks=8,
+        blocks=blocks,
         target=b"",
         xattrs=[],
         extents=[],

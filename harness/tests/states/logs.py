@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import strategies as st
 
 from harness.model import SECTOR_BYTES, CrashState, EntryFlag
-from harness.writelog import Discard, Flush, MarkText, Step, Write
+from harness.writelog import Discard, Flush, MarkText, Step, Write, write_log
 
 # 3 blocks and a half: states that overlap often, and a device that ends inside a block
 SECTORS = 28
@@ -37,6 +39,14 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.just(MarkText("begin 1")),
 )
 logs = st.lists(steps, min_size=1, max_size=8)
+
+
+def new_log(tmp_path: Path, made: list[Step]) -> Path:
+    """A log in place of the last example's, which a disk still has mapped."""
+    path = tmp_path / "log"
+    path.unlink(missing_ok=True)
+    write_log(path, made)
+    return path
 
 
 def step_sectors(step: Step) -> int:
