@@ -123,7 +123,8 @@ def execute(
             _note_why_not(store, asked, on_done)
             return _report(store)
         # 4. Pin what verdicts depend on: a run continues with what it started with.
-        pin(store, pins_of(asked.kernel, specs, able, loaded) | _pin_of(plan))
+        image = {"image": plan.image.sha256} if plan.image else {}
+        pin(store, pins_of(asked.kernel, specs, able, loaded) | image)
         store.update_info(run_info(plan, store.info, asked.kernel, specs, finished.said))
         _keep_modules(store)
         asked = _undecided(store, asked, finished.lost, on_done)
@@ -275,10 +276,6 @@ def _base_images(
 def _taking(plan: Plan, profile: Profile) -> Profile:
     """The mode with the room that its base image takes on the host's disk."""
     return replace(profile, size_bytes=allocated_bytes(plan.image)) if plan.image else profile
-
-
-def _pin_of(plan: Plan) -> dict[str, str]:
-    return {"image": plan.image.sha256} if plan.image else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,9 +186,4 @@ def _worded(name: BlockName, paths: Sequence[str]) -> BlockName:
 
 def describe(names: Sequence[BlockName], limit: int = 4) -> str:
     """The names of one write in a line."""
-    return several([str(n) if n.named else "?" for n in _distinct(names)], limit)
-
-
-def _distinct(names: Sequence[BlockName]) -> list[BlockName]:
-    """Without repeats of one text."""
-    return list({str(n): n for n in names}.values())
+    return several([str(n) if n.named else "?" for n in {str(n): n for n in names}.values()], limit)

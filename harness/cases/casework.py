@@ -284,9 +284,6 @@ class Casework:
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = True
 
-    def _submit_aside(self, pool: Pool, task: Callable[[], Callback]) -> None:
-        self._waiting[pool.submit_aside(task)] = False
-
     # --- record: the workload's log -------------------------------------------------------------
 
     def _next_recording(self, pool: Pool) -> None:
@@ -311,7 +308,7 @@ class Casework:
             return self._failed_to_record(pool, case, e)
         seconds, machine = time.monotonic() - begun, worker.judge.machine_name
         keep = functools.partial(self._keep, pool, case, taken, seconds, machine)
-        return lambda: self._submit_aside(pool, keep)
+        return lambda: self._waiting.update({pool.submit_aside(keep): False})
 
     def _failed_to_record(self, pool: Pool, case: PlannedCase, error: Exception) -> Callback:
         status, reason = status_of(error, case.profile), _why_not_recorded(error)
@@ -375,7 +372,9 @@ class Casework:
             base,
             kept,
             self._scratch,
-            self._operations_done if operations >= LONG_OPERATIONS else lambda _: None,
+            functools.partial(self._progress.advance, "operations")
+            if operations >= LONG_OPERATIONS
+            else lambda _: None,
         )
 
     def _own_base(self, recorder: Recorder, profile: Profile, workload: Workload, kept: CaseLayout) -> Path:
@@ -386,9 +385,6 @@ class Casework:
         if profile.mounted_once:
             mount_once(recorder, profile, base, kept.base)
         return base
-
-    def _operations_done(self, count: int) -> None:
-        self._progress.advance("operations", count)
 
     def _examiner(self, case: PlannedCase, recording: Recording) -> Examiner:
         examiner = examiner_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -247,20 +248,8 @@ def named_here(given: Mapping[str, Any]) -> Named:
         given.get("cluster"),
         given.get("recordings"),
         given.get("image"),
-        say=_once(errors.say),
+        say=functools.cache(errors.say),  # once: what is named is looked at more than once
     )
-
-
-def _once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Says nothing twice: what is named is looked at more than once."""
-    said: set[str] = set()
-
-    def say_new(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            say(text)
-
-    return say_new
 
 
 def beside_resume(what: str, kept: Sequence[str]) -> None:

@@ -246,16 +246,11 @@ class FaultSeries(Series[Trial]):
         return page_of(self.campaign)
 
     def _row(self, fault: PlantedFault) -> Row:
-        return row_of(fault, self._trial(self._trials[fault.name]), self._joined_baseline)
+        return row_of(fault, self.whole(self._trials[fault.name]), self._joined_baseline)
 
     @property
     def _joined_baseline(self) -> Trial:
-        return joined(BASELINE, [t for item in self._baseline if (t := self._trial(item))])
-
-    def _trial(self, item: Item) -> Trial | None:
-        """The whole trial, if it is of what is asked now."""
-        done = self.known.done.get(item.name)
-        return done if done and done.key == item.key and not done.interrupted else None
+        return joined(BASELINE, [t for item in self._baseline if (t := self.whole(item))])
 
 
 def trial_of(item: str, summary: Summary) -> Trial:

@@ -111,7 +111,7 @@ def _table(rows: Sequence[Row], other: OtherCampaign | None) -> PageTable:
                 *([_answer(other, row.fault.name)] if other else []),
                 _by(row),
                 ", ".join(row.oracles),
-                _states(row),
+                states_words(row.detections, row.states),
                 seconds(row.seconds) if row.status is not Status.NOT_TRIED else "",
             )
             for row in rows
@@ -181,11 +181,11 @@ def _by(row: Row) -> str:
     return row.detections[0].case + (f" and {plural(others, 'more workload')}" if others else "")
 
 
-def _states(row: Row) -> str:
-    """How many states of that case show it; of one that was not found, how many were covered."""
-    if row.detections:
-        return f"{number(row.detections[0].states)} of {number(row.detections[0].of)}"
-    return number(row.states) if row.states else ""
+def states_words(detections: Sequence[Detection], states: int) -> str:
+    """How many states of the first case show it; of what was not found, how many were covered."""
+    if detections:
+        return f"{number(detections[0].states)} of {number(detections[0].of)}"
+    return number(states) if states else ""
 
 
 def baseline_words(campaign: Campaign) -> str:

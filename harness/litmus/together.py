@@ -39,7 +39,7 @@ def by_filesystem(litmus: Litmus) -> dict[str, list[OnMode]]:
     """The columns of each file system, in the order of the table."""
     found: dict[str, list[OnMode]] = {}
     for column in litmus.shown.values():
-        found.setdefault(_filesystem(column), []).append(column)
+        found.setdefault(column.mode.partition("/")[0], []).append(column)
     return found
 
 
@@ -97,7 +97,3 @@ def _on(some: Sequence[OnMode], columns: Sequence[OnMode]) -> str:
     """The kernels of some of a mode's columns; empty if that is all of them."""
     kernels = (column.asked.rpartition("-")[2] or column.asked for column in some)
     return "" if len(some) == len(columns) else f"on {', '.join(kernels)}"
-
-
-def _filesystem(column: OnMode) -> str:
-    return column.mode.partition("/")[0]

@@ -14,7 +14,6 @@ from harness.patches.results import (
     Fate,
     Found,
     LinesSeen,
-    Planted,
     Regression,
     Standing,
     how_far,
@@ -110,7 +109,17 @@ def page_of(answer: Answer) -> Page:
             "regressions": [_data(answer, r) for r in answer.regressions],
             "undecided": answer.undecided,
             "lines": _lines_data(answer),
-            "mistakes": [_planted_data(p) for p in answer.planted],
+            "mistakes": [
+                {
+                    "place": p.mistake.place,
+                    "what": p.mistake.what,
+                    "fate": p.fate,
+                    "by": p.by,
+                    "states": p.states,
+                    "why": p.why,
+                }
+                for p in answer.planted
+            ],
             "stages_left": [s.name for s in left],
             "interrupted": answer.interrupted,
         },
@@ -125,15 +134,11 @@ def junit_of(answer: Answer) -> str:
     told: dict[Found, list[Regression]] = {}
     for regression in answer.regressions:
         told.setdefault(regression.found, []).append(regression)
-    suites = {
-        stage: [*_test_cases(answer, trial, told), *([_not_run(stage, trial)] if trial.failed else [])]
-        for stage, trial in answer.head.items()
-    }
+    suites = {stage: list(_test_cases(answer, trial, told)) for stage, trial in answer.head.items()}
+    for stage, trial in answer.head.items():
+        if trial.failed:
+            suites[stage].append(TestCase("powercut.patch", stage, "error", trial.failed))
     return cases_xml(f"powercut patch {answer.plan.series.head}", suites)
-
-
-def _not_run(stage: str, trial: Trial) -> TestCase:
-    return TestCase("powercut.patch", stage, "error", trial.failed)
 
 
 def _of(seen: Detection, told: Sequence[Regression]) -> Regression:
@@ -264,17 +269,6 @@ def _planted(answer: Answer) -> PageTable:
         for p in sorted(answer.planted, key=lambda p: (list(_FATES).index(p.fate) != 1, p.fate))
     ]
     return PageTable(("place", "mistake", "", "by", "states"), tuple(rows), figures=4)
-
-
-def _planted_data(planted: Planted) -> dict[str, object]:
-    return {
-        "place": planted.mistake.place,
-        "what": planted.mistake.what,
-        "fate": planted.fate,
-        "by": planted.by,
-        "states": planted.states,
-        "why": planted.why,
-    }
 
 
 def _extra(stage: Stage) -> str:

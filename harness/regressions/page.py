@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from harness.faults.page import states_words
 from harness.regressions.catalogue import Bug
 from harness.regressions.results import BugOutcome, Recall, Row
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
-from harness.report.words import asked_states, number, plural, shown_path
+from harness.report.words import asked_states, plural, shown_path
 
 _ORDER = (
     BugOutcome.FOUND,
@@ -70,7 +71,11 @@ def page_of(recall: Recall) -> Page:
             Section(
                 "Kernels after that were not silent",
                 "What is unexpected there is no news of these bugs: another one, or one that was not mended.",
-                lines=tuple(dict.fromkeys(Line(r.after, r.bug.after) for r in run if _is_loud(r))),
+                lines=tuple(
+                    dict.fromkeys(
+                        Line(r.after, r.bug.after) for r in run if r.silent is False or ":" in r.after
+                    )
+                ),
             ),
             Section(
                 "For which there is no mode",
@@ -94,11 +99,6 @@ def page_of(recall: Recall) -> Page:
     )
 
 
-def _is_loud(row: Row) -> bool:
-    """Whether there is more to say of the kernel after than the table has."""
-    return row.silent is False or ":" in row.after
-
-
 def _table(rows: Sequence[Row]) -> PageTable:
     return PageTable(
         ("bug", "before", "after", "result", "found by", "oracles", "after it", "states"),
@@ -111,7 +111,7 @@ def _table(rows: Sequence[Row]) -> PageTable:
                 _by(row),
                 ", ".join(dict.fromkeys(d.oracle for d in row.credited)),
                 row.after.partition(",")[0].partition(":")[0],
-                _states(row),
+                states_words(row.credited, row.states),
             )
             for row in rows
         ),
@@ -125,12 +125,6 @@ def _by(row: Row) -> str:
     others = len({d.case for d in row.credited}) - 1
     more = f" and {plural(others, 'more case')}" if others else ""
     return row.credited[0].case + more + (f"; or {' or '.join(row.shared)}" if row.shared else "")
-
-
-def _states(row: Row) -> str:
-    if row.credited:
-        return f"{number(row.credited[0].states)} of {number(row.credited[0].of)}"
-    return number(row.states) if row.states else ""
 
 
 def _details(recall: Recall, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -112,8 +112,7 @@ class RecallSeries(Series[Trial]):
         rows = with_shared(
             row_of(
                 b,
-                [self._trial(b.before, m, b.disk) for m in b.modes],
-                [self._trial(b.after, m, b.disk) for m in b.modes],
+                *([self._trial(kernel, m, b.disk) for m in b.modes] for kernel in (b.before, b.after)),
             )
             for b in self._bugs
         )
@@ -125,5 +124,4 @@ class RecallSeries(Series[Trial]):
     def _trial(self, kernel: str, mode: str, disk: tuple[str, ...]) -> Trial | None:
         """The whole run of a kernel in a mode, if it is of what is asked now."""
         item = self._items.get((kernel, mode, disk))
-        done = self.known.done.get(item.name) if item else None
-        return done if item and done and done.key == item.key and not done.interrupted else None
+        return self.whole(item) if item else None

@@ -161,12 +161,7 @@ def _own_files(plan: Plan) -> list[str]:
 
 
 def _workload_files(workloads: Sequence[str]) -> list[str]:
-    return [w for word in workloads if not is_installed(word) for w in ("-w", _argument(word))]
-
-
-def _argument(workload: str) -> str:
-    """A path that `-w` does not take for a name."""
-    return full(workload)
+    return [w for word in workloads if not is_installed(word) for w in ("-w", full(word))]
 
 
 def _of_case(source: str, case: CaseId) -> str:

@@ -107,6 +107,11 @@ class Series(ABC, Generic[DoneT]):
         out by the engine.
         """
 
+    def whole(self, item: Item) -> DoneT | None:
+        """What is kept of an item, if it is whole, and of what is asked now."""
+        done = self.known.done.get(item.name)
+        return done if done and done.key == item.key and not done.interrupted else None
+
     def begun(self, item: Item, at: float) -> Begun:
         """The line that an item's turn begins with."""
         return Begun(item=item.name, at=at)
