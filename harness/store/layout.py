@@ -60,46 +60,35 @@ def latest(reports: Path) -> Path:
     return reports / "latest"
 
 
+class _Below:
+    """A path below one of an owner's."""
+
+    def __init__(self, name: str, of: str = "path") -> None:
+        self._name, self._of = name, of
+
+    def __get__(self, owner: object, kind: type) -> Path:
+        above: Path = getattr(owner, self._of)
+        return above / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class CaseLayout:
-    """The files of one case's recording, and of recoveries. `history` is written last: it marks the recording
-    as complete.
+    """The files of one case's recording, and of recoveries. `own_base`: the base image of a workload that
+    needs a larger one than its mode's; else it is not there. `events`: when the log's writes were submitted
+    and completed; `said`: what the kernel said while the workload ran; recordings of before have neither.
+    `calls`: what a program's calls did, where a mode is only rules, as a guest notes it. `history` is written
+    last: it marks the recording as complete.
     """
 
     base: Path
     folder: Path
-
-    @property
-    def own_base(self) -> Path:
-        """The base image of a workload that needs a larger one than its mode's; else it is not there."""
-        return self.folder / "own-base.img.zst"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log.zst"
-
-    @property
-    def events(self) -> Path:
-        """When the log's writes were submitted and completed. Recordings of before have none."""
-        return self.folder / "events.zst"
-
-    @property
-    def console(self) -> Path:
-        return self.folder / "console.txt"
-
-    @property
-    def calls(self) -> Path:
-        """What a program's calls did, where a mode is only rules: as a guest notes it."""
-        return self.folder / "calls.zst"
-
-    @property
-    def said(self) -> Path:
-        """What the kernel said while the workload ran. Recordings of before have none."""
-        return self.folder / "kernel.json"
-
-    @property
-    def history(self) -> Path:
-        return self.folder / "history.json"
+    own_base = _Below("own-base.img.zst", "folder")
+    log = _Below("log.zst", "folder")
+    events = _Below("events.zst", "folder")
+    console = _Below("console.txt", "folder")
+    calls = _Below("calls.zst", "folder")
+    said = _Below("kernel.json", "folder")
+    history = _Below("history.json", "folder")
 
     def recovery(self, state: CrashState) -> Path:
         """What the recovery of a state wrote, where something was found in a cut of that."""
@@ -114,29 +103,21 @@ class CaseLayout:
 
 @dataclass(frozen=True, slots=True)
 class RunLayout:
-    """The paths inside the run directory `path`."""
+    """The paths inside the run directory `path`. `packed`: names the one case whose recording was packed;
+    else it is not there. `recovery_code`: which lines of recovery ran. `hits`: in which guests note what they
+    run, sparse; `recording_hits`: the same of guests that record.
+    """
 
     path: Path
-
-    @property
-    def database(self) -> Path:
-        return self.path / DATABASE
-
-    @property
-    def lock(self) -> Path:
-        return self.path / LOCK
-
-    @property
-    def cases(self) -> Path:
-        return self.path / "cases"
-
-    @property
-    def findings(self) -> Path:
-        return self.path / "findings"
-
-    @property
-    def scratch(self) -> Path:
-        return self.path / SCRATCH
+    database = _Below(DATABASE)
+    lock = _Below(LOCK)
+    cases = _Below("cases")
+    findings = _Below("findings")
+    scratch = _Below(SCRATCH)
+    packed = _Below(PACKED)
+    recovery_code = _Below("recovery-code.json")
+    hits = _Below("recovery-code.hits")
+    recording_hits = _Below("recording-code.hits")
 
     def base(self, filesystem: str, mode: str) -> Path:
         """The compressed base image, shared by all workloads of a mode."""
@@ -150,26 +131,6 @@ class RunLayout:
         base = self.base(case.filesystem, case.mode)
         shared = CaseLayout(base, base.parent / case.workload)
         return replace(shared, base=shared.own_base) if shared.own_base.exists() else shared
-
-    @property
-    def packed(self) -> Path:
-        """Names the one case whose recording was packed; else it is not there."""
-        return self.path / PACKED
-
-    @property
-    def recovery_code(self) -> Path:
-        """Which lines of recovery ran."""
-        return self.path / "recovery-code.json"
-
-    @property
-    def hits(self) -> Path:
-        """The file in which guests note what they run; sparse."""
-        return self.path / "recovery-code.hits"
-
-    @property
-    def recording_hits(self) -> Path:
-        """The same of guests that record."""
-        return self.path / "recording-code.hits"
 
     def module(self, name: str) -> Path:
         """The copy of a module file that replaced the kernel's own."""
