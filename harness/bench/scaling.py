@@ -18,8 +18,7 @@ from typing import Any
 
 from harness.cases import contents
 from harness.cases.pool import Pool, Worker, pool_of
-from harness.cases.recording import Recording
-from harness.cases.remote import Observed, RemoteSession, WorkerProcess
+from harness.cases.remote import Attempt, Observed, RemoteSession, WorkerProcess
 from harness.errors import PowercutError
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.session import GuestSpec, Target
@@ -75,9 +74,11 @@ class _Watched(RemoteSession):
         super().__init__(process, name, spec)
         self.visits = visits
 
-    def attempt(self, recording: Recording, state: CrashState, *rest: Any, **more: Any) -> Observed:
-        observed = super().attempt(recording, state, *rest, **more)
-        self.visits.seen[recording.case, state] = dataclasses.replace(observed, note=b"", answers=b"")
+    def attempt(self, asked: Attempt, *rest: Any) -> Observed:
+        observed = super().attempt(asked, *rest)
+        self.visits.seen[asked.recording.case, asked.state] = dataclasses.replace(
+            observed, note=b"", answers=b""
+        )
         return observed
 
 
@@ -87,11 +88,11 @@ class _Played(_Watched):
     def boot(self, target: Target) -> None:
         """Nothing is needed."""
 
-    def attempt(self, recording: Recording, state: CrashState, *rest: Any, **more: Any) -> Observed:
+    def attempt(self, asked: Attempt, *_: object) -> Observed:
         """After VISIT_S. Raises PowercutError for a state that was not visited."""
         time.sleep(VISIT_S)
         try:
-            return self.visits.seen[recording.case, state]
+            return self.visits.seen[asked.recording.case, asked.state]
         except KeyError:
             self.visits.unseen += 1
-            raise PowercutError(f"{state} of {recording.case} was not visited before") from None
+            raise PowercutError(f"{asked.state} of {asked.recording.case} was not visited before") from None

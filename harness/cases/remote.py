@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -94,7 +94,7 @@ class BootGuest:
 class Attempt:
     """Observe a state; see `Attempts`. `recoveries`: that it needs. `checks`: the run has some to ask.
     `recalls`: of the memo. `messages`, `answers`: of other workers, on this recording, and on all of this
-    key. Answered by Observed.
+    key; the session adds them. Answered by Observed.
     """
 
     recording: Recording
@@ -105,9 +105,9 @@ class Attempt:
     state: CrashState
     checks: bool
     recalls: bool
-    messages: tuple[bytes, ...]
-    key: Key
-    answers: tuple[bytes, ...]
+    messages: tuple[bytes, ...] = ()
+    key: Key = ("", "", 0)
+    answers: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,42 +436,22 @@ class RemoteSession:
         self.directory, self.log, self.said = recorded.directory, recorded.log, recorded.said
         return recorded.events
 
-    def attempt(
-        self,
-        recording: Recording,
-        state: CrashState,
-        ask: Ask | None,
-        messages: tuple[Messages, Messages],
-        *,
-        again: int,
-        faulty_disk: bool,
-        sample_rate: float,
-        recalls: bool,
-    ) -> Observed:
-        """Attempts on a state of this recording. `messages`: of all workers that work on it, and answers also
-        of those that work on others; those of this one are added. Raises WorkerLost, and what `ask` raises
-        that is no PowercutError.
+    def attempt(self, asked: Attempt, ask: Ask | None, of_case: Messages, answers: Messages) -> Observed:
+        """Attempts on a state of this recording, with what all workers noted that work on it, and answers
+        also of those that work on others; those of this one are added. Raises WorkerLost, and what `ask`
+        raises that is no PowercutError.
         """
-        of_case, answers = messages
 
         def answer(stream: Stream, message: object) -> None:
             assert isinstance(message, AskChecks)  # noqa: S101 - see `Attempt`; tells mypy
             assert ask is not None  # noqa: S101 - see `Attempt`; tells mypy
             stream.send(_checked(stream, ask, message.tree))
 
-        needed = [recording.recoveries[state.recovered]] if state.again else []
-        what = Attempt(
-            recording,
-            tuple(needed),
-            again,
-            faulty_disk,
-            sample_rate,
-            state,
-            ask is not None,
-            recalls,
-            self._process.messages_for(of_case),
-            answers.key,
-            self._process.messages_for(answers),
+        what = replace(
+            asked,
+            messages=self._process.messages_for(of_case),
+            key=answers.key,
+            answers=self._process.messages_for(answers),
         )
         observed = self._request(what, answer)
         assert isinstance(observed, Observed)  # noqa: S101 - see `Attempt`; tells mypy
@@ -533,16 +513,17 @@ class RemoteAttempts:
             if stop.is_set():
                 return Visited(Unobserved("stopped"))
             try:
-                seen = session.attempt(
+                asked = Attempt(
                     self._recording,
+                    (self._recording.recoveries[state.recovered],) if state.again else (),
+                    self._again,
+                    self._faulty_disk,
+                    self._memo.sample_rate,
                     state,
-                    ask,
-                    (self._messages, self._answers),
-                    again=self._again,
-                    faulty_disk=self._faulty_disk,
-                    sample_rate=self._memo.sample_rate,
-                    recalls=self._memo.recalls,
+                    ask is not None,
+                    self._memo.recalls,
                 )
+                seen = session.attempt(asked, ask, self._messages, self._answers)
             except WorkerLost as e:
                 why = e.what
                 continue

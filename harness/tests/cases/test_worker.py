@@ -318,7 +318,7 @@ class Message:
 
     answers: list[Observed | WorkerLost]
 
-    def attempt(self, *given: object, **flags: object) -> Observed:
+    def attempt(self, *given: object) -> Observed:
         answer = self.answers.pop(0)
         if isinstance(answer, WorkerLost):
             raise answer
