@@ -69,15 +69,18 @@ class Match:
 
 
 def match(bugs: Iterable[KnownBug], seen: Observed) -> Match | None:
-    """The first known bug that a finding agrees with, or None: then it is new."""
+    """The known bug that a finding agrees with, of several the first of those that state most; or None: then
+    it is new.
+    """
     version = version_of(seen.kernel)
-    if not version:
-        return None
-    for bug in bugs:
-        for sighting in bug.record.shows:
-            if _agrees(sighting, seen) and bug.record.affects(version):
-                return Match(bug, _compared(sighting, seen))
-    return None
+    found = [
+        Match(bug, _compared(sighting, seen))
+        for bug in bugs
+        if version and bug.record.affects(version)
+        for sighting in bug.record.shows
+        if _agrees(sighting, seen)
+    ]
+    return max(found, key=lambda m: len(m.compared), default=None)
 
 
 def known_of(bugs: Iterable[KnownBug], case: CaseId, kernel: str) -> list[KnownBug]:
