@@ -104,6 +104,21 @@ def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> 
     assert match([bug], observed(cause="Torn write")) is None
 
 
+@pytest.mark.parametrize(
+    ("operations", "name"),
+    [
+        (("create f", "truncate f 16K", "mmap-write f 4K 4K", "remount"), "gfs2-unmount-drops-stores"),
+        (("create f", "truncate f 16K", "write f 4K 4K", "remount"), "gfs2-log-header"),
+    ],
+)
+def test_of_several_bugs_it_is_the_one_that_states_most(operations: tuple[str, ...], name: str) -> None:
+    """Old contents after an unmount were given to the bug that comes first by its name."""
+    seen = observed(Symptom("stale", "NAME: poison"), operations=operations, promised=3)
+    assert name_of(replace(seen, case=CaseId("gfs2", "default", "any"))) == name
+    mended = replace(seen, case=CaseId("gfs2", "default", "any"), kernel="7.2.12")
+    assert name_of(mended) == "gfs2-log-header"
+
+
 def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> None:
     """Of thirty files that sync had lost, the line that counts ten of them was a new finding."""
     thirty = [f"{call} f{n}{more}" for n in range(30) for call, more in (("create", ""), ("append", " 4096"))]

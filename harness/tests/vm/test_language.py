@@ -11,7 +11,7 @@ from harness.summary import CaseVerdict
 from harness.tests.vm.conftest import run_plan
 
 NAMES = ("exchange", "special-files")
-CONTENTS = ("async-writeback", "msync-range", "sync-writes")
+CONTENTS = ("async-writeback", "mapped-unmount", "msync-range", "sync-writes")
 INODES = ("owners", "clone")
 HANDLES = ("held-open", "nameless", "remount")
 
@@ -45,6 +45,16 @@ def test_on_f2fs_only_what_is_known_is_found(workloads: tuple[str, ...], tmp_pat
     assert all(c.verdict in (CaseVerdict.PASS, CaseVerdict.FAIL) for c in summary.cases)
     # Its first fsync after a mount or checkpoint does not wait: what that acknowledged may be lost.
     assert {f.oracle for c in summary.cases for f in c.findings} <= {"durability"}
+
+
+def test_what_gfs2_drops_at_an_unmount_is_a_known_bug(tmp_path: Path) -> None:
+    """Stores into blocks are lost; those into a hole show old contents of the disk, too."""
+    plan = Plan(configurations=["gfs2/default"], workloads=["mapped-unmount"], jobs=2)
+    (case,) = run_plan(plan, tmp_path)[0].cases
+    named = {(f.oracle, f.known.bug.name if f.known else "") for f in case.findings}
+    dropped = {(oracle, "gfs2-unmount-drops-stores") for oracle in ("durability", "stale")}
+    assert dropped <= named
+    assert {name for _, name in named} == {"gfs2-log-header", "gfs2-unmount-drops-stores"}
 
 
 def test_a_file_system_that_cannot_exchange_names_does_not_run_it(tmp_path: Path) -> None:
