@@ -307,7 +307,8 @@ def _finish_bases(
     for p in able:
         recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
         if p.is_finished_in_guest and p.name in bases and not recorded:
-            what = f"{p.name}: a guest {'makes its stack' if p.stacked else 'mounts its base image once'}"
+            done = "makes its base image" if p.is_made_in_guest else "mounts its base image once"
+            what = f"{p.name}: a guest {done}"
             with (
                 telling(functools.partial(str, what), progress.say),
                 Session(spec, scratch / "first-mount", plan.log_bytes) as session,

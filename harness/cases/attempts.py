@@ -25,7 +25,7 @@ from harness.cases.use_reads import UseReads, is_worth_a_second_look, is_worth_w
 from harness.errors import DiskError, GuestLost, GuestSpent, PowercutError, VersionsDiffer
 from harness.guests.disk import BLOCK_SECTORS, BlockReads
 from harness.guests.session import Ask, Recovery, Session, Target
-from harness.model import CrashState, DiskFault, FsckResult, Outcome, Usability
+from harness.model import CrashState, DiskFault, FsckClass, FsckResult, Outcome, Usability
 from harness.oracles.endings import Ending, ending, stalled
 from harness.oracles.surface import could_not_try
 
@@ -342,7 +342,10 @@ class Attempts:
         if profile.stacked:
             return FsckReads.in_guest(profile, session, target)
         session.disk.image(session.image)
-        return FsckReads.of(profile, session.image, session.servers)
+        below = FsckReads.of(profile, session.image, session.servers)
+        if not profile.inside or below.result.classified is not FsckClass.CLEAN:
+            return below
+        return below.followed_by(FsckReads.in_guest(profile, session, target))
 
 
 def _need_no_stall(log: Sequence[str]) -> None:

@@ -379,8 +379,10 @@ class Casework:
 
     def _own_base(self, recorder: Recorder, profile: Profile, workload: Workload, kept: CaseLayout) -> Path:
         """A base image for this case alone, whose workload needs a larger one than the mode's."""
-        if profile.stacked:
-            raise CannotRecord(f"{workload.name} needs a larger image; on a stack, only the mode's is made")
+        if profile.is_made_in_guest:
+            raise CannotRecord(
+                f"{workload.name} needs a larger image; on a stack or in a file, only the mode's is made"
+            )
         base = make_base(profile, kept.base, self._scratch, workload.name)
         if profile.mounted_once:
             mount_once(recorder, profile, base, kept.base)

@@ -58,7 +58,7 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
         with Session(spec, scratch / "session", asked.log_bytes) as session:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             kept = CaseLayout(scratch / "base.zst", scratch / "kept")
-            if profile.stacked or profile.folder:
+            if profile.is_made_in_guest or profile.folder:
                 finish_base(session, profile, base, scratch / "base.zst")
             recording = record(session, profile, workload, case, base, kept, scratch)
             outputs = tuple(session.outputs)

@@ -39,13 +39,13 @@ def finish_base(session: Session, profile: Profile, base: Path, kept: Path) -> s
     such a disk on which nothing can be judged.
     """
     said = _make_folder(session, profile, base, kept) if profile.folder else ""
-    if profile.stacked:
+    if profile.is_made_in_guest:
         part = base.with_suffix(".made")
         _make(session, profile, base, part)
         session.close()  # its disk has the old image open
         pack(part, kept)
         part.replace(base)
-    elif profile.mounted_once:
+    if profile.mounted_once and not profile.stacked:
         mount_once(session, profile, base, kept)
     return f"{said}{_outside(session, profile, base)}" if profile.folder else ""
 

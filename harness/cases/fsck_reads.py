@@ -73,16 +73,20 @@ class FsckReads:
 
     @classmethod
     def in_guest(cls, profile: Profile, session: Session, target: Target) -> FsckReads:
-        """Run the profile's fsck in the session's guest, on the stack that it has just recovered: only the
-        kernel knows where that keeps the file system. Raises as `Session.beside`.
+        """Run fsck in the session's guest, on the stack that it has just recovered, or in a file there: only
+        the kernel knows where that keeps the file system. Raises as `Session.beside`.
         """
-        assert profile.fsck  # noqa: S101 - whoever asks has looked
         exit_code, output, blocks = session.beside(target, profile.checking_script())
         if exit_code in (NOT_STARTED, NOT_STOPPED):
             what = "starts" if exit_code == NOT_STARTED else "stops"
-            refused = f"a step failed that {what} the stack"
+            refused = f"a step failed that {what} what the file system is on"
             return cls(FsckResult(FsckClass.FAILED, exit_code, output, refused), blocks)
-        return cls(profile.fsck.decoded(exit_code, output), blocks)
+        return cls(profile.fsck_in_guest.decoded(exit_code, output), blocks)
+
+    def followed_by(self, other: FsckReads) -> FsckReads:
+        """The other answer, which depends on what this one read, too."""
+        known = None if self.blocks is None or other.blocks is None else (*self.blocks, *other.blocks)
+        return FsckReads(other.result, known)
 
 
 FsckAnswers = BlockAnswers[FsckReads]

@@ -16,7 +16,7 @@ from dataclasses import replace
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.stacks import MEMBER
+from harness.filesystems.stacks import MEMBER, NOT_MADE, between, steps_or
 from harness.host.resources import resource
 from harness.oracles.contract import Contract
 
@@ -32,39 +32,60 @@ _NAME = re.compile(r"[a-z][a-z-]*")
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of `vms/layers`. `like`: the layer that has what is not in this file. `promises`: what may be
-    relied on, for people. `modules`: of the kernel. `fstype`, `mount_options`: of the layer. `loses`: rules
-    of the mode's contract, `replace_is_safe` or `everything`, that the layer does not keep. `source`: files
-    of the kernel's source that are its own, as patterns. `device`: the first argument of mount(2), if not
-    `fstype`. `folder`: in the root of the file system below; it is made before anything is recorded, and
-    nothing outside it may change.
+    relied on, for people. `modules`: of the kernel; `options`: those of its configuration that stand for them
+    in one without modules. `fstype`, `mount_options`: of the layer. `loses`: rules of the mode's contract,
+    `replace_is_safe` or `everything`, that the layer does not keep. `source`: files of the kernel's source
+    that are its own, as patterns. `device`: the first argument of mount(2), if not `fstype`. `folder`: in the
+    root of the file system below; it is made before anything is recorded, and nothing outside it may change.
+    `mode`: of the file system that is made on `device`, in place of `fstype` and `mount_options`: what it
+    promises is promised. `programs`: of this host, with their packages, that come into the guest.
+    `image_mib`: what the disk has at least.
 
     `start`: the steps before the layer is mounted after a power cut; `record`: those before it is mounted
-    in a recording, also by `remount`; `stop`: those after it was unmounted. In them, `{below}` stands for the
-    arguments with which mount(8) mounts the file system below.
+    in a recording, also by `remount`; `stop`: those after it was unmounted; `make`: those that come first,
+    once, before the file system of `mode` is made. In them, `{below}` stands for the arguments with which
+    mount(8) mounts the file system below.
     """
 
     summary: str
     promises: str
     modules: list[str]
-    fstype: str
-    mount_options: list[str]
     start: str
     record: str
     stop: str
+    options: list[str] = []
+    fstype: str = ""
+    mount_options: list[str] = []
     loses: list[str] = []
     like: str = ""
     source: tuple[str, ...] = ()
     device: str = ""
     folder: str = ""
+    mode: str = ""
+    make: str = ""
+    programs: list[str] = []
+    image_mib: int = 0
 
     def above(self, fstype: str, mount_options: str) -> Layer:
         """The layer above a file system that is mounted so."""
-        below = ["-t", fstype, *(["-o", mount_options] if mount_options else []), MEMBER]
-        start, record = (s.replace(BELOW, shlex.join(below)) for s in (self.start, self.record))
-        return msgspec.structs.replace(self, start=start, record=record)
+        below = shlex.join(["-t", fstype, *(["-o", mount_options] if mount_options else []), MEMBER])
+        steps = {name: getattr(self, name).replace(BELOW, below) for name in ("start", "record", "make")}
+        return msgspec.structs.replace(self, **steps)
+
+    def holding(self, fstype: str, mount_options: str) -> Layer:
+        """The layer with a file system that is mounted so."""
+        return msgspec.structs.replace(self, fstype=fstype, mount_options=mount_options.split(","))
+
+    def making(self, line: str) -> str:
+        """The script that makes what the layer is on, and does what makes a file system there."""
+        return "\n".join([steps_or(self.make, NOT_MADE), between(self.record, line, self.stop)])
+
+    def checking(self, line: str) -> str:
+        """The script that runs a line on what the layer is on; its exit code is that of the line."""
+        return between(self.start, line, self.stop)
 
     def kept_of(self, contract: Contract) -> Contract:
-        """What is left of the contract of the mode below."""
+        """What is left of a contract: that of the mode below, or of `mode`."""
         if EVERYTHING in self.loses:
             return replace(contract, namespace="none", persists="nothing", rules=())
         return replace(
@@ -96,6 +117,8 @@ def _load(name: str) -> Layer:
         raise UsageError(f"{path}: {e}", neighbours) from e
     if not _NAME.fullmatch(name):
         raise UsageError(f"{path}: its name is of small letters", neighbours)
+    if bool(layer.fstype) == bool(layer.mode) or bool(layer.mode) != bool(layer.make and layer.device):
+        raise UsageError(f"{path}: it has either fstype, or mode with make and device", neighbours)
     return layer
 
 

@@ -387,8 +387,9 @@ class Profile:
     `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
     checksums nor compression join blocks of data, nor does any structure that is read with them.
     `seek_reads_mapping`: lseek(SEEK_DATA) and lseek(SEEK_HOLE) read all that says where a file's data lies,
-    so that nothing of it is read with the data. `layer`: what is mounted above it. `rules`: of a mode that is
-    only rules: no kernel's file system is tested, and nothing is on the disk.
+    so that nothing of it is read with the data. `layer`: what is mounted above it; `inside`: the mode of the
+    file system that the layer makes in a file of it. `rules`: of a mode that is only rules: no kernel's file
+    system is tested, and nothing is on the disk.
     """
 
     filesystem: str
@@ -426,6 +427,7 @@ class Profile:
     seek_reads_mapping: bool = False
     first: First | None = None
     layer: Layer | None = None
+    inside: Profile | None = None
     rules: Rules | None = None
 
     @property
@@ -467,7 +469,12 @@ class Profile:
     @property
     def is_finished_in_guest(self) -> bool:
         """Whether its base image takes a guest (`harness.cases.first_mount`)."""
-        return bool(self.mounted_once or self.stacked or self.folder)
+        return bool(self.mounted_once or self.is_made_in_guest or self.folder)
+
+    @property
+    def is_made_in_guest(self) -> bool:
+        """Whether a file system is made there: on a stack, or in a file of this one."""
+        return bool(self.stacked or self.inside)
 
     @property
     def needs_bare_disk(self) -> str:
@@ -489,6 +496,8 @@ class Profile:
         """What it takes, if that is not to be below this layer; empty if it can."""
         if why := self.needs_bare_disk or (self.read_only_first and "two mounts"):
             return why
+        if layer.mode and not self.contract.keeps_files_synced:
+            return "no fsync for a promise, on which all in a file of it would depend"
         of_mkfs = [*self.mkfs_arguments, *(step.program for step in self.steps)]
         return f"a disk of its own mkfs ({shlex.join(of_mkfs)})" if layer.folder and of_mkfs else ""
 
@@ -510,14 +519,38 @@ class Profile:
         layer = find_layer(name)
         if why := self.why_not_below(layer):
             raise UsageError(f"{self.name} takes {why}, and no layer", "name another mode")
-        return replace(
-            self,
+        below = replace(
+            self.sized(layer.image_mib),
             mode=f"{self.mode}@{name}",
             summary=f"{self.summary}; below {layer.summary}",
             modules=(*self.modules, *layer.modules),
             contract=layer.kept_of(self.contract),
             layer=layer.above(self.fstype, self.mount_options),
             on_request=True,
+        )
+        return below._with(profiles()[layer.mode], layer) if layer.mode else below
+
+    def _with(self, inside: Profile, layer: Layer) -> Profile:
+        """The same, with a file system in a file of it, whose promises are judged. What reads the data of
+        that reads where this one has the file, too.
+        """
+        contract = replace(
+            layer.kept_of(inside.contract),
+            fsck_clean=self.contract.fsck_clean and inside.contract.fsck_clean,
+            checksums=self.contract.checksums,
+        )
+        both = (self.console, inside.console)
+        return replace(
+            self,
+            modules=(*self.modules, *inside.modules),
+            console=ConsolePatterns(
+                errors=[*dict.fromkeys(line for of in both for line in of.errors)],
+                recovered=[*dict.fromkeys(line for of in both for line in of.recovered)],
+            ),
+            contract=contract,
+            layer=self.layer and self.layer.holding(inside.fstype, inside.mount_options),
+            inside=inside,
+            seek_reads_mapping=False,
         )
 
     def on_members(self, stack: Stack) -> Iterator[Profile]:
@@ -569,18 +602,26 @@ class Profile:
     @property
     def guest_programs(self) -> list[str]:
         """The programs of this host that come into the guest, each with its package: what is run there before
-        a mount; on a stack, mkfs and fsck, since only the kernel knows where a stack keeps the file system's
-        bytes.
+        a mount; mkfs and fsck of a file system that is made there, since only the kernel knows where its
+        bytes are.
         """
         if self.first:
             return [SHELL, *self.first.programs]
-        if not self.stacked:
-            return [SHELL] if self.layer else []
-        of_filesystem = [f"{tool.program}:{tool.package}" for tool in (self.mkfs, self.fsck) if tool]
-        return [SHELL, *self.stacked.stack.programs, *of_filesystem]
+        if not (self.stacked or self.layer):
+            return []
+        own = [
+            *(self.stacked.stack.programs if self.stacked else ()),
+            *(self.layer.programs if self.layer else ()),
+        ]
+        made = (self.inside or self) if self.is_made_in_guest else None
+        tools = (made.mkfs, made.fsck) if made else ()
+        return [SHELL, *own, *(f"{tool.program}:{tool.package}" for tool in tools if tool)]
 
     def making_script(self) -> str:
-        """What makes the stack and the file system on it, in the guest."""
+        """What makes a stack or a file, and the file system on it, in the guest."""
+        if self.inside and self.layer:
+            mkfs = self.inside.mkfs.words_in_guest(self.layer.device, self.inside.mkfs_arguments)
+            return self.layer.making(shlex.join(mkfs))
         assert self.stacked  # noqa: S101 - who asks has seen it
         device = self.stacked.stack.device
         lines = [self.mkfs.words_in_guest(device, self.mkfs_arguments)]
@@ -588,12 +629,19 @@ class Profile:
             lines += [["mount", "-t", self.fstype, device, "/mnt"], ["umount", "/mnt"]]
         return self.stacked.making(lines)
 
+    @property
+    def fsck_in_guest(self) -> Tool:
+        """The fsck of the file system that is made there."""
+        fsck = (self.inside or self).fsck
+        assert fsck  # noqa: S101 - as above
+        return fsck
+
     def checking_script(self) -> str:
-        """What starts the stack, runs fsck on it and stops it, in the guest."""
+        """What starts the stack, or attaches the file, runs fsck on it and stops it, in the guest."""
+        if self.inside and self.layer:
+            return self.layer.checking(shlex.join(self.fsck_in_guest.words_in_guest(self.layer.device)))
         assert self.stacked  # noqa: S101 - as above
-        assert self.fsck  # noqa: S101
-        line = shlex.join(self.fsck.words_in_guest(self.stacked.stack.device))
-        return self.stacked.on_it(line)
+        return self.stacked.on_it(shlex.join(self.fsck_in_guest.words_in_guest(self.stacked.stack.device)))
 
     def sized(self, image_mib: int) -> Profile:
         """The same mode on a first device of at least so many MiB; itself where that is so already, and on a

@@ -110,26 +110,25 @@ class Stacked:
         """The script that makes the stack, and does what makes a file system on it."""
         return "\n".join(
             [
-                _steps(self.stack.make, NOT_MADE),
+                steps_or(self.stack.make, NOT_MADE),
                 *(f"{shlex.join(line)} || exit $?" for line in lines),
-                _steps(self.stack.finish, NOT_MADE),
-                _steps(self.stack.stop, NOT_STOPPED),
+                steps_or(self.stack.finish, NOT_MADE),
+                steps_or(self.stack.stop, NOT_STOPPED),
             ]
         )
 
     def on_it(self, line: str) -> str:
         """The script that starts it, runs a line, and stops it; its exit code is that of the line."""
-        return "\n".join(
-            [
-                _steps(self.start, NOT_STARTED),
-                f"{line}\ncode=$?",
-                _steps(self.stack.stop, NOT_STOPPED),
-                "exit $code",
-            ]
-        )
+        return between(self.start, line, self.stack.stop)
 
 
-def _steps(steps: str, otherwise: int) -> str:
+def between(start: str, line: str, stop: str) -> str:
+    """The script that runs a line between steps; its exit code is that of the line."""
+    lines = [steps_or(start, NOT_STARTED), f"{line}\ncode=$?", steps_or(stop, NOT_STOPPED), "exit $code"]
+    return "\n".join(lines)
+
+
+def steps_or(steps: str, otherwise: int) -> str:
     """Steps of which none may fail: with another exit code if one does, and what they said. (`sh -e` ignores
     failures in what is left of `||`; a shell of its own does not.)
     """

@@ -173,10 +173,12 @@ def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
     made of, by the configuration beside it.
     """
     config = (image.parent / "config").read_text()
-    stacks = [p.stacked.stack for p in profiles if p.stacked]
-    of_stacks = {module for stack in stacks for module in stack.modules}
-    names = {option_of(m) for p in profiles for m in p.modules if m not in of_stacks}
-    options = {o for stack in stacks for o in stack.options} | {o for p in profiles for o in p.options}
+    parts = [
+        part for p in profiles for part in (p.stacked and p.stacked.stack, p.layer) if part and part.options
+    ]
+    of_parts = {module for part in parts for module in part.modules}
+    names = {option_of(m) for p in profiles for m in p.modules if m not in of_parts}
+    options = {o for part in (*parts, *profiles) for o in part.options}
     return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
 
 

@@ -816,8 +816,8 @@ class Session:
         exit_code, output = self.change(target, script, image)
         if exit_code:
             raise EnvironmentLacks(
-                f"the steps that make {target.fstype} on a stack failed: {exit_code}: {output.strip()}",
-                "correct them in vms/stacks, or name another kernel",
+                f"the steps that make {target.fstype} in a guest failed: {exit_code}: {output.strip()}",
+                "correct them in vms/stacks or vms/layers, or name another kernel",
             )
 
     def change(self, target: Target, script: str, image: Path) -> tuple[int, str]:

@@ -55,6 +55,11 @@ class Contract:
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()
 
+    @property
+    def keeps_files_synced(self) -> bool:
+        """Whether fsync of a file makes its contents durable."""
+        return self.persists != "nothing" and "only-sync" not in self.rules
+
     def has_checksum(self, where: str) -> bool:
         """Whether the format can tell that such a block was damaged."""
         return any(re.fullmatch(pattern, where) for pattern in self.checksums)
