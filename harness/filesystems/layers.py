@@ -117,7 +117,7 @@ def _load(name: str) -> Layer:
         raise UsageError(f"{path}: {e}", neighbours) from e
     if not _NAME.fullmatch(name):
         raise UsageError(f"{path}: its name is of small letters", neighbours)
-    if bool(layer.fstype) == bool(layer.mode) or bool(layer.mode) != bool(layer.make and layer.device):
+    if bool(layer.fstype) == bool(layer.mode) or (layer.mode and not (layer.make and layer.device)):
         raise UsageError(f"{path}: it has either fstype, or mode with make and device", neighbours)
     return layer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,40 @@ def test_a_layer_leaves_of_a_contract_what_it_keeps() -> None:
     assert (volatile.namespace, volatile.persists, volatile.rules) == ("none", "nothing", ())
 
 
+@pytest.mark.parametrize(("name", "direct"), [("loop", False), ("loop-direct", True)])
+def test_a_file_system_in_a_file_brings_its_own_contract_and_programs(name: str, *, direct: bool) -> None:
+    inside = profiles()["ext4/ordered"]
+    (above,) = select_profiles([f"btrfs/default@{name}"])
+    assert above.contract == replace(
+        inside.contract, checksums=profiles()["btrfs/default"].contract.checksums
+    )
+    assert above.seek_reads_mapping is False  # reading its data reads the mapping of the file that it is in
+    assert {"btrfs", "loop", "ext4"} <= set(above.modules)
+    assert {*inside.console.errors, *profiles()["btrfs/default"].console.errors} <= {*above.console.errors}
+    programs = [program.partition(":")[0] for program in above.guest_programs]
+    assert programs == ["busybox", "losetup", "mkfs.ext4", "e2fsck"]
+    spec = target_of(above, Path("base"), None).mount
+    assert (spec.fstype, spec.options) == ("ext4", "data=ordered")
+    assert spec.stack is not None
+    assert spec.stack.device == "/dev/loop0"
+    assert ("--direct-io=on" in spec.stack.start) is direct
+    assert above.is_finished_in_guest
+    assert "mkfs.ext4 -q" in above.making_script()
+    assert "e2fsck -f -n /dev/loop0" in above.checking_script()
+
+
+def test_a_file_system_without_fsck_leaves_one_in_a_file_of_it_without() -> None:
+    assert not profiles()["nilfs2/default"].contract.fsck_clean
+    (above,) = select_profiles(["nilfs2/default@loop"])
+    assert not above.contract.fsck_clean
+
+
+def test_a_disk_below_a_layer_is_as_large_as_that_needs() -> None:
+    ext4, xfs = select_profiles(["ext4/ordered@loop", "xfs/default@loop"])
+    assert ext4.size_bytes == 128 << 20
+    assert xfs.size_bytes == profiles()["xfs/default"].size_bytes
+
+
 def test_modes_of_a_file_system_run_below_a_layer_where_they_can() -> None:
     names = {p.name for p in select_profiles(["ext4@overlay"])}
     assert {"ext4/ordered@overlay", "ext4/journal@overlay"} <= names
@@ -80,6 +115,7 @@ def test_modes_of_a_file_system_run_below_a_layer_where_they_can() -> None:
         ("ext4/ordered@overlay@overlay", "something is done before it is mounted, and no layer"),
         ("ext4/ordered@overlay@raid1", "something is done before it is mounted, and not a stack"),
         ("ext4/ordered@raid1@overlay", "devices of its own, and no layer"),
+        ("ext4/no-journal@loop", "no fsync for a promise, on which all in a file of it would depend"),
     ],
 )
 def test_what_cannot_be_below_a_layer_is_refused(name: str, told: str) -> None:
@@ -93,6 +129,12 @@ def test_what_cannot_be_below_a_layer_is_refused(name: str, told: str) -> None:
         ("mine.toml", 'summary = "x"', "missing required field"),
         ("Mine.toml", 'like = "overlay"', "small letters"),
         ("mine.toml", 'like = "other"', "No such file"),
+        (
+            "mine.toml",
+            'like = "overlay"\nmode = "ext4/ordered"',
+            "either fstype, or mode with make and device",
+        ),
+        ("mine.toml", 'like = "overlay"\nfstype = ""', "either fstype, or mode with make and device"),
     ],
 )
 def test_a_file_that_is_no_layer_is_refused(

@@ -55,6 +55,16 @@ def test_a_built_kernel_judges_a_stack_if_it_has_its_drivers(tmp_path: Path) -> 
     assert not has_drivers(image, [mode("ext4/ordered@raid1"), mode("ext4/ordered@raid5")])
 
 
+def test_a_built_kernel_judges_below_a_layer_if_it_has_its_drivers(tmp_path: Path) -> None:
+    """The module loop is of CONFIG_BLK_DEV_LOOP."""
+    image, config = tmp_path / "image", "CONFIG_EXT4_FS=y\nCONFIG_XFS_FS=y\n"
+    (tmp_path / "config").write_text(config)
+    assert not has_drivers(image, [mode("xfs/default@loop")])
+    (tmp_path / "config").write_text(config + "CONFIG_BLK_DEV_LOOP=y\n")
+    assert has_drivers(image, [mode("xfs/default@loop")])
+    assert not has_drivers(image, [mode("xfs/default@overlay")])
+
+
 def test_a_table_of_names_has_an_option_that_is_not_called_as_its_module(tmp_path: Path) -> None:
     """FAT was not run on a kernel that had all of it: the module nls_cp437 is of CONFIG_NLS_CODEPAGE_437."""
     options = ("VFAT_FS", "NLS_CODEPAGE_437", "NLS_ISO8859_1")

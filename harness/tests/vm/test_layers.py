@@ -1,9 +1,13 @@
-"""A file system below overlayfs: what is the lower layer, what is copied up, what a replacement loses."""
+"""Layers: overlayfs, with what is copied up and what a replacement loses; a file system in a file, which is
+made, attached, checked and judged.
+"""
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +17,7 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording
 from harness.filesystems.profiles import Tool, select_profiles
 from harness.guests.session import Session
-from harness.model import CrashState, Outcome
+from harness.model import CrashState, FsckClass, Judgement, Outcome
 from harness.oracles.question import why_not
 from harness.tests.vm.test_shared_disk import recorded
 
@@ -27,17 +31,24 @@ def listed(image: Path, folder: str) -> set[str]:
     return {line.split("/")[5] for line in run.stdout.splitlines() if line.count("/") > 5} - {".", ".."}
 
 
-def looked_at(session: Session, recording: Recording) -> tuple[set[str], bool]:
-    """Of the prefixes of a log: the oracles that fail, and whether the question is once answered with no."""
-    examiner, stop, found, no = Examiner(recording), threading.Event(), set(), False
-    asked = recording.workload.question
-    assert asked is not None
-    for entries in range(recording.end.prefix + 1):
-        seen = examiner.visit(session, [CrashState(entries)], stop)
-        assert isinstance(seen.outcome, Outcome), (entries, seen.outcome)
-        found |= {v.oracle for v in examiner.judge(CrashState(entries), seen).violations}
-        no |= "other" in seen.outcome.tree and bool(why_not(asked, seen.outcome.tree))
+def visited(
+    session: Session, recording: Recording, states: Iterable[int]
+) -> Iterator[tuple[Outcome, Judgement]]:
+    """Prefixes of a log: what came of each."""
+    examiner, stop = Examiner(recording), threading.Event()
+    for state in map(CrashState, states):
+        seen = examiner.visit(session, [state], stop)
+        assert isinstance(seen.outcome, Outcome), (state, seen.outcome)
+        yield seen.outcome, examiner.judge(state, seen)
     examiner.close()
+
+
+def looked_at(session: Session, recording: Recording) -> tuple[set[str], bool]:
+    """Of all prefixes: the oracles that fail, and whether the question is once answered with no."""
+    found, no, asked = set(), False, recording.workload.question
+    for outcome, judged in visited(session, recording, range(recording.end.prefix + 1)):
+        found |= {v.oracle for v in judged.violations}
+        no |= asked is not None and "other" in outcome.tree and bool(why_not(asked, outcome.tree))
     return found, no
 
 
@@ -69,3 +80,46 @@ def test_a_layer_on_a_disk_that_does_not_hold_its_file_system_is_told(
         assert "mounting /dev/member-0 on /below failed" in seen.outcome.not_started
         again = session.recover(recording.target, recording.end)
         assert (again.outcome.not_started, again.outcome.mount_errno) == ("", 0)
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered@loop", "ext4/nobarrier@loop"])
+def test_a_file_system_in_a_file_keeps_what_the_one_below_does(
+    uml_kernel: Path, mode: str, tmp_path: Path
+) -> None:
+    """A control and its opposite: what fsync acknowledged there is lost where no flush follows below."""
+    _, by_messages, recording = recorded(uml_kernel, mode, "append-fsync", tmp_path)
+    with Session(by_messages, tmp_path / "judge") as session:
+        found, _ = looked_at(session, recording)
+    assert ("durability" in found) is ("nobarrier" in mode)
+    assert found == set() or "nobarrier" in mode
+
+
+@pytest.mark.parametrize(("mode", "direct"), [("xfs/default@loop", "0"), ("xfs/default@loop-direct", "1")])
+def test_fsck_runs_on_the_file_system_in_the_file_too(
+    uml_kernel: Path, mode: str, direct: str, tmp_path: Path
+) -> None:
+    """The planted damage, an inode that no kernel reads, shows nowhere else."""
+    _, by_messages, recording = recorded(uml_kernel, mode, "append-fsync", tmp_path)
+    layer, bare = recording.target.layer, replace(recording.target, log=None, order=None)
+    assert layer is not None
+    damaged = tmp_path / "damaged.img"
+    with Session(by_messages, tmp_path / "judge") as session:
+        code, told = session.change(
+            bare, layer.checking("cat /sys/block/loop0/loop/dio; head -c 8192 /dev/loop0 | xxd -p"), damaged
+        )
+        assert code == 0, told
+        dio, _, written = told.partition("\n")
+        assert dio == direct
+        (table,) = struct.unpack_from(
+            "<I", bytes.fromhex(written), 4096 + 8
+        )  # bg_inode_table_lo, 4 KiB blocks
+        resize_inode = table * (4096 // 256) + 6
+        line = f"dd if=/dev/zero of=/dev/loop0 bs=256 seek={resize_inode} count=1 conv=notrunc,fsync"
+        code, told = session.change(bare, layer.checking(line), damaged)
+        assert code == 0, told
+        for base, wanted in ((recording.target.base, FsckClass.CLEAN), (damaged, FsckClass.DIRTY)):
+            shown = replace(recording, base=base)
+            ((outcome, judged),) = visited(session, shown, [0])
+            assert outcome.fsck is not None
+            assert outcome.fsck.classified is wanted, outcome.fsck.output
+            assert {v.oracle for v in judged.violations} == ({"fsck"} if base == damaged else set())

@@ -17,6 +17,7 @@ import pytest
 
 from harness.cases.crash_and_continue import record
 from harness.cases.examine import Examiner
+from harness.cases.first_mount import finish_base
 from harness.cases.recording import Recording, make_base
 from harness.filesystems.profiles import select_profiles
 from harness.guests import wire
@@ -146,6 +147,8 @@ def recorded(kernel: Path, mode: str, workload: str, folder: Path) -> tuple[Gues
     base = make_base(profile, folder / "base.zst", folder)
     kept = CaseLayout(folder / "base.zst", folder / "case")
     with Session(by_messages, folder / "recorder", LOG_BYTES) as recorder:
+        if profile.is_made_in_guest:
+            finish_base(recorder, profile, base, kept.base)
         return spec, by_messages, record(recorder, profile, asked, case, base, kept, folder)
 
 
