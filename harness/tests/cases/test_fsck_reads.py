@@ -127,3 +127,10 @@ def test_a_program_that_dies_of_being_served_is_started_anew(image: Path) -> Non
     made.fsck.forks = True  # type: ignore[union-attr, misc]  # a namespace, which stands for a tool
     assert FsckReads.of(made, image, servers).result == CLEAN
     assert served == [True, False]
+
+
+def test_two_that_run_one_after_the_other_depend_on_what_both_read() -> None:
+    below, other = FsckReads(CLEAN, (1, 2)), FsckReads(FsckResult(FsckClass.DIRTY, 4, "bad"), (2, 3))
+    assert below.followed_by(other) == FsckReads(other.result, (1, 2, 2, 3))
+    assert FsckReads(CLEAN, None).followed_by(other).blocks is None
+    assert below.followed_by(FsckReads(CLEAN, None)).blocks is None
