@@ -314,7 +314,8 @@ def _rules_in_words(rules: Rules) -> str:
         return f"all that {rules.fsync_names.source} leaves possible of what the program did"
     return (
         f"fsync of a file {'covers' if rules.fsync_names.holds else 'does not cover'} its names, names of a "
-        f"directory {'keep their order' if rules.names_in_order.holds else 'persist in any order'}"
+        f"directory {'keep their order' if rules.names_in_order.holds else 'persist in any order'}, "
+        f"a truncation {'cuts at once' if rules.truncates_at_once.holds else 'may be half done'}"
     )
 
 

@@ -41,7 +41,8 @@ Named = tuple[int, str, int | None]
 class Micro:
     """`number`: its bit. `call`: the number of its call. `inode`: the file. `names`: what a NAME sets, at
     once. `offset`, `length`, `at`: of DATA, see `NotedCall`; ZEROS for zeros. `size`: the new one; `exact`:
-    of a truncation, not of a write that may have been outdone. `owner`: as in `NotedCall`.
+    of a truncation, not of a write that may have been outdone. `on_the_way`: of a truncation that is half
+    done; once it is done, nothing shows this. `owner`: as in `NotedCall`.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Micro:
     replaced: int = 0
     fresh: bool = False
     stored: bool = False
+    on_the_way: bool = False
 
     @property
     def bit(self) -> int:
@@ -96,7 +98,8 @@ class NotFollowed(ValueError):
 class Effect:
     """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, the names
     that each had, with the calls that gave them. `needs`: of each micro-operation, those without which it
-    does not persist. `syncs`: in order. `promised`: what a sync covers besides, by a contract.
+    does not persist. `_never`: what by these rules persists in no state. `syncs`: in order. `promised`: what
+    a sync covers besides, by a contract.
     """
 
     notes: Notes
@@ -108,6 +111,7 @@ class Effect:
     syncs: list[Sync] = field(default_factory=list)
     promised: Callable[[NotedCall, float], int] | None = None
     _ordered: bool = False
+    _never: int = 0
     _needed_by: dict[int, int] = field(default_factory=dict)
 
     def path(self, inode: int, time: float) -> str:
@@ -133,7 +137,8 @@ class Effect:
 
     def issued(self, time: float) -> int:
         """What had been asked for by a time: the micro-operations are in the order of their calls."""
-        return (1 << bisect.bisect_right(self.micros, time, key=lambda m: m.call)) - 1
+        every = (1 << bisect.bisect_right(self.micros, time, key=lambda m: m.call)) - 1
+        return every & ~self._never
 
     def acks(self, time: float) -> int:
         """How many acknowledgements had been made by a time."""
@@ -157,7 +162,10 @@ class Effect:
 
     def set_needs(self, needs: Sequence[int]) -> None:
         """Of each micro-operation, those without which it does not persist, and those that these need."""
-        self.needs, self._ordered, self._needed_by = list(needs), any(needs), {}
+        at_once = self.rules.truncates_at_once.holds
+        self._never = _set(m for m in self.micros if m.on_the_way and at_once)
+        self.needs, self._ordered = [needed & ~self._never for needed in needs], any(needs)
+        self._needed_by = {}
         self.syncs = self._own_syncs()
 
     def needing(self, micro: Micro) -> int:
@@ -178,7 +186,11 @@ class Effect:
             covers |= _set(m for m in self.micros if m.call == time)
         if self.promised:
             covers |= self.promised(call, time)
-        return Sync(time, self.with_needs(covers))
+        return self.covering(time, covers)
+
+    def covering(self, time: float, covers: int) -> Sync:
+        """What makes these durable, with what they need."""
+        return Sync(time, self.with_needs(covers & ~self._never))
 
     def _own_syncs(self) -> list[Sync]:
         """What the program's calls make durable."""
@@ -270,12 +282,15 @@ class _Maker:
         self.effect.name(moved, number, call.other)
 
     def _write(self, number: int, call: NotedCall, at: int) -> None:
+        """Block by block, each with a size up to its end: file systems write the size of a large write back
+        with any part of its data. If the write leaves a gap, the block in which the file ended comes first.
+        """
         end, size = call.offset + call.length, self.sizes.get(call.inode, 0)
-        if end > size:
-            self._add(number, Sort.SIZE, call.inode, size=end, offset=size, changes=frozenset({call.inode}))
-            self.sizes[call.inode] = end
         block, there = self.effect.rules.block_bytes, self.blocks.setdefault(call.inode, set[int]())
+        if (tail := size - size % -block) <= call.offset:
+            self._grow(number, call.inode, tail)
         for start, length in _blocks(call.offset, end, block):
+            self._grow(number, call.inode, start + length)
             origin = at if at == ZEROS else at + start - call.offset
             comes_with = start + length if self.effect.rules.size_with_data and start + length > size else 0
             found = {"offset": start, "length": length, "at": origin, "size": comes_with}
@@ -284,18 +299,25 @@ class _Maker:
             if isinstance(there, set):
                 there.add(start // block)
 
+    def _grow(self, number: int, inode: int, end: int) -> None:
+        """A write gives a file a size, if it is the larger one."""
+        if end > (size := self.sizes.get(inode, 0)):
+            self._add(number, Sort.SIZE, inode, size=end, offset=size, changes=frozenset({inode}))
+            self.sizes[inode] = end
+
     def _size(self, number: int, call: NotedCall) -> None:
         """What a truncation cuts off within a block is zeroed there: that block may persist without the size,
-        as ext4 and XFS show.
+        as ext4 and XFS show. Where nothing promises that it cuts at once, so may each block that it cuts off,
+        and each size on the way.
         """
-        block = self.effect.rules.block_bytes
-        end = min(self.sizes.get(call.inode, 0), call.length - call.length % -block)
-        if end > call.length:
-            cut = {"offset": call.length, "length": end - call.length, "at": ZEROS}
-            self._add(number, Sort.DATA, call.inode, **cut)
-        old = self.sizes.get(call.inode, 0)
+        block, old = self.effect.rules.block_bytes, self.sizes.get(call.inode, 0)
         changes = frozenset({call.inode} if old != call.length else ())
-        self._add(number, Sort.SIZE, call.inode, size=call.length, offset=old, exact=True, changes=changes)
+        for start, length in [*_blocks(call.length, old, block)][::-1] or [(call.length, 0)]:
+            size = {"size": start, "offset": old, "exact": True, "changes": changes}
+            self._add(number, Sort.SIZE, call.inode, on_the_way=start > call.length, **size)
+            if length:
+                cut = {"offset": start, "length": length, "at": ZEROS}
+                self._add(number, Sort.DATA, call.inode, on_the_way=start % block == 0, **cut)
         self.sizes[call.inode] = call.length
         blocks = self.blocks.get(call.inode)
         if call.length >= old and not call.text.partition("(")[0].endswith("truncate"):

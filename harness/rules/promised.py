@@ -17,12 +17,12 @@ from harness.errors import UsageError
 from harness.oracles.contract import Contract
 from harness.rules.calls import NotedCall, Notes
 from harness.rules.entries import KeptNames
-from harness.rules.micro import ZEROS, Effect, Micro, Sort, Sync, cut, effect_of
+from harness.rules.micro import ZEROS, Effect, Micro, Sort, cut, effect_of
 from harness.rules.rules import Rule, Rules
 
 _OF_PROGRAMS = frozenset(
     {
-        *("overwrites-commit", "zeroed-edges-lag", "data-at-end"),
+        *("overwrites-commit", "zeroed-edges-lag", "data-at-end", "extension-zeroes"),
         *("reused-name-loses", "exchange-leaves-inodes", "rename-commits"),
     }
 )
@@ -50,7 +50,8 @@ def rules_of(contract: Contract, name: str) -> Rules:
     contract = replace(contract, fsck_clean=True, rules=rules, made_by_mkfs=(), checksums=())
     source = f"the contract of {name}, vms/filesystems/CONTRACTS.md"
     in_order = contract.namespace == "prefix"
-    return Rules(Rule(holds=True, source=source), Rule(in_order, source), contract=contract)
+    at_once = Rule(holds=True, source=source)
+    return Rules(Rule(holds=True, source=source), Rule(in_order, source), at_once, contract=contract)
 
 
 def effect_under(notes: Notes, rules: Rules) -> Effect:
@@ -63,7 +64,7 @@ def effect_under(notes: Notes, rules: Rules) -> Effect:
     effect.set_needs(promised.needs())
     if rules.contract.persists == "operations":
         names = dict.fromkeys(m.call for m in effect.micros if m.sort is Sort.NAME)
-        effect.syncs += [Sync(n, effect.with_needs(promised.committed(n))) for n in names]
+        effect.syncs += [effect.covering(n, promised.committed(n)) for n in names]
         effect.syncs.sort(key=lambda sync: sync.time)
     return effect
 
@@ -139,24 +140,30 @@ class ByContract:
 
     def _is_tied(self, m: Micro) -> bool:
         """Whether data is there once what is called later is. Bytes, 2 and 3: zeroing whole blocks is
-        metadata, and parts of one are data; 5: new blocks in ordered mode, but those of a mapping.
+        metadata, and parts of one are data, in order where a truncation zeroes them; 5: new blocks in ordered
+        mode, but those of a mapping.
         """
         ordered = self.contract.data == "ordered"
         if m.sort is not Sort.DATA:
             return False
         if m.at == ZEROS:
-            edges = ordered and "zeroed-edges-lag" not in self.contract.rules
+            edges = ordered and (not m.changes or "zeroed-edges-lag" not in self.contract.rules)
             return edges or m.length == self.effect.rules.block_bytes
         return ordered and m.fresh and not m.stored and not self.contract.zeros_in_new_blocks
 
     def _besides(self, m: Micro, own: Iterable[Micro]) -> int:
-        """`data-at-end`: of a size, the data of the same write in the last block. `replace_is_safe`: of a
-        rename over a file, the sizes that writes have given the new one.
+        """`data-at-end`: of a size, the data of the same write in the last block. `extension-zeroes`: of a
+        larger size that a truncation sets, the zeros behind the old one. `replace_is_safe`: of a rename over
+        a file, the sizes that writes have given the new one.
         """
+        block = self.effect.rules.block_bytes
         if m.sort is Sort.SIZE and not m.exact and "data-at-end" in self.contract.rules:
-            last = (m.size - 1) // self.effect.rules.block_bytes * self.effect.rules.block_bytes
-            data = (n.bit for n in own if n.sort is Sort.DATA and n.offset + n.length > last)
+            last = (m.size - 1) // block
+            data = (n.bit for n in own if n.sort is Sort.DATA and n.offset // block == last)
             return 0 if self._is_cut(m) else sum(data)
+        if m.exact and m.size > m.offset and "extension-zeroes" in self.contract.rules:
+            behind = (n for n in self.effect.micros[: m.number] if n.inode == m.inode and _cuts_off(n))
+            return sum(n.bit for n in behind if n.offset // block == m.offset // block)
         if m.replaced and self.contract.replace_is_safe:
             sizes = (n.bit for n in self.effect.micros[: m.number] if n.sort is Sort.SIZE)
             return sum(bit for bit in sizes if self.effect.micros[bit.bit_length() - 1].inode == m.inode)
@@ -259,6 +266,11 @@ class ByContract:
             return bool(m.changes)
         within = m.offset < sync.offset + sync.length and sync.offset < m.offset + m.length
         return (m.fresh or overwrites) and (not sync.durable or not self.contract.size_lags or within)
+
+
+def _cuts_off(m: Micro) -> bool:
+    """Whether it is the zeros that a truncation writes."""
+    return m.sort is Sort.DATA and m.at == ZEROS and not m.changes
 
 
 def _cuts(m: Micro) -> bool:

@@ -21,13 +21,15 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`fsync_names`: fsync(2) of a file makes its names durable, with those of the directories that lead to
     it, up to the last change of the file itself (`harness.rules.micro`). `names_in_order`: the names of one
-    directory persist in the order of the calls. `block_bytes`: of data that persists as a whole;
+    directory persist in the order of the calls. `truncates_at_once`: the whole blocks that a truncation cuts
+    off go with the size, all of them or none. `block_bytes`: of data that persists as a whole;
     `torn_bytes`: of the least that a torn write leaves. `contract`: what a mode of a file system promises
     besides `any/posix` (`harness.rules.promised`).
     """
 
     fsync_names: Rule
     names_in_order: Rule
+    truncates_at_once: Rule
     block_bytes: int = 4096
     torn_bytes: int = 512
     contract: Contract | None = None

@@ -141,8 +141,8 @@ class Maker:
                 owner = m.owner
             elif m.sort is Sort.SIZE:
                 size = m.size if m.exact else max(size, m.size)
-                if m.exact:
-                    pieces = list(_cut(pieces, size))
+                if m.exact:  # the rest of its last block stays on the disk until zeros are written over it
+                    pieces = list(_cut(pieces, size - size % -self.effect.rules.block_bytes))
             elif m.sort is Sort.DATA:
                 size = max(size, m.size)
                 pieces.append(self._piece(m, torn if m is micros[-1] else None))

@@ -250,7 +250,8 @@ class _File:
         open_: list[_Span] = [(0, len(self.left.contents))]
         for m in reversed(own):
             if m.exact and cut and m.number <= cut.number:
-                span, origin = (m.size, len(self.left.contents)), ZEROS
+                end = m.size - m.size % -self.allowed.effect.rules.block_bytes
+                span, origin = (end, len(self.left.contents)), ZEROS
             elif m.sort is Sort.DATA:
                 span, origin = (m.offset, m.offset + m.length), m.at
             else:

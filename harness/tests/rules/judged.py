@@ -26,7 +26,7 @@ from harness.oracles.contract import Contract
 from harness.rules.calls import NotedCall, Notes
 from harness.rules.micro import ZEROS, Effect
 from harness.rules.states import Partial
-from harness.rules.trees import Entry, Maker
+from harness.rules.trees import Entry, Files, Maker
 
 _CHUNK = 512
 """What programs write is a multiple of it."""
@@ -46,6 +46,8 @@ def _operation(call: NotedCall, paths: dict[int, str]) -> Operation:
         paths[call.inode] = call.path
     if call.word == "rename":
         inode = next(i for i, path in paths.items() if path == call.path)
+        for replaced in [i for i, path in paths.items() if path == call.other]:
+            del paths[replaced]
         paths[inode] = call.other
     path = call.path or paths.get(call.inode, "")
     length = call.owner[0] if call.word == "attributes" else call.length
@@ -73,14 +75,17 @@ class Judged:
 
     def refusal(self, state: int) -> str:
         """Why the contract forbids the tree of a set; empty if it does not."""
+        return self.refusal_of(self._maker.files(Partial(state)))
+
+    def refusal_of(self, files: Files) -> str:
+        """Why the contract forbids a tree."""
         count = len(self.effect.notes.calls)
-        found = self._judge.judge(Position(count, count), Outcome(tree=self.tree(state), fsck=_CLEAN))
+        found = self._judge.judge(Position(count, count), Outcome(tree=self.tree(files), fsck=_CLEAN))
         assert not found.unknown
         return "; ".join(v.summary for v in found.violations)
 
-    def tree(self, state: int) -> Tree:
-        """The tree of a set, as a guest would tell it."""
-        files = self._maker.files(Partial(state))
+    def tree(self, files: Files) -> Tree:
+        """A tree, as a guest would tell it."""
         made = {"": TreeEntry("", FileKind.DIRECTORY, 1, 0o755, 2, 0, 0, 0, 0)}
         inodes = {path: 1000 + number for number, path in enumerate(files)}
         for path, entry in files.items():

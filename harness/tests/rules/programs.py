@@ -13,8 +13,8 @@ OWNER = (0o644, 0, 0)
 
 
 def rules(*, names: bool = False, order: bool = False) -> Rules:
-    """Those of a mode."""
-    return Rules(Rule(names, "a test"), Rule(order, "a test"))
+    """Those of a mode. `order`: of names, and a truncation cuts at once."""
+    return Rules(Rule(names, "a test"), Rule(order, "a test"), Rule(order, "a test"))
 
 
 @dataclass(slots=True)

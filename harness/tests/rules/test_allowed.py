@@ -168,4 +168,8 @@ def test_what_a_truncation_removed_does_not_come_back_where_the_file_grew_again(
     end = allowed.between(6, 6)
     assert not allowed.refusal([Left("f", "file", FILE, b"a" * 5 + bytes(8995))], end)
     old = b"a" * 5 + bytes(4091) + b"a" * 4904
-    assert "its bytes 5 to 9000" in allowed.refusal([Left("f", "file", FILE, old)], end)
+    assert "its bytes 4096 to 9000" in allowed.refusal([Left("f", "file", FILE, old)], end)
+    tail = b"a" * 4096 + bytes(4904)
+    assert "its bytes 5 to 4096" in allowed.refusal([Left("f", "file", FILE, tail)], end)
+    names = Stretch(1, end.asked, 6.0)
+    assert not allowed.refusal([Left("f", "file", FILE, tail)], names), "but until its block is synced"

@@ -4,7 +4,7 @@ operations, and one small program for each rule that breaks it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles, ruled_modes, select_profiles
 from harness.oracles.contract import Contract
-from harness.rules.calls import Notes
-from harness.rules.micro import Effect, effect_of
+from harness.rules.calls import Left, Notes
+from harness.rules.micro import ZEROS, Effect, effect_of
 from harness.rules.promised import effect_under, rules_of
 from harness.rules.states import Legal, Partial
-from harness.rules.trees import Maker, key_of
+from harness.rules.trees import Entry, Maker, contents, key_of
+from harness.tests.rules.allowed import Allowed
 from harness.tests.rules.judged import Judged
-from harness.tests.rules.programs import Calls, rules
+from harness.tests.rules.programs import OWNER, Calls, rules
 from harness.tests.rules.test_vulnerabilities import FunctionCheck, Says
 
 _BRUTE_MAX = 14
@@ -41,7 +42,8 @@ def legal_sets(effect: Effect) -> set[int]:
     durable = 0
     for sync in effect.syncs:
         durable |= sync.covers
-    sets = range(effect.every + 1)
+    never = ~effect.issued(len(effect.notes.calls))
+    sets = (s for s in range(effect.every + 1) if not s & never)
     return {s for s in sets if not durable & ~s and effect.with_needs(s) == s}
 
 
@@ -111,6 +113,12 @@ def different() -> list[str]:
     return sorted(mode.replace("-", "/", 1) for contract, mode in by_rules.items() if contract)
 
 
+def _with_way(effect: Effect, state: int) -> int:
+    """With what the truncations that are there did on the way, which shows nowhere behind them."""
+    done = {m.call for m in effect.of(state) if m.exact and not m.on_the_way}
+    return state | sum(m.bit for m in effect.micros if m.on_the_way and m.call in done)
+
+
 @pytest.mark.parametrize("mode", different())
 @settings(max_examples=8)
 @given(notes=programs())
@@ -123,7 +131,8 @@ def test_a_contract_leaves_no_state_that_the_standard_forbids(mode: str, notes: 
     if len(effect.micros) <= _BRUTE_MAX:
         allowed = Legal(base)
         legal = Legal(effect)
-        assert all(allowed.has(Partial(s)) for s in range(effect.every + 1) if legal.has(Partial(s)))
+        left = [s for s in range(effect.every + 1) if legal.has(Partial(s))]
+        assert all(allowed.has(Partial(_with_way(effect, s))) for s in left)
         listed = legal.listed()
         assert all(legal.has(s) for s in listed)
         if listed.exhaustive:
@@ -193,6 +202,78 @@ def test_the_rules_forbid_no_tree_that_the_contract_allows(mode: str, notes: Not
     left = {key_of(maker.files(Partial(state))) for state in legal_sets(effect)}
     for key, state in trees.items():
         assert key in left or judged.refusal(state), f"{[c.text for c in notes.calls]}: {state:b}"
+
+
+_CHUNK, _BLOCK = 512, 4096
+_Version = tuple[int, tuple[int, ...]]
+"""Of a file: its size, and of each chunk where its bytes come from."""
+
+
+def versions_of(notes: Notes) -> list[_Version]:
+    """The file `f` after each call, as the program saw it."""
+    size, chunks, found = 0, [ZEROS] * 64, list[_Version]()
+    for call in notes.calls:
+        first, last = call.offset // _CHUNK, (call.offset + call.length) // _CHUNK
+        if call.word == "write":
+            chunks[first:last] = [call.at + _CHUNK * n for n in range(last - first)]
+            size = max(size, call.offset + call.length)
+        elif call.word == "size":
+            size = call.length
+            chunks[size // _CHUNK :] = [ZEROS] * (64 - size // _CHUNK)
+        found.append((size, tuple(chunks)))
+    return found
+
+
+def _on_the_way(notes: Notes, versions: Sequence[_Version], since: int) -> Iterator[int]:
+    """The sizes that writes pass through: of the block that ended the file, and of those that are written."""
+    for number, (call, (size, _)) in enumerate(zip(notes.calls, [(0, ()), *versions], strict=False)):
+        if call.word == "write" and number > since:
+            ends = range(call.offset + _BLOCK - call.offset % _BLOCK, call.offset + call.length, _BLOCK)
+            yield from (end for end in ends if end > size)
+            tail = size - size % -_BLOCK
+            yield from (tail,) if size < tail <= call.offset else ()
+
+
+def file_of(size: int, chunks: Sequence[int]) -> Entry:
+    pieces = ((at, _CHUNK * n, _CHUNK) for n, at in enumerate(chunks[: size // _CHUNK]) if at != ZEROS)
+    return Entry("file", OWNER, size, tuple(pieces))
+
+
+@pytest.mark.parametrize("mode", [m for m in different() if not contract_of(m).stale_allowed])
+@settings(max_examples=25)
+@given(data=st.data())
+def test_the_standard_forbids_no_contents_that_a_contract_allows(mode: str, data: st.DataObject) -> None:
+    """Sizes in the middle of a large write, half of a truncation, and what was cut off and is shown again by
+    an extension: programs passed under `any/posix` that ext4 and XFS may break. Each block is as the program
+    saw it once, or zeros; each size is one that the file had, or passed through.
+    """
+    calls = Calls().create("f").fsync(".")
+    for number in range(data.draw(st.integers(1, 5))):
+        step = data.draw(st.sampled_from(["write", "write", "cut", "shorter", "long", "fsync"]))
+        offset, length = data.draw(
+            st.sampled_from([(0, 512), (512, 512), (0, 8192), (4096, 4096), (9216, 512)])
+        )
+        if step == "shorter":
+            calls.size("f", 1024)
+        else:
+            _take(calls, step, "f", (offset, length), number)
+    notes = calls.notes()
+    versions, count = versions_of(notes), len(notes.calls)
+    whole = max(n for n, call in enumerate(notes.calls) if call.word in ("create", "fsync"))
+    sizes = {size for size, _ in versions[whole:]} | set(_on_the_way(notes, versions, whole))
+    size = data.draw(st.sampled_from(sorted(sizes)))
+    chunks: list[int] = []
+    for start in range(0, size, _BLOCK):
+        block = slice(start // _CHUNK, (start + _BLOCK) // _CHUNK)
+        kept = sorted({held[block] for _, held in versions[whole:]} | {(ZEROS,) * 8})
+        chunks += data.draw(st.sampled_from(kept))
+    made = file_of(size, chunks)
+    if Judged(under(mode, notes), contract_of(mode)).refusal_of({"f": made}):
+        return
+    allowed = Allowed(effect_of(notes, rules()))
+    left = Left("f", "file", OWNER, contents(notes, made.size, made.pieces))
+    refused = allowed.refusal([left], allowed.between(count, count))
+    assert not refused, f"{[c.text for c in notes.calls]}: {size}, {chunks}: {refused}"
 
 
 def survives(mode: str, calls: Calls, says: Says) -> bool:
@@ -329,6 +410,13 @@ BREAKS = (
         lambda held, _: "a" not in held or held["f"] == bytes(2048) + OLD[2048:],
         ("gfs2/default", "nilfs2/default", "ext4/journal"),
         ("ext4/ordered", "ext3/ordered", "xfs/default"),
+    ),
+    Breaks(
+        "extension-zeroes; what a truncation zeroes is in order",
+        _durable("f").size("f", 2048).size("f", 8192),
+        lambda held, acks: not acks or held["f"] != OLD + bytes(4096),
+        ("xfs/default", "ext4/ordered", "ext3/ordered", "ext4/journal"),
+        ("ext4/writeback", "posix"),
     ),
     Breaks(
         "sizes of a file are in order",

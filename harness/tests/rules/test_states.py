@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.model import CrashState
 from harness.rules.calls import Notes
-from harness.rules.micro import Effect, Sort, effect_of, unsynced
+from harness.rules.micro import Effect, Micro, Sort, effect_of, unsynced
 from harness.rules.states import EVERY_MAX, LISTED_MAX, Legal, Partial
 from harness.rules.trees import Maker, contents, key_of
 from harness.tests.rules.programs import ROOT, Calls, rules
@@ -60,7 +60,8 @@ def _take(draw: st.DrawFn, calls: Calls, step: str, path: str, number: int) -> N
 def _allowed(effect: Effect, state: int, *, names: bool, order: bool) -> bool:
     """Whether a set may have persisted at some time: said anew, call by call, without what `states` does."""
     calls = effect.notes.calls
-    if order and not _in_order(effect, state):
+    never = sum(m.bit for m in effect.micros if order and _is_half_done(effect, m))
+    if (order and not _in_order(effect, state)) or state & never:
         return False
     for time in range(len(calls) + 1):
         if any(state & m.bit and m.call > time for m in effect.micros):
@@ -71,9 +72,17 @@ def _allowed(effect: Effect, state: int, *, names: bool, order: bool) -> bool:
                 durable |= _covered_again(effect, number, names=names)
         if order:
             durable = effect.with_needs(durable)
-        if not durable & ~state:
+        if not durable & ~never & ~state:
             return True
     return False
+
+
+def _is_half_done(effect: Effect, m: Micro) -> bool:
+    """Whether it is of a truncation, and neither its size nor zeros in the block of the new end."""
+    call = effect.notes.calls[m.call]
+    if call.word != "size":
+        return False
+    return m.size != call.length if m.sort is Sort.SIZE else m.offset % 4096 == 0
 
 
 def _in_order(effect: Effect, state: int) -> bool:
@@ -294,6 +303,48 @@ def test_what_a_truncation_cuts_off_may_be_zeros_in_a_file_of_the_old_size() -> 
         if (file := made.files(state).get("f")) and len(file.pieces) > 1:
             held.add(contents(effect.notes, file.size, file.pieces))
     assert b"a" * 5000 + bytes(3192) + b"a" * 808 in held
+
+
+def shown(calls: Calls, *, at_once: bool = False) -> set[bytes]:
+    """All that the file `f` may hold behind the acknowledgement, which follows the first sync of its name."""
+    effect = effect_of(calls.notes(), rules(order=at_once))
+    legal, maker, found = Legal(effect), Maker(effect), set[bytes]()
+    for state in legal.listed():
+        if legal.acks(state):
+            file = maker.files(state)["f"]
+            found.add(contents(effect.notes, file.size, file.pieces))
+    return found
+
+
+def test_a_large_write_gives_a_file_each_size_that_it_passes_through() -> None:
+    """A record that is read to the end of its file was there as a whole, or with zeros: never cut short."""
+    held = shown(Calls().create("f").write("f", b"a" * 100).sync().ack("0").write("f", b"b" * 9000, 100))
+    assert {len(file) for file in held} == {100, 4096, 8192, 9100}
+    assert b"a" * 100 + b"b" * 3996 in held
+    gap = shown(Calls().create("f").write("f", b"a" * 100).sync().ack("0").write("f", b"b", 9000))
+    assert {len(file) for file in gap} == {100, 4096, 9001}
+
+
+def test_a_truncation_may_be_half_done_where_nothing_says_that_it_is_not() -> None:
+    """btrfs and JFS cut a large file off in several transactions: a log was there as a whole, or gone."""
+    calls = Calls().create("f").write("f", b"a" * 9000).sync().ack("0").size("f", 100)
+    held, at_once = shown(calls), shown(calls, at_once=True)
+    assert b"a" * 8192 in held
+    assert b"a" * 4096 in held
+    assert b"a" * 4096 + bytes(4096) + b"a" * 808 in held
+    edge = b"a" * 100 + bytes(3996) + b"a" * 4904
+    assert {b"a" * 9000, edge} <= at_once
+    assert {len(file) for file in at_once} == {100, 9000}
+    assert all(b"a" * 4904 in file for file in at_once if len(file) > 100), "but for a torn edge"
+
+
+def test_what_was_cut_off_is_shown_again_where_the_file_grew_before_the_zeros_persisted() -> None:
+    """ext4 with data=writeback shows the old end of a block. What was behind that block is gone."""
+    calls = Calls().create("f").write("f", b"a" * 9000).sync().ack("0").size("f", 100).size("f", 8192)
+    held = shown(calls, at_once=True)
+    assert b"a" * 4096 + bytes(4096) in held
+    assert b"a" * 100 + bytes(8092) in held
+    assert not any(file[4096:] not in (bytes(4096), b"a" * 4904, b"a" * 4096, b"") for file in held)
 
 
 def test_states_in_which_a_program_sees_the_same_fold() -> None:
