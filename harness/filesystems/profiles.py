@@ -27,7 +27,7 @@ from harness.errors import EnvironmentLacks, ToolKilled, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.layers import Layer, find_layer, layers
 from harness.filesystems.second import NODE, Patch, file_for, join, patch, split_off
-from harness.filesystems.stacks import MEMBER, Stack, Stacked, contradiction, find_stack, stacks
+from harness.filesystems.stacks import MEMBER, ConsoleSteps, Stack, Stacked, contradiction, find_stack, stacks
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.fork_server import Start, start_anew
 from harness.host.programs import cached_program, command_of, fetch_program
@@ -616,6 +616,19 @@ class Profile:
         made = (self.inside or self) if self.is_made_in_guest else None
         tools = (made.mkfs, made.fsck) if made else ()
         return [SHELL, *own, *(f"{tool.program}:{tool.package}" for tool in tools if tool)]
+
+    @property
+    def console_steps(self) -> ConsoleSteps | None:
+        """The steps for a console after a power cut, on a stack or below a layer. Those of a layer take
+        another disk as their argument: the recovered one.
+        """
+        if self.stacked:
+            stack = self.stacked.stack
+            return ConsoleSteps(stack.device, self.stacked.start, stack.stop)
+        if self.layer:
+            start = self.layer.start.replace(MEMBER, f"${{1:-{MEMBER}}}")
+            return ConsoleSteps(self.layer.device or self.layer.fstype, start, self.layer.stop)
+        return None
 
     def making_script(self) -> str:
         """What makes a stack or a file, and the file system on it, in the guest."""

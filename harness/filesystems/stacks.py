@@ -70,6 +70,15 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleSteps:
+    """What a person runs by hand: `start` before `device` is mounted, `stop` after it was unmounted."""
+
+    device: str
+    start: str
+    stop: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stacked:
     """A stack below a file system of a size. `missing`: the member that is gone after the power cut, if one
     is.

@@ -414,8 +414,10 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
     """
     shown.spec.machine.need_console()  # before a guest is booted for nothing
     profile = shown.recording.profile
+    steps = profile.console_steps
     with Session(shown.spec, shown.directory / "session") as session:
         target, state = shown.recording.shown(shown.point.state)
+        options = target.mount_options if profile.layer else profile.first_options
         disk = session.show(target)
         disk.switch(state)
         recovered = not profile.parts and _recovered(shown, session.log_device, say)
@@ -428,9 +430,9 @@ def shell(shown: ReproContext, say: Callable[[str], None]) -> int:
             log=session.log_device,
             directory=session.directory,
             memory_mib=shown.spec.memory_mib,
-            shell_mount=f"{profile.fstype}:{profile.first_options}",
+            shell_mount=f"{target.fstype}:{options}",
             shell_parts=profile.parts,
-            shell_stack=profile.stacked.stack.device if profile.stacked else "",
+            shell_stack=steps.device if steps else "",
             shell_recovered=recovered,
         )
         return shown.spec.machine.shell(boot)

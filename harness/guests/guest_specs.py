@@ -29,7 +29,7 @@ from harness.kernels.pins import pins
 from harness.model import Workload
 from harness.plan import Clock, GuestChoice
 
-START_STACK = "start-stack"
+START_STACK, STOP_STACK = "start-stack", "stop-stack"
 """A file in the guest's root: `vms/agent/src/boot.rs`."""
 
 
@@ -224,9 +224,9 @@ def spec_of(
     need_as_built(kernel.image)
     modules = [*machine.profile.modules, *(m for p in profiles for m in p.modules)]
     programs = [program for p in profiles for program in p.guest_programs]
-    stacked = next((p.stacked for p in profiles if p.stacked), None)  # a shell has one mode
-    steps = {START_STACK: stacked.start.encode()} if stacked else {}
-    packed = pack(kernel, modules, archive, programs, steps, workloads)
+    console = next((p.console_steps for p in profiles if p.console_steps), None)  # a console has one mode
+    files = {START_STACK: console.start.encode(), STOP_STACK: console.stop.encode()} if console else {}
+    packed = pack(kernel, modules, archive, programs, files, workloads)
     built_for = {p.name.split(".ko")[0]: elf.module_release(read_module(p)) for p in kernel.replaced}
     memory_mib = max((w.memory_mib for w in workloads), default=0)
     return GuestSpec(machine, kernel.image, packed, memory_mib=memory_mib, built_for=built_for)

@@ -42,8 +42,9 @@ class Boot:
     disk as memory, for a kernel that has the driver, instead of the socket; `log`: the file behind its log
     device; `directory`: for its console. `shell_mount`: if not empty, `FSTYPE:OPTIONS`:
     instead of serving requests, the agent opens a shell on the terminal and shows this as the mount to try.
-    `shell_parts`: bytes of the disk at which its further devices begin; `shell_stack`: the device of the
-    stack on them. `shell_recovered`: the log device is the same disk after recovery, and the shell says so.
+    `shell_parts`: bytes of the disk at which its further devices begin; `shell_stack`: what is mounted once
+    the steps of a stack or a layer were run. `shell_recovered`: the log device is the same disk after
+    recovery, and the shell says so.
     `hits`: the file in which an instrumented kernel notes what it runs. `virtual`: it records in virtual
     time, with `disk_memory`. `memory_mib`: the least memory.
     """

@@ -146,3 +146,14 @@ def test_a_file_that_is_no_layer_is_refused(
     monkeypatch.setattr("harness.filesystems.layers.resource", lambda *words: tmp_path.joinpath(*words[2:]))
     with pytest.raises(UsageError, match=told):
         layers()
+
+
+@pytest.mark.parametrize("name", ["loop", "overlay", "overlay-volatile", "image"])
+def test_a_person_starts_a_layer_by_its_own_steps_on_whichever_disk(name: str) -> None:
+    (above,) = select_profiles([f"ext4/nobarrier@{name}"])
+    assert above.layer is not None
+    steps = above.console_steps
+    assert steps is not None
+    assert (steps.device, steps.stop) == (above.layer.device or above.layer.fstype, above.layer.stop)
+    assert "data=ordered,barrier=0 ${1:-/dev/member-0} /below\n" in steps.start
+    assert steps.start.replace("${1:-/dev/member-0}", "/dev/member-0") == above.layer.start

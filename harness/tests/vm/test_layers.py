@@ -19,6 +19,8 @@ from harness.filesystems.profiles import Tool, select_profiles
 from harness.guests.session import Session
 from harness.model import CrashState, FsckClass, Judgement, Outcome
 from harness.oracles.question import why_not
+from harness.plan import Budget, Plan
+from harness.tests.vm.conftest import in_shell, run_plan
 from harness.tests.vm.test_shared_disk import recorded
 
 
@@ -123,3 +125,23 @@ def test_fsck_runs_on_the_file_system_in_the_file_too(
             assert outcome.fsck is not None
             assert outcome.fsck.classified is wanted, outcome.fsck.output
             assert {v.oracle for v in judged.violations} == ({"fsck"} if base == damaged else set())
+
+
+def test_the_shell_starts_a_layer_by_its_steps_on_either_disk(tmp_path: Path) -> None:
+    """It said to mount ext4 in a file of ext4 as if it were the one below."""
+    plan = Plan(
+        configurations=["ext4/nobarrier@loop"],
+        workloads=["append-fsync"],
+        budget=Budget(visits=2),
+        accel="tcg",
+    )
+    _, path = run_plan(plan, tmp_path)
+    words = ["repro", "ext4-nobarrier@loop/append-fsync@0", "--from", str(path), "--accel", "tcg", "--shell"]
+    mounted = "mount -t ext4 -o data=ordered /dev/loop0 /mnt && ls /mnt && grep loop0 /proc/mounts"
+    undone = "umount /mnt && sh -e /stop-stack && grep -c below /proc/mounts"
+    typed = f"sh -e /start-stack && {mounted}; {undone}; sh -e /start-stack /dev/vdb && {mounted}; exit\n"
+    said, answer = in_shell(words, typed.encode())
+    assert "    sh -e /start-stack\r\n    mount -t ext4 -o data=ordered /dev/loop0 /mnt\r\n" in said
+    assert "first umount /mnt && sh -e /stop-stack, then:" in said
+    assert answer.count("lost+found") == 2, said + answer
+    assert "\r\n0\r\n" in answer, answer

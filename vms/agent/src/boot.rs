@@ -18,8 +18,10 @@ use crate::{
     files,
 };
 
-/// In the guest's root, for the shell: the steps that start the stack.
+/// In the guest's root, for the shell: the steps that start the stack, or what is below a layer.
 pub const STACK_STEPS: &str = "/start-stack";
+/// The same, for what follows the unmount.
+pub const STOP_STEPS: &str = "/stop-stack";
 /// Seconds after which a process that waits in the kernel counts as hung.
 const HUNG_TASK: &str = "/proc/sys/kernel/hung_task_timeout_secs";
 const HUNG_TASK_S: &str = "30";
@@ -37,7 +39,7 @@ pub struct Settings {
     pub mount: String,
     /// `powercut.parts=BYTE,BYTE`: where the disk's further devices begin, for the shell.
     pub parts: Vec<u64>,
-    /// `powercut.stack=DEVICE`: what the steps in [`STACK_STEPS`] start on the parts, for the shell.
+    /// `powercut.stack=DEVICE`: what is mounted once the steps in [`STACK_STEPS`] were run, for the shell.
     pub stack: String,
     /// `powercut.recovered=DEVICE`: the same disk after recovery, for the shell; empty: there is none.
     pub recovered: String,

@@ -1,16 +1,16 @@
 //! A shell on the console, for a person who wants to look at a crash state.
 
-use std::{fs::File, os::unix::process::CommandExt, process::Command};
+use std::{fs::File, os::unix::process::CommandExt, path::PathBuf, process::Command};
 
 use powercut_protocol::ModuleError;
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use crate::{
-    boot::{self, Settings, STACK_STEPS},
+    boot::{self, Settings, STACK_STEPS, STOP_STEPS},
     dm::DeviceMapper,
     files,
     mounts::MOUNT_POINT,
-    parts::{Parts, SECOND},
+    parts::{self, Parts, SECOND},
     processes,
 };
 
@@ -59,11 +59,18 @@ pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Resul
     processes::wait_for(&shell.spawn()?).map_err(Into::into)
 }
 
-/// The device to mount, and any problem in making it: the disk, its first part, or the stack's device.
+/// The device to mount, and any problem in making it: the disk, its first part, or what the steps give.
 fn cut(settings: &Settings) -> (String, Vec<String>) {
     let disk = settings.device.clone();
     if settings.parts.is_empty() {
-        return (disk, Vec::new());
+        if settings.stack.is_empty() {
+            return (disk, Vec::new());
+        }
+        let problem = parts::point_to(&[PathBuf::from(&disk)]).err();
+        return (
+            settings.stack.clone(),
+            problem.iter().map(ToString::to_string).collect(),
+        );
     }
     let parts =
         DeviceMapper::open().and_then(|mut mapper| Parts::cut(&mut mapper, &disk, &settings.parts));
@@ -88,30 +95,40 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
         words.push(format!("-o {options}"));
     }
     let mount = words.join(" ");
-    let (intro, start) = if settings.stack.is_empty() {
+    let disk = &settings.device;
+    let intro = if settings.stack.is_empty() {
         let second = if settings.parts.is_empty() {
             String::new()
         } else {
             format!(" Its second device is {SECOND}.")
         };
-        (
-            format!("The disk after the power cut is {device} ({state}).{second}"),
-            String::new(),
-        )
+        format!("The disk after the power cut is {device} ({state}).{second}")
+    } else if settings.parts.is_empty() {
+        format!("The disk after the power cut is {disk} ({state}). The steps in {STACK_STEPS} mount it elsewhere and prepare what is above it; those in {STOP_STEPS} follow the unmount.")
     } else {
         let last = settings.parts.len();
         let members = format!("/dev/member-0 to /dev/member-{last}");
-        (
-            format!("The disks after the power cut are {members}; {device} is what the steps in {STACK_STEPS} make of them (not started)."),
-            format!("    sh -e {STACK_STEPS}\n"),
-        )
+        format!("The disks after the power cut are {members}; {device} is what the steps in {STACK_STEPS} make of them (not started). Those in {STOP_STEPS} follow the unmount.")
     };
-    let mut text = format!("\n{intro} Try:\n\n{start}    {mount} {device} {MOUNT_POINT}\n\n");
+    let with_steps = !settings.stack.is_empty();
+    let mut text = format!("\n{intro} Try:\n\n");
+    text.push_str(&mounting(with_steps, "", &format!("{mount} {device}")));
     let recovered = &settings.recovered;
     if !recovered.is_empty() {
+        let unmounted = format!("umount {MOUNT_POINT}");
+        let (undo, again) = if with_steps {
+            let undo = format!("{unmounted} && sh -e {STOP_STEPS}");
+            (
+                undo,
+                mounting(true, recovered, &format!("{mount} {device}")),
+            )
+        } else {
+            let again = mounting(false, "", &format!("{mount} {recovered}"));
+            (unmounted, again)
+        };
         text.push_str(&format!(
             "The same disk as recovery left it is {recovered} (not mounted). Both have one UUID, so first \
-             umount {MOUNT_POINT}, then:\n\n    {mount} {recovered} {MOUNT_POINT}\n\n"
+             {undo}, then:\n\n{again}"
         ));
     }
     text.push_str("`dmesg` tells of recovery; `exit` powers off.\n");
@@ -120,6 +137,13 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
     }
     text.push('\n');
     text
+}
+
+/// The lines to type for a mount, behind the steps if there are any; `disk`: for which, if it is another one.
+fn mounting(with_steps: bool, disk: &str, mount: &str) -> String {
+    let start = format!("    {}\n", format!("sh -e {STACK_STEPS} {disk}").trim_end());
+    let start = if with_steps { start.as_str() } else { "" };
+    format!("{start}    {mount} {MOUNT_POINT}\n\n")
 }
 
 #[cfg(test)]
@@ -152,6 +176,23 @@ mod tests {
         let text = banner(&settings, "/dev/md0", true, &[]);
         assert!(text.contains("/dev/member-0 to /dev/member-2"));
         assert!(text.contains("    sh -e /start-stack\n    mount -t ext4 /dev/md0 /mnt\n"));
+    }
+
+    #[test]
+    fn what_is_below_a_layer_is_prepared_before_each_mount_and_undone_behind_it() {
+        let settings = Settings {
+            device: "/dev/vda".to_owned(),
+            mount: "ext4:data=ordered".to_owned(),
+            stack: "/dev/loop0".to_owned(),
+            recovered: "/dev/vdb".to_owned(),
+            ..Settings::default()
+        };
+        let text = banner(&settings, "/dev/loop0", true, &[]);
+        let mount = "    mount -t ext4 -o data=ordered /dev/loop0 /mnt\n";
+        assert!(text.contains("The disk after the power cut is /dev/vda (not mounted)."));
+        assert!(text.contains(&format!("    sh -e /start-stack\n{mount}")));
+        assert!(text.contains("first umount /mnt && sh -e /stop-stack, then:"));
+        assert!(text.contains(&format!("    sh -e /start-stack /dev/vdb\n{mount}")));
     }
 
     #[test]
