@@ -47,6 +47,8 @@ IMAGE, SECOND = "{image}", "{second}"
 EXISTING_BYTES_MAX = 64 << 30
 """Of a disk that somebody has."""
 SHELL = "busybox:busybox-static"
+_NO_FLUSHES = re.compile(r"\b(nobarrier|barrier=(0|none))\b")
+"""Among mount options."""
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -616,6 +618,16 @@ class Profile:
         made = (self.inside or self) if self.is_made_in_guest else None
         tools = (made.mkfs, made.fsck) if made else ()
         return [SHELL, *own, *(f"{tool.program}:{tool.package}" for tool in tools if tool)]
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """What a pattern has to name if it is to say something of this mode, since others do not show it. A
+        mode that is told to send no flushes breaks promises by that alone; below a layer that holds a file
+        system, the promises of that are judged.
+        """
+        mode = self.mode.partition("@")[0]
+        no_flushes = bool(_NO_FLUSHES.search(self.mount_options))
+        return (*[mode] * no_flushes, *["@"] * bool(self.inside))
 
     @property
     def console_steps(self) -> ConsoleSteps | None:

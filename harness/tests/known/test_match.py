@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 
 import harness
 from harness.explain.mechanism import Mechanism
-from harness.filesystems.profiles import select_profiles
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.known.base import During, KnownBug, Record, Severity, Sighting, installed
-from harness.known.match import LoggedOperation, Match, Observed, match
+from harness.known.match import LoggedOperation, Match, Observed, known_of, match
 from harness.model import (
     CaseId,
     CrashPoint,
@@ -25,6 +26,8 @@ from harness.model import (
     Violation,
 )
 from harness.oracles import MAX_VIOLATIONS, Judge
+from harness.store.meaning import Meaning, what_sets_apart
+from harness.store.records import Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.tests.oracles.cases import file, history, tree, written
 from harness.workloads.load import parse_operation, select_workloads
@@ -102,6 +105,67 @@ def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> 
     assert match([bug], observed()) == Match(bug, compared), "not explained, and it says so"
     assert match([bug], observed(cause="No flush at all")) == Match(bug, (*compared, "cause"))
     assert match([bug], observed(cause="Torn write")) is None
+
+
+def stale_in(mode: str) -> Observed:
+    """What one flush for data and node shows on F2FS, in this mode of whatever file system."""
+    filesystem, _, of_it = mode.partition("/")
+    seen = observed(Symptom("stale", "NAME: poison"), operations=(*OPERATIONS[:4], "fsync f"))
+    return replace(seen, case=CaseId(filesystem, of_it, "any"), apart=what_sets_apart(mode))
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"),
+    [
+        ("f2fs/posix", True), ("f2fs/posix@4k", True), ("f2fs/posix@raid1", True),
+        ("f2fs/posix@overlay", True), ("f2fs/nobarrier", False), ("f2fs/nobarrier@raid1", False),
+        ("f2fs/nobarrier@loop", False), ("f2fs/posix@loop", False), ("f2fs/posix@loop-direct@4k", False),
+    ],
+)  # fmt: skip
+def test_a_bug_of_all_modes_explains_neither_one_without_flushes_nor_a_file_system_in_a_file(
+    mode: str, *, known: bool
+) -> None:
+    """ext4 in a file of f2fs/nobarrier was told to have a bug of F2FS."""
+    assert (name_of(stale_in(mode)) == "f2fs-fsync-stale-data") is known
+    case, apart = stale_in(mode).case, what_sets_apart(mode)
+    has = {bug.name for bug in known_of(installed().values(), case, "7.3.4", apart)}
+    assert ("f2fs-fsync-stale-data" in has) is known
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered"),
+    [
+        ("f2fs/nobarrier", {"f2fs/nobarrier"}), ("f2fs/*@loop", {"f2fs/posix@loop"}),
+        ("f2fs/*@loop*", {"f2fs/posix@loop", "f2fs/posix@loop-direct"}),
+        ("*/nobarrier@loop", {"f2fs/nobarrier@loop"}), ("f2fs/*", {"f2fs/posix", "f2fs/posix@overlay"}),
+        ("ext4/*", {"ext4/ordered"}), ("ext4/performance", {"ext4/performance"}),
+    ],
+)  # fmt: skip
+def test_a_record_that_says_so_explains_them(pattern: str, covered: set[str]) -> None:
+    bug = KnownBug(name="a", title="b", record=Record(
+        severity=Severity.COSMETIC, mechanism="c", first="6.1",
+        shows=(Sighting(modes=(pattern,), oracles=("stale",), symptoms=("NAME: poison",)),)))  # fmt: skip
+    modes = ("f2fs/posix", "f2fs/posix@overlay", "f2fs/posix@loop", "f2fs/posix@loop-direct",
+             "f2fs/nobarrier", "f2fs/nobarrier@loop", "ext4/ordered", "ext4/performance")  # fmt: skip
+    assert {mode for mode in modes if match([bug], stale_in(mode))} == covered
+
+
+@pytest.mark.parametrize(
+    ("mode", "loss"),
+    [("posix", "a node block"), ("nobarrier", "no flush"), ("posix@loop", ""), ("nobarrier@loop", "")],
+)
+def test_what_modes_are_known_to_lose_is_not_known_of_a_file_system_in_a_file(mode: str, loss: str) -> None:
+    """Else a finding that is no known bug of F2FS were a known loss of it, for the same reason."""
+    violation = Violation("stale", "f", "f: poison", "", "", "")
+    found = Finding(CaseId("f2fs", mode, "any"), "stale", "f: poison", CrashState(9), (violation,), 1)
+    told = Meaning((), (), new_only=False, kernel="6.12").given_to(found, (), lambda *_: True, lambda: "")
+    assert told.loss.startswith(loss) and bool(told.loss) is bool(loss)
+
+
+def test_a_mode_that_sends_no_flushes_says_so_in_its_summary() -> None:
+    told = {p.name for p in profiles().values() if re.search("no (cache flush|barriers)", p.summary)}
+    assert len(told) > 4
+    assert told == {p.name for p in profiles().values() if p.apart}
 
 
 @pytest.mark.parametrize(
