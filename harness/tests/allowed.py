@@ -55,6 +55,8 @@ SMALL_BLOCKS = {"ext4/1k-blocks": 1024, "minix/default": 1024, "vfat": 512, "exf
 rules may be torn there.
 """
 NO_MOUNT = "it does not mount"
+OR = "; or "
+"""Between what is said of each file that a name may be of."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -105,7 +107,7 @@ def known_losses() -> list[Known]:
 
 def reasons(row: Row, refused: Refused, known: Iterable[Known]) -> list[str]:
     """What explains a refusal. Where a name may be of several files, what is known of one is enough."""
-    parts = refused.why.split("; or ")
+    parts = refused.why.split(OR)
     return [k.reason for k in known if any(k.names(row, part) for part in parts)]
 
 
@@ -147,12 +149,13 @@ def without_numbers(why: str) -> str:
 
 
 def told(refused: Iterable[tuple[Back, str]]) -> tuple[Refused, ...]:
-    """The refusals, of each kind the first."""
+    """The refusals, of each kind the first: a name may be of several files, for the same reasons."""
     found: dict[str, Refused] = {}
     for back, why in refused:
-        kind = without_numbers(why)
+        kind = OR.join(dict.fromkeys(without_numbers(why).split(OR)))
         trees = found[kind].trees + 1 if kind in found else 1
-        first = found.get(kind) or Refused(kind, f"{why}, after {back.returned} calls", str(back.state), 0)
+        example = f"{textwrap.shorten(why, 300)}, after {back.returned} calls"
+        first = found.get(kind) or Refused(kind, example, str(back.state), 0)
         found[kind] = msgspec.structs.replace(first, trees=trees)
     return tuple(found.values())
 

@@ -316,7 +316,7 @@ def test_a_sweep_whose_last_answer_took_the_rest_of_the_time_is_complete(
 
 def test_a_verdict_leaves_a_table_and_takes_known_bugs_along(ran: list[str], tmp_path: Path) -> None:
     symptoms = ("*-fsync*", "eN*", "stale*")
-    shows = (Sighting(modes=("ext4/*",), oracles=(*ORACLES, "no-stale-data"), symptoms=symptoms),)
+    shows = (Sighting(modes=("ext4/nobarrier",), oracles=(*ORACLES, "no-stale-data"), symptoms=symptoms),)
     record = Record(severity=Severity.COSMETIC, mechanism="m", first="5.0", shows=shows)
     known = KnownBugs(bug=(KnownBug(name="ours", title="t", record=record),))
     plan = msgspec.structs.replace(PLAN, depth="quick", known=known, kernels=["debian-6.1", "debian-6.12"])
