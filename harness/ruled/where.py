@@ -31,12 +31,13 @@ _CALLS_MAX = 1000
 
 class Says(enum.StrEnum):
     """What a mode's rules say of an order. PARTLY: they leave a state possible that breaks it, and the check
-    says yes to those that were tried.
+    says yes to those that were tried. UNDECIDED: to none of them no, and of one it says nothing.
     """
 
     PROMISED = "promised by"
     PARTLY = "in part by"
     NOT = "not by"
+    UNDECIDED = "undecided for"
 
 
 def modes() -> dict[str, Rules]:
@@ -76,39 +77,41 @@ class Where:
         calls = len(self.judging.notes.calls)
         if (not found.missing and found.state.torn is None) or calls > _CALLS_MAX:
             return {}
-        if not self._effects:
-            notes = self.judging.notes
-            self._effects = {name: effect_under(notes, rules) for name, rules in modes().items()}
         says: dict[str, Says] = {}
-        for name, effect in self._effects.items():
+        for name, rules in modes().items():
             if self.judging.is_late:
                 return {}
-            says[name] = self._says(effect, found)
+            if name not in self._effects:
+                self._effects[name] = effect_under(self.judging.notes, rules)
+            says[name] = self._says(self._effects[name], found)
         return says
 
     def _says(self, effect: Effect, found: Vulnerability) -> Says:
-        possible = list(_broken(effect, found))
-        if not possible:
-            return Says.PROMISED
-        fails = any(not self.judging.passes(state, found.acks) for state in possible)
-        return Says.NOT if fails else Says.PARTLY
+        said = Says.PROMISED
+        for state in _broken(effect, found):
+            code = self.judging.result(state, found.acks).exit_code
+            if code == 1:
+                return Says.NOT
+            said = Says.UNDECIDED if code or code is None or said is Says.UNDECIDED else Says.PARTLY
+        return said
 
 
 def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:
     """States that the rules leave possible in which what is missing is lost, and what is present is there."""
     legal = Legal(effect)
+    missing, present = effect.done(found.missing), effect.done(found.present)
     for stretch in legal.stretches:
-        if effect.acks(stretch.end) < found.acks or found.present & ~stretch.asked:
+        if effect.acks(stretch.end) < found.acks or present & ~stretch.asked:
             continue
         if found.state.torn is not None:
             state = _torn(effect, found, stretch)
             yield from (state,) if state and legal.has(state) else ()
             continue
-        least = effect.with_needs(stretch.durable | found.present)
-        lost = list(effect.of(found.missing & stretch.asked & ~least))
+        least = effect.with_needs(stretch.durable | present)
+        lost = list(effect.of(missing & stretch.asked & ~least))
         if lost:
             yield Partial(least)
-            yield Partial(effect.without(stretch.asked, found.missing & ~least))
+            yield Partial(effect.without(stretch.asked, missing & ~least))
             yield from (Partial(effect.without(stretch.asked, m.bit)) for m in lost[:_TRIED])
 
 

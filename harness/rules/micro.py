@@ -160,6 +160,14 @@ class Effect:
                 lost |= self.needing(m)
         return state & ~lost
 
+    def done(self, state: int) -> int:
+        """A set, with the size that a truncation leaves for what these rules never leave on the way to it."""
+        if not state & self._never:
+            return state
+        calls = {m.call for m in self.of(state & self._never)}
+        ends = (m for m in self.micros if m.call in calls and m.exact and not m.on_the_way)
+        return state & ~self._never | _set(ends)
+
     def set_needs(self, needs: Sequence[int]) -> None:
         """Of each micro-operation, those without which it does not persist, and those that these need."""
         at_once = self.rules.truncates_at_once.holds

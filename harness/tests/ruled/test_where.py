@@ -14,7 +14,9 @@ from harness.report.explanation import Explanation, read_explanation, write_expl
 from harness.ruled.judging import Judging, answer
 from harness.ruled.where import Says, Where, modes, tell_where_seen, words_of
 from harness.rules.answers import Tried
-from harness.rules.calls import Left, NotedCall
+from harness.rules.calls import Left, NotedCall, Notes
+from harness.rules.micro import Effect
+from harness.rules.promised import effect_under
 from harness.rules.rules import Rules
 from harness.rules.trees import Files, contents
 from harness.store import RunStore
@@ -112,6 +114,20 @@ def test_that_a_write_is_not_torn_is_promised_where_contents_are_in_the_journal(
     assert names(said, Says.NOT) == set(modes()) - kept
 
 
+def test_an_order_behind_a_half_done_truncation_is_asked_for_behind_the_whole_one() -> None:
+    """Under any/posix a log may lose its last block first. Where a truncation cuts at once, all is lost."""
+    calls = Calls().create("db").write("db", b"old").create("log").write("log", b"x" * 8192).sync().ack("0")
+    calls = calls.write("db", b"new").size("log", 0).fsync("log").fsync("db").ack("1")
+    judging = judging_of(
+        calls,
+        {"db": b"new", "log": b""},
+        lambda held, acks: not acks or held["db"] == b"new" or held["log"] == b"x" * 8192,
+    )
+    said = says_of(judging)[0]
+    assert {"any/linux", "any/posix", "ext4/ordered", "xfs/default", "btrfs/default"} <= names(said, Says.NOT)
+    assert "ext4/journal" in names(said, Says.PROMISED)
+
+
 def test_a_case_without_an_order_is_promised_by_nobody() -> None:
     """Nothing is lost where the program leaves nothing between two calls."""
     calls = (
@@ -129,6 +145,50 @@ def test_nothing_is_told_where_only_some_of_the_modes_were_asked_in_time() -> No
     assert Where(judging).of(told.found)
     judging.deadline = 0.0
     assert Where(judging).of(told.found) == {}
+
+
+def test_rules_are_made_of_no_more_contracts_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all 26 were made before anybody looked at the time: seconds, of a program of 1,000 calls."""
+    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
+    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
+    (told,) = answer(judging, failed).told
+    made: list[str] = []
+
+    def late(notes: Notes, rules: Rules) -> Effect:
+        made.append(rules.fsync_names.source)
+        judging.deadline = 0.0
+        return effect_under(notes, rules)
+
+    monkeypatch.setattr("harness.ruled.where.effect_under", late)
+    assert Where(judging).of(told.found) == {}
+    assert Where(judging).of(told.found) == {}
+    assert len(made) == 1
+    judging.deadline = None
+    monkeypatch.setattr("harness.ruled.where.effect_under", effect_under)
+    where = Where(judging)
+    assert where.of(told.found)
+    monkeypatch.setattr("harness.ruled.where.effect_under", None)
+    assert where.of(told.found), "they are made once"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(0, Says.PARTLY), (1, Says.NOT), (3, Says.UNDECIDED), (None, Says.UNDECIDED)]
+)
+def test_a_mode_for_which_the_check_was_undecided_is_told_so(
+    code: int | None, said: Says, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that was not ended in time was told as one that had said yes: *in part by*."""
+    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
+    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
+    (told,) = answer(judging, failed).told
+    monkeypatch.setattr(Judging, "result", lambda self, state, acks: CheckResult(0, code, "", acks))
+    assert set(Where(judging).of(told.found).values()) == {said, Says.PROMISED}
+
+
+def test_modes_for_which_the_check_was_undecided_are_told_last() -> None:
+    """Their rules leave the state possible all the same."""
+    says = {"any/linux": Says.UNDECIDED, "any/posix": Says.NOT}
+    assert words_of(says) == "promised by no contract; not by any/posix; undecided for any/linux"
 
 
 def test_a_program_of_thousands_of_calls_is_not_asked_about() -> None:
