@@ -12,9 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.rules.micro import Effect, Micro, Sort, Sync
+from harness.rules.states import Partial
+from harness.rules.trees import Maker
 from harness.rules.vulnerabilities import Vulnerability
 
 _HALF = 0.5
+_LACKING = 4
+"""Files that a state lacks, of which syncs are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +33,47 @@ class Remedy:
 
 
 def tried(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:
-    """Sets of syncs that may help, the smallest first."""
+    """Sets of syncs that may help: of what is lost or torn; of files that the state lacks, such as a journal;
+    and of both. The smallest first, about.
+    """
     single = list(dict.fromkeys(_single(effect, found)))
+    lacking = list(itertools.islice(_lacking(effect, found), _LACKING))
     yield from ((remedy,) for remedy in single)
+    yield from lacking
+    yield from ((*syncs, remedy) for syncs in lacking for remedy in single)
     yield from itertools.combinations(single, 2)
     if len(single) > 2:
         yield tuple(single)
+    if lacking:
+        yield tuple(dict.fromkeys((*itertools.chain(*lacking), *single)))
+
+
+def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:
+    """For each file that the program had before what came too late, and that the state lacks or has shorter,
+    syncs of the file and of its directory. That the program has removed it since is no loss: a journal is
+    not among what is lost. The file that was changed last comes first.
+    """
+    late = found.present or (1 << found.state.last if found.state.torn is not None else 0)
+    if not late:
+        return
+    first, maker = min(m.call for m in effect.of(late)), Maker(effect)
+    before, now = (maker.by_inode(s) for s in (Partial(effect.issued(first - _HALF)), found.state))
+    last: dict[int, Micro] = {}
+    named: dict[int, int] = {}
+    for m in effect.of(effect.issued(first - _HALF)):
+        last[m.inode] = m
+        named |= {held: directory for directory, _, held in m.names if held is not None}
+    gone = [i for i in before if before[i].kind == "file" and (i not in now or now[i].size < before[i].size)]
+    for inode in sorted(gone, key=lambda i: -last[i].number):
+        syncs = [Remedy(last[inode].call, inode)]
+        syncs += [] if effect.rules.fsync_names.holds else [Remedy(last[inode].call, named[inode])]
+        yield tuple(syncs)
 
 
 def _single(effect: Effect, found: Vulnerability) -> Iterator[Remedy]:
+    if found.state.torn is not None:
+        torn = effect.micros[found.state.last]
+        yield Remedy(torn.call, torn.inode)
     for m in effect.of(found.missing):
         # Of a rename, the directory with the new name first: that is the one to sync.
         of = [m.inode] if m.sort is not Sort.NAME else effect.directories_of(m)[::-1]

@@ -90,6 +90,11 @@ class Maker:
             found[path] = entry
         return found
 
+    def by_inode(self, state: Partial) -> dict[int, Entry]:
+        """The files that have a name."""
+        paths = self._paths_of(state.persisted & self._names)
+        return {inode: self._entry(inode, state) for _, inode in paths}
+
     def _paths_of(self, persisted: int) -> tuple[tuple[str, int], ...]:
         """The paths that names give which persisted, each with its file."""
         if (known := self._paths.get(persisted)) is None:

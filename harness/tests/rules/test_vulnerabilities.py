@@ -241,6 +241,36 @@ def test_what_was_acknowledged_before_a_call_does_not_promise_it() -> None:
     )
 
 
+def journaled(held: Held, acks: int) -> bool:
+    """A journal that is there rolls back; without it, the database has to be whole."""
+    whole = (b"a" * 8192, b"b" * 8192)
+    return not acks or held.get("journal") == b"a" * 8192 or held.get("db") in whole
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_a_journal_that_the_state_lacks_is_synced(names: bool) -> None:
+    """Mercurial and git remove it in the end: it was not among what is lost, and no fsync of it was tried."""
+    calls = Calls().create("db").write("db", b"a" * 8192).sync().ack("0").create("journal")
+    calls.write("journal", b"a" * 8192).write("db", b"b" * 8192).unlink("journal").sync().ack("1")
+    looked = search(calls.notes(), journaled, names=names)
+    assert looked.kinds
+    assert looked.failing_with(looked.remedies)[0] == 0
+    told = looked.words.remedies(looked.smallest())
+    assert "fsync of `journal` after call 4, `write(journal, 8192 at 0)`" in told
+    assert ("fsync of the directory `.` after call 4" in told) is not names
+    assert told.endswith("fsync of `db` after call 5, `write(db, 8192 at 0)`")
+
+
+def test_a_journal_that_helps_nobody_is_not_synced() -> None:
+    """Its fsync is tried, and the check says no all the same."""
+    calls = Calls().create("db").write("db", b"a" * 8192).sync().ack("0").create("journal")
+    calls.write("journal", b"a" * 8192).write("db", b"b" * 8192).unlink("journal").sync().ack("1")
+    whole = (b"a" * 8192, b"b" * 8192)
+    looked = search(calls.notes(), lambda held, acks: not acks or held.get("db") in whole)
+    assert looked.kinds
+    assert looked.remedies == ()
+
+
 def test_where_no_fsync_helps_none_is_named() -> None:
     """A remedy that does not help was printed: a write in place has no order that would save it."""
     calls = Calls().create("f").write("f", b"a" * 8192).fsync("f").fsync(".").ack("0").write("f", b"b" * 8192)
