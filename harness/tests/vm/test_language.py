@@ -48,13 +48,14 @@ def test_on_f2fs_only_what_is_known_is_found(workloads: tuple[str, ...], tmp_pat
 
 
 def test_what_gfs2_drops_at_an_unmount_is_a_known_bug(tmp_path: Path) -> None:
-    """Stores into blocks are lost; those into a hole show old contents of the disk, too."""
+    """Stores into blocks are lost; those into a hole show old contents of the disk, too. What else shows is
+    of `gfs2-log-header`: how much of it depends on the schedule.
+    """
     plan = Plan(configurations=["gfs2/default"], workloads=["mapped-unmount"], jobs=2)
     (case,) = run_plan(plan, tmp_path)[0].cases
     named = {(f.oracle, f.known.bug.name if f.known else "") for f in case.findings}
-    dropped = {(oracle, "gfs2-unmount-drops-stores") for oracle in ("durability", "stale")}
-    assert dropped <= named
-    assert {name for _, name in named} == {"gfs2-log-header", "gfs2-unmount-drops-stores"}
+    of_data = {(oracle, name) for oracle, name in named if oracle in {"durability", "stale"}}
+    assert of_data == {(oracle, "gfs2-unmount-drops-stores") for oracle in ("durability", "stale")}
 
 
 def test_a_file_system_that_cannot_exchange_names_does_not_run_it(tmp_path: Path) -> None:
