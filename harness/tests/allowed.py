@@ -34,7 +34,7 @@ from harness.ruled.judging import followed
 from harness.rules.calls import Notes
 from harness.rules.micro import Sync
 from harness.tests.rules.allowed import Allowed
-from harness.tests.vm.came_back import Back, Machine, Recorded, record
+from harness.tests.vm.came_back import Back, Machine, NotMounted, Recorded, record
 from harness.workloads.load import select_workloads
 
 KNOWN = Path(__file__).with_name("allowed.toml")
@@ -54,7 +54,6 @@ SMALL_BLOCKS = {"ext4/1k-blocks": 1024, "minix/default": 1024, "vfat": 512, "exf
 """Bytes that a file system writes as a whole, where that is less than the 4 KiB of the rules: a block of the
 rules may be torn there.
 """
-NO_MOUNT = "it does not mount"
 OR = "; or "
 """Between what is said of each file that a name may be of."""
 
@@ -131,7 +130,8 @@ def refusals(allowed: Allowed, backs: Iterable[Back]) -> Iterator[tuple[Back, st
     """The trees that are refused, and why."""
     for back in backs:
         between = allowed.between(back.returned, back.begun)
-        why = NO_MOUNT if back.files is None else allowed.refusal(back.files, between)
+        files = back.files
+        why = files.why if isinstance(files, NotMounted) else allowed.refusal(files, between)
         if why:
             yield back, why
 

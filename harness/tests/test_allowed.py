@@ -12,9 +12,9 @@ from harness.filesystems.profiles import profiles
 from harness.model import CrashState
 from harness.rules.calls import STORE
 from harness.tests import allowed
-from harness.tests.allowed import FIRST, NO_MOUNT, Known, Refused, Row, cells, known_losses, page_of, told
+from harness.tests.allowed import FIRST, Known, Refused, Row, cells, known_losses, page_of, told
 from harness.tests.rules.programs import Calls
-from harness.tests.vm.came_back import Back, call_times, made_before
+from harness.tests.vm.came_back import NO_MOUNT, Back, NotMounted, call_times, made_before
 from harness.writelog.calls import ProgramCall, ProgramCalls
 
 
@@ -44,7 +44,7 @@ def test_what_is_known_of_a_mode_explains_it_and_no_other() -> None:
     stale = refused("f: its bytes N to N are neither zeros nor from a call")
     assert allowed.unknown(row(stale, mode="ext2/default"), known) == []
     assert allowed.unknown(row(stale, mode="ext4/ordered"), known) == [stale]
-    lost = refused("f is not what the call N, fsync(f), made durable")
+    lost = refused("f is not what the call N, create(f), made (durable by fsync)")
     assert allowed.unknown(row(stale, lost, mode="ext2/default"), known) == [lost]
 
 
@@ -68,22 +68,32 @@ def test_nothing_is_known_of_a_mode_that_keeps_what_it_promises(mode: str) -> No
     """A line that is too wide would explain what nobody has looked at."""
     for why in (
         NO_MOUNT,
+        NotMounted("EUCLEAN", ("JBD2: corrupted journal superblock",)).why,
         "f: its bytes N to N are neither zeros nor from a call",
-        "f is not what the call N made durable",
+        "f is not what the call N, create(f), made (durable by fsync)",
     ):
         assert allowed.unknown(row(refused(why), mode=mode), known_losses())
 
 
 def test_refusals_that_differ_in_numbers_are_one() -> None:
-    backs = [Back(CrashState(n), frozenset(), n, n) for n in range(3)]
-    found = told(
-        zip(backs, ["f: its bytes 0 to 9 differ", "f: its bytes 4 to 7 differ", NO_MOUNT], strict=True)
-    )
-    assert [(r.why, r.trees) for r in found] == [("f: its bytes N to N differ", 2), (NO_MOUNT, 1)]
+    backs = [Back(CrashState(n), frozenset(), n, n) for n in range(4)]
+    not_mounted = [NotMounted("EIO", (f"EXT4-fs error, block {n}",)).why for n in range(2)]
+    whys = ["f: its bytes 0 to 9 differ", "f: its bytes 4 to 7 differ", *not_mounted]
+    found = told(zip(backs, whys, strict=True))
+    kernel_said = f"{NO_MOUNT}: EIO: EXTN-fs error, block N"
+    assert [(r.why, r.trees) for r in found] == [("f: its bytes N to N differ", 2), (kernel_said, 2)]
     assert (found[0].example, found[0].state) == (
         "f: its bytes 0 to 9 differ, after 0 calls",
         str(CrashState(0)),
     )
+
+
+def test_a_mount_that_fails_for_another_reason_is_not_known() -> None:
+    """The line of the kernel is a part of what is known."""
+    full = NotMounted("EUCLEAN", ("JBD2: corrupted journal superblock",)).why
+    other = NotMounted("EUCLEAN", ("EXT4-fs (ubda): group descriptors corrupted!",)).why
+    for why, new in ((full, False), (other, True), (NO_MOUNT, True)):
+        assert bool(allowed.unknown(row(refused(why), mode="ext4/fast_commit"), known_losses())) == new
 
 
 def test_a_page_has_each_cell_and_says_which_are_missing() -> None:

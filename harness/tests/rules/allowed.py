@@ -59,6 +59,11 @@ class Allowed:
                 durable |= sync.covers
         return Stretch(durable, self.effect.issued(begun - 1), float(begun))
 
+    def kept_by(self, micro: Micro) -> str:
+        """Which kind of call made a micro-operation durable, the first that did."""
+        times = [sync.time for sync in self.effect.syncs if sync.covers & micro.bit]
+        return f" (durable by {self.effect.notes.calls[int(min(times))].word})"
+
     def refusal(self, tree: Iterable[Left], stretch: Stretch) -> str:
         """Why the rules do not leave a tree possible in a stretch; empty if they do."""
         return _Tree(self, {left.path: left for left in tree}, stretch).refusal()
@@ -103,7 +108,8 @@ class Allowed:
                 decided.update((directory, name) for directory, name, _ in m.names)
             elif m.bit & stretch.durable:
                 call = self.effect.notes.calls[m.call]
-                return f"{wrong[1]} is not what the call {m.call}, {call.text or call.word}, made durable"
+                by = self.kept_by(m)
+                return f"{wrong[1]} is not what the call {m.call}, {call.text or call.word}, made{by}"
         for slot, may in given.items():
             if slot not in decided and None not in may:
                 return f"{slot[1]} is there, and what gave it that name cannot have been the last"
@@ -239,10 +245,13 @@ class _File:
 
     def _size_refusal(self, own: Sequence[Micro], cut: Micro | None) -> str:
         sizes = [m for m in own if m.sort is Sort.SIZE and not m.exact and (not cut or m.number > cut.number)]
-        least = max([cut.size if cut else 0, *(m.size for m in sizes if m.bit & self.durable)])
+        durable = [m for m in (cut, *sizes) if m and m.bit & self.durable]
+        largest = max(durable, key=lambda m: m.size, default=None)
+        least = max(largest.size if largest else 0, cut.size if cut else 0)
         found = len(self.left.contents)
         if found != least and not any(m.size == found > least for m in sizes):
-            return f"it has {found} bytes, which no call left it with; {least} would be the least"
+            by = self.allowed.kept_by(largest) if largest else ""
+            return f"it has {found} bytes, which no call left it with; {least} would be the least{by}"
         return ""
 
     def _data_refusal(self, own: Sequence[Micro], cut: Micro | None) -> str:
@@ -260,7 +269,8 @@ class _File:
             if wrong := self._other(shown, span[0], origin):
                 if m.bit & self.durable or m is cut:
                     told = f"the call {m.call}, {self.allowed.effect.notes.calls[m.call].text},"
-                    return f"its bytes {wrong[0]} to {wrong[1]} are not from {told} or a later one"
+                    by = self.allowed.kept_by(m) if m.bit & self.durable else ""
+                    return f"its bytes {wrong[0]} to {wrong[1]} are not from {told} or a later one{by}"
             else:
                 open_ = [part for one in open_ for part in _less(one, span)]
         wrong = self._other(open_, 0, ZEROS)

@@ -122,7 +122,7 @@ def test_what_a_sync_covers_may_be_lost_until_it_returns() -> None:
     allowed, nothing = synced(), frozenset[Left]()
     empty = frozenset({Left("f", "file", FILE)})
     assert [allowed.refusal(nothing, allowed.between(n, n + 1)) for n in (1, 2, 3)] == [""] * 3
-    assert "f is not what the call 0, create(f), made durable" in allowed.refusal(
+    assert "f is not what the call 0, create(f), made (durable by fsync)" in allowed.refusal(
         nothing, allowed.between(4, 4)
     )
     assert "it has 0 bytes" in allowed.refusal(empty, allowed.between(3, 3))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import gzip
 import io
 import itertools
@@ -36,6 +37,7 @@ _DUMP = 'tar cf - "$@" | gzip >/tmp/dump; wc -c </tmp/dump; head -c 47000 /tmp/d
 """Files in one archive: its size, and as much of it as fits a program's output, of which 64 KiB are kept."""
 _REST = "tail -c +$1 /tmp/dump | head -c 47000 | base64"
 _SLICE = 47_000
+_FEW = 4
 _EVERY = 6
 """Blocks that may be lost at a crash time of which every set is visited."""
 _DRAWN = 8
@@ -43,6 +45,9 @@ _AT_ONCE = 200
 """States that are asked about together."""
 
 Files = frozenset[Left]
+NO_MOUNT = "it does not mount"
+_LINES = 3
+"""Lines of the kernel, the first ones, that say why it did not mount: the last only says that it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +64,25 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class NotMounted:
+    """A state whose file system did not mount: the error, and what the kernel said first."""
+
+    error: str
+    said: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        return f"{NO_MOUNT}: {': '.join([self.error, ' | '.join(self.said)]) if self.said else self.error}"
+
+
+@dataclass(frozen=True, slots=True)
 class Back:
-    """What came back in a state: the tree, None if it did not mount; and how many of the noted calls had
+    """What came back in a state: the tree, or why there is none; and how many of the noted calls had
     returned and had begun.
     """
 
     state: CrashState
-    files: Files | None
+    files: Files | NotMounted
     returned: int
     begun: int
 
@@ -107,8 +124,8 @@ class Recorded:
         """The states of a recording, up to so many contents; the end comes first. Each content is recovered
         once; it comes back for each number of calls that may have been made.
         """
-        known: dict[str, Files | None] = {}
-        done: set[tuple[Files | None, int, int]] = set()
+        known: dict[str, Files | NotMounted] = {}
+        done: set[tuple[Files | NotMounted, int, int]] = set()
         times = call_times(self.notes, self.recording)
         recovering = Recovering(self.session, self.recording)
         left_out = False
@@ -168,7 +185,7 @@ _NONE = Notes(0, (0, 0, 0), (), (), (), b"")
 
 def _with_left(session: Session, recording: Recording) -> Notes:
     left = Recovering(session, recording).files(recording.end)
-    assert left is not None, "the file system does not mount even after a clean unmount"
+    assert not isinstance(left, NotMounted), f"even after a clean unmount, {left.why}"
     return replace(notes_of(session.noted), left=tuple(sorted(left, key=lambda found: found.path)))
 
 
@@ -180,15 +197,15 @@ class Recovering:
     recording: Recording
     _held: dict[str, bytes] = field(default_factory=dict)
 
-    def files(self, state: CrashState) -> Files | None:
-        """The tree that comes back, without what mkfs makes; None if it does not mount. A file that cannot be
-        read is of the kind `unreadable`.
+    def files(self, state: CrashState) -> Files | NotMounted:
+        """The tree that comes back, without what mkfs makes. A file that cannot be read is of the kind
+        `unreadable`.
         """
         seen: list[Files] = []
 
         def ask(tree: Tree, run: RunCheck) -> tuple[CheckResult, ...]:
             own = [e for p, e in tree.items() if p and p.split("/")[0] not in self._made_by_mkfs]
-            wanted = {e.digest: e.path for e in own if e.digest and e.size and e.digest not in self._held}
+            wanted = {e.digest: e for e in own if e.digest and e.size and e.digest not in self._held}
             for path, data in _contents_of(list(wanted.values()), run).items() if wanted else ():
                 self._held[tree[path].digest] = data
             seen.append(frozenset(self._left(entry) for entry in own))
@@ -197,8 +214,11 @@ class Recovering:
         target, shown = self.recording.target, self.recording.on_disk(state)
         if self.recording.profile.repair is not None:
             target, shown = repaired(self.session, target, shown, self.recording.profile.repair), UNTOUCHED
-        self.session.recover(target, shown, ask)
-        return seen[0] if seen else None
+        outcome = self.session.recover(target, shown, ask).outcome
+        if seen:
+            return seen[0]
+        said = [line for line in outcome.kernel_log if "nmount" not in line]
+        return NotMounted(errno.errorcode.get(outcome.mount_errno, "no error"), tuple(said[:_LINES]))
 
     @property
     def _made_by_mkfs(self) -> tuple[str, ...]:
@@ -218,18 +238,23 @@ class Recovering:
 _KINDS = {FileKind.FILE: "file", FileKind.DIRECTORY: "directory", FileKind.SYMLINK: "symlink"}
 
 
-def _contents_of(paths: Sequence[str], run: RunCheck) -> Mapping[str, bytes]:
-    """What these files hold."""
+def _contents_of(entries: Sequence[TreeEntry], run: RunCheck) -> Mapping[str, bytes]:
+    """What these files hold. A few small ones are printed one by one: that takes one program each, and an
+    archive takes six.
+    """
 
     def printed(*argv: str) -> str:
-        done = run(Check(0, ("sh", "-c", *argv), ()), ())
+        done = run(Check(0, argv, ()), ())
         assert done.exit_code == 0, done.output[-200:]
         return done.output
 
-    size, _, first = printed(_DUMP, "sh", *(f"./{path}" for path in paths)).partition("\n")
+    paths = [f"./{entry.path}" for entry in entries]
+    if len(entries) <= _FEW and all(entry.size <= _SLICE for entry in entries):
+        return {e.path: base64.b64decode(printed("base64", p)) for e, p in zip(entries, paths, strict=True)}
+    size, _, first = printed("sh", "-c", _DUMP, "sh", *paths).partition("\n")
     parts = [base64.b64decode(first)]
     for at in range(_SLICE, int(size), _SLICE):
-        parts.append(base64.b64decode(printed(_REST, "sh", str(at + 1))))
+        parts.append(base64.b64decode(printed("sh", "-c", _REST, "sh", str(at + 1))))
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(b"".join(parts)))) as archive:
         for one in archive:

@@ -92,7 +92,7 @@ def test_a_mode_that_loses_what_was_synced_shows_what_any_posix_forbids(
     made = recorded(tmp_path, uml_kernel, program, "ext4/nobarrier")
     with made.session:
         allowed = rules_of(made.notes, made.recording.profile)
-        assert any("made durable" in why for _, why in refusals(allowed, made.come_back(MOST)))
+        assert any("(durable by " in why for _, why in refusals(allowed, made.come_back(MOST)))
 
 
 def test_notes_that_are_wrong_are_not_believed(tmp_path: Path, uml_kernel: Path) -> None:
