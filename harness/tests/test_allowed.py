@@ -93,7 +93,8 @@ def test_a_mount_that_fails_for_another_reason_is_not_known() -> None:
     full = NotMounted("EUCLEAN", ("JBD2: corrupted journal superblock",)).why
     other = NotMounted("EUCLEAN", ("EXT4-fs (ubda): group descriptors corrupted!",)).why
     for why, new in ((full, False), (other, True), (NO_MOUNT, True)):
-        assert bool(allowed.unknown(row(refused(why), mode="ext4/fast_commit"), known_losses())) == new
+        (found,) = told([(Back(CrashState(1), frozenset(), 1, 1), why)])
+        assert bool(allowed.unknown(row(found, mode="ext4/fast_commit"), known_losses())) == new
 
 
 def test_a_page_has_each_cell_and_says_which_are_missing() -> None:

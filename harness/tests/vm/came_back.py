@@ -46,7 +46,7 @@ _AT_ONCE = 200
 
 Files = frozenset[Left]
 NO_MOUNT = "it does not mount"
-_LINES = 3
+_LINES = 8
 """Lines of the kernel, the first ones, that say why it did not mount: the last only says that it did not."""
 
 
