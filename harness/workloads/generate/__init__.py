@@ -16,7 +16,8 @@ SETS: Mapping[str, tuple[int, str]] = {
     "ace1": (1, "every operation with every persistence point: 207 workloads"),
     "ace1more": (
         1,
-        "the same for exchanges, owners, O_SYNC, O_DSYNC, and O_DIRECT at other alignments: 95 workloads",
+        "the same for exchanges, clones, copies, ranges that are taken out or put in, owners, times, O_SYNC, "
+        "O_DSYNC, and O_DIRECT at other alignments: 160 workloads",
     ),
     "ace2": (2, "every two of those, one after the other: 101,644 workloads, best in parts (--shard)"),
 }

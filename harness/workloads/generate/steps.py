@@ -369,6 +369,58 @@ MORE_STEPS: Mapping[str, StepKind] = {
 workloads, whose names would mean others if one were added.
 """
 
+# --- what only single steps do ---------------------------------------------------------------
+
+
+def _second_block(file: File) -> tuple[int, int]:
+    _needs(file.size > 2 * BLOCK_BYTES, "the file is too short")
+    return BLOCK_BYTES, BLOCK_BYTES
+
+
+def _shift(where: Callable[[File], tuple[int, int]], flag: str) -> Act:
+    """Takes a range of whole blocks out of a file, or makes room for one; what is behind it moves."""
+
+    def change(file: File, path: str) -> Operation:
+        offset, length = where(file)
+        file.size += length if flag == "insert-range" else -length
+        file.hole = False
+        return Operation(K.FALLOCATE, path, offset=offset, length=length, flags=(flag,))
+
+    return _on_file(change)
+
+
+def _source_and_target(world: World, paths: Sequence[str]) -> tuple[File, File]:
+    source, target = world.file(paths[0]), world.file(paths[1])
+    _needs(source is not target, "both are names of one file")
+    return source, target
+
+
+def _clone(world: World, paths: Sequence[str]) -> Operation:
+    source, target = _source_and_target(world, paths)
+    _needs(target.size <= source.size, "what the target has beyond the source would stay")
+    target.size, target.hole = source.size, source.hole
+    return Operation(K.CLONE, paths[0], paths[1])
+
+
+def _copy_range(world: World, paths: Sequence[str]) -> Operation:
+    """The second block of data, and the first of a hole."""
+    source, target = _source_and_target(world, paths)
+    offset, length = BLOCK_BYTES, 2 * BLOCK_BYTES
+    _needs(source.size >= offset + length, "the source is too short")
+    target.size, target.hole = max(target.size, offset + length), False
+    return Operation(K.COPY_RANGE, paths[0], paths[1], offset=offset, length=length)
+
+
+def _exchange_range(world: World, paths: Sequence[str]) -> Operation:
+    one, other = _source_and_target(world, paths)
+    one.size, other.size, one.hole, other.hole = other.size, one.size, other.hole, one.hole
+    return Operation(K.EXCHANGE_RANGE, paths[0], paths[1])
+
+
+def _touch(file: File, path: str) -> Operation:
+    return Operation(K.TOUCH, path, length=1_000_000_000)
+
+
 SINGLE_STEPS: Mapping[str, StepKind] = {
     step.name: step
     for step in (
@@ -379,6 +431,13 @@ SINGLE_STEPS: Mapping[str, StepKind] = {
         StepKind("direct-tail-dsync", _FILE, _write(_tail_sectors, K.WRITE, "direct", "dsync")),
         StepKind("overlap-sync", _FILE, _write(_overlap, K.WRITE, "sync")),
         StepKind("hole-dsync", _FILE, _write(_in_hole, K.WRITE, "dsync")),
+        StepKind("falloc-collapse", _FILE, _shift(_second_block, "collapse-range")),
+        StepKind("falloc-collapse-hole", _FILE, _shift(_whole_hole, "collapse-range")),
+        StepKind("falloc-insert", _FILE, _shift(_second_block, "insert-range")),
+        StepKind("clone", _TWO_FILES, _clone),
+        StepKind("copy-range", _TWO_FILES, _copy_range),
+        StepKind("exchange-range", _TWO_FILES, _exchange_range),
+        StepKind("touch", _FILE, _on_file(_touch)),
     )
 }
 """Those, and more again: each by itself."""

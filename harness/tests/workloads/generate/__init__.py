@@ -6,6 +6,6 @@ NOT_GENERATED = {
     *(K.MKFIFO, K.MKNOD, K.OPEN_TMPFILE, K.CLONE, K.EXCHANGE_RANGE, K.COPY_RANGE, K.TOUCH, K.CRASH, K.RUN),
     *(K.BEGIN_SYNC, K.WRITE_BACK),
 }
-"""What only lists of operations have. A name of a generated workload means the same for ever."""
+"""What only lists of operations and single steps have. A generated name means the same workload for ever."""
 ONLY_BY_CHANCE = {K.EXCHANGE, K.SYNC_FILE_RANGE, K.DROP_CACHES, K.OPEN, K.CLOSE, K.REMOUNT, K.CHOWN, K.CHMOD}
 """What sequences do not have."""

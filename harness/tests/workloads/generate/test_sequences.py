@@ -54,6 +54,16 @@ def test_further_single_operations_are_none_of_those_and_can_be_carried_out() ->
         assert [parse_operation(str(op)) for op in w.operations] == list(w.operations)
 
 
+def test_what_shares_exchanges_or_shifts_blocks_is_there_by_itself() -> None:
+    """Only lists of operations had these: what a file system loses of one was asked of no other place, and
+    with no other persistence point.
+    """
+    every = [op for name in FURTHER for op in generate(name).operations]
+    assert {K.CLONE, K.COPY_RANGE, K.EXCHANGE_RANGE, K.TOUCH} <= {op.kind for op in every}
+    flags = {flag for op in every if op.kind is K.FALLOCATE for flag in op.flags}
+    assert flags >= {"collapse-range", "insert-range"}
+
+
 def test_direct_and_synchronous_writes_are_there_at_several_alignments() -> None:
     """All direct writes covered whole blocks of 4 KiB, where no file system has to read or zero the rest of
     one; O_SYNC and O_DSYNC stood in random workloads alone.
