@@ -79,8 +79,9 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
         owned.update(hit)
         return bool(hit)
 
-    own = [p for p in profiles().values() if not p.on_request and touched(p.source)]
-    first = [p.name for p in own if p.usual or any(is_of(f, s) for f in changed for s in p.mode_source)]
+    alone = {p.name for p in profiles().values() if any(is_of(f, s) for f in changed for s in p.mode_source)}
+    own = [p for p in profiles().values() if (p.name in alone or not p.on_request) and touched(p.source)]
+    first = [p.name for p in own if p.usual or p.name in alone]
     first += [f"{ON_STACKS}@{name}" for name, stack in stacks().items() if touched(stack.source)]
     first += [f"{ON_STACKS}@{name}" for name, layer in layers().items() if touched(layer.source)]
     if touched(shared.paths):

@@ -40,6 +40,14 @@ def test_code_of_one_mode_brings_that_mode_to_the_front() -> None:
     assert asked.recovery == ("fs/ext4/fast_commit.c",)
 
 
+def test_code_of_a_mode_that_runs_on_request_brings_that_mode() -> None:
+    """Its code runs in no other: a patch to it was asked nothing, and read as kept."""
+    exchanged = affected_by(["fs/xfs/xfs_exchrange.c"])
+    assert set(exchanged.first) == {"xfs/default", "xfs/exchange", "xfs/exchange-wsync"}
+    assert not any("exchange" in name for name in affected_by(["fs/xfs/xfs_log.c"]).first)
+    assert affected_by(["fs/ntfs3/inode.c"]).first == ("ntfs3/default",)
+
+
 def test_code_of_a_stack_is_asked_on_that_stack() -> None:
     assert affected_by(["drivers/md/raid5-ppl.c"]).first == (
         "ext4/ordered@raid5-journal", "ext4/ordered@raid5-ppl", "ext4/ordered@raid5", "ext4/ordered@raid6",
