@@ -98,8 +98,9 @@ class NotFollowed(ValueError):
 class Effect:
     """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, the names
     that each had, with the calls that gave them. `needs`: of each micro-operation, those without which it
-    does not persist. `_never`: what by these rules persists in no state. `syncs`: in order. `promised`: what
-    a sync covers besides, by a contract.
+    does not persist, and those that show no more once it is there; `_needing`: what has any. `_never`: what
+    by these rules persists in no state. `syncs`: in order. `promised`: what a sync covers besides, by a
+    contract.
     """
 
     notes: Notes
@@ -110,7 +111,7 @@ class Effect:
     needs: list[int] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
     promised: Callable[[NotedCall, float], int] | None = None
-    _ordered: bool = False
+    _needing: int = 0
     _never: int = 0
     _needed_by: dict[int, int] = field(default_factory=dict)
 
@@ -146,7 +147,7 @@ class Effect:
 
     def with_needs(self, state: int) -> int:
         """A set with all that its members need."""
-        waiting = state if self._ordered else 0
+        waiting = state & self._needing
         while waiting:  # what is needed has what it needs in its turn among the needs of the last one
             last = waiting.bit_length() - 1
             state |= self.needs[last]
@@ -155,7 +156,7 @@ class Effect:
 
     def without(self, state: int, lost: int) -> int:
         """A set without those, and without what needs them."""
-        if self._ordered:
+        if self._needing:
             for m in self.of(lost):
                 lost |= self.needing(m)
         return state & ~lost
@@ -172,7 +173,8 @@ class Effect:
         """Of each micro-operation, those without which it does not persist, and those that these need."""
         at_once = self.rules.truncates_at_once.holds
         self._never = _set(m for m in self.micros if m.on_the_way and at_once)
-        self.needs, self._ordered = [needed & ~self._never for needed in needs], any(needs)
+        self.needs = [needed & ~self._never for needed in needs]
+        self._needing = _set(m for m in self.micros if self.needs[m.number])
         self._needed_by = {}
         self.syncs = self._own_syncs()
 
@@ -384,14 +386,25 @@ def _blocks(start: int, end: int, block: int) -> Iterator[tuple[int, int]]:
 
 def _needs(effect: Effect) -> Iterator[int]:
     last: dict[int, int] = {}
-    for m in effect.micros:
-        needed = 0
+    for m, outdone in zip(effect.micros, _outdone(effect.micros), strict=True):
+        needed = outdone
         if m.sort is Sort.NAME and effect.rules.names_in_order.holds:
             for directory in effect.directories_of(m):
                 needed |= last.get(directory, 0)
             for directory in effect.directories_of(m):
                 last[directory] = needed | m.bit
         yield needed
+
+
+def _outdone(micros: Sequence[Micro]) -> Iterator[int]:
+    """For each, what of the same call shows no more once it is there, so that one state stands for those with
+    it and without: for a size, the sizes before it, and the blocks that are cut off.
+    """
+    for _, group in itertools.groupby(micros, lambda m: m.call):
+        before = 0
+        for m in group:
+            yield before if m.sort is Sort.SIZE else 0
+            before |= m.bit if m.sort is Sort.SIZE or m.on_the_way else 0
 
 
 def _covered(effect: Effect, sync: NotedCall, time: float) -> int:

@@ -9,6 +9,7 @@ alone; each pair lost; and some sets drawn at random. Each block of data is torn
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import random
 from collections import deque
@@ -98,8 +99,11 @@ class Legal:
         self.stretches.append(Stretch(durable, self.effect.issued(end), end))
 
     def stretch_of(self, state: Partial) -> Stretch | None:
-        """The last stretch in which a state may be left; None if it may in none."""
-        return next((s for s in reversed(self.stretches) if s.allows(state)), None)
+        """The last stretch in which a state may be left; None if it may in none. From one to the next more is
+        durable, and more was asked for.
+        """
+        place = bisect.bisect(self.stretches, 0, key=lambda s: bool(s.durable & ~state.whole))
+        return last if (last := self.stretches[place - 1]).allows(state) else None
 
     def stretches_of(self, state: Partial) -> Iterator[Stretch]:
         """Those in which a state may be left, in order."""

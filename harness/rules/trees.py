@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from harness.rules.calls import Left, Notes
 from harness.rules.micro import ZEROS, Effect, Micro, Sort
 from harness.rules.states import Partial
 
+_PART_BLOCKS = 8
+"""Blocks of a file that are made, and looked at, together."""
 Piece = tuple[int, int, int]
 """Where it begins in the bytes that were noted, where in the file, and its length."""
 
@@ -68,6 +70,7 @@ class Maker:
     effect: Effect
     _known: dict[tuple[int, int, int | None], Entry] = field(default_factory=dict)
     _own: dict[int, int] = field(default_factory=dict)
+    _files: dict[int, _File] = field(default_factory=dict)
     _names: int = 0
     _paths: dict[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
@@ -131,40 +134,121 @@ class Maker:
             known = self._known[inode, own, torn] = self._made(inode, own, torn)
         return known
 
+    def _made(self, inode: int, own: int, torn: int | None) -> Entry:
+        made, file = self.effect.made[inode], self._file(inode)
+        owner = file.owner(own) or made.owner
+        if made.kind != "file":
+            return Entry(made.kind, owner, target=made.target)
+        size = file.size(own)
+        parts = list(file.parts(own, torn, size))
+        pieces = tuple(_joined(piece for part, _ in parts for piece in part))
+        digest = hashlib.blake2b(b"".join(digest for _, digest in parts), digest_size=16).digest()
+        return Entry("file", owner, size, pieces, digest=digest)
+
+    def _file(self, inode: int) -> _File:
+        if (known := self._files.get(inode)) is None:
+            known = self._files[inode] = _File(self.effect, self._own.get(inode, 0))
+        return known
+
+
+@dataclass(slots=True)
+class _File:
+    """One file in all states. It is made in parts of some blocks: most states have most parts in common with
+    others, and whoever followed the file from its first write would follow it as often as there are states.
+    `_changing`: by part, the micro-operations that change its bytes. `_sizes`, `_owners`: those that change
+    these.
+    """
+
+    effect: Effect
+    every: int
+    _changing: list[int] = field(default_factory=list)
+    _sizes: int = 0
+    _owners: int = 0
+    _known_sizes: dict[int, int] = field(default_factory=dict)
+    _known: dict[tuple[int, int, int, int | None], tuple[tuple[Piece, ...], bytes]] = field(
+        default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        cuts: list[tuple[int, int]] = []
+        changing: dict[int, int] = {}
+        for m in self.effect.of(self.every):
+            if m.sort is Sort.ATTRIBUTES:
+                self._owners |= m.bit
+            elif m.sort is Sort.DATA:
+                part = m.offset // self._part_bytes
+                changing[part] = changing.get(part, 0) | m.bit
+                self._sizes |= m.bit if m.size else 0
+            else:
+                self._sizes |= m.bit
+                cuts += [(self._cut_from(m) // self._part_bytes, m.bit)] if m.exact else []
+        self._changing = [changing.get(part, 0) for part in range(max(changing, default=-1) + 1)]
+        for first, bit in cuts:
+            for part in range(first, len(self._changing)):
+                self._changing[part] |= bit
+
+    @property
+    def _part_bytes(self) -> int:
+        return _PART_BLOCKS * self.effect.rules.block_bytes
+
+    def _cut_from(self, m: Micro) -> int:
+        """What is behind a truncation: the rest of its last block stays on the disk until zeros are written
+        over it.
+        """
+        return m.size - m.size % -self.effect.rules.block_bytes
+
+    def owner(self, own: int) -> tuple[int, int, int] | None:
+        """What a set of its micro-operations leaves as its owner; None if it changes none."""
+        last = (own & self._owners).bit_length()
+        return self.effect.micros[last - 1].owner if last else None
+
+    def size(self, own: int) -> int:
+        """The size that it leaves."""
+        own &= self._sizes
+        if (size := self._known_sizes.get(own)) is None:
+            size = 0
+            for m in self.effect.of(own):
+                size = m.size if m.exact else max(size, m.size)
+            self._known_sizes[own] = size
+        return size
+
+    def parts(self, own: int, torn: int | None, size: int) -> Iterator[tuple[tuple[Piece, ...], bytes]]:
+        """What it leaves in each part of so many bytes: the pieces, and a digest of the contents."""
+        last = own.bit_length()
+        for part, begin in enumerate(range(0, size, self._part_bytes)):
+            there = own & self._changing[part] if part < len(self._changing) else 0
+            torn_here = torn if there.bit_length() == last else None
+            key = part, there, min(size, begin + self._part_bytes), torn_here
+            if (known := self._known.get(key)) is None:
+                known = self._known[key] = self._part(*key)
+            yield known
+
+    def _part(self, part: int, there: int, end: int, torn: int | None) -> tuple[tuple[Piece, ...], bytes]:
+        pieces = list[Piece]()
+        last = there.bit_length() - 1
+        for m in self.effect.of(there):
+            if m.sort is Sort.SIZE:
+                pieces = list(_cut(pieces, self._cut_from(m)))
+            else:
+                pieces.append(self._piece(m, torn if m.number == last else None))
+        shown, begin = tuple(_joined(_cut(pieces, end))), part * self._part_bytes
+        held = contents(self.effect.notes, end, shown, begin)
+        return shown, hashlib.blake2b(held, digest_size=16).digest()
+
     def _piece(self, micro: Micro, torn: int | None) -> Piece:
         """All of a block, or what of it persisted: whole sectors from the one in which it begins."""
         skipped = micro.offset % self.effect.rules.torn_bytes
         length = micro.length if torn is None else min(micro.length, torn - skipped)
         return micro.at, micro.offset, length
 
-    def _made(self, inode: int, own: int, torn: int | None) -> Entry:
-        made = self.effect.made[inode]
-        owner, size, pieces = made.owner, 0, list[Piece]()
-        micros = list(self.effect.of(own))
-        for m in micros:
-            if m.sort is Sort.ATTRIBUTES:
-                owner = m.owner
-            elif m.sort is Sort.SIZE:
-                size = m.size if m.exact else max(size, m.size)
-                if m.exact:  # the rest of its last block stays on the disk until zeros are written over it
-                    pieces = list(_cut(pieces, size - size % -self.effect.rules.block_bytes))
-            elif m.sort is Sort.DATA:
-                size = max(size, m.size)
-                pieces.append(self._piece(m, torn if m is micros[-1] else None))
-        if made.kind != "file":
-            return Entry(made.kind, owner, target=made.target)
-        shown = tuple(_joined(_cut(pieces, size)))
-        digest = hashlib.blake2b(contents(self.effect.notes, size, shown), digest_size=16).digest()
-        return Entry("file", owner, size, shown, digest=digest)
 
-
-def _cut(pieces: list[Piece], size: int) -> Iterator[Piece]:
+def _cut(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
     for at, offset, length in pieces:
         if offset < size:
             yield at, offset, min(length, size - offset)
 
 
-def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Pieces that follow each other in the file and in what was noted are one."""
     held: Piece | None = None
     for at, offset, length in pieces:
@@ -178,11 +262,12 @@ def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
         yield held
 
 
-def contents(notes: Notes, size: int, pieces: tuple[Piece, ...]) -> bytes:
-    """The bytes of a file."""
-    made = bytearray(size)
+def contents(notes: Notes, size: int, pieces: tuple[Piece, ...], begin: int = 0) -> bytes:
+    """The bytes of a file, from `begin` on, where none of its pieces begins before that."""
+    made = bytearray(size - begin)
     for at, offset, length in pieces:
-        made[offset : offset + length] = bytes(length) if at == ZEROS else notes.data[at : at + length]
+        piece = bytes(length) if at == ZEROS else notes.data[at : at + length]
+        made[offset - begin : offset - begin + length] = piece
     return bytes(made)
 
 

@@ -39,7 +39,8 @@ class Allowed:
     _known: dict[tuple[int, Left, int, int], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if any(self.effect.needs):
+        rules = self.effect.rules
+        if rules.names_in_order.holds or rules.contract:
             raise ValueError("by these rules a micro-operation needs another")
         for m in self.effect.micros:
             if m.sort is Sort.NAME:
