@@ -36,6 +36,8 @@ class Words:
         acks, missing = self.effect.notes.acks, found.missing
         if not found.present and 0 < found.acks <= len(acks):
             missing = missing & self.effect.issued(acks[found.acks - 1].calls - 1) or missing
+        if not missing and not found.present:
+            return "what is durable is refused, although nothing is lost"
         lost = self.words(missing)
         if not found.present:
             earliest = min((m.call for m in self.effect.of(found.missing)), default=0)

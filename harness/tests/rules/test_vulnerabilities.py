@@ -335,6 +335,18 @@ def test_what_had_to_come_later_is_told_although_a_sync_made_it_durable() -> Non
     assert looked.words.remedies(looked.remedies) == "fsync of `db` after call 5, `write(db, 1 at 0)`"
 
 
+def test_a_complete_state_that_is_refused_is_told_as_that() -> None:
+    """All that was asked for is durable, and the check says no: "nothing must persist" was told."""
+    calls = Calls().create("f").write("f", b"half").fsync("f").fsync(".").ack("1")
+    calls.create("g").fsync(".").write("f", b"whole").fsync("f")
+
+    def says(held: Held, acks: int) -> bool:
+        return acks == 0 or held.get("f") == b"whole"
+
+    found = headlines(search(calls.notes(), says))
+    assert found == ["what is durable is refused, although nothing is lost"]
+
+
 def test_a_program_that_leaves_nothing_between_two_calls_is_told_by_these_calls() -> None:
     """A write to a swap file was named beside the rename that took the only copy away."""
     calls = Calls().create("n").write("n", b"one").fsync("n").fsync(".").create("swp").ack("1")
