@@ -48,9 +48,13 @@ class Partial:
 
     def named(self, sector: int) -> CrashState:
         """The state as crash points are named: entries are micro-operations."""
-        prefix = self.last + 1
-        dropped = tuple(n for n in range(prefix) if not self.persisted >> n & 1)
-        return CrashState(prefix, dropped, None if self.torn is None else self.torn // sector)
+        prefix, dropped = self.last + 1, list[int]()
+        lost = self.persisted ^ ((1 << prefix) - 1)
+        while lost:
+            low = lost & -lost
+            dropped.append(low.bit_length() - 1)
+            lost ^= low
+        return CrashState(prefix, tuple(dropped), None if self.torn is None else self.torn // sector)
 
     @classmethod
     def of(cls, state: CrashState, sector: int) -> Partial:
