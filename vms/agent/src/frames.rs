@@ -63,6 +63,12 @@ const INTERPRETERS: [&str; 12] = [
     "java",
 ];
 
+/// The first words of the packages of Go's own library (pkg.go.dev/std).
+const GO: &str = "archive arena bufio builtin bytes cmd cmp compress container context crypto database debug embed \
+    encoding errors expvar flag fmt go hash html image index internal io iter log maps math mime net os path plugin \
+    reflect regexp runtime simd slices sort strconv strings structs sync syscall testing text time unicode unique \
+    unsafe vendor weak";
+
 type Bytes = EndianSlice<'static, LittleEndian>;
 type Registers = [Option<u64>; REGISTERS];
 
@@ -268,13 +274,14 @@ impl Module {
             else {
                 continue;
             };
-            if line == 0 || is_of_language(file) {
-                continue;
-            }
-            let file = file.rsplit('/').next().unwrap_or(file);
             let name = frame
                 .function
                 .and_then(|f| Some(f.demangle().ok()?.into_owned()));
+            let in_go = name.as_deref().is_some_and(|name| is_of_go(file, name));
+            if line == 0 || is_of_language(file) || in_go {
+                continue;
+            }
+            let file = file.rsplit('/').next().unwrap_or(file);
             // Names of C++ stay as they are linked: what reads them is larger than all else here.
             let name = name
                 .filter(|name| !name.starts_with("_Z"))
@@ -461,6 +468,18 @@ fn is_of_language(file: &str) -> bool {
         || file.starts_with("/rustc/")
         || file.contains("/rustlib/src/rust/")
         || file.starts_with("/usr/include/")
+}
+
+/// Whether a function is of Go's own library, where `-trimpath` has left of its path no more than the package. The
+/// package of a program has another name in its functions (`main`), begins with another word, or has a host before it.
+fn is_of_go(file: &str, function: &str) -> bool {
+    let file = file.strip_prefix("./").unwrap_or(file);
+    let Some((package, _)) = file.rsplit_once('/') else {
+        return false;
+    };
+    let rest = function.strip_prefix(package);
+    let top = package.split('/').next().unwrap_or(package);
+    rest.is_some_and(|rest| rest.starts_with('.')) && GO.split_whitespace().any(|word| word == top)
 }
 
 /// A function's name, not longer than can be read.
@@ -739,6 +758,39 @@ fn main() {
         }
         for name in ["shop", "libcurl.so.4", "nodes", "ldb"] {
             assert!(!told(name, &INTERPRETERS) && !told(name, &SYSTEM), "{name}");
+        }
+    }
+
+    /// "os.(*File).Write" at file.go was told as the function of a program that is built without its paths.
+    #[test]
+    fn gos_own_library_is_known_where_its_paths_are_trimmed() {
+        for (file, function) in [
+            ("os/file.go", "os.(*File).Write"),
+            ("./os/file_posix.go", "os.(*File).Sync"),
+            ("internal/poll/fd_unix.go", "internal/poll.(*FD).Write"),
+            (
+                "runtime/internal/syscall/asm_linux_amd64.s",
+                "runtime/internal/syscall.Syscall6",
+            ),
+            ("syscall/zsyscall_linux_amd64.go", "syscall.write"),
+        ] {
+            assert!(is_of_go(file, function), "{file}");
+        }
+        for (file, function) in [
+            ("store/main.go", "main.commit"),
+            ("log/main.go", "main.commit"),
+            ("store/db/db.go", "store/db.(*DB).Commit"),
+            ("example.com/me/store/db.go", "example.com/me/store.Commit"),
+            ("example.com/os/file.go", "example.com/os.(*File).Write"),
+            (
+                "golang.org/x/sys@v0.5.0/unix/syscall.go",
+                "golang.org/x/sys/unix.Fsync",
+            ),
+            ("internal/db/db.go", "example.com/me/internal/db.Commit"),
+            ("os/file.c", "os_write"),
+            ("main.go", "main.main"),
+        ] {
+            assert!(!is_of_go(file, function), "{file}");
         }
     }
 
