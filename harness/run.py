@@ -394,14 +394,13 @@ class _Job:
         plan, store, layout = self.plan, self.store, self.store.layout
         named = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able if p.name in self.bases}
         run = f"{store.path.name}-{secrets.token_hex(4)}"
-        requirements, blobs = requirements_of(run, plan, self.specs, named, store.info.pins)
+        requirements = requirements_of(run, plan, self.specs, named, store.info.pins)
         with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:
             self.progress.say(
                 f"{title_of(self.asked.kernel)}, on {pool.description}: {self.specs.description}"
             )
-            dispatch = Dispatch(
-                plan, store, self.progress, pool, requirements, blobs, recorded_files(plan), self.on_done
-            )
+            recorded = recorded_files(plan)
+            dispatch = Dispatch(plan, store, self.progress, pool, requirements, recorded, self.on_done)
             dispatch.work(self.asked.cases, self.asked.lacking)
 
 

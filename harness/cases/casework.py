@@ -15,7 +15,7 @@ import functools
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -28,11 +28,10 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_again, legal_times
 from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import mount_once
-from harness.cases.ledger import Key, Ledger, PlannedCase, info_of
+from harness.cases.ledger import Key, Ledger, PlannedCase, line_up
 from harness.cases.listing import groups_of
 from harness.cases.pool import Callback, Pool, Task, Worker
 from harness.cases.recording import (
-    NOTHING_KNOWN,
     Recording,
     Taken,
     by_times,
@@ -166,14 +165,6 @@ class Limits:
         return self._deadline
 
 
-def breadth_first(cases: Iterable[PlannedCase]) -> deque[PlannedCase]:
-    """A workload in all modes before the next one: a run that ends early has looked at every mode."""
-    rounds: dict[str, list[PlannedCase]] = {}
-    for case in cases:
-        rounds.setdefault(case.workload.name, []).append(case)
-    return deque(case for together in rounds.values() for case in together)
-
-
 class Casework:
     """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge."""
 
@@ -217,7 +208,14 @@ class Casework:
         when the plan's time is up, or when as many cases have failed as it allows; VersionsDiffer if guests
         are of another version.
         """
-        self._line_up(wanted, lacking)
+        planned = line_up(self._plan, self._store, wanted, lacking, self._recorded_files, self._on_done)
+        for case in planned:
+            if case.final and case.before is not None and case.before.left_at:  # nothing to visit again
+                self._on_done(case.id)
+            else:
+                self._unrecorded.append(case)
+        kept = self._store.layout
+        self._to_record = {case.id for case in self._unrecorded if not is_kept(case.id, kept)}
         if self._to_record:
             self._progress.begin("recorded", len(self._to_record))
         # Two recordings per worker at first, of which one is kept while the other is made, and another
@@ -232,30 +230,6 @@ class Casework:
         finally:
             for work in self._open.values():
                 work.examiner.close()
-
-    def _line_up(self, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]) -> None:
-        known = {record_.case: record_ for record_ in self._store.cases()}
-        for profile, workload in wanted:
-            name = CaseId(profile.filesystem, profile.mode, workload.name)
-            case = PlannedCase(profile, workload, name, files=self._recorded_files.get(name, NOTHING_KNOWN))
-            if before := known.get(case.id):
-                final = before.status is CaseStatus.DONE and not before.mismatch
-                files = before.info.files or case.files
-                case = replace(case, mismatch=before.mismatch, final=final, files=files, before=before.info)
-            else:  # an existing row stays: it tells whether the recording is still the same
-                self._store.add_case(info_of(case, self._plan))
-            if reason := lacking.get(profile.name) or lacking.get(workload.name):
-                self._store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
-                self._on_done(case.id)
-                continue
-            if case.final and case.before is not None and case.before.left_at:  # nothing to visit again
-                self._on_done(case.id)
-                continue
-            self._unrecorded.append(case)
-        if self._plan.minutes is not None:
-            self._unrecorded = breadth_first(self._unrecorded)
-        kept = self._store.layout
-        self._to_record = {case.id for case in self._unrecorded if not is_kept(case.id, kept)}
 
     def _carry_on(self, pool: Pool) -> None:
         """Wait for tasks, and do what their results lead to."""

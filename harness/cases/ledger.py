@@ -19,12 +19,12 @@ memo is *provisional* until its case is DONE without mismatch, even if the run i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.cases import application
 from harness.cases.examine import Examiner, Group, JudgedGroup
-from harness.cases.recording import Recording
+from harness.cases.recording import NOTHING_KNOWN, Recording
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
 from harness.model import (
@@ -91,6 +91,44 @@ def info_of(case: PlannedCase, plan: Plan) -> CaseInfo:
         workload_summary=case.workload.summary,
         oracles=plan.oracles or BY_DEFAULT,
     )
+
+
+def line_up(
+    plan: Plan,
+    store: RunStore,
+    wanted: Iterable[tuple[Profile, Workload]],
+    lacking: Mapping[str, str],
+    recorded: Mapping[CaseId, Mapping[str, str]],
+    on_done: Callable[[CaseId], None],
+) -> Sequence[PlannedCase]:
+    """The cases that can be run here, in the order in which they are to be. All that are `wanted` have a row
+    then; `on_done` is told of those that cannot be run. `lacking`, `recorded`: as of `Casework`.
+    """
+    known = {record.case: record for record in store.cases()}
+    planned = []
+    for profile, workload in wanted:
+        name = CaseId(profile.filesystem, profile.mode, workload.name)
+        case = PlannedCase(profile, workload, name, files=recorded.get(name, NOTHING_KNOWN))
+        if before := known.get(case.id):
+            final = before.status is CaseStatus.DONE and not before.mismatch
+            files = before.info.files or case.files
+            case = replace(case, mismatch=before.mismatch, final=final, files=files, before=before.info)
+        else:  # an existing row stays: it tells whether the recording is still the same
+            store.add_case(info_of(case, plan))
+        if reason := lacking.get(profile.name) or lacking.get(workload.name):
+            store.set_case_status(case.id, CaseStatus.NOT_RUN, reason)
+            on_done(case.id)
+        else:
+            planned.append(case)
+    return planned if plan.minutes is None else breadth_first(planned)
+
+
+def breadth_first(cases: Iterable[PlannedCase]) -> list[PlannedCase]:
+    """A workload in all modes before the next one: a run that ends early has looked at every mode."""
+    rounds: dict[str, list[PlannedCase]] = {}
+    for case in cases:
+        rounds.setdefault(case.workload.name, []).append(case)
+    return [case for together in rounds.values() for case in together]
 
 
 class Ledger:

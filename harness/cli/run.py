@@ -62,7 +62,7 @@ from harness.cli.options import (
 from harness.cli.presets import preset_options, with_preset
 from harness.cli.sections import Sectioned
 from harness.cli.why import explain_first
-from harness.cluster.worker_pool import need_cluster, warning_of
+from harness.cluster.addresses import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
 from harness.filesystems.existing import look_at

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from harness.cases.fsck_reads import find_library
-from harness.cluster.messages import Blob, Requirements, SentSpec
+from harness.cluster.messages import Requirements, SentSpec
 from harness.errors import PowercutError
 from harness.guests.built import BUILT_PARTS
 from harness.guests.guest_specs import GuestSpecs
@@ -49,47 +49,39 @@ case.
 
 def requirements_of(
     run: str, plan: Plan, specs: GuestSpecs, bases: Mapping[str, Path], pins: Mapping[str, str]
-) -> tuple[Requirements, dict[str, Path]]:
-    """The requirements of a run, and its blobs' files by their hashes. `bases`: packed. Raises
-    EnvironmentLacks for a built part that is missing.
+) -> Requirements:
+    """What a run needs on its workers. `bases`: packed. Raises EnvironmentLacks for a built part that is
+    missing.
     """
-    blobs: dict[str, Blob] = {}
+    blobs: dict[str, str] = {}
 
-    def blob(path: Path, what: str) -> str:
-        sha = file_hash(path)
-        blobs.setdefault(sha, Blob(sha, what, str(path.resolve())))
-        return sha
+    def blob(path: Path) -> str:
+        return blobs.setdefault(str(path.resolve()), file_hash(path))
 
     def spec(of: GuestSpec) -> SentSpec:
-        name = of.machine.name
-        kernel, archive = (
-            blob(of.kernel_image, f"kernel for {name}"),
-            blob(of.initramfs, f"initramfs for {name}"),
-        )
-        return SentSpec(name, of.machine.accel, kernel, archive, of.memory_mib)
+        kernel, initramfs = blob(of.kernel_image), blob(of.initramfs)
+        return SentSpec(of.machine.name, of.machine.accel, kernel, initramfs, of.memory_mib)
 
-    requirements = Requirements(
+    return Requirements(
         run=run,
         plan=msgspec.structs.replace(plan, **_OF_ONE_CASE),
         recorder=spec(specs.recorder),
         judge=None if specs.recorder is specs.judge else spec(specs.judge),
-        bases={name: blob(path, f"base image of {name}") for name, path in bases.items()},
-        variables={name: blob(find(), name) for name, find in _BUILT.items()},
-        blobs=tuple(blobs.values()),
+        bases={name: blob(path) for name, path in bases.items()},
+        variables={name: blob(find()) for name, find in _BUILT.items()},
+        blobs={sha256: path for path, sha256 in blobs.items()},
         pins=dict(pins),
     )
-    return requirements, {sha: Path(p.path) for sha, p in blobs.items()}
 
 
-def found(blob: Blob) -> Path | None:
+def found(sha256: str, path: Path) -> Path | None:
     """Where this host has a blob: in its cache, or where the run has it. None: nowhere."""
-    kept = cache_dir(FOLDER) / blob.sha256
+    kept = cache_dir(FOLDER) / sha256
     if kept.is_file():
         os.utime(kept)  # in use: `powercut gc` goes by it
         return hold(kept)
-    own = Path(blob.path)
     try:
-        return own if file_hash(own) == blob.sha256 else None
+        return path if file_hash(path) == sha256 else None
     except OSError:
         return None
 

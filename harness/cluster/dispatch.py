@@ -19,20 +19,23 @@ import itertools
 import queue
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.cases.casework import Limits
+from harness.cases.ledger import PlannedCase, line_up
 from harness.cases.pins import source_hash
-from harness.cases.recording import NOTHING_KNOWN, copy_recording, is_kept
+from harness.cases.recording import copy_recording, is_kept
 from harness.cluster import site
 from harness.cluster.messages import (
     BusyWithAnotherRun,
+    ClusterWorker,
     Done,
     Identity,
     Job,
@@ -43,16 +46,17 @@ from harness.cluster.messages import (
     Unfit,
 )
 from harness.cluster.payloads import adopt, files_of
-from harness.cluster.worker_pool import ClusterWorker, WorkerPool
 from harness.errors import ClusterGone, PowercutError
 from harness.filesystems.profiles import Profile
 from harness.host.progress import Progress
-from harness.model import CaseId, Verdict, Workload
-from harness.oracles import BY_DEFAULT
+from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.layout import RunLayout
-from harness.store.records import CaseInfo, CaseStatus
+from harness.store.records import CaseStatus
+
+if TYPE_CHECKING:  # a run on one host needs no Dask
+    from harness.cluster.over_dask import DaskPool
 
 STRIKES = 3
 LOOK_S = 2.0
@@ -66,16 +70,6 @@ EMPTY_S = 120.0
 """How long a run waits for a first, or another, worker."""
 BUSY_S = 10.0
 """How often a worker is asked that works for another run."""
-
-
-@dataclass(slots=True)
-class _Case:
-    """A case that is not decided. `strikes`: what was seen of each worker that was lost with it."""
-
-    id: CaseId
-    workload: Workload
-    files: Mapping[str, str]
-    strikes: list[str] = field(default_factory=list)
 
 
 class _Stage(Enum):
@@ -100,13 +94,12 @@ class _Worker:
 
 @dataclass(slots=True)
 class _Given:
-    """A case that a worker has. `heard`: when it was given, or last heard of."""
+    """A case that a worker has. `heard`: when it was given, or last heard of. `note`: what was told of it."""
 
-    case: _Case
+    case: PlannedCase
     worker: _Worker
     heard: float
-    begun: Counter[str] = field(default_factory=Counter)
-    advanced: Counter[str] = field(default_factory=Counter)
+    note: Note
 
 
 class Dispatch:
@@ -115,23 +108,23 @@ class Dispatch:
         plan: Plan,
         store: RunStore,
         progress: Progress,
-        pool: WorkerPool,
+        pool: DaskPool,
         requirements: Requirements,
-        blobs: Mapping[str, Path],
         recorded: Mapping[CaseId, Mapping[str, str]],
         on_done: Callable[[CaseId], None],
     ) -> None:
-        """`blobs`: the files of the requirements' blobs. `recorded`, `on_done`: as of `Casework`."""
+        """`recorded`, `on_done`: as of `Casework`."""
         self._plan = plan
         self._store = store
         self._progress = progress
         self._pool = pool
         self._requirements = requirements
-        self._blobs = blobs
         self._recorded = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
-        self._queue: deque[_Case] = deque()
+        self._queue: deque[PlannedCase] = deque()
+        self._strikes: defaultdict[CaseId, list[str]] = defaultdict(list)
+        """What was seen of each worker that was lost with a case."""
         self._given: dict[int, _Given] = {}
         self._numbers = itertools.count(1)
         self._workers: dict[str, _Worker] = {}
@@ -147,7 +140,11 @@ class Dispatch:
         """Have all cases decided; as `Casework.work`. Raises EnoughDone, and ClusterGone if the scheduler, or
         every worker, is gone.
         """
-        self._plan_cases(wanted, lacking)
+        for case in line_up(self._plan, self._store, wanted, lacking, self._recorded, self._on_done):
+            if case.final and not self._store.counts(case.id).unknown:
+                self._on_done(case.id)
+            else:
+                self._queue.append(case)
         self._progress.begin("recorded", len(self._queue))
         self._pool.listen(lambda note: self._events.put(functools.partial(self._noted, note)))
         while self._queue or self._given:
@@ -157,28 +154,6 @@ class Dispatch:
                 self._events.get(timeout=WAIT_S)()
             if self._queue or self._given:
                 self._limits.need_more()
-
-    def _plan_cases(self, wanted: Sequence[tuple[Profile, Workload]], lacking: Mapping[str, str]) -> None:
-        known = {record.case: record for record in self._store.cases()}
-        for profile, workload in wanted:
-            case = CaseId(profile.filesystem, profile.mode, workload.name)
-            before = known.get(case)
-            if before is None:
-                oracles = self._plan.oracles or BY_DEFAULT
-                self._store.add_case(
-                    CaseInfo(case, profile.mkfs_line, profile.mount_options, workload.summary, oracles)
-                )
-            if reason := lacking.get(profile.name) or lacking.get(workload.name):
-                self._store.set_case_status(case, CaseStatus.NOT_RUN, reason)
-                self._on_done(case)
-            elif before and before.status is CaseStatus.DONE and not before.mismatch and self._decided(case):
-                self._on_done(case)
-            else:
-                files = (before.info.files if before else {}) or self._recorded.get(case, NOTHING_KNOWN)
-                self._queue.append(_Case(case, workload, files))
-
-    def _decided(self, case: CaseId) -> bool:
-        return all(v.verdict is not Verdict.UNKNOWN for v in self._store.iter_verdicts(case))
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -220,24 +195,24 @@ class Dispatch:
     def _join(self, worker: _Worker) -> None:
         """In a thread of its own: have a worker get ready for the run."""
         try:
-            process = self._made_ready(worker.known.address)
+            process = self._made_ready(worker.known.address, worker.known.slots)
         except Exception as e:  # whatever it said instead
             self._events.put(functools.partial(self._not_joined, worker, e))
         else:
             self._events.put(functools.partial(self._joined, worker, process))
 
-    def _made_ready(self, address: str) -> str:
+    def _made_ready(self, address: str, slots: int) -> str:
         """Returns the worker's process. Raises Unfit, and whatever the worker does."""
         ask, requirements = self._pool.ask, self._requirements
         identity = msgspec.convert(ask(address, site.identity), Identity)
         own, theirs = (requirements.pins["powercut"], source_hash()), (identity.powercut, identity.source)
         if theirs != own:
             raise Unfit(f"it has powercut {_version(*theirs)}, the run has {_version(*own)}")
-        if ask(address, site.fit, requirements).blobs:
+        if ask(address, site.fit, requirements, slots):
             with self._hosts.setdefault(identity.place, threading.Lock()):
-                for sha in ask(address, site.fit, requirements).blobs:
-                    self._pool.give(address, sha, self._blobs[sha])
-            if lacking := ask(address, site.fit, requirements).blobs:
+                for sha in ask(address, site.fit, requirements, slots):
+                    self._pool.give(address, sha, Path(requirements.blobs[sha]))
+            if lacking := ask(address, site.fit, requirements, slots):
                 raise Unfit(f"it did not keep {len(lacking)} of the run's files")
         return identity.process
 
@@ -282,21 +257,21 @@ class Dispatch:
             for _ in range(min(free, len(self._queue))):
                 self._hand(worker, self._queue.popleft())
 
-    def _hand(self, worker: _Worker, case: _Case) -> None:
+    def _hand(self, worker: _Worker, case: PlannedCase) -> None:
         number = next(self._numbers)
         try:
             job = self._job(number, case)
         except (PowercutError, OSError) as e:
             self._end(case, str(e))
             return
-        self._given[number] = _Given(case, worker, self._clock())
+        self._given[number] = _Given(case, worker, self._clock(), Note(number))
 
         def on_end(found: Done | BaseException) -> None:
             self._events.put(functools.partial(self._answered, number, found))
 
         self._pool.work(worker.known.address, job, on_end)
 
-    def _job(self, number: int, case: _Case) -> Job:
+    def _job(self, number: int, case: PlannedCase) -> Job:
         """Raises PowercutError for a recording that is to be judged again and is not there, OSError."""
         plan, run = self._plan, self._store.layout
         if plan.recordings and not is_kept(case.id, run):
@@ -316,19 +291,19 @@ class Dispatch:
     def _give_back(self, number: int, strike: str) -> None:
         """Take a case from its worker. `strike`: what is held against the case; empty for nothing."""
         given = self._given.pop(number)
-        for what in {**given.begun, **given.advanced}:
-            self._count(what, -given.begun[what], -given.advanced[what])
-        if strike:
-            given.case.strikes.append(f"{given.worker.known.name}: {strike}")
+        self._count(given, Note(number))
         if not strike:
             self._queue.appendleft(given.case)
-        elif len(given.case.strikes) < STRIKES:
+            return
+        strikes = self._strikes[given.case.id]
+        strikes.append(f"{given.worker.known.name}: {strike}")
+        if len(strikes) < STRIKES:
             self._queue.append(given.case)  # for whoever comes next, and not the same worker at once
         else:
-            seen = "; ".join(given.case.strikes)
+            seen = "; ".join(strikes)
             self._end(given.case, f"{STRIKES} workers were lost, or failed, with it: {seen}")
 
-    def _end(self, case: _Case, why: str) -> None:
+    def _end(self, case: PlannedCase, why: str) -> None:
         """The case cannot be decided."""
         self._progress.say(f"{case.id}: {why}")
         self._progress.advance("recorded", 1)
@@ -360,9 +335,7 @@ class Dispatch:
             self._give_back(number, e.line)
             return
         del self._given[number]
-        for what in {**done.begun, **done.advanced}:
-            begun, advanced = done.begun.get(what, 0), done.advanced.get(what, 0)
-            self._count(what, begun - given.begun[what], advanced - given.advanced[what])
+        self._count(given, done.note)
         self._limits.ended(self._store, case.id)
         self._on_done(case.id)
 
@@ -370,21 +343,27 @@ class Dispatch:
         if not (given := self._given.get(note.number)):
             return
         given.heard = self._clock()
-        for text in note.said:
-            self._progress.say(text)
-        given.begun.update(note.begun)
-        given.advanced.update(note.advanced)
-        for what in {**note.begun, **note.advanced}:
-            self._count(what, note.begun.get(what, 0), note.advanced.get(what, 0))
+        if note.said:
+            self._progress.say(note.said)
+        self._count(given, note)
 
-    def _count(self, what: str, begun: int, advanced: int) -> None:
-        """How many cases are to be recorded is known here, so that of "recorded" only what was done
-        counts.
+    def _count(self, given: _Given, note: Note) -> None:
+        """Pass on how far a case is. How many cases are to be recorded is known here, so that of "recorded"
+        only what was done counts.
         """
-        if begun and what != "recorded":
-            self._progress.begin(what, begun)
-        if advanced:
+        before, given.note = given.note, note
+        for what, begun in _more(before.begun, note.begun):
+            if what != "recorded":
+                self._progress.begin(what, begun)
+        for what, advanced in _more(before.advanced, note.advanced):
             self._progress.advance(what, advanced)
+
+
+def _more(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """What differs, and by how much; less than nothing where a case is given back."""
+    for what in {**before, **now}:
+        if more := now.get(what, 0) - before.get(what, 0):
+            yield what, more
 
 
 def _in_thread(work: Callable[[], None]) -> None:

@@ -12,16 +12,6 @@ from harness.plan import Plan
 from harness.store.records import CaseRows
 
 
-class Blob(msgspec.Struct, frozen=True):
-    """A file that guests are made of, named by its contents. `path`: where the run has it, for workers that
-    share a file system with the run.
-    """
-
-    sha256: str
-    what: str
-    path: str
-
-
 class SentSpec(msgspec.Struct, frozen=True):
     """A `GuestSpec` by its contents: the machine with its accelerator, and hashes of kernel and initramfs."""
 
@@ -37,8 +27,8 @@ class Requirements(msgspec.Struct, frozen=True):
 
     `run`: the name of the run, with a random part. `judge`: None where the recorder judges as well. `bases`:
     the packed base image of each mode, by the mode's name. `variables`: the built parts, by the environment
-    variable that names each. All of these are hashes of `blobs`. `pins`: those of the run
-    (`harness.cases.pins`).
+    variable that names each. All of these are hashes of `blobs`, which says where the run has each, for
+    workers that share a file system with it. `pins`: those of the run (`harness.cases.pins`).
     """
 
     run: str
@@ -47,16 +37,8 @@ class Requirements(msgspec.Struct, frozen=True):
     judge: SentSpec | None
     bases: dict[str, str]
     variables: dict[str, str]
-    blobs: tuple[Blob, ...]
+    blobs: dict[str, str]
     pins: dict[str, str]
-
-
-class Lacking(msgspec.Struct, frozen=True):
-    """The answer to requirements: the hashes of blobs that the worker's host does not have. None: it is
-    ready.
-    """
-
-    blobs: tuple[str, ...] = ()
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -81,21 +63,20 @@ class Job(msgspec.Struct, frozen=True):
     all_logs: bool = False
 
 
-class Note(msgspec.Struct):
-    """Progress of a job since the note before; `Progress` has the words."""
+class Note(msgspec.Struct, frozen=True):
+    """How far a job is, in all, and what it has to say. `Progress` has the words."""
 
     number: int
-    said: list[str] = []
+    said: str = ""
     begun: dict[str, int] = {}
     advanced: dict[str, int] = {}
 
 
 class Done(msgspec.Struct, frozen=True):
-    """a job that came to its end. `begun`, `advanced`: progress in all."""
+    """A job that came to its end, and its last note."""
 
     payload: Payload
-    begun: dict[str, int]
-    advanced: dict[str, int]
+    note: Note
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -107,6 +88,14 @@ class Identity(msgspec.Struct, frozen=True):
     source: str
     place: str
     process: str
+
+
+class ClusterWorker(msgspec.Struct, frozen=True):
+    """A worker as its scheduler knows it. `name`: for people. `slots`: how many cases it takes at once."""
+
+    address: str
+    name: str
+    slots: int
 
 
 class NotFitted(PowercutError):

@@ -19,17 +19,18 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import dask
 import distributed
 import msgspec
 
 from harness.cluster import blobs, site
-from harness.cluster.messages import Done, Job, Note
-from harness.cluster.worker_pool import ClusterWorker, T, is_encrypted, local_workers, wants_dashboard
+from harness.cluster.addresses import is_encrypted, local_workers, wants_dashboard
+from harness.cluster.messages import ClusterWorker, Done, Job, Note
 from harness.errors import ClusterGone, EnvironmentLacks
 
+T = TypeVar("T")
 CONNECT_S = 15.0
 CLOSE_S = 10.0
 RESULT_S = 60.0
@@ -54,7 +55,9 @@ _NO_HTTP: dict[str, list[str]] = {
 
 
 class DaskPool:
-    """See `harness.cluster.worker_pool.WorkerPool`."""
+    """The workers, as `harness.cluster.dispatch` sees them: their addresses, and what they are asked. `ask`
+    and `give` block, each in whatever thread; the others do not, and are of one thread.
+    """
 
     def __init__(self, address: str, run: str, scratch: Path) -> None:
         """Connect, or start workers on this host; `scratch` is for their files. Raises EnvironmentLacks
@@ -105,13 +108,15 @@ class DaskPool:
 
     @property
     def description(self) -> str:
+        """For people: the address, and where its dashboard is."""
         served = not local_workers(self._address) or wants_dashboard(self._address)
         link = self._client.dashboard_link if served else ""
         return f"{self._address}" + (f", dashboard {link}" if link else "")
 
     def workers(self) -> dict[str, ClusterWorker]:
-        """Who is there is asked anew; what is known besides may be of any time, and of few: some releases of
-        Dask tell of five workers unless told otherwise.
+        """The workers that are there now, by address. Who is there is asked anew; what else is known may be
+        of any time, and of few: some releases of Dask tell of five workers unless told otherwise. Raises
+        ClusterGone.
         """
         self._need_connection()
         try:
@@ -122,17 +127,22 @@ class DaskPool:
         return {address: _worker(address, known.get(address, {}), n) for address, n in slots.items()}
 
     def listen(self, on_note: Callable[[Note], None]) -> None:
+        """Have what workers tell while they work passed on, in another thread."""
+
         def said(event: tuple[float, Any]) -> None:
             on_note(msgspec.msgpack.decode(event[1], type=Note))
 
         self._client.subscribe_topic(self._topic, said)
 
     def ask(self, address: str, question: Callable[..., T], *given: object) -> T:
+        """What a worker answers. Raises what it raised, and CancelledError after `forget`."""
         answer: T = self._submit(address, question, *given, first=True).result(timeout=ANSWER_S)
         return answer
 
     def give(self, address: str, sha256: str, blob: Path) -> None:
-        """The run sends a blob once, to the first worker that needs it; the others get it from each other."""
+        """Have a worker keep a blob (`blobs.keep`). The run sends it once, to the first worker that needs it;
+        the others get it from each other.
+        """
         with self._giving:
             held = self._blobs.get(sha256)
             if held is None or held.status in ("cancelled", "lost", "error"):
@@ -141,6 +151,8 @@ class DaskPool:
         self.ask(address, blobs.keep, sha256, held)
 
     def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
+        """Ask for `site.work`. `on_end` is told what came of it, in another thread."""
+
         def ended(future: Any) -> None:
             if self._closing or future.cancelled():
                 return
@@ -153,13 +165,16 @@ class DaskPool:
         self._submit(address, _work, job, self._topic).add_done_callback(ended)
 
     def forget(self, address: str) -> None:
+        """Do without what a worker was asked for."""
         for future in self._futures.pop(address, ()):
             future.cancel()
 
     def dismiss(self, address: str) -> None:
+        """Have the worker end all it does for the run, guests as well; does not wait."""
         self._client.loop.add_callback(self._dismiss, [address])
 
     def close(self) -> None:
+        """Have every worker end what it does for the run, and leave."""
         self._closing = True
         self._futures.clear()
         # Whatever has gone by now: the run has what it needs, and workers that hear nothing end their guests.

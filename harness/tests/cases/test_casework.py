@@ -15,10 +15,10 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.attempts import Unobserved
-from harness.cases.casework import Casework, EnoughDone, _Work, breadth_first, status_of
+from harness.cases.casework import Casework, EnoughDone, _Work, status_of
 from harness.cases.examine import Observation
 from harness.cases.faulty_disk import FaultyDisk
-from harness.cases.ledger import PlannedCase
+from harness.cases.ledger import PlannedCase, breadth_first
 from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording
 from harness.cases.recoveries import CutOnce

@@ -235,7 +235,7 @@ class ToyGuest:
         self._disk = Frontend(boot.disk_socket).start()
         self._said = "toy: up"
         self.process = SimpleNamespace(pid=NOBODY)
-        self._tape = Tape(self._disk, kernel.data or (UNREAD,))
+        self._tape = Tape(self._disk, ())
         self._complained = False
         self._recovered_before = False
         (boot.directory / CONSOLE_NAME).write_text("toy: up\n")
@@ -256,6 +256,7 @@ class ToyGuest:
     def request(self, message: msgspec.Struct, reply: type, timeout_s: float) -> msgspec.Struct:
         match message:
             case wire.RecordStart():
+                self._tape = Tape(self._disk, self._kernel.data or (UNREAD,))
                 return wire.RecordStarted()
             case wire.RunOperations(first_index=first, operations=operations):
                 return self._run(range(first, first + len(operations)))

@@ -16,11 +16,10 @@ from harness.cases.pins import source_hash
 from harness.cluster import dispatch, site
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import (
-    Blob,
     BusyWithAnotherRun,
+    ClusterWorker,
     Done,
     Job,
-    Lacking,
     Note,
     NotFitted,
     Payload,
@@ -28,7 +27,6 @@ from harness.cluster.messages import (
     SentSpec,
     Unfit,
 )
-from harness.cluster.worker_pool import ClusterWorker
 from harness.errors import ClusterGone
 from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashState, Judgement, Workload
@@ -55,7 +53,8 @@ def decided(job: Job, judgement: Judgement = KEPT) -> Done:
     info = CaseInfo(job.case, generated=1, distinct=1, log_hash=f"log of {job.case}")
     record = CaseRecord(info, CaseStatus.DONE, "", 1.0)
     rows = CaseRows(record, (JudgedState(CrashState(0), "h", judgement),))
-    return Done(Payload(rows), {"recorded": 1, "states": 1}, {"recorded": 1, "states": 1})
+    all_of_it = {"recorded": 1, "states": 1}
+    return Done(Payload(rows), Note(job.number, "", all_of_it, all_of_it))
 
 
 @dataclass
@@ -103,10 +102,11 @@ class FakePool:
             return {**worker.identity, "place": worker.host, "process": f"{worker.number}"}
         if worker.unfit:
             raise worker.unfit
-        (requirements,) = given
-        lacking = sorted({blob.sha256 for blob in requirements.blobs} - self.stores[worker.host])
+        requirements, slots = given
+        assert slots == worker.slots
+        lacking = sorted(requirements.blobs.keys() - self.stores[worker.host])
         worker.fitted = not lacking
-        return Lacking(tuple(lacking))
+        return tuple(lacking)
 
     def give(self, address: str, sha256: str, blob: Path) -> None:
         host = self.processes[address].host
@@ -166,11 +166,9 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 def work(store: RunStore, pool: FakePool, *names: str, plan: Plan | None = None, recorded: str = "") -> Told:
     told = Told()
     plan = plan or Plan(configurations=["ext4/ordered"], workloads=list(names))
-    blob = Blob("p" * 64, "a blob", "/nowhere")
-    requirements = Requirements("run", plan, SPEC, None, {}, {}, (blob,), {"powercut": "1.0"})
-    made = Dispatch(
-        plan, store, told, pool, requirements, {blob.sha256: Path("/nowhere")}, {}, lambda case: None
-    )
+    blobs = {"p" * 64: "/nowhere"}
+    requirements = Requirements("run", plan, SPEC, None, {}, {}, blobs, {"powercut": "1.0"})
+    made = Dispatch(plan, store, told, cast(Any, pool), requirements, {}, lambda case: None)
     made._clock = told.clock
     made._staffed = 0.0
     made._events = cast(Any, pool)
@@ -298,7 +296,7 @@ def test_a_silent_worker_gives_its_case_back_and_is_not_listened_to_any_more(
             pool.processes["b"] = Process()
             for job in pool.processes["a"].has:
                 pool.ends[job.number](decided(job, broken()))
-                pool.note(Note(job.number, ["too late"]))
+                pool.note(Note(job.number, "too late"))
 
     pool.then = late
     pool.processes["c"] = Process(holds=lambda _: False, unfit=BusyWithAnotherRun("busy"))
@@ -344,7 +342,7 @@ def test_progress_that_a_lost_worker_told_of_does_not_count_twice(store: RunStor
         nonlocal lives
         if "a" in pool.processes and pool.worked:
             number = pool.processes["a"].has[0].number
-            pool.note(Note(number, [], {"states": 9, "recorded": 1}, {"states": 4}))
+            pool.note(Note(number, "", {"states": 9, "recorded": 1}, {"states": 4}))
             pool.processes["b"] = Process()
             pool.processes["a"].holds = lambda _: False
             lives -= 1

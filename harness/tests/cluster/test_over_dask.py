@@ -16,18 +16,21 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 
 from harness.cluster import site
-from harness.cluster.messages import Done, Identity, Job, NotFitted
-from harness.cluster.worker_pool import ClusterWorker, WorkerPool, need_cluster
+from harness.cluster.addresses import need_cluster
+from harness.cluster.messages import ClusterWorker, Done, Identity, Job, NotFitted
 from harness.errors import ClusterGone, EnvironmentLacks, PowercutError, UsageError
 from harness.model import CaseId
 from harness.tests.cli.runner import powercut
 from harness.tests.needs import needed
+
+if TYPE_CHECKING:  # where it is missing, tests are skipped
+    from harness.cluster.over_dask import DaskPool
 
 DEADLINE_S = 120.0
 RUN_WITHOUT = """
@@ -43,7 +46,7 @@ print(sorted({m.split(".")[0] for m in sys.modules} & {"dask", "distributed", "t
 
 
 @pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaskPool]:
     """One worker process, with a cache of its own."""
     with needed():
         need_cluster("local:1")
@@ -55,7 +58,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool
     made.close()
 
 
-def until(pool: WorkerPool, is_so: Callable[[dict[str, ClusterWorker]], bool]) -> dict[str, ClusterWorker]:
+def until(pool: DaskPool, is_so: Callable[[dict[str, ClusterWorker]], bool]) -> dict[str, ClusterWorker]:
     """The workers, once it is so."""
     deadline = time.monotonic() + DEADLINE_S
     while not is_so(workers := pool.workers()):
@@ -64,11 +67,11 @@ def until(pool: WorkerPool, is_so: Callable[[dict[str, ClusterWorker]], bool]) -
     return workers
 
 
-def who(pool: WorkerPool, address: str) -> Identity:
+def who(pool: DaskPool, address: str) -> Identity:
     return msgspec.convert(pool.ask(address, site.identity), Identity)
 
 
-def test_a_worker_says_who_it_is_keeps_blobs_and_is_missed(pool: WorkerPool, tmp_path: Path) -> None:
+def test_a_worker_says_who_it_is_keeps_blobs_and_is_missed(pool: DaskPool, tmp_path: Path) -> None:
     (address,) = until(pool, lambda workers: len(workers) == 1)
     identity = who(pool, address)
     blob = tmp_path / "blob"
@@ -91,7 +94,7 @@ def test_a_worker_says_who_it_is_keeps_blobs_and_is_missed(pool: WorkerPool, tmp
 
 
 def test_every_worker_is_a_member_however_few_dask_describes(
-    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+    pool: DaskPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dask of 2025 describes five: a sixth was never used, and one that fell out of the five was taken for
     lost.
@@ -101,7 +104,7 @@ def test_every_worker_is_a_member_however_few_dask_describes(
     assert pool.workers() == {address: ClusterWorker(address, address, 1)}
 
 
-def test_a_blob_for_a_worker_that_has_gone_is_no_end_of_the_run(pool: WorkerPool, tmp_path: Path) -> None:
+def test_a_blob_for_a_worker_that_has_gone_is_no_end_of_the_run(pool: DaskPool, tmp_path: Path) -> None:
     """The scheduler's KeyError for a worker that went while blobs were given out ended the run."""
     blob = tmp_path / "blob"
     blob.write_bytes(b"a kernel")
@@ -109,14 +112,14 @@ def test_a_blob_for_a_worker_that_has_gone_is_no_end_of_the_run(pool: WorkerPool
         pool.give("tcp://127.0.0.1:1", "0" * 64, blob)
 
 
-def test_a_worker_without_the_outfit_says_so(pool: WorkerPool) -> None:
+def test_a_worker_without_the_outfit_says_so(pool: DaskPool) -> None:
     (address,) = until(pool, lambda workers: len(workers) == 1)
     came: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
     pool.work(address, Job("test-run", 1, CaseId("ext4", "ordered", "w"), "w"), came.put)
     assert isinstance(came.get(timeout=DEADLINE_S), NotFitted)
 
 
-def test_who_waits_for_a_worker_that_was_lost_waits_no_more(pool: WorkerPool) -> None:
+def test_who_waits_for_a_worker_that_was_lost_waits_no_more(pool: DaskPool) -> None:
     """It held the lock of its host, and the others there got no blobs."""
     (address,) = until(pool, lambda workers: len(workers) == 1)
     came: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
@@ -164,7 +167,7 @@ def test_nobody_there_is_told_with_the_address(tmp_path: Path, monkeypatch: pyte
         over_dask.DaskPool("tcp://127.0.0.1:1", "test-run", tmp_path)
 
 
-def test_nobody_connects_to_workers_of_this_host_without_their_certificate(pool: WorkerPool) -> None:
+def test_nobody_connects_to_workers_of_this_host_without_their_certificate(pool: DaskPool) -> None:
     """Every user of the host could have them run anything, with the rights of whoever had typed `local:4`."""
     import distributed  # noqa: PLC0415 - as above
     from distributed.comm import connect  # noqa: PLC0415 - as above
@@ -185,7 +188,7 @@ def test_nobody_connects_to_workers_of_this_host_without_their_certificate(pool:
     assert pool.workers()  # whoever has it still can
 
 
-def test_workers_of_this_host_show_nothing_unless_asked(pool: WorkerPool) -> None:
+def test_workers_of_this_host_show_nothing_unless_asked(pool: DaskPool) -> None:
     """Dask's pages told every user of the host what was run, and where."""
     until(pool, lambda workers: len(workers) == 1)
     assert pool.description == "local:1"

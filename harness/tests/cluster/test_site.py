@@ -1,4 +1,4 @@
-"""What a worker's process keeps between cases; with slots that boot no guest."""
+"""What a worker's process keeps between cases; with what boots no guest."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from harness.cluster import site
 from harness.cluster.blobs import keep
 from harness.cluster.messages import (
-    Blob,
     BusyWithAnotherRun,
     Job,
-    Lacking,
     Note,
     NotFitted,
     Payload,
@@ -31,6 +29,8 @@ from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId
 from harness.plan import Plan
+from harness.store import RunStore
+from harness.tests.store.samples import INFO
 
 DEADLINE_S = 60.0
 KERNEL = b"a kernel"
@@ -40,21 +40,23 @@ SHA = hashlib.sha256(KERNEL).hexdigest()
 def requirements(run: str, path: str = "/nowhere") -> Requirements:
     plan = Plan(configurations=["ext4/ordered"], workloads=["w"])
     spec = SentSpec("qemu", "tcg", SHA, SHA)
-    return Requirements(run, plan, spec, None, {}, {}, (Blob(SHA, "kernel", path),), {})
+    return Requirements(run, plan, spec, None, {}, {}, {SHA: path}, {})
 
 
 def job(run: str) -> Job:
     return Job(run, 1, CaseId("ext4", "ordered", "w"), "w")
 
 
-class FakeSlot:
-    """Waits, if it is to, until it is let go or closed."""
+class Fake:
+    """What is kept for a run. A job waits, if it is to, until it is let go or this is closed."""
 
-    made: list[FakeSlot]
-    hold: threading.Event
+    made: ClassVar[list[Fake]]
+    hold: ClassVar[threading.Event]
 
-    def __init__(self, fitted: Any, number: int) -> None:
-        self.run, self.closed, self.works = fitted.requirements.run, threading.Event(), threading.Event()
+    def __init__(self, requirements: Requirements, places: dict[str, Path], slots: int) -> None:
+        assert places[SHA].read_bytes() == KERNEL
+        self.requirements, self.slots = requirements, slots
+        self.closed, self.works = threading.Event(), threading.Event()
         self.made.append(self)
 
     def work(self, job: Job, progress: Relay) -> Payload:
@@ -69,21 +71,12 @@ class FakeSlot:
 
 
 @pytest.fixture
-def slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[FakeSlot]:
-    class Slot(FakeSlot):
-        hold = threading.Event()
-
-    Slot.made = []
-
-    def fitted(asked: Requirements, places: dict[str, Path]) -> Any:
-        assert places[SHA].read_bytes() == KERNEL
-        return SimpleNamespace(requirements=asked, folder=SimpleNamespace(remove=lambda: None))
-
+def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
+    Fake.made, Fake.hold = [], threading.Event()
+    Fake.hold.set()
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(site, "Slot", Slot)
-    monkeypatch.setattr(site, "_fitted", fitted)
-    Slot.hold.set()
-    return Slot
+    monkeypatch.setattr(site, "fitted", Fake)
+    return Fake
 
 
 def until(is_so: Callable[[], object]) -> None:
@@ -93,59 +86,60 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_what_a_host_lacks_is_told_and_what_it_has_is_used(slots: type[FakeSlot], tmp_path: Path) -> None:
+def test_what_a_host_lacks_is_told_and_what_it_has_is_used(fitted: type[Fake], tmp_path: Path) -> None:
     """A file at the run's own path counts only if it holds the same."""
     mine = Site()
     other = tmp_path / "kernel"
     other.write_bytes(b"another kernel")
-    assert mine.fit(requirements("a", str(other))) == Lacking((SHA,))
+    assert mine.fit(requirements("a", str(other)), 2) == (SHA,)
     with pytest.raises(NotFitted):
         mine.work(job("a"), lambda note: None)
     other.write_bytes(KERNEL)
-    assert Site().fit(requirements("a", str(other))) == Lacking()
+    assert Site().fit(requirements("a", str(other)), 2) == ()
     keep(SHA, KERNEL)
-    assert mine.fit(requirements("a")) == Lacking()
+    assert mine.fit(requirements("a"), 2) == ()
     assert mine.work(job("a"), lambda note: None).payload == Payload()
 
 
-def test_guests_stay_from_case_to_case_until_the_run_dismisses_them(slots: type[FakeSlot]) -> None:
+def test_guests_stay_from_case_to_case_until_the_run_dismisses_them(fitted: type[Fake]) -> None:
     keep(SHA, KERNEL)
     mine = Site()
-    mine.fit(requirements("a"))
+    mine.fit(requirements("a"), 2)
     for _ in range(3):
         mine.work(job("a"), lambda note: None)
-    (slot,) = slots.made
+    (kept,) = fitted.made
+    assert kept.slots == 2
     mine.dismiss("another run")
-    assert not slot.closed.is_set()
+    assert not kept.closed.is_set()
     mine.dismiss("a")
-    assert slot.closed.is_set()
+    assert kept.closed.is_set()
     with pytest.raises(NotFitted):
         mine.work(job("a"), lambda note: None)
 
 
-def test_it_works_for_one_run_at_a_time(slots: type[FakeSlot]) -> None:
+def test_it_works_for_one_run_at_a_time(fitted: type[Fake]) -> None:
     keep(SHA, KERNEL)
     mine = Site()
-    mine.fit(requirements("a"))
-    slots.hold.clear()
+    mine.fit(requirements("a"), 2)
+    fitted.hold.clear()
     at_work = threading.Thread(target=mine.work, args=[job("a"), lambda note: None])
     at_work.start()
-    until(lambda: slots.made and slots.made[0].works.is_set())
+    until(lambda: fitted.made and fitted.made[0].works.is_set())
     with pytest.raises(BusyWithAnotherRun, match="the run a"):
-        mine.fit(requirements("b"))
-    assert mine.fit(requirements("a")) == Lacking(), "it has its requirements"
-    slots.hold.set()
+        mine.fit(requirements("b"), 2)
+    assert mine.fit(requirements("a"), 2) == (), "it has its requirements"
+    fitted.hold.set()
     at_work.join()
-    assert mine.fit(requirements("b")) == Lacking()
-    assert slots.made[0].closed.is_set(), "the guests of a run that has nothing to do make room"
+    assert mine.fit(requirements("b"), 2) == ()
+    assert fitted.made[0].closed.is_set(), "the guests of a run that has nothing to do make room"
     assert mine.work(job("b"), lambda note: None).payload == Payload()
 
 
-def test_what_is_at_work_ends_when_the_run_dismisses_it(slots: type[FakeSlot]) -> None:
+def test_what_is_at_work_ends_when_the_run_dismisses_it(fitted: type[Fake]) -> None:
     keep(SHA, KERNEL)
     mine, raised = Site(), cast(list[BaseException], [])
-    mine.fit(requirements("a"))
-    slots.hold.clear()
+    mine.fit(requirements("a"), 2)
+    fitted.hold.clear()
 
     def work() -> None:
         try:
@@ -155,25 +149,25 @@ def test_what_is_at_work_ends_when_the_run_dismisses_it(slots: type[FakeSlot]) -
 
     at_work = threading.Thread(target=work)
     at_work.start()
-    until(lambda: slots.made and slots.made[0].works.is_set())
+    until(lambda: fitted.made and fitted.made[0].works.is_set())
     mine.dismiss("a")
     at_work.join(DEADLINE_S)
     assert raised
-    slots.hold.set()
-    mine.fit(requirements("b"))
+    fitted.hold.set()
+    mine.fit(requirements("b"), 2)
     mine.work(job("b"), lambda note: None)
-    assert [slot.run for slot in slots.made] == ["a", "b"], "a slot that was dismissed is not used again"
+    assert [kept.requirements.run for kept in fitted.made] == ["a", "b"], "what was dismissed is not used"
 
 
 def test_guests_are_ended_once_a_killed_run_says_nothing_more(
-    slots: type[FakeSlot], monkeypatch: pytest.MonkeyPatch
+    fitted: type[Fake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site, "IDLE_S", 0.2)
     keep(SHA, KERNEL)
     mine = Site()
-    mine.fit(requirements("a"))
+    mine.fit(requirements("a"), 2)
     mine.work(job("a"), lambda note: None)
-    until(slots.made[0].closed.is_set)
+    until(fitted.made[0].closed.is_set)
 
 
 @pytest.mark.parametrize("error", [NeverBoots("3 guests did not come up"), VersionsDiffer("protocol 2")])
@@ -190,22 +184,23 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
 
     monkeypatch.setattr(site, "Casework", Ends)
     spec, (profile,) = SimpleNamespace(), select_profiles(["ext4/ordered"])
-    fitted = SimpleNamespace(
-        folder=SimpleNamespace(path=tmp_path),
-        specs=SimpleNamespace(recorder=spec, judge=spec),
-        plan=requirements("a").plan,
-        profiles={profile.name: profile},
-        packed={profile.name: tmp_path / "packed"},
-        bases={profile.name: tmp_path / "base"},
-    )
-    slot = site.Slot(cast(Any, fitted), 1)
     name = "ace-creat.A_foo+fsync.A_foo"
-    with pytest.raises(Unfit, match=error.what):
-        slot.work(Job("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
-    slot.close()
+    with RunStore.create(tmp_path, "cases", INFO) as store:
+        kept = site.Fitted(
+            requirements("a"),
+            cast(Any, SimpleNamespace(recorder=spec, judge=spec)),
+            {profile.name: profile},
+            {profile.name: tmp_path / "base"},
+            cast(Any, SimpleNamespace(path=tmp_path)),
+            store,
+            cast(Any, None),
+        )
+        with pytest.raises(Unfit, match=error.what):
+            kept.work(Job("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
+        assert not store.cases()
 
 
-def test_notes_add_up_to_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_tells_of_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "NOTE_S", 0.0)
     told: list[Note] = []
     relay = Relay(7, told.append)
@@ -213,8 +208,9 @@ def test_notes_add_up_to_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) ->
     relay.advance("states", 2)
     relay.say("half way")
     relay.advance("states", 3)
-    assert {note.number for note in told} == {7}
-    assert [text for note in told for text in note.said] == ["half way"]
-    assert sum(note.begun.get("states", 0) for note in told) == 5
-    assert sum(note.advanced.get("states", 0) for note in told) == 5
-    assert relay.totals() == ({"states": 5}, {"states": 5})
+    assert told == [
+        Note(7, "", {"states": 5}, {"states": 2}),
+        Note(7, "half way", {"states": 5}, {"states": 2}),
+        Note(7, "", {"states": 5}, {"states": 5}),
+    ]
+    assert relay.note == told[-1]

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.cluster.worker_pool import need_cluster
+from harness.cluster.addresses import need_cluster
 from harness.errors import StoreError
 from harness.findings.repro import repro_context, reproduce
 from harness.host.progress import Lines
