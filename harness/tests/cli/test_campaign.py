@@ -12,7 +12,7 @@ from harness.cli import campaign as module
 from harness.errors import ExitCode
 from harness.plan import Plan
 from harness.series.journal import Journal
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 
 
 @pytest.fixture(autouse=True)
@@ -78,17 +78,14 @@ def test_a_campaign_does_not_go_on_with_a_module_that_was_rebuilt(tmp_path: Path
     run = Plan(configurations=["ext4/ordered"], workloads=[], replaced=[str(module)])
     plan = CampaignPlan(run=run, generators=("random",), modules={str(module): "ab" * 32})
     path = create(plan, tmp_path, "campaign")
-    done = powercut("campaign", "--resume", path, "--module", module)
-    assert done.exit_code == ExitCode.USAGE
-    assert "sha256 ext4.ko abababababab then" in " ".join(done.stderr.split())
+    assert "sha256 ext4.ko abababababab then" in refused("campaign", "--resume", path, "--module", module)
 
 
 @pytest.mark.parametrize(
     "arguments", [["-g", "ace3"], ["-c", "ext5/ordered"], ["--states", "all"], ["--hours", "0"]]
 )
 def test_a_name_that_does_not_exist_leaves_no_directory(tmp_path: Path, arguments: list[str]) -> None:
-    done = powercut("campaign", "--out", tmp_path, *arguments)
-    assert done.exit_code == ExitCode.USAGE
+    refused("campaign", "--out", tmp_path, *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,6 +108,4 @@ def test_a_campaign_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(module, "_carry_out", keep)
     assert powercut("campaign", "--out", tmp_path, "--name", "night").exit_code == ExitCode.CONSISTENT
     assert made[0].name.endswith("-night")
-    refused = powercut("campaign", "--out", tmp_path, "--name", "../night")
-    assert refused.exit_code == ExitCode.USAGE
-    assert "cannot name a run" in refused.stderr
+    assert "cannot name a run" in refused("campaign", "--out", tmp_path, "--name", "../night")

@@ -27,7 +27,7 @@ from harness.oracles.pattern import fill
 from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 from harness.tests.report.demo import demo_run, run_info
 from harness.writelog import Flush, MarkText, Step, Write, write_log
 
@@ -41,8 +41,7 @@ def test_log_ls_lists_the_entries(tmp_path: Path) -> None:
     assert [line.split()[1] for line in done.output.splitlines()[1:]] == ["MARK", "FUA", "MARK"]
     assert len(powercut("log", "ls", path, "--end-mark", "begin 0").output.splitlines()) == 2
     assert len(powercut("log", "ls", path, "--json").output.splitlines()) == 3
-    refused = powercut("log", "ls", path, "--by-time")
-    assert refused.exit_code == ExitCode.USAGE
+    refused("log", "ls", path, "--by-time")
 
 
 def test_log_ls_shows_when_entries_were_submitted_and_completed(tmp_path: Path) -> None:
@@ -122,9 +121,7 @@ def test_a_log_of_a_run_is_called_what_the_user_called_it(tmp_path: Path) -> Non
     write_log(tmp_path / "log", [MarkText("begin 0")])
     pack(tmp_path / "log", tmp_path / "log.zst")
     for option in (["--start-mark", "end"], ["--start-entry", "7"]):
-        done = powercut("log", "ls", tmp_path / "log.zst", *option)
-        assert done.exit_code == ExitCode.USAGE
-        assert str(tmp_path / "log.zst") in done.stderr
+        assert str(tmp_path / "log.zst") in refused("log", "ls", tmp_path / "log.zst", *option)
 
 
 def test_a_file_that_only_calls_itself_zst_says_so(tmp_path: Path) -> None:
@@ -272,8 +269,7 @@ def test_log_ls_writes_a_trace_for_perfetto(tmp_path: Path) -> None:
         ("disk", "write", 6000, 7000),
     ]
     (log.parent / "events.zst").unlink()
-    refused = powercut("log", "ls", log, "--perfetto", tmp_path / "none")
-    assert refused.exit_code == ExitCode.USAGE
+    refused("log", "ls", log, "--perfetto", tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

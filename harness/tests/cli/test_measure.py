@@ -15,7 +15,7 @@ from harness.measure.run import MeasurePlan, Result
 from harness.measurements.directory import write_measurements
 from harness.measurements.results import Measurement
 from harness.model import Verdict
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 
 
 def test_help_names_every_measurement() -> None:
@@ -45,9 +45,7 @@ def test_a_kernel_that_only_the_run_directory_names_is_refused(tmp_path: Path) -
     (tmp_path / "plan.json").write_bytes(
         msgspec.json.encode({"name": "bonnie", "rounds": 1, "kernel": str(kernel)})
     )
-    done = powercut("measure", "--resume", tmp_path)
-    assert done.exit_code == 2
-    assert f"--kernel {kernel}" in done.stderr
+    assert f"--kernel {kernel}" in refused("measure", "--resume", tmp_path)
 
 
 @pytest.mark.parametrize("words", [["--kernel", "/gone"], ["--kernel", "uml-6.1"], ["--only", ","]])

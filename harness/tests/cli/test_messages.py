@@ -37,7 +37,7 @@ from harness.run import create_run
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import summarise
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 from harness.tests.report.demo import FINISHED, demo_run, run_info
 from harness.tests.store.samples import put_case
 from harness.tests.test_run import without_guests
@@ -296,8 +296,7 @@ def test_no_command_is_silent_while_a_guest_boots(
     monkeypatch.setattr(workload, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, ""))
     monkeypatch.setattr(f"harness.cli.{work}", waits_for_a_word(monkeypatch, SafeConsole, "print"))
     if words:
-        done = powercut(*(run.path if word == "RUN" else word for word in words))
-        assert done.exit_code == ExitCode.USAGE, done.stderr
+        refused(*(run.path if word == "RUN" else word for word in words))
     else:
         why.explain_first(run, Named(), "auto")  # what cannot be explained is left out
 

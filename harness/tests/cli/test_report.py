@@ -30,7 +30,7 @@ from harness.store.records import (
     JudgedState,
     NestedCrashes,
 )
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 from harness.tests.report.demo import run_info
 from harness.tests.report.test_measurements import MEASUREMENT
 from harness.workloads.load import workload_sets
@@ -69,9 +69,7 @@ def test_list_runs_of_an_empty_folder_is_empty_and_says_so(tmp_path: Path) -> No
     done = powercut("list", "runs", "--out", tmp_path)
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"no run in {tmp_path}/runs" in " ".join(done.stderr.split())
-    gone = powercut("list", "runs", "--out", tmp_path / "nope")
-    assert gone.exit_code == ExitCode.USAGE
-    assert "nope" in gone.stderr
+    assert "nope" in refused("list", "runs", "--out", tmp_path / "nope")
 
 
 def test_list_runs_knows_every_kind_of_run_and_how_it_ended(tmp_path: Path) -> None:
@@ -195,9 +193,7 @@ def test_list_runs_shows_what_it_cannot_trust_as_text(tmp_path: Path) -> None:
 
 def test_compare_by_states_refuses_recordings_that_differ(tmp_path: Path) -> None:
     sides = recorded(tmp_path / "a", None), recorded(tmp_path / "b", None, log_hash="other")
-    done = powercut("compare", *sides, "--by", "states")
-    assert done.exit_code == ExitCode.USAGE
-    assert "--recordings" in done.stderr
+    assert "--recordings" in refused("compare", *sides, "--by", "states")
 
 
 # --- by findings -----------------------------------------------------------------------------
@@ -208,8 +204,7 @@ def test_a_page_compares_findings_of_the_same_recordings_too(tmp_path: Path) -> 
     sides = recorded(tmp_path / "a", LOST), recorded(tmp_path / "b", LOST)
     assert powercut("compare", *sides, "--html", tmp_path / "page.html").exit_code == 0
     assert (tmp_path / "page.html").is_file()
-    refused = powercut("compare", *sides, "--html", tmp_path / "no.html", "--by", "states")
-    assert refused.exit_code == ExitCode.USAGE
+    refused("compare", *sides, "--html", tmp_path / "no.html", "--by", "states")
 
 
 def test_recordings_of_their_own_are_compared_by_finding(tmp_path: Path) -> None:

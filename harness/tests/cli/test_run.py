@@ -30,7 +30,7 @@ from harness.store.bundle import bundle
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo
 from harness.summary import CaseVerdict, summarise
 from harness.symptoms import Symptom
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 from harness.tests.report.demo import demo_run, run_info
 from harness.tests.store.samples import INFO, put_case
 from harness.workloads.applications import is_copy, of_program
@@ -52,28 +52,25 @@ from harness.workloads.applications import is_copy, of_program
 def test_an_unknown_name_costs_nothing_and_names_the_nearest(
     arguments: list[str], says: str, tmp_path: Path
 ) -> None:
-    done = powercut(*arguments, "--out", tmp_path)
-    assert done.exit_code == ExitCode.USAGE
-    assert says in done.stderr
-    assert "next:" in done.stderr
+    told = refused(*arguments, "--out", tmp_path)
+    assert says in told
+    assert "next:" in told
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_no_kernel_says_so(tmp_path: Path) -> None:
     path = tmp_path / "bzImage"
     path.write_bytes(bytes(1 << 16))
-    done = powercut("run", "-w", "append-fsync", "--kernel", path, "--out", tmp_path)
-    assert done.exit_code == ExitCode.USAGE
-    assert str(path) in done.stderr
-    assert "no kernel" in done.stderr
+    told = refused("run", "-w", "append-fsync", "--kernel", path, "--out", tmp_path)
+    assert str(path) in told
+    assert "no kernel" in told
 
 
 def test_an_expectation_without_a_reason_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "expected"
     path.write_text("ext4/nobarrier * *\n")
-    done = powercut("run", "-c", "ext4/ordered", "--expect", path, "--out", tmp_path / "reports")
-    assert done.exit_code == ExitCode.USAGE
-    assert f"{path}:1" in done.stderr
+    told = refused("run", "-c", "ext4/ordered", "--expect", path, "--out", tmp_path / "reports")
+    assert f"{path}:1" in told
     assert not (tmp_path / "reports").exists()
 
 
@@ -81,9 +78,7 @@ def test_an_expectation_without_a_reason_is_refused(tmp_path: Path) -> None:
 def test_an_empty_variable_is_not_taken_for_the_default(option: str, tmp_path: Path) -> None:
     """`-c "$MODES"` ran ext4/ordered and passed."""
     for empty in ("", ","):
-        done = powercut("run", option, empty, "--out", tmp_path)
-        assert done.exit_code == ExitCode.USAGE
-        assert "empty value" in done.stderr
+        assert "empty value" in refused("run", option, empty, "--out", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -103,32 +98,25 @@ def test_a_mode_that_is_named_by_itself_is_required(
     options: list[str], required: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mode that could not be run beside one that passed ended in 0, whoever had named it."""
-    seen: list[Plan] = []
-
-    def keep(plan: Plan, *_: object) -> None:
-        seen.append(plan)
-        raise UsageError("seen")
-
-    monkeypatch.setattr(run, "new_run", keep)
-    powercut("run", *options, "--out", tmp_path)
-    assert [plan.require_all for plan in seen] == [required]
+    plan, *_ = begun_with(monkeypatch, *options, "--out", tmp_path)
+    assert plan.require_all is required
 
 
 Begun = tuple[Plan, tuple[Expectation, ...], str]
 
 
-def begun_with(monkeypatch: pytest.MonkeyPatch, *options: object) -> Begun:
+def begun_with(monkeypatch: pytest.MonkeyPatch, *options: object, command: str = "run") -> Begun:
     """The plan and the known failures with which a run would begin, and what was said."""
     seen: list[tuple[Plan, tuple[Expectation, ...]]] = []
 
-    def keep(plan: Plan, _: object, __: object, known: tuple[Expectation, ...], *___: object) -> None:
+    def keep(plan: Plan, _: object, __: object, known: tuple[Expectation, ...] = (), *___: object) -> None:
         seen.append((plan, known))
         raise UsageError("seen")
 
     monkeypatch.setattr(run, "new_run", keep)
-    said = powercut("run", *options)
-    assert seen, said.output
-    return *seen[0], " ".join(said.stderr.split())
+    said = refused(command, *options)
+    assert seen, said
+    return *seen[0], said
 
 
 def test_an_application_meets_torn_and_reordered_writes(
@@ -177,9 +165,7 @@ def test_a_bisection_tells_of_each_commit_in_a_few_lines(
 def test_an_expected_failure_that_nothing_can_meet_is_refused(tmp_path: Path, line: str, says: str) -> None:
     """A mistyped mode expected nothing, in silence."""
     (tmp_path / "known").write_text(f"{line}  # why\n")
-    done = powercut("run", "-n", "-w", "append-fsync", "--expect", tmp_path / "known")
-    assert done.exit_code == ExitCode.USAGE
-    told = " ".join(done.stderr.split())
+    told = refused("run", "-n", "-w", "append-fsync", "--expect", tmp_path / "known")
     assert says in told and f"{tmp_path}/known:1: " in told
 
 
@@ -251,29 +237,10 @@ def test_a_packed_baseline_is_unpacked_where_the_run_is_kept(
 
 def test_smoke_takes_every_option_that_it_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--machine was offered, and not passed on."""
-    seen: list[Plan] = []
-
-    def keep(plan: Plan, *_: object) -> None:
-        seen.append(plan)
-        raise UsageError("seen")
-
-    monkeypatch.setattr(run, "new_run", keep)
     monkeypatch.chdir(tmp_path)
     Path("bzImage").touch()
-    powercut(
-        "smoke",
-        "--machine",
-        "qemu",
-        "--accel",
-        "tcg",
-        "--kernel",
-        "bzImage",
-        "--module",
-        "a.ko",
-        "--modules",
-        "m",
-    )
-    (plan,) = seen
+    own = ("--kernel", "bzImage", "--module", "a.ko", "--modules", "m")
+    plan, *_ = begun_with(monkeypatch, "--machine", "qemu", "--accel", "tcg", *own, command="smoke")
     assert (plan.machine, plan.accel, plan.kernel) == ("qemu", "tcg", str(tmp_path / "bzImage"))
     assert (plan.replaced, plan.modules) == ([str(tmp_path / "a.ko")], str(tmp_path / "m"))
 
@@ -298,28 +265,33 @@ def test_what_a_resumed_run_cannot_follow_is_refused(
     arguments: list[str], named: str, tmp_path: Path
 ) -> None:
     """`-c` and `-w` beside `--resume` were ignored: the run went on, and seemed to have done as told."""
-    done = powercut("run", "--resume", tmp_path, *arguments)
-    assert done.exit_code == ExitCode.USAGE
-    assert f"a run is resumed as it was begun: {named} cannot change it" in done.stderr
-    assert "start a new run" in done.stderr
+    told = refused("run", "--resume", tmp_path, *arguments)
+    assert f"a run is resumed as it was begun: {named} cannot change it" in told
+    assert "start a new run" in told
 
 
 def test_a_resumed_run_takes_another_number_of_guests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans: list[Plan] = []
-
-    def note(plan: Plan, *_: object) -> object:
-        plans.append(plan)
-        raise UsageError("enough")
-
-    monkeypatch.setattr(run, "_execute", note)
+    plans = noted(monkeypatch, "_execute")
     asked = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=2)
     with RunStore.create(tmp_path, "t", INFO) as store:
         store.put_plan(asked)
     powercut("run", "--resume", tmp_path / "latest", "-j", "5")
     powercut("run", "--resume", tmp_path / "latest")
     assert [p.jobs for p in plans] == [5, 2]
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, function: str) -> list[Plan]:
+    """The plans that a function of the command will be called with, instead of what it does."""
+    plans: list[Plan] = []
+
+    def note(plan: Plan, *_: object) -> None:
+        plans.append(plan)
+        raise UsageError("seen")
+
+    monkeypatch.setattr(run, function, note)
+    return plans
 
 
 def changed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> Path:
@@ -342,13 +314,7 @@ def test_a_run_of_before_another_machine_was_there_says_how_to_go_on(
     done = powercut("run", "--resume", path)
     assert done.exit_code == ExitCode.UNDECIDED
     assert f"powercut run --resume {path} --machine qemu" in " ".join(done.stderr.split())
-    plans: list[Plan] = []
-
-    def note(plan: Plan, *_: object) -> object:
-        plans.append(plan)
-        raise UsageError("enough")
-
-    monkeypatch.setattr(run, "execute", note)
+    plans = noted(monkeypatch, "execute")
     powercut("run", "--resume", path, "--machine", "qemu")
     powercut("run", "--resume", path)
     assert [p.machine for p in plans] == ["qemu", "auto"]
@@ -411,16 +377,7 @@ def test_the_command_that_asks_the_rules_can_be_typed(
 
 def planned(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Plan:
     """The plan that these arguments make."""
-    seen: list[Plan] = []
-
-    def keep(plan: Plan, *_: object) -> None:
-        seen.append(plan)
-        raise UsageError("seen")
-
-    monkeypatch.setattr(run, "new_run", keep)
-    done = powercut("run", *arguments)
-    assert seen, done.stderr
-    return seen[0]
+    return begun_with(monkeypatch, *arguments)[0]
 
 
 def test_schedules_are_further_workloads_of_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,10 +405,9 @@ def test_cases_are_selected_by_an_expression(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_expression_that_selects_nothing_is_an_error_with_an_example(tmp_path: Path) -> None:
-    done = powercut("run", "-c", "ext4/ordered", "-w", "quick", "-k", "nothing", "--out", tmp_path)
-    assert done.exit_code == ExitCode.USAGE
-    assert "'nothing' selects none of 9 cases" in done.stderr
-    assert "ext4-ordered/append-fsync" in done.stderr
+    told = refused("run", "-c", "ext4/ordered", "-w", "quick", "-k", "nothing", "--out", tmp_path)
+    assert "'nothing' selects none of 9 cases" in told
+    assert "ext4-ordered/append-fsync" in told
     assert not list(tmp_path.iterdir())
 
 
@@ -478,9 +434,7 @@ def test_the_cases_that_failed_are_run_again(tmp_path: Path, monkeypatch: pytest
         Plan(configurations=["ext4/ordered", "ext4/journal"], workloads=[str(own), "stale"]),
         {CaseId("ext4", "ordered", "own"): Judgement(), CaseId("ext4", "journal", "own"): LOST},
     )
-    refused = powercut("run", "--failed-from", before)
-    assert refused.exit_code == ExitCode.USAGE
-    assert f", add: -w {own}" in refused.stderr
+    assert f", add: -w {own}" in refused("run", "--failed-from", before)
     plan = planned(monkeypatch, "--failed-from", before, "-w", own)
     assert plan.only == ("ext4-journal/own",)
     assert [f"{p.name} {w.name}" for p, w in select_cases(plan)] == ["ext4/journal own"]
@@ -549,8 +503,7 @@ def test_what_is_named_again_wins_over_what_is_inherited(
 
 def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
-    monkeypatch.setattr(run, "new_run", lambda *_: (_ for _ in ()).throw(UsageError("seen")))
-    said = " ".join(powercut("run", "--failed-from", before, "--budget", "5", "-k", "stale").stderr.split())
+    *_, said = begun_with(monkeypatch, "--failed-from", before, "--budget", "5", "-k", "stale")
     assert "1 case that failed and 1 case left undecided" in said
     assert "as there: --kernel debian-6.12.117 --states sectors --again 2 --disk errors --oracle " in said
     assert "--oracle durability,fsck --machine qemu" in said
@@ -575,32 +528,26 @@ def test_a_failed_case_that_is_gone_is_not_a_failure_mended(
         tmp_path, Plan(configurations=["ext4/ordered"], workloads=["quick"]), {FAILED: LOST, gone: LOST}
     )
     for more in ([], ["-k", "renamed or append"]):
-        done = powercut("run", "--failed-from", before, *more, "--out", tmp_path / "reports")
-        assert done.exit_code == ExitCode.USAGE
-        assert f"there is no such mode or workload any more: {gone}" in " ".join(done.stderr.split())
+        told = refused("run", "--failed-from", before, *more, "--out", tmp_path / "reports")
+        assert f"there is no such mode or workload any more: {gone}" in told
     assert planned(monkeypatch, "--failed-from", before, "-w", "append-fsync").workloads == ["append-fsync"]
 
 
 def test_modules_that_only_the_earlier_run_names_are_not_taken_over(tmp_path: Path) -> None:
     before = earlier(tmp_path, msgspec.structs.replace(DEEP, replaced=["/elsewhere/evil.ko"]), {FAILED: LOST})
-    done = powercut("run", "--failed-from", before, "--out", tmp_path / "reports")
-    assert done.exit_code == ExitCode.USAGE
-    assert "--module /elsewhere/evil.ko" in " ".join(done.stderr.split())
+    told = refused("run", "--failed-from", before, "--out", tmp_path / "reports")
+    assert "--module /elsewhere/evil.ko" in told
 
 
 def test_a_run_without_failures_has_none_to_run_again(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "t", INFO):
         pass
-    done = powercut("run", "--failed-from", tmp_path / "latest")
-    assert done.exit_code == ExitCode.USAGE
-    assert "nothing to run again" in done.stderr
+    assert "nothing to run again" in refused("run", "--failed-from", tmp_path / "latest")
 
 
 def test_oracles_are_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, "--oracle", "fsck,durability").oracles == ("fsck", "durability")
-    done = powercut("run", "--oracle", "durabilty")
-    assert done.exit_code == ExitCode.USAGE
-    assert "did you mean durability?" in done.stderr
+    assert "did you mean durability?" in refused("run", "--oracle", "durabilty")
 
 
 @pytest.mark.parametrize(
@@ -704,9 +651,8 @@ def test_an_option_behind_the_program_is_told(tmp_path: Path, monkeypatch: pytes
 
 
 def test_states_that_do_not_exist_are_refused_before_anything_is_said_of_them() -> None:
-    done = powercut("run", "-n", "-c", "any", "-w", "stale", "--states", "banana")
-    assert done.exit_code == ExitCode.USAGE
-    assert done.stderr.startswith("powercut: no crash states are called 'banana'")
+    told = refused("run", "-n", "-c", "any", "-w", "stale", "--states", "banana")
+    assert told.startswith("powercut: no crash states are called 'banana'")
 
 
 def test_rules_alone_are_not_told_which_states_of_a_disk_are_usual(
