@@ -17,3 +17,10 @@ def refused(*arguments: object) -> str:
     done = powercut(*arguments)
     assert done.exit_code == ExitCode.USAGE, done.output
     return " ".join(done.stderr.split())
+
+
+def printed(*arguments: object) -> str:
+    """What a command prints that ends well."""
+    done = powercut(*arguments)
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    return done.stdout

@@ -234,8 +234,7 @@ DATA = name(Kind.DATA, "data of f", writer=0)
 def test_no_flush_at_all() -> None:
     made = Recorder()
     made.mark("begin 1")
-    data = made.submit(1)
-    made.complete(data)
+    data = made.write(1)
     made.mark("ack 1")
     facts = facts_of(made, {data: DATA}, (data,), 1)
     assert told(facts) is Mechanism.NO_FLUSH
@@ -290,8 +289,7 @@ def test_what_a_sync_that_had_returned_left_in_flight_is_the_kernels(
 
 def test_acknowledged_before_the_flush_had_completed() -> None:
     made = Recorder()
-    data = made.submit(1)
-    made.complete(data)
+    data = made.write(1)
     flush = made.flush()
     made.mark("ack 1")
     made.mark("cut")
@@ -316,8 +314,7 @@ def test_a_record_that_did_not_wait_for_its_blocks_is_told_so(waits: bool) -> No
     block = made.submit(1)
     if waits:
         made.complete(block)
-    record = made.submit(2, fua=True)
-    made.complete(record)
+    record = made.write(2, fua=True)
     if not waits:
         made.complete(block)
     made.mark("ack 1")
@@ -330,11 +327,9 @@ def test_a_record_that_did_not_wait_for_its_blocks_is_told_so(waits: bool) -> No
 
 def test_a_record_that_waited_for_a_flush_is_not_ahead() -> None:
     made = Recorder()
-    block = made.submit(1)
-    made.complete(block)
+    block = made.write(1)
     made.complete(made.flush())
-    late = made.submit(3)
-    made.complete(late)
+    late = made.write(3)
     record = made.submit(2, fua=True)
     made.complete(record)
     made.mark("ack 1")
@@ -363,8 +358,7 @@ def test_what_is_ahead_is_the_write_whose_absence_is_a_control() -> None:
     could have been lost or not.
     """
     made = Recorder(second=100)
-    data = made.submit(1)
-    made.complete(data)
+    data = made.write(1)
     superblock, commit = made.write(100, fua=True), made.write(101, fua=True)
     names = {
         data: DATA,
@@ -438,8 +432,7 @@ def test_the_write_that_has_to_be_there_is_found() -> None:
 
 def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     made = Recorder()
-    data = made.submit(1)
-    made.complete(data)
+    data = made.write(1)
     made.complete(made.flush())
     made.mark("ack 1")
     assert told(facts_of(made, {data: DATA}, (), 1)) is Mechanism.DROPPED
@@ -448,8 +441,7 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     late = Recorder()
     late.mark("ack 1")
     late.mark("cut")
-    data = late.submit(1)
-    late.complete(data)
+    data = late.write(1)
     late.complete(late.flush())
     assert told(facts_of(late, {data: DATA}, (), 1, at="cut")) is Mechanism.NOT_SENT
 
@@ -1481,8 +1473,7 @@ def test_what_had_not_been_sent_need_not_be_lost() -> None:
     made.complete(made.submit(1))
     made.mark("ack 0")
     made.mark("begin 1")
-    late = made.submit(2)
-    made.complete(late)
+    late = made.write(2)
     legal = made.legal()
     end = legal.cuts()[-1]
     chunks = [n for n, c in enumerate(legal.chunks) if c.entry == late]
@@ -1572,8 +1563,7 @@ def test_a_promise_of_an_earlier_life_has_no_events() -> None:
 def explanation() -> Explanation:
     made = Recorder()
     made.mark("begin 1")
-    data = made.submit(1)
-    made.complete(data)
+    data = made.write(1)
     made.mark("ack 1")
     made.mark("cut")
     made.complete(made.flush())

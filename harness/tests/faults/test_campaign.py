@@ -56,9 +56,13 @@ class ToyKernels:
 
     built = Built("toy", "linux-source-1", "1.0", "1.0-toy", "key")
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._monkeypatch = folder, monkeypatch
         self.variants: list[str] = []
+
+    def plant(self, *planted: PlantedFault) -> None:
+        """These faults, and no others, are there."""
+        self._monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
 
     @property
     def image(self) -> Path:
@@ -99,8 +103,8 @@ def fault(name: str, *, pattern: str = "1", gap: str = "", equivalent: str = "")
 
 
 @pytest.fixture
-def kernels(tmp_path: Path) -> ToyKernels:
-    return ToyKernels(tmp_path)
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ToyKernels:
+    return ToyKernels(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -121,25 +125,23 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [([], ("a", "a.s1", "b", "b.s1", "a.s2", "b.s2")), (["quick"], ("quick", "quick.s1", "quick.s2"))],
 )
 def test_each_workload_of_a_fault_is_recorded_under_more_schedules(
-    monkeypatch: pytest.MonkeyPatch, named: list[str], asked: tuple[str, ...]
+    kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch, named: list[str], asked: tuple[str, ...]
 ) -> None:
     """Whether the fault's file names its workloads, some with a schedule, or the command does."""
     own = msgspec.structs.replace(fault("own"), workloads=("a", "a.s1", "b"))
-    plant(monkeypatch, own)
+    kernels.plant(own)
     monkeypatch.setattr(campaign_module, "select_workloads", lambda names: names)
     plan = FaultsPlan(machine="toy", workloads=named, schedules=2)
     (chosen,) = campaign_module.chosen_faults(plan)
     assert sorted(chosen.workloads) == sorted(asked)
 
 
-def test_a_fault_says_what_is_done_to_recoveries(
-    kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_says_what_is_done_to_recoveries(kernels: ToyKernels, tmp_path: Path) -> None:
     """A fault that only a cut recovery shows was run without a cut, and would have been missed."""
     whole = fault("whole")
     cut = msgspec.structs.replace(fault("cut"), again=1)
     faulty_disk = msgspec.structs.replace(fault("faulty_disk"), disk=("errors",))
-    plant(monkeypatch, whole, cut, faulty_disk)
+    kernels.plant(whole, cut, faulty_disk)
     path = create(FaultsPlan(machine="toy", workloads=["quick"]), tmp_path)
     series = FaultSeries(load_plan(path), path, kernels)
     ways = {}
@@ -152,10 +154,6 @@ def test_a_fault_says_what_is_done_to_recoveries(
     assert ways["faulty_disk"] == (0, ("errors",))
     assert {way for name, way in ways.items() if name.startswith("baseline")} == set(ways.values())
     assert len({item.key for item in (*series._baseline, *series._trials.values())}) == 6
-
-
-def plant(monkeypatch: pytest.MonkeyPatch, *planted: PlantedFault) -> None:
-    monkeypatch.setattr(campaign_module, "faults", lambda: {f.name: f for f in planted})
 
 
 def begin(tmp_path: Path) -> Path:
@@ -175,10 +173,8 @@ def carried_out(tmp_path: Path, kernels: ToyKernels) -> tuple[Campaign, Path]:
     return gone_on(path, kernels), path
 
 
-def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch, fault("forgetful"), fault("harmless"))
+def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(tmp_path: Path, kernels: ToyKernels) -> None:
+    kernels.plant(fault("forgetful"), fault("harmless"))
     campaign, path = carried_out(tmp_path, kernels)
     assert [r.status for r in campaign.rows] == [Status.FOUND, Status.MISSED]
     (seen,) = campaign.rows[0].detections
@@ -190,10 +186,10 @@ def test_a_fault_is_found_and_one_that_changes_nothing_is_missed(
 
 @pytest.mark.parametrize(("first", "found"), [(False, 2), (True, 1)])
 def test_a_run_ends_with_the_first_case_that_finds_the_fault(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch, first: bool, found: int
+    tmp_path: Path, kernels: ToyKernels, first: bool, found: int
 ) -> None:
     """One that finds nothing is run to its end, or it was not missed. What is decided is not run again."""
-    plant(monkeypatch, fault("forgetful"), fault("harmless"))
+    kernels.plant(fault("forgetful"), fault("harmless"))
     (tmp_path / "more.toml").write_text(WORKLOAD)
     workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
     plan = FaultsPlan(machine="toy", workloads=workloads, first=first, argv=["faults"])
@@ -211,7 +207,7 @@ def test_a_run_ends_with_the_first_case_that_finds_the_fault(
 def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch, fault("forgetful"))
+    kernels.plant(fault("forgetful"))
     monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
     (tmp_path / "more.toml").write_text(WORKLOAD)
     workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
@@ -221,32 +217,26 @@ def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
     assert (len(done.cases), len(done.detections)) == (2, 2)
 
 
-def test_a_kernel_that_dies_or_does_not_build_is_undecided(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_dies_or_does_not_build_is_undecided(tmp_path: Path, kernels: ToyKernels) -> None:
     """It said nothing about the fault; a miss would be as wrong as a find."""
-    plant(monkeypatch, fault("mortal"), fault("broken"))
+    kernels.plant(fault("mortal"), fault("broken"))
     campaign, _ = carried_out(tmp_path, kernels)
     assert [r.status for r in campaign.rows] == [Status.UNDECIDED, Status.UNDECIDED]
     assert "no such name" in campaign.rows[1].why
     assert exit_code(campaign) is ExitCode.UNDECIDED
 
 
-def test_what_was_undecided_is_tried_again(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_undecided_is_tried_again(tmp_path: Path, kernels: ToyKernels) -> None:
     """A guest that a busy host lost stayed undecided for good."""
-    plant(monkeypatch, fault("mortal"), fault("forgetful"))
+    kernels.plant(fault("mortal"), fault("forgetful"))
     path = begin(tmp_path)
     for _ in range(2):
         gone_on(path, kernels)
     assert kernels.variants == ["mortal", "forgetful", "mortal"]
 
 
-def test_a_stopped_campaign_goes_on_where_it_was(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch, fault("forgetful"), fault("harmless"))
+def test_a_stopped_campaign_goes_on_where_it_was(tmp_path: Path, kernels: ToyKernels) -> None:
+    kernels.plant(fault("forgetful"), fault("harmless"))
     path = begin(tmp_path)
     first = gone_on(path, kernels, Progress("[2/3]"))
     assert first.interrupted
@@ -258,23 +248,19 @@ def test_a_stopped_campaign_goes_on_where_it_was(
     assert second.rows[0] == first.rows[0]
 
 
-def test_a_fault_whose_edit_has_changed_is_tried_again(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch, fault("forgetful"))
+def test_a_fault_whose_edit_has_changed_is_tried_again(tmp_path: Path, kernels: ToyKernels) -> None:
+    kernels.plant(fault("forgetful"))
     path = begin(tmp_path)
     gone_on(path, kernels)
     changed = msgspec.structs.replace(fault("harmless"), name="forgetful")
-    plant(monkeypatch, changed)
+    kernels.plant(changed)
     again = gone_on(path, kernels)
     assert [r.status for r in again.rows] == [Status.MISSED]
 
 
-def test_a_workload_that_has_changed_is_run_again(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workload_that_has_changed_is_run_again(tmp_path: Path, kernels: ToyKernels) -> None:
     """Its name alone was compared, so a campaign went on with what an older version of it had shown."""
-    plant(monkeypatch, fault("forgetful"))
+    kernels.plant(fault("forgetful"))
     path = begin(tmp_path)
     gone_on(path, kernels)
     (tmp_path / "dirs.toml").write_text(WORKLOAD.replace('"sync", ', ""))
@@ -282,17 +268,15 @@ def test_a_workload_that_has_changed_is_run_again(
     assert [r.status for r in again.rows] == [Status.MISSED]
 
 
-def test_an_edit_without_a_place_is_told_before_anything_is_run(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch, fault("forgetful"), fault("harmless", pattern="nowhere"))
+def test_an_edit_without_a_place_is_told_before_anything_is_run(tmp_path: Path, kernels: ToyKernels) -> None:
+    kernels.plant(fault("forgetful"), fault("harmless", pattern="nowhere"))
     with pytest.raises(UsageError, match=r"fault harmless: .* 0 places"):
         carried_out(tmp_path, kernels)
     assert kernels.variants == []
 
 
-def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, fault("harmless"))
+def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels) -> None:
+    kernels.plant(fault("harmless"))
     path = begin(tmp_path)
     progress = Progress()
     gone_on(path, kernels, progress)
@@ -307,11 +291,8 @@ def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
         load_plan(tmp_path)
 
 
-def test_the_reports_show_what_was_found_and_how_to_see_it_again(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(
-        monkeypatch,
+def test_the_reports_show_what_was_found_and_how_to_see_it_again(tmp_path: Path, kernels: ToyKernels) -> None:
+    kernels.plant(
         fault("forgetful"),
         fault("harmless", gap="nobody looks at <this>"),
         msgspec.structs.replace(fault("harmless", equivalent="nothing reads it"), name="same"),
@@ -342,7 +323,7 @@ def test_a_run_whose_progress_is_not_shown_is_told_of(
 ) -> None:
     """A campaign was one line, and then silent for minutes."""
     monkeypatch.setattr("harness.series.work.QUIET_S", 0.005)
-    plant(monkeypatch, fault("forgetful"))
+    kernels.plant(fault("forgetful"))
     said = Said()
     series = FaultSeries(load_plan(path := begin(tmp_path)), path, kernels)
     carry_out(series, said)

@@ -69,6 +69,24 @@ def finished(kernels: list[str]) -> Execute:
     return execute
 
 
+Part = Callable[[RunStore], None]
+
+
+def on_last(monkeypatch: pytest.MonkeyPatch, ran: list[str], part: Part, *, complete: bool = False) -> None:
+    """From now on `part` is what is run on debian-7.3; with `complete`, after all that is run elsewhere."""
+    usual = finished(ran)
+
+    def execute(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        last = plan.kernel == "debian-7.3"
+        if complete or not last:
+            usual(plan, store, progress, on_done)
+        if last:
+            part(store)
+        return summarise(store)
+
+    monkeypatch.setattr(work, "execute", execute)
+
+
 def carried(path: Path, tell: Callable[[Sweep], None] = lambda _: None, progress: Progress = QUIET) -> Sweep:
     class Telling(SweepSeries):
         def write(self) -> Page:
@@ -107,17 +125,13 @@ def test_an_interrupted_run_is_gone_on_with(
 ) -> None:
     """What it had answered by then was left out, and so was the kernel: as if it had not been reached."""
     path = create(PLAN, tmp_path, "matrix")
-    complete = finished(ran)
 
-    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
-        if plan.kernel != "debian-7.3":
-            return complete(plan, store, progress, on_done)
+    def stopped(store: RunStore) -> None:
         add_case(store, CaseId.parse(BROKEN), "")
         store.add_case(CaseInfo(CaseId.parse(KEPT)))
         store.finish(interrupted=True)
-        return summarise(store)
 
-    monkeypatch.setattr(work, "execute", stopped)
+    on_last(monkeypatch, ran, stopped)
     first = carried(path)
     assert first.interrupted
     assert [bool(k.run) for k in first.kernels] == [True, False, True]
@@ -125,14 +139,11 @@ def test_an_interrupted_run_is_gone_on_with(
     assert [a.verdict for a in first.kernels[2].answers] == [CaseVerdict.FAIL, CaseVerdict.UNKNOWN]
     assert first.kernels[2].answers[1].reason == "the run ended before it was started"
 
-    def complete_again(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
-        if plan.kernel != "debian-7.3":
-            return complete(plan, store, progress, on_done)
+    def rest(store: RunStore) -> None:
         add_case(store, CaseId.parse(KEPT), "")
         store.finish(interrupted=False)
-        return summarise(store)
 
-    monkeypatch.setattr(work, "execute", complete_again)
+    on_last(monkeypatch, ran, rest)
     told: list[int] = []
     again = carried(path, lambda s: told.append(len(s.kernels[2].answers)))
     assert [k.decided for k in again.kernels] == [True, False, True]
@@ -146,27 +157,19 @@ def test_what_was_left_undecided_is_tried_again(
 ) -> None:
     """A guest that did not come up on a busy host left a hole in the table that --resume did not fill."""
     path = create(PLAN, tmp_path, "matrix")
-    complete = finished(ran)
     lost = CaseId.parse(KEPT)
-
-    def partly(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
-        complete(plan, store, progress, on_done)
-        if plan.kernel == "debian-7.3":
-            store.set_case_status(lost, CaseStatus.UNKNOWN, "guest lost")
-        return summarise(store)
-
-    def rest(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
-        ran.append(plan.kernel)
-        if plan.kernel == "debian-6.12":
-            raise KernelError("the archive does not have it", "name another")
-        store.set_case_status(lost, CaseStatus.DONE)
-        store.finish(interrupted=False)
-        return summarise(store)
-
-    monkeypatch.setattr(work, "execute", partly)
+    on_last(
+        monkeypatch, ran, lambda store: store.set_case_status(lost, CaseStatus.UNKNOWN, "lost"), complete=True
+    )
     assert [k.decided for k in carried(path).kernels] == [True, False, False]
     ran.clear()
-    monkeypatch.setattr(work, "execute", rest)
+
+    def rest(store: RunStore) -> None:
+        ran.append("debian-7.3")
+        store.set_case_status(lost, CaseStatus.DONE)
+        store.finish(interrupted=False)
+
+    on_last(monkeypatch, ran, rest)
     again = carried(path)
     assert [k.decided for k in again.kernels] == [True, False, True], again.kernels[2]
     assert ran == ["debian-6.12", "debian-7.3"]
@@ -180,17 +183,13 @@ def test_a_sweep_of_another_installation_is_gone_on_with(
     had answered, for ever. Kernels that are done stay; the run of another is begun anew, and that is said.
     """
     path = create(PLAN, tmp_path, "matrix")
-    complete = finished(ran)
 
-    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
-        if plan.kernel == "debian-7.3":
-            add_case(store, CaseId.parse(BROKEN), "")
-            store.finish(interrupted=True)
-            return summarise(store)
-        return complete(plan, store, progress, on_done)
+    def stopped(store: RunStore) -> None:
+        add_case(store, CaseId.parse(BROKEN), "")
+        store.finish(interrupted=True)
 
-    monkeypatch.setattr(work, "execute", stopped)
-    first = carried(path)
+    on_last(monkeypatch, ran, stopped)
+    first, complete = carried(path), finished(ran)
     old = path / first.kernels[2].run
     (old / "of the old installation").touch()
     with RunStore.open(old) as store:
@@ -222,16 +221,7 @@ def test_what_a_kernel_had_answered_stays_where_its_run_cannot_be_gone_on_with(
 ) -> None:
     """With mkfs gone from the host its answers were gone from the page."""
     path = create(PLAN, tmp_path, "matrix")
-    complete = finished(ran)
-
-    def stopped(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
-        summary = complete(plan, store, progress, on_done)
-        if plan.kernel == "debian-7.3":
-            store.finish(interrupted=True)
-            return summarise(store)
-        return summary
-
-    monkeypatch.setattr(work, "execute", stopped)
+    on_last(monkeypatch, ran, lambda store: store.finish(interrupted=True), complete=True)
     first = carried(path)
 
     def lacking(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
