@@ -14,7 +14,7 @@ from harness.releases.results import Answer, OnKernel, Seen, SweepPlan
 from harness.releases.sweep import SweepSeries, VerdictSeries, every_kernel, load_plan
 from harness.series.journal import End
 from harness.summary import CaseVerdict
-from harness.tests.cli.runner import powercut, refused
+from harness.tests.cli.runner import powercut, printed, refused
 from harness.tests.report.demo import JUDGES, demo_run
 
 BROKEN = next(iter(JUDGES))
@@ -82,8 +82,7 @@ def test_a_history_of_nothing_is_a_usage_error(source: Path, carried: list[Sweep
 
 
 def test_a_matrix_takes_all_kernels_unless_some_are_named(carried: list[SweepPlan], tmp_path: Path) -> None:
-    done = powercut("matrix", "-c", "ext4/ordered", "--out", tmp_path)
-    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    printed("matrix", "-c", "ext4/ordered", "--out", tmp_path)
     assert carried[0].kernels == every_kernel()
     assert carried[0].plan.workloads == ["quick"]
     (made,) = (tmp_path / "runs").iterdir()

@@ -23,7 +23,7 @@ from harness.store import bundle as module
 from harness.store.bundle import bundle, is_bundle, packed_case, unbundle
 from harness.store.records import Finding
 from harness.summary import summarise
-from harness.tests.cli.runner import powercut, refused
+from harness.tests.cli.runner import powercut, printed, refused
 from harness.tests.report.demo import demo_run
 from harness.trust import NOTHING, Named, plan_here, vouched
 
@@ -217,9 +217,8 @@ def test_a_damaged_file_leaves_nothing(run: RunStore, tmp_path: Path) -> None:
 
 def test_a_packed_run_is_taken_wherever_a_run_is(run: RunStore, tmp_path: Path) -> None:
     """A CI job published a page whose commands named a directory of a runner that was gone."""
-    done = powercut("pack", run.path, "--output", "run.tar.zst")
-    assert done.exit_code == ExitCode.CONSISTENT, done.stderr
-    assert f"--from {tmp_path}/run.tar.zst" in " ".join(done.stdout.split())
+    told = printed("pack", run.path, "--output", "run.tar.zst")
+    assert f"--from {tmp_path}/run.tar.zst" in " ".join(told.split())
     report = powercut("report", "run.tar.zst")
     assert report.exit_code == ExitCode.INCONSISTENT, report.stderr
     assert "run.tar.zst is unpacked in" in report.stderr
