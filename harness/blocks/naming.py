@@ -65,19 +65,6 @@ def named_log(
     return NamedLog(names, form, paths)
 
 
-def names_of_log(
-    base: Path,
-    log: WriteLog,
-    contents: Path,
-    *,
-    second_bytes: int = 0,
-    paths: Sequence[str] = (),
-    order: Iterable[int] = (),
-) -> dict[int, tuple[BlockName, ...]]:
-    """The names of what each write of the log wrote, by entry; see `named_log`."""
-    return named_log(base, log, contents, second_bytes=second_bytes, paths=paths, order=order).writes
-
-
 def written_paths(operations: Sequence[Operation]) -> list[str]:
     """Of each operation, the file that it writes by its name at that time; a handle stands for the path that
     was opened.

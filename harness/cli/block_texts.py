@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.blocks import describe, names_of_log, written_paths
+from harness.blocks import describe, named_log, written_paths
 from harness.blocks.fields import BlockName
 from harness.cases.recording import read_history
 from harness.errors import StoreError, UsageError
@@ -86,14 +86,14 @@ def texts_of(file: Path, log: WriteLog, contents: Path, order: Iterable[int]) ->
         image = folder.path / "base"
         if base is not None and file.suffix == ".zst":
             unpack(base, image, _BASE_BYTES_MAX)
-        names = names_of_log(
+        names = named_log(
             image,
             log,
             contents,
             second_bytes=_second_bytes(file.parent.parent.name),
             paths=written_paths(operations),
             order=order,
-        )
+        ).writes
     return Texts(names, operations, log.devices, earlier)
 
 

@@ -66,7 +66,7 @@ class _Case:
     end: Callable[[], None]
 
 
-class Site:
+class Site(contextlib.AbstractContextManager["Site"]):
     """The pages of one run. A state is recovered when that is asked for, one at a time, and kept; so are the
     cases that were looked at last. `root`: what the paths in its links begin with. A context manager.
     """
@@ -77,9 +77,6 @@ class Site:
         self._store, self._named, self._accel = store, named, accel
         self._looked: dict[str, str] = {}
         self._cases: dict[CaseId, _Case] = {}
-
-    def __enter__(self) -> Site:
-        return self
 
     def __exit__(self, *_: object) -> None:
         while self._cases:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from harness.blocks import describe, names_of_log, written_paths
+from harness.blocks import describe, named_log, written_paths
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
@@ -76,7 +76,7 @@ _RULES = {
 }
 
 
-class Explainer:
+class Explainer(contextlib.AbstractContextManager["Explainer"]):
     """Visits crash states of one recording in one guest. A context manager. `on_visit` is told how many
     states have been visited.
     """
@@ -114,17 +114,14 @@ class Explainer:
         )
         self._signature: tuple[str, str] | None = None
         self._outcomes: dict[CrashState, Outcome | Unobserved] = {}
-        self.names = names_of_log(
+        self.names = named_log(
             timed.base,
             timed.write_log,
             timed.log,
             second_bytes=timed.profile.second_offset,
             paths=written_paths(timed.workload.operations),
             order=self.legal.order,
-        )
-
-    def __enter__(self) -> Explainer:
-        return self
+        ).writes
 
     def __exit__(self, *_: object) -> None:
         self._session.close()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 import msgspec
 
@@ -147,7 +147,7 @@ class Tester(Protocol):
         """Record the operations and judge all their crash states, unless that experiment is known."""
 
 
-class Laboratory:
+class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
     """Tester workloads in a mode of a run, with guests that boot when the first unknown one comes; a context
     manager. Raises UsageError for kernel files that only the run directory names.
     """
@@ -162,9 +162,6 @@ class Laboratory:
         self._equipment: Equipment | None = None
         self._open = contextlib.ExitStack()
         self.made = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -109,7 +109,7 @@ class Explored:
     crowded: int = 0
 
 
-class Disk:
+class Disk(contextlib.AbstractContextManager["Disk"]):
     """One `powercut-disk` process. Use as a context manager, or call `close`.
 
     `shared`: a guest may also have it as memory, which is then at `memory`; see `vms/umldisk`. `kind`: what
@@ -183,9 +183,6 @@ class Disk:
             raise DiskError(
                 self._with_output(f"cannot connect to the disk's control socket: {error}")
             ) from error
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

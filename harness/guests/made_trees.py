@@ -7,6 +7,7 @@ that were noted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,7 @@ _PIECES_MAX = 20_000
 
 
 @dataclass(slots=True)
-class MadeTrees:
+class MadeTrees(contextlib.AbstractContextManager["MadeTrees"]):
     """See the module. `session` is shown `target`, of which nothing is read. `apart`: whether the check may
     run outside of the guest. `raw`: what the guest noted, as it sent it.
     """
@@ -47,9 +48,6 @@ class MadeTrees:
     raw: bytes = b""
     _there: Files = field(default_factory=dict)
     _apart: Guest | None = None
-
-    def __enter__(self) -> MadeTrees:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._end()

@@ -207,7 +207,7 @@ CheckImage = Callable[[Path], tuple[FsckResult, Sequence[int] | None]]
 """fsck of an image, and the numbers of the blocks that it read; None if these are not known."""
 
 
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """See the module. `directory` is its own: console, log device, recovered image. `completions`: of writes,
     while it records. `outputs`: what each operation of the last recording printed; `said`: what the kernel
     said meanwhile; `log`: its log, which is on the log device, or beside it if it was merged from those of
@@ -258,9 +258,6 @@ class Session:
         directory.mkdir(parents=True, exist_ok=True)
 
     # --- life ---------------------------------------------------------------------------------
-
-    def __enter__(self) -> Session:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -9,13 +9,12 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Self
 
 LOCK_NAME = "owner.lock"
 _MAKER = re.compile(r"(\d+)-")
 
 
-class OwnedFolder:
+class OwnedFolder(contextlib.AbstractContextManager["OwnedFolder"]):
     """A new temporary folder whose name begins with `prefix`, locked (flock(2)) as long as its owner lives:
     the kernel releases the lock when the owner is killed. Making one removes those of dead owners. Its name
     has the number of the process, for those that were killed before they had locked it.
@@ -35,9 +34,6 @@ class OwnedFolder:
         with contextlib.suppress(OSError):
             os.close(self._lock)
         self._lock = -1
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()

@@ -15,7 +15,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from harness.host.files import memory_file
 
@@ -49,7 +48,7 @@ class NoServerError(Exception):
     """The program cannot be served so, or its server has ended."""
 
 
-class ForkServer:
+class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
     """A loaded program. Owned by one thread, with which it ends. `environment`: all of the program's, with
     the library that serves it in LD_PRELOAD. `close` it.
 
@@ -77,9 +76,6 @@ class ForkServer:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

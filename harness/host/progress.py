@@ -163,7 +163,7 @@ class Bars:
         self._progress.advance(self._tasks[what], count)
 
 
-class Lines:
+class Lines(contextlib.AbstractContextManager["Lines"]):
     """Progress as plain lines: each message, and a line of figures every few seconds; a context manager."""
 
     def __init__(self, console: Console) -> None:
@@ -173,9 +173,6 @@ class Lines:
         self._begun = time.monotonic()
         self._last = self._begun
         self._soon_since: float | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._totals:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -87,7 +86,7 @@ class _Explained(msgspec.Struct, frozen=True):
 _DIGESTS = "SELECT digest FROM states WHERE case_id = ?"
 
 
-class RunStore:
+class RunStore(contextlib.AbstractContextManager["RunStore"]):
     """One run on disk. One process writes; the methods are thread-safe. Use as a context manager."""
 
     def __init__(self, path: Path, info: RunInfo, database: Database, before: Path | None = None) -> None:
@@ -157,9 +156,6 @@ class RunStore:
     def close(self) -> None:
         """Close the database. Everything is on disk already."""
         self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.blocks import describe, names_of_log
+from harness.blocks import describe, named_log
 from harness.blocks.fat import Exfat, Fat
 from harness.blocks.fields import Format, Image, Kind, Write
 from harness.blocks.jbd2 import MAGIC
@@ -206,7 +206,7 @@ def test_the_copies_in_an_ext4_journal_are_named_after_their_homes(
         Logged(80000 // 8 * 8, fill(0, 0, BLOCK)),
     ]
     file = _log(tmp_path, steps)
-    names = names_of_log(image, read_log(file), file, paths=["f"])
+    names = named_log(image, read_log(file), file, paths=["f"]).writes
     texts = [describe(names[n]) for n in sorted(names)]
     assert texts[0] == ("journal: copy of inode table of group 0, inodes 1 to 16: 12, transaction 2 (?)"), (
         texts
@@ -257,7 +257,7 @@ def test_an_inode_is_called_by_the_name_that_it_had_when_a_block_was_written(
         Logged(table * 8, inode(0o644)),
     ]
     file = _log(tmp_path, steps)
-    names = names_of_log(image, read_log(file), file)
+    names = named_log(image, read_log(file), file).writes
     tables = [describe(n).partition(": ")[2] for n in names.values() if "inode table" in describe(n)]
     assert tables == ["12 (alpha.tmp)", "12 (alpha.tmp)", "12 (alpha)"]
 
@@ -274,7 +274,7 @@ def _name_at(image: Path, block: int) -> str:
 
 def test_a_base_image_that_is_gone_leaves_the_data_its_names(tmp_path: Path) -> None:
     file = _log(tmp_path, [Logged(8, fill(2, 4096, BLOCK)), Logged(16, b"\x11" * BLOCK)])
-    names = names_of_log(tmp_path / "gone", read_log(file), file)
+    names = named_log(tmp_path / "gone", read_log(file), file).writes
     assert [describe(n) for n in names.values()] == ["data from 4096, written by operation 2", "?"]
 
 
