@@ -60,7 +60,7 @@ SPEC = SentSpec("toy", "none", "", "")
 REQUIREMENTS = Requirements("run", PLAN, SPEC, None, {}, {}, {}, {"powercut": "1.0"})
 
 
-def kept_in(folder: Path, requirements: Requirements = REQUIREMENTS) -> Fitted:
+def kept_in(folder: Path, requirements: Requirements = REQUIREMENTS, slots: int = 1) -> Fitted:
     """What a worker keeps for the run. Its guests are toys: they do not mount what reads `10`, and the last
     operation of the longest workload kills them.
     """
@@ -69,31 +69,32 @@ def kept_in(folder: Path, requirements: Requirements = REQUIREMENTS) -> Fitted:
     base = owned.path / f"{PROFILE.filesystem}-{PROFILE.mode}.base.img"
     base.write_bytes(BASE * BLOCKS)
     pack(base, store.layout.base(PROFILE.filesystem, PROFILE.mode))
-    spec = toy_spec(Kernel(Kind.NOT_MOUNTED, dies_in=3), folder)
 
     def worker(number: int) -> Worker:
+        spec = toy_spec(Kernel(Kind.NOT_MOUNTED, dies_in=3), folder)
         session = toy_session(spec, owned.path / f"worker-{number}")
         return Worker(session, session)
 
-    pool = Pool(worker, 1, confirms=False)
+    pool, spec = Pool(worker, slots, confirms=False), toy_spec(Kernel(), folder)
     specs = GuestSpecs(spec, spec, "toys")
     return Fitted(requirements, specs, {PROFILE.name: PROFILE}, {PROFILE.name: base}, owned, store, pool)
 
 
 class Cluster:
-    """Workers that are threads, each with a site of its own. As `DaskPool`. `dying`: how many of them end at
-    their first case, and another one comes.
+    """Workers that are threads, each with a site of its own that takes `slots` cases at once. As `DaskPool`.
+    `dying`: how many of them end at their first case, and another one comes.
     """
 
     description = "threads"
 
-    def __init__(self, count: int, dying: int = 0) -> None:
+    def __init__(self, count: int, dying: int = 0, slots: int = 1) -> None:
         self._sites = {f"worker-{number}": Site() for number in range(count)}
+        self._slots = slots
         self._dying, self.died = dying, cast(list[str], [])
         self._names = itertools.count(count)
 
     def workers(self) -> dict[str, ClusterWorker]:
-        return {address: ClusterWorker(address, address, 1) for address in [*self._sites]}
+        return {address: ClusterWorker(address, address, self._slots) for address in [*self._sites]}
 
     def listen(self, on_note: Callable[[Note], None]) -> None:
         self._on_note = on_note
@@ -104,7 +105,8 @@ class Cluster:
         return self._sites[address].fit(*given)
 
     def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
-        here = self._sites[address]
+        if (here := self._sites.get(address)) is None:  # it went, and nobody has noticed yet
+            return
         if len(self.died) < self._dying:
             self.died.append(address)
             self._sites.pop(address).dismiss(job.run)
@@ -151,7 +153,7 @@ def told(store: RunStore) -> tuple[list[Any], dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "fitted", lambda asked, places, slots: kept_in(tmp_path, asked))
+    monkeypatch.setattr(site, "fitted", lambda asked, _, slots: kept_in(tmp_path, asked, slots))
     monkeypatch.setattr(dispatch, "LOOK_S", 0.0)
     monkeypatch.setattr(dispatch, "WAIT_S", 0.01)
 
@@ -185,12 +187,14 @@ def on_cluster(store: RunStore, cluster: Cluster, plan: Plan = PLAN) -> Said:
     return said
 
 
-@pytest.mark.parametrize(("workers", "dying"), [(1, 0), (2, 1), (5, 3)])
+@pytest.mark.parametrize(
+    ("workers", "dying", "slots"), [(1, 0, 1), (2, 1, 1), (5, 3, 1), (1, 0, 4), (2, 1, 2)]
+)
 def test_the_number_of_workers_changes_nothing_that_is_told(
-    on_one_host: tuple[list[Any], dict[str, Any]], tmp_path: Path, workers: int, dying: int
+    on_one_host: tuple[list[Any], dict[str, Any]], tmp_path: Path, workers: int, dying: int, slots: int
 ) -> None:
     """A case that could not be recorded had lost its options and oracles on the way from its worker."""
-    cluster = Cluster(workers, dying)
+    cluster = Cluster(workers, dying, slots)
     with RunStore.create(tmp_path, "t", INFO) as store:
         said = on_cluster(store, cluster)
         assert told(store) == on_one_host
