@@ -4,8 +4,8 @@ those of one host. Everything is real but the guests (`toy_kernel`) and the way 
 
 from __future__ import annotations
 
-import itertools
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +15,10 @@ import msgspec
 import pytest
 
 from harness.cases.casework import Casework, EnoughDone
-from harness.cases.pins import source_hash
 from harness.cases.pool import Pool, Worker
 from harness.cluster import dispatch, site
 from harness.cluster.dispatch import Dispatch
-from harness.cluster.messages import ClusterWorker, Done, Job, Note, Requirements, SentSpec
+from harness.cluster.messages import Done, Job, Requirements
 from harness.cluster.site import Fitted, Site
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import GuestSpecs
@@ -40,6 +39,7 @@ from harness.tests.cases.toy_kernel import (
     toy_session,
     toy_spec,
 )
+from harness.tests.cluster.test_dispatch import SPEC, FakePool, Process
 from harness.tests.needs import needed
 from harness.tests.said import Said
 from harness.tests.store.samples import INFO
@@ -56,7 +56,6 @@ PLAN = Plan(
     jobs=1,
     log_bytes=LOG_BYTES,
 )
-SPEC = SentSpec("toy", "none", "", "")
 REQUIREMENTS = Requirements("run", PLAN, SPEC, None, {}, {}, {}, {"powercut": "1.0"})
 
 
@@ -80,50 +79,39 @@ def kept_in(folder: Path, requirements: Requirements = REQUIREMENTS, slots: int 
     return Fitted(requirements, specs, {PROFILE.name: PROFILE}, {PROFILE.name: base}, owned, store, pool)
 
 
-class Cluster:
-    """Workers that are threads, each with a site of its own that takes `slots` cases at once. As `DaskPool`.
-    `dying`: how many of them end at their first case, and another one comes.
+class Cluster(FakePool):
+    """Workers that are threads, each with a site of its own that takes `slots` cases at once. `dying`: how
+    many of them end at their first case, and another one comes.
     """
 
-    description = "threads"
-
     def __init__(self, count: int, dying: int = 0, slots: int = 1) -> None:
-        self._sites = {f"worker-{number}": Site() for number in range(count)}
-        self._slots = slots
+        super().__init__(**{f"worker-{number}": Process(slots=slots) for number in range(count)})
+        self._sites: defaultdict[str, Site] = defaultdict(Site)
         self._dying, self.died = dying, cast(list[str], [])
-        self._names = itertools.count(count)
-
-    def workers(self) -> dict[str, ClusterWorker]:
-        return {address: ClusterWorker(address, address, self._slots) for address in [*self._sites]}
-
-    def listen(self, on_note: Callable[[Note], None]) -> None:
-        self._on_note = on_note
 
     def ask(self, address: str, question: Callable[..., Any], *given: Any) -> Any:
-        if question is site.identity:
-            return {"powercut": "1.0", "source": source_hash(), "place": "here", "process": address}
-        return self._sites[address].fit(*given)
+        if question is site.fit:
+            return self._sites[address].fit(*given)
+        return super().ask(address, question, *given)
 
     def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
-        if (here := self._sites.get(address)) is None:  # it went, and nobody has noticed yet
+        if address not in self.processes:  # it went, and nobody has noticed yet
             return
+        here = self._sites[address]
         if len(self.died) < self._dying:
             self.died.append(address)
-            self._sites.pop(address).dismiss(job.run)
-            self._sites[f"worker-{next(self._names)}"] = Site()
+            self.processes[f"{address}-anew"] = self.processes.pop(address)
+            here.dismiss(job.run)
             return
 
         def carry_out() -> None:
             try:
-                found: Done | BaseException = here.work(job, self._on_note)
+                found: Done | BaseException = here.work(job, self.note)
             except BaseException as e:
                 found = e
             on_end(found)
 
         threading.Thread(target=carry_out, daemon=True).start()
-
-    def forget(self, address: str) -> None:
-        """It answers nobody who is gone."""
 
     def close(self) -> None:
         for at in self._sites.values():
