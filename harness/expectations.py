@@ -13,7 +13,9 @@ will ever find there. For each finding, the first matching line counts.
 
 What is known of a mode is known of it on disks with other sectors as well (`ext4/nobarrier@4k`): these lose
 nothing less. It is not known of the mode on a stack, or without a volatile cache, unless the pattern covers
-that name, too: `ext4/*` covers `ext4/ordered@raid1`.
+that name, too: `ext4/*` covers `ext4/ordered@raid1`. `*` alone covers every mode. No other wildcard covers a
+mode that is told to send no flushes (`ext4/nobarrier`), or one whose promises are those of a file system in a
+file of it (`xfs/default@loop`, which `xfs/*@loop` covers).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import UsageError
+from harness.filesystems.profiles import what_sets_apart
 from harness.host.resources import resource
 from harness.model import CaseId
 from harness.symptoms import Symptom
@@ -57,10 +60,7 @@ class Expectation:
 
     def applies_to(self, case: CaseId) -> bool:
         """Whether it covers this case, under any oracle."""
-        names = names_of_mode(case)
-        return any(fnmatchcase(name, self.configuration) for name in names) and fnmatchcase(
-            case.workload, self.workload
-        )
+        return covers(self.configuration, case) and fnmatchcase(case.workload, self.workload)
 
     def names(self, oracle: str) -> bool:
         """Whether a finding of `oracle` may be expected."""
@@ -76,9 +76,15 @@ class Expectation:
         return " ".join([self.configuration, self.workload, self.oracle, *named])
 
 
-def names_of_mode(case: CaseId) -> set[str]:
-    """The mode of a case, and the one whose known failures are known of it as well."""
-    return {case.configuration, _OTHER_SECTORS.sub("", case.configuration)}
+def covers(pattern: str, case: CaseId) -> bool:
+    """Whether a pattern of modes is about the mode of a case, or about the one whose known failures are known
+    of it as well. A pattern other than `*` has to name what sets the mode apart, see `Profile.apart`.
+    """
+    if pattern == "*":
+        return True
+    names = {case.configuration, _OTHER_SECTORS.sub("", case.configuration)}
+    fits = any(fnmatchcase(name, pattern) for name in names)
+    return fits and all(word in pattern for word in what_sets_apart(case.configuration))
 
 
 def first_match(expectations: Iterable[Expectation], case: CaseId, symptom: Symptom) -> Expectation | None:

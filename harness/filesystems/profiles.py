@@ -1007,6 +1007,16 @@ def select_profiles(wanted: Sequence[str]) -> list[Profile]:
     return list(found.values())
 
 
+@functools.lru_cache(maxsize=1024)
+def what_sets_apart(configuration: str) -> tuple[str, ...]:
+    """See `Profile.apart`; nothing of a mode that this installation does not have."""
+    try:
+        (profile,) = select_profiles([configuration])
+    except UsageError:
+        return ()
+    return profile.apart
+
+
 def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Profile]:
     """These modes on a disk or a stack, or below a layer. `every`: all modes of a file system, or all there
     are, less those that cannot be there.

@@ -70,9 +70,8 @@ class During(enum.StrEnum):
 class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a bug shows in a run; everything that is stated here has to agree.
 
-    `modes`, `symptoms`: shell patterns; a symptom as report.txt of a finding has it, never left out. A
-    wildcard covers neither a mode that is told to send no flushes (`ext4/nobarrier`) nor one whose promises
-    are those of a file system in a file of it (`xfs/default@loop`): `xfs/*@loop` does.
+    `modes`, `symptoms`: shell patterns; a symptom as report.txt of a finding has it, never left out. Modes as
+    in a file of expected failures: `ext4/*` does not cover `ext4/nobarrier`, or `ext4/ordered@loop`.
     `says`: a regular expression; it has to be found in what the finding says, names and numbers included.
     `operations`: a regular expression; it has to be found in the operations that had begun when the power
     failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost.

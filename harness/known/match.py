@@ -9,11 +9,11 @@ proof of the same bug.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.expectations import Expectation, names_of_mode
+from harness.expectations import Expectation, covers
 from harness.known.base import During, KnownBug, Sighting, version_of
 from harness.model import CaseId, CrashState, Violation
 from harness.symptoms import Symptom
@@ -33,7 +33,7 @@ class Observed:
     """What a run knows of a finding without looking at a guest again. `kernel`: what begins with its version.
     `flushed`: whether the log has a flush, or a write with FUA, between two entries. `cause`: by which
     mechanism, as `powercut show` named it; empty of a finding that was not explained, or whose cause could
-    not be told. `apart`: words that a pattern has to have to cover the mode, see `Profile.apart`.
+    not be told.
     """
 
     case: CaseId
@@ -44,7 +44,6 @@ class Observed:
     operations: Sequence[LoggedOperation]
     flushed: Callable[[int, int], bool]
     cause: Callable[[], str]
-    apart: tuple[str, ...] = ()
 
     @property
     def promised(self) -> int | None:
@@ -84,36 +83,28 @@ def match(bugs: Iterable[KnownBug], seen: Observed) -> Match | None:
     return max(found, key=lambda m: len(m.compared), default=None)
 
 
-def known_of(
-    bugs: Iterable[KnownBug], case: CaseId, kernel: str, apart: Collection[str] = ()
-) -> list[KnownBug]:
+def known_of(bugs: Iterable[KnownBug], case: CaseId, kernel: str) -> list[KnownBug]:
     """The bugs that a case's mode has on a kernel, so far as is known, and that one power cut shows; whether
-    or not a run did. `apart`: see `Observed`.
+    or not a run did.
     """
     version = version_of(kernel)
-    return [bug for bug in bugs if version and bug.record.affects(version) and _is_of(bug, case, apart)]
+    return [bug for bug in bugs if version and bug.record.affects(version) and _is_of(bug, case)]
 
 
-def _is_of(bug: KnownBug, case: CaseId, apart: Collection[str]) -> bool:
+def _is_of(bug: KnownBug, case: CaseId) -> bool:
     shows = [s for s in bug.record.shows if s.during is During.POWER_CUT]
-    return any(_covers(s.modes, case, apart) for s in shows)
+    return any(_is_in(s, case) for s in shows)
 
 
-def _covers(patterns: Iterable[str], case: CaseId, apart: Collection[str]) -> bool:
-    telling = [p for p in patterns if says_so(p, apart)]
-    return any(fnmatchcase(n, p) for n in names_of_mode(case) for p in telling)
-
-
-def says_so(pattern: str, apart: Collection[str]) -> bool:
-    """Whether a pattern names what sets a mode apart; a wildcard does not."""
-    return all(word in pattern for word in apart)
+def _is_in(sighting: Sighting, case: CaseId) -> bool:
+    return any(covers(pattern, case) for pattern in sighting.modes)
 
 
 def _agrees(sighting: Sighting, seen: Observed) -> bool:
     return (
         seen.symptom.oracle in sighting.oracles
         and any(fnmatchcase(seen.symptom.what, p) for p in sighting.symptoms)
-        and _covers(sighting.modes, seen.case, seen.apart)
+        and _is_in(sighting, seen.case)
         and sighting.during is seen.during
         and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
         and _same_operations(sighting, seen)

@@ -12,7 +12,6 @@ from harness.known.words import worst
 from harness.model import CaseId
 from harness.plan import Budget
 from harness.releases.results import Answer, OnKernel, Seen, Sweep
-from harness.store.meaning import what_sets_apart
 from harness.summary import CaseVerdict
 
 
@@ -127,8 +126,7 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
     lacking = [a for a in not_run if a.lacks]
     bugs = [base[n] for n in dict.fromkeys(f.known for f in findings) if n in base]
     filesystem, _, mode = configuration.partition("/")
-    apart = what_sets_apart(configuration)
-    has = known_of(base.values(), CaseId(filesystem, mode, ""), kernel.release, apart)
+    has = known_of(base.values(), CaseId(filesystem, mode, ""), kernel.release)
     return Standing(
         configuration,
         kernel,

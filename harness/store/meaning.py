@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from harness.errors import UsageError
 from harness.expectations import Expectation, first_match, known_losses
-from harness.filesystems.profiles import select_profiles
 from harness.known.base import KnownBug, KnownBugs, with_bugs
-from harness.known.match import LoggedOperation, Observed, as_expectation, match, says_so
+from harness.known.match import LoggedOperation, Observed, as_expectation, match
 from harness.store.records import Finding, KernelInfo, Step
 from harness.symptoms import paths_of
 from harness.workloads.load import parse_operation
@@ -43,26 +41,13 @@ class Meaning:
     ) -> Finding:
         """The finding with what it means. `flushed`, `cause`: see `Observed`."""
         ran = [LoggedOperation(s.text, s.begin, s.ack) for s in steps]
-        apart = what_sets_apart(f.case.configuration)
-        seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause, apart)
+        seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause)
         known = match(self.bugs, seen)
         expected = first_match(self.expectations, f.case, f.symptom)
         if known and self.new_only:
             expected = expected or as_expectation(known.bug)
-        in_file = [word for word in apart if word == "@"]
-        losses = [e for e in known_losses() if says_so(e.configuration, in_file)]
-        loss = None if expected or known else first_match(losses, f.case, f.symptom)
+        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom)
         return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
-
-
-@functools.lru_cache(maxsize=256)
-def what_sets_apart(configuration: str) -> tuple[str, ...]:
-    """See `Profile.apart`; nothing of a mode that this installation does not have."""
-    try:
-        (profile,) = select_profiles([configuration])
-    except UsageError:
-        return ()
-    return profile.apart
 
 
 def paths_in(steps: Sequence[Step]) -> tuple[str, ...]:
