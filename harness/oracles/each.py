@@ -22,11 +22,11 @@ directory and the inode that lost the name are written in any order, and fsck re
 fsync of a directory covers only names of inodes that were synced before it, for the same reason; and fsync of
 a file its name only if that is its only one, and was not put over another (`_own`).
 
-What a persistence point covers: fsync of a file, the entry by which it was opened and the file itself, as of
-the last operation that changed it; fsync of a directory, every entry in it, but not what lies in its
-subdirectories; sync and remount, everything. None of them promises what a directory above is called. By a
-handle, the entry is that by which it was opened, as renames have changed it; fsync of what has lost its last
-name covers nothing, and of what has none yet the file itself (not with `synced`).
+What a persistence point covers: fsync of a file, the file itself as of the last operation that changed it,
+and the entry by which it was opened, if it had that then; fsync of a directory, every entry in it, but not
+what lies in its subdirectories; sync and remount, everything. None of them promises what a directory above is
+called. By a handle, the entry is that by which it was opened, as renames have changed it; fsync of what has
+lost its last name covers nothing, and of what has none yet the file itself (not with `synced`).
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class _Each:
             own = self._own(point, point.inode)
             if self._all or own:
                 self._of_place[point.inode] = _later(self._of_place.get(point.inode, _NOTHING), promise)
-            for entry in (*own, *self._covered(point.index, point.inode)):
+            held = [entry for entry in own if self._at(entry, point.floor) == point.inode]
+            for entry in (*held, *self._covered(point.index, point.inode)):
                 self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
     def _own(self, point: PersistencePoint, inode: int) -> tuple[Entry, ...]:

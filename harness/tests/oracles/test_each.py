@@ -40,6 +40,21 @@ def test_a_synced_file_is_there_whatever_else_is() -> None:
     assert oracles(on(operations, file("f"))) == {"durability"}
 
 
+@pytest.mark.parametrize("synced", ["fdatasync g", "write g 0 4096 dsync"])
+def test_a_sync_of_data_covers_no_name_that_was_of_another_file(synced: str) -> None:
+    """It need not make a rename durable. Then the name at which the file was opened was taken for durable as
+    the name of what the rename replaced, which nobody had synced.
+    """
+    operations = ["create g", "create f", "append f 4096", "rename f g", synced]
+    data = written(4 if synced.startswith("write") else 2, 0, 4096)
+    assert on(operations, file("f", data)).verdict is PASS
+    assert on(operations, file("g", data)).verdict is PASS
+    assert on(operations, file("f", data), file("g", inode=9)).verdict is PASS
+    assert oracles(on(operations)) == {"durability"}
+    assert oracles(on(operations, file("g"))) == {"durability"}
+    assert oracles(on([*operations, "fsync g"], file("f", data))) == {"durability"}
+
+
 def test_names_that_nobody_made() -> None:
     assert oracles(on(["create f"], file("g"))) == {"atomicity"}
     assert oracles(on(["create f", "create g"], file("g"), begun=1)) == {"atomicity"}

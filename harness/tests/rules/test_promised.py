@@ -161,7 +161,18 @@ def test_the_rules_leave_no_tree_that_the_contract_forbids(
     mode: str, without: Sequence[str], data: st.DataObject
 ) -> None:
     """The oracles of operations judge each tree by the contract itself, with no rule of this kind."""
-    notes = data.draw(programs(("zero", *without)))
+    _leave_nothing_forbidden(mode, data.draw(programs(("zero", *without))))
+
+
+@pytest.mark.parametrize("mode", ["btrfs/default", "f2fs/posix", "f2fs/strict", "ext4/fast_commit"])
+@pytest.mark.parametrize("durable", ["dsync", "sync"])
+def test_so_it_is_of_a_durable_write_after_a_rename_over_a_name(mode: str, durable: str) -> None:
+    """Of such a program the law above failed, and drew one once in thousands."""
+    calls = Calls().create("a").create("b").write("a", b"1" * 512).rename("a", "b")
+    _leave_nothing_forbidden(mode, calls.write("b", b"2" * 512, durable=durable).notes())
+
+
+def _leave_nothing_forbidden(mode: str, notes: Notes) -> None:
     effect = under(mode, notes)
     if len(effect.micros) <= _JUDGED_MAX:
         judged = Judged(effect, contract_of(mode))
