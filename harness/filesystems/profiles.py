@@ -631,8 +631,8 @@ class Profile:
 
     @property
     def console_steps(self) -> ConsoleSteps | None:
-        """The steps for a console after a power cut, on a stack or below a layer. Those of a layer take
-        another disk as their argument: the recovered one.
+        """The steps for a console after a power cut: of a stack, of a layer, or of the mode. Those of a layer
+        take another disk as their argument: the recovered one.
         """
         if self.stacked:
             stack = self.stacked.stack
@@ -640,7 +640,7 @@ class Profile:
         if self.layer:
             start = self.layer.start.replace(MEMBER, f"${{1:-{MEMBER}}}")
             return ConsoleSteps(self.layer.device or self.layer.fstype, start, self.layer.stop)
-        return None
+        return ConsoleSteps("", self.first.script, "") if self.first else None
 
     def making_script(self) -> str:
         """What makes a stack or a file, and the file system on it, in the guest."""

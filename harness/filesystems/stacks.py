@@ -71,7 +71,9 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSteps:
-    """What a person runs by hand: `start` before `device` is mounted, `stop` after it was unmounted."""
+    """What a person runs by hand: `start` before `device` is mounted, `stop` after it was unmounted. An
+    empty `device` is the disk itself.
+    """
 
     device: str
     start: str

@@ -29,6 +29,15 @@ def test_the_guest_does_the_steps_after_a_crash_and_not_before_it() -> None:
     assert "{device}" not in stack.start
 
 
+def test_a_console_gets_the_steps_as_the_guest_does_them() -> None:
+    """It mounted the disk as the crash left it, which such a mode never does."""
+    steps = FIRST["ext4/fsck-first"].console_steps
+    assert steps is not None
+    assert (steps.device, steps.stop) == ("", "")
+    assert "e2fsck -f -y /dev/member-0 " in steps.start
+    assert profiles()["ext4/ordered"].console_steps is None
+
+
 @pytest.mark.parametrize("name", FIRST)
 def test_such_a_mode_promises_what_it_promises_without_the_steps(name: str) -> None:
     """Else a repair that loses something would pass for a weaker mode."""

@@ -15,6 +15,8 @@ from harness.cases.recording import Recording, Recoveries
 from harness.filesystems.profiles import First, profiles
 from harness.guests.session import Session
 from harness.model import CrashState, Outcome, Persisted, Verdict
+from harness.plan import Budget, Plan
+from harness.tests.vm.conftest import in_shell, run_plan
 from harness.tests.vm.test_shared_disk import recorded
 
 TOY = """
@@ -114,3 +116,18 @@ def test_a_mount_without_recovery_that_writes_is_told(made: tuple[Session, Recor
         seen = session.recover(target, recording.end)
         assert told in seen.outcome.not_started
         assert bool(seen.outcome.not_started) is bool(told)
+
+
+def test_the_shell_of_such_a_mode_has_its_steps(tmp_path: Path) -> None:
+    """It said to mount the disk as the crash had left it."""
+    plan = Plan(
+        configurations=["ext4/fsck-first"], workloads=["append-fsync"], budget=Budget(visits=2), accel="tcg"
+    )
+    _, path = run_plan(plan, tmp_path)
+    words = ["repro", "ext4-fsck-first/append-fsync@40", "--from", str(path), "--accel", "tcg", "--shell"]
+    typed = b"sh -e /start-stack && dmesg | grep -c 'e2fsck: .*recovering'; "
+    typed += b"mount -t ext4 -o data=ordered /dev/vda /mnt && ls /mnt; exit\n"
+    said, answer = in_shell(words, typed)
+    assert "    sh -e /start-stack\r\n    mount -t ext4 -o data=ordered /dev/vda /mnt\r\n" in said
+    assert "\r\n1\r\n" in answer, said + answer
+    assert "lost+found" in answer

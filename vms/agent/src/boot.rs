@@ -18,7 +18,8 @@ use crate::{
     files,
 };
 
-/// In the guest's root, for the shell: the steps that start the stack, or what is below a layer.
+/// In the guest's root, for the shell: the steps that start the stack or what is below a layer, or those of the mode
+/// that come before a mount.
 pub const STACK_STEPS: &str = "/start-stack";
 /// The same, for what follows the unmount.
 pub const STOP_STEPS: &str = "/stop-stack";

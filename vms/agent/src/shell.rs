@@ -1,6 +1,11 @@
 //! A shell on the console, for a person who wants to look at a crash state.
 
-use std::{fs::File, os::unix::process::CommandExt, path::PathBuf, process::Command};
+use std::{
+    fs::File,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use powercut_protocol::ModuleError;
 use rustix::process::{ioctl_tiocsctty, setsid};
@@ -23,7 +28,8 @@ const CONSOLE: &str = "/dev/console";
 pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Result<()> {
     // Report it and go on: the shell is useful without it.
     let attached = files::wait_for_device(&settings.device).is_ok();
-    let (device, mut problems) = cut(settings);
+    let with_steps = Path::new(STACK_STEPS).exists();
+    let (device, mut problems) = cut(settings, with_steps);
     problems.extend(
         module_errors
             .iter()
@@ -32,7 +38,7 @@ pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Resul
     let console = File::options().read(true).write(true).open(CONSOLE)?;
     std::io::Write::write_all(
         &mut &console,
-        banner(settings, &device, attached, &problems).as_bytes(),
+        banner(settings, &device, attached, with_steps, &problems).as_bytes(),
     )?;
     let mut shell = Command::new("/bin/busybox");
     shell
@@ -60,17 +66,19 @@ pub fn run(settings: &Settings, module_errors: &[ModuleError]) -> std::io::Resul
 }
 
 /// The device to mount, and any problem in making it: the disk, its first part, or what the steps give.
-fn cut(settings: &Settings) -> (String, Vec<String>) {
+fn cut(settings: &Settings, with_steps: bool) -> (String, Vec<String>) {
     let disk = settings.device.clone();
     if settings.parts.is_empty() {
-        if settings.stack.is_empty() {
+        if !with_steps {
             return (disk, Vec::new());
         }
         let problem = parts::point_to(&[PathBuf::from(&disk)]).err();
-        return (
-            settings.stack.clone(),
-            problem.iter().map(ToString::to_string).collect(),
-        );
+        let made = if settings.stack.is_empty() {
+            disk
+        } else {
+            settings.stack.clone()
+        };
+        return (made, problem.iter().map(ToString::to_string).collect());
     }
     let parts =
         DeviceMapper::open().and_then(|mut mapper| Parts::cut(&mut mapper, &disk, &settings.parts));
@@ -81,7 +89,13 @@ fn cut(settings: &Settings) -> (String, Vec<String>) {
     }
 }
 
-fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]) -> String {
+fn banner(
+    settings: &Settings,
+    device: &str,
+    attached: bool,
+    with_steps: bool,
+    problems: &[String],
+) -> String {
     let state = if attached { "not mounted" } else { "missing" };
     let (fstype, options) = settings
         .mount
@@ -102,7 +116,12 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
         } else {
             format!(" Its second device is {SECOND}.")
         };
-        format!("The disk after the power cut is {device} ({state}).{second}")
+        let first = if with_steps {
+            format!(" In this mode the steps in {STACK_STEPS} come before the first mount.")
+        } else {
+            String::new()
+        };
+        format!("The disk after the power cut is {device} ({state}).{second}{first}")
     } else if settings.parts.is_empty() {
         format!("The disk after the power cut is {disk} ({state}). The steps in {STACK_STEPS} mount it elsewhere and prepare what is above it; those in {STOP_STEPS} follow the unmount.")
     } else {
@@ -110,13 +129,12 @@ fn banner(settings: &Settings, device: &str, attached: bool, problems: &[String]
         let members = format!("/dev/member-0 to /dev/member-{last}");
         format!("The disks after the power cut are {members}; {device} is what the steps in {STACK_STEPS} make of them (not started). Those in {STOP_STEPS} follow the unmount.")
     };
-    let with_steps = !settings.stack.is_empty();
     let mut text = format!("\n{intro} Try:\n\n");
     text.push_str(&mounting(with_steps, "", &format!("{mount} {device}")));
     let recovered = &settings.recovered;
     if !recovered.is_empty() {
         let unmounted = format!("umount {MOUNT_POINT}");
-        let (undo, again) = if with_steps {
+        let (undo, again) = if with_steps && !settings.stack.is_empty() {
             let undo = format!("{unmounted} && sh -e {STOP_STEPS}");
             (
                 undo,
@@ -158,7 +176,7 @@ mod tests {
             ..Settings::default()
         };
         let problems = ["module not loaded: xfs: ENOENT (2)".to_owned()];
-        let text = banner(&settings, "/dev/vda", true, &problems);
+        let text = banner(&settings, "/dev/vda", true, false, &problems);
         assert!(text.contains("    mount -t ext4 -o data=journal /dev/vda /mnt\n"));
         assert!(text.contains("module not loaded: xfs: ENOENT (2)"));
         assert!(!text.contains("as recovery left it"));
@@ -173,7 +191,7 @@ mod tests {
             stack: "/dev/md0".to_owned(),
             ..Settings::default()
         };
-        let text = banner(&settings, "/dev/md0", true, &[]);
+        let text = banner(&settings, "/dev/md0", true, true, &[]);
         assert!(text.contains("/dev/member-0 to /dev/member-2"));
         assert!(text.contains("    sh -e /start-stack\n    mount -t ext4 /dev/md0 /mnt\n"));
     }
@@ -187,12 +205,31 @@ mod tests {
             recovered: "/dev/vdb".to_owned(),
             ..Settings::default()
         };
-        let text = banner(&settings, "/dev/loop0", true, &[]);
+        let text = banner(&settings, "/dev/loop0", true, true, &[]);
         let mount = "    mount -t ext4 -o data=ordered /dev/loop0 /mnt\n";
         assert!(text.contains("The disk after the power cut is /dev/vda (not mounted)."));
         assert!(text.contains(&format!("    sh -e /start-stack\n{mount}")));
         assert!(text.contains("first umount /mnt && sh -e /stop-stack, then:"));
         assert!(text.contains(&format!("    sh -e /start-stack /dev/vdb\n{mount}")));
+    }
+
+    /// A disk that the mode repairs before the mount was mounted as it was.
+    #[test]
+    fn steps_of_the_mode_come_before_the_first_mount_and_not_before_that_of_the_recovered_disk() {
+        let settings = Settings {
+            device: "/dev/vda".to_owned(),
+            mount: "ext4:data=ordered".to_owned(),
+            recovered: "/dev/vdb".to_owned(),
+            ..Settings::default()
+        };
+        let text = banner(&settings, "/dev/vda", true, true, &[]);
+        let mount = "    mount -t ext4 -o data=ordered";
+        assert!(text.contains("steps in /start-stack come before the first mount."));
+        assert!(text.contains(&format!("    sh -e /start-stack\n{mount} /dev/vda /mnt\n")));
+        assert!(text.contains(&format!(
+            "first umount /mnt, then:\n\n{mount} /dev/vdb /mnt\n"
+        )));
+        assert!(!banner(&settings, "/dev/vda", true, false, &[]).contains("/start-stack"));
     }
 
     #[test]
@@ -201,10 +238,10 @@ mod tests {
             mount: "ext4:journal_path=/dev/second".to_owned(),
             ..Settings::default()
         };
-        let text = banner(&settings, "/dev/vda", true, &[]);
+        let text = banner(&settings, "/dev/vda", true, false, &[]);
         assert!(!text.contains("second device"));
         settings.parts = vec![1 << 20];
-        let text = banner(&settings, "/dev/mapper/part-0", true, &[]);
+        let text = banner(&settings, "/dev/mapper/part-0", true, false, &[]);
         assert!(
             text.contains("/dev/mapper/part-0 (not mounted). Its second device is /dev/second.")
         );
@@ -217,7 +254,7 @@ mod tests {
             recovered: "/dev/vdb".to_owned(),
             ..Settings::default()
         };
-        let text = banner(&settings, "/dev/vda", true, &[]);
+        let text = banner(&settings, "/dev/vda", true, false, &[]);
         assert!(text.contains("    mount -t xfs /dev/vda /mnt\n"));
         assert!(text.contains("    mount -t xfs /dev/vdb /mnt\n"));
     }
