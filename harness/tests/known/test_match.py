@@ -193,6 +193,24 @@ def test_of_several_bugs_it_is_the_one_that_states_most(operations: tuple[str, .
     assert name_of(mended) == "gfs2-log-header"
 
 
+@pytest.mark.parametrize(
+    ("oracle", "what"),
+    [("readable", "statx NAME: EIO (N)"), ("size", "NAME: size too small, write"),
+     ("durability", "names undone after N")],
+)  # fmt: skip
+def test_what_gfs2s_log_leaves_unreadable_or_undone_is_known_unless_it_has_another_cause(
+    oracle: str, what: str
+) -> None:
+    """Each was a new finding in some schedules. What else makes a file unreadable has to stay one."""
+    seen = replace(observed(Symptom(oracle, what)), case=CaseId("gfs2", "default", "any"))
+    assert name_of(seen) == "gfs2-log-header"
+    assert name_of(replace(seen, cause=lambda: "Record ahead of its blocks")) == "gfs2-log-header"
+    assert name_of(replace(seen, cause=lambda: "Acknowledged without a commit")) == ""
+    assert name_of(replace(seen, symptom=Symptom(oracle, what.replace("EIO", "ENOENT") + ", x"))) == ""
+    assert name_of(replace(seen, case=CaseId("vfat", "default", "any"))) == ""
+    assert name_of(replace(seen, state=CrashState.parse("@40@t3="))) == ""
+
+
 def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> None:
     """Of thirty files that sync had lost, the line that counts ten of them was a new finding."""
     thirty = [f"{call} f{n}{more}" for n in range(30) for call, more in (("create", ""), ("append", " 4096"))]
