@@ -691,7 +691,8 @@ __asm__(".text\n.globl plain\n.type plain, @function\nplain:\n"
         ".globl garbage\n.type garbage, @function\ngarbage:\n.cfi_startproc\n.cfi_def_cfa_offset 4096\n"
         "mov $1, %eax\nsyscall\n.cfi_endproc\nret\n.size garbage, .-garbage\n"
         ".globl around\n.type around, @function\naround:\n.cfi_startproc\n.cfi_def_cfa rbx, 0\n"
-        "push %rbx\nmov %rdi, %r8\nmov $-64, %rbx\nmov $1, %eax\nsyscall\npop %rbx\n.cfi_endproc\nret\n"
+        "push %rbx\nlea main+8(%rip), %rax\nmov %rax, -80(%rsp)\nlea -72(%rsp), %rbx\n"
+        "mov $1, %eax\nsyscall\npop %rbx\n.cfi_endproc\nret\n"
         ".size around, .-around\n");
 int plain(int fd, const char *data, unsigned long size);
 int garbage(int fd, const char *data, unsigned long size);
