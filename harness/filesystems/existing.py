@@ -16,6 +16,7 @@ from harness.filesystems.profiles import Profile, Tool
 from harness.plan import ExistingDisk
 
 MIB = 1 << 20
+_HOLE = bytes(4096)
 BLKID = Tool("blkid", "util-linux")
 _AMBIVALENT = 8  # blkid(8), "EXIT STATUS"
 
@@ -37,19 +38,28 @@ def copy_of(image: ExistingDisk, copy: Path) -> None:
     """Copy it, holes as holes, and fill it up to whole MiB. Raises UsageError for a disk that has changed
     since it was looked at, EnvironmentLacks if there is no room.
     """
-    done = subprocess.run(
-        ["cp", "--sparse=always", "--reflink=auto", image.path, str(copy)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise EnvironmentLacks(f"{image.path} cannot be copied: {done.stderr.strip()}", "free some space")
-    if contents_of(copy) != image.sha256:
+    try:
+        contents = _copied(Path(image.path), copy)
+    except OSError as e:
+        raise EnvironmentLacks(f"{image.path} cannot be copied: {e.strerror}", "free some space") from e
+    if contents != image.sha256:
         raise UsageError(
             f"{image.path} is not what it was when the run began", "unmount it, or name a copy or a snapshot"
         )
     os.truncate(copy, -(-image.size_bytes // MIB) * MIB)
+
+
+def _copied(disk: Path, copy: Path) -> str:
+    """Copy it, blocks of zeros as holes. Returns the SHA-256 of what was read."""
+    contents = hashlib.sha256()
+    with disk.open("rb", buffering=MIB) as source, copy.open("wb", buffering=MIB) as made:
+        while block := source.read(len(_HOLE)):
+            contents.update(block)
+            if block == _HOLE:
+                made.seek(len(block), os.SEEK_CUR)
+            else:
+                made.write(block)
+    return contents.hexdigest()
 
 
 def allocated_bytes(image: ExistingDisk) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,6 +78,22 @@ def test_a_copy_is_filled_up_to_whole_mib_and_the_disk_stays_as_it_is(disk: Path
     assert (tmp_path / "copy").read_bytes() == before + bytes(MIB // 2)
     assert disk.read_bytes() == before
     assert (tmp_path / "copy").stat().st_blocks <= disk.stat().st_blocks
+
+
+def test_a_copy_is_compared_while_it_is_made(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a disk of many GiB was read from its copy once more."""
+    image, opened = look_at(disk, [one("ext4/ordered@image")]), []
+    really = Path.open
+
+    def counted(path: Path, *args: Any, **fields: Any) -> Any:
+        opened.append((path, args[0]))
+        return really(path, *args, **fields)
+
+    monkeypatch.setattr(Path, "open", counted)
+    copy_of(image, tmp_path / "copy")
+    assert opened == [(disk, "rb"), (tmp_path / "copy", "wb")]
 
 
 def test_a_disk_that_has_changed_since_is_refused(disk: Path, tmp_path: Path) -> None:
