@@ -39,7 +39,10 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root of the file system below; it is made before anything is recorded, and nothing outside it may change.
     `mode`: of the file system that is made on `device`, in place of `fstype` and `mount_options`: what it
     promises is promised. `programs`: of this host, with their packages, that come into the guest.
-    `image_mib`: what the disk has at least.
+    `image_mib`: what the disk has at least. `persists`: what the layer makes of a mode whose fsync keeps all
+    that came before it: see `Contract`. `passes_seek`: lseek(SEEK_DATA) above reads where the data of the
+    file below lies. `judged_below`: `start` leaves the layer out, so that only a kernel that records needs
+    its modules.
 
     `start`: the steps before the layer is mounted after a power cut; `record`: those before it is mounted
     in a recording, also by `remount`; `stop`: those after it was unmounted; `make`: those that come first,
@@ -65,6 +68,9 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     make: str = ""
     programs: list[str] = []
     image_mib: int = 0
+    persists: str = ""
+    passes_seek: bool = True
+    judged_below: bool = False
 
     def above(self, fstype: str, mount_options: str) -> Layer:
         """The layer above a file system that is mounted so."""
@@ -88,8 +94,10 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What is left of a contract: that of the mode below, or of `mode`."""
         if EVERYTHING in self.loses:
             return replace(contract, namespace="none", persists="nothing", rules=())
+        kept = self.persists or contract.persists
         return replace(
             contract,
+            persists=kept if contract.persists == "transaction" else contract.persists,
             replace_is_safe=contract.replace_is_safe and SAFE_REPLACE not in self.loses,
             rules=tuple(rule for rule in contract.rules if rule not in self.loses),
         )

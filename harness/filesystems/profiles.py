@@ -527,6 +527,7 @@ class Profile:
             summary=f"{self.summary}; below {layer.summary}",
             modules=(*self.modules, *layer.modules),
             contract=layer.kept_of(self.contract),
+            seek_reads_mapping=self.seek_reads_mapping and layer.passes_seek,
             layer=layer.above(self.fstype, self.mount_options),
             on_request=True,
         )

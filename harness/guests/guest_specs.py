@@ -168,9 +168,9 @@ def _slow_disk(spec: GuestSpec, kernel: Kernel) -> str:
     return f" (slower than it could: its kernel is older than our disk driver; {_how_to_build(kernel)})"
 
 
-def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
-    """Whether a kernel that Powercut built has the file systems of all these modes, and what their stacks are
-    made of, by the configuration beside it.
+def has_drivers(image: Path, profiles: Sequence[Profile], *, records: bool = False) -> bool:
+    """Whether a kernel that Powercut built has the file systems of all these modes, and what their stacks and
+    layers are made of, by the configuration beside it. `records`: also those that only a recording needs.
     """
     config = (image.parent / "config").read_text()
     parts = [
@@ -178,7 +178,8 @@ def has_drivers(image: Path, profiles: Sequence[Profile]) -> bool:
     ]
     of_parts = {module for part in parts for module in part.modules}
     names = {option_of(m) for p in profiles for m in p.modules if m not in of_parts}
-    options = {o for part in (*parts, *profiles) for o in part.options}
+    left_out = [p.layer for p in profiles if p.layer and p.layer.judged_below and not records]
+    options = {o for part in (*parts, *profiles) if part not in left_out for o in part.options}
     return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
 
 
@@ -196,7 +197,7 @@ def lacks_drivers(name: str, kernel: Kernel, profile: Profile) -> str:
     if not profile_of(name).host_process:
         return ""
     booted = booted_kernel(name, kernel)
-    if not (booted.image.parent / "config").is_file() or has_drivers(booted.image, [profile]):
+    if not (booted.image.parent / "config").is_file() or has_drivers(booted.image, [profile], records=True):
         return ""
     return (
         f"{profile_of(name).title} {booted.name} is built without its drivers: leave the machine to "

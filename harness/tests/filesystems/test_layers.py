@@ -93,6 +93,30 @@ def test_a_file_system_without_fsck_leaves_one_in_a_file_of_it_without() -> None
     assert not above.contract.fsck_clean
 
 
+@pytest.mark.parametrize(
+    ("name", "reads"), [("overlay", True), ("nfs", True), ("bindfs", False), ("gocryptfs", False)]
+)
+def test_where_a_daemon_has_no_seek_data_is_looked_for_as_it_is_read(name: str, *, reads: bool) -> None:
+    """Else the memo would know an outcome by the blocks of data alone, and the mapping was read with them."""
+    (above,) = select_profiles([f"xfs/default@{name}"])
+    assert profiles()["xfs/default"].seek_reads_mapping
+    assert above.seek_reads_mapping is reads
+
+
+def test_an_nfs_server_promises_more_of_names_where_the_contract_has_words_for_it() -> None:
+    ext4, btrfs = (p.contract for p in select_profiles(["ext4/ordered@nfs", "btrfs/default@nfs"]))
+    assert ext4 == replace(profiles()["ext4/ordered"].contract, persists="operations")
+    assert btrfs == profiles()["btrfs/default"].contract
+
+
+def test_after_a_power_cut_nothing_of_a_network_file_system_is_needed() -> None:
+    (above,) = select_profiles(["ext4/ordered@nfs"])
+    target = target_of(above, Path("base"), None)
+    before, after = (spec.stack.start if spec.stack else "" for spec in (target.mount_whole, target.mount))
+    assert "nfsd" in before
+    assert after == "mkdir -p /above\nmount -o noatime -t ext4 -o data=ordered /dev/member-0 /above\n"
+
+
 def test_a_disk_below_a_layer_is_as_large_as_that_needs() -> None:
     ext4, xfs = select_profiles(["ext4/ordered@loop", "xfs/default@loop"])
     assert ext4.size_bytes == 128 << 20

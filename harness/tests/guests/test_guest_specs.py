@@ -65,6 +65,18 @@ def test_a_built_kernel_judges_below_a_layer_if_it_has_its_drivers(tmp_path: Pat
     assert not has_drivers(image, [mode("xfs/default@overlay")])
 
 
+def test_a_kernel_that_only_judges_needs_no_drivers_of_a_layer_that_is_not_there_then(tmp_path: Path) -> None:
+    """NFS: the server's file system is judged by itself."""
+    image, config = tmp_path / "image", "CONFIG_EXT4_FS=y\n"
+    (tmp_path / "config").write_text(config)
+    assert has_drivers(image, [mode("ext4/ordered@nfs")])
+    assert not has_drivers(image, [mode("ext4/ordered@nfs"), mode("ext4/ordered@bindfs")])
+    assert not has_drivers(image, [mode("xfs/default@nfs")])
+    assert not has_drivers(image, [mode("ext4/ordered@nfs")], records=True)
+    (tmp_path / "config").write_text(config + "CONFIG_NFSD=y\nCONFIG_NFSD_V4=y\nCONFIG_NFS_V4_2=y\n")
+    assert has_drivers(image, [mode("ext4/ordered@nfs")], records=True)
+
+
 def test_a_table_of_names_has_an_option_that_is_not_called_as_its_module(tmp_path: Path) -> None:
     """FAT was not run on a kernel that had all of it: the module nls_cp437 is of CONFIG_NLS_CODEPAGE_437."""
     options = ("VFAT_FS", "NLS_CODEPAGE_437", "NLS_ISO8859_1")
