@@ -1,0 +1,65 @@
+"""The check of the workload `erofs`, on images as power cuts leave them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.filesystems.profiles import Tool
+from harness.host.resources import resource
+
+
+def packed(folder: Path, version: int, data: bytes) -> Path:
+    """An image as the workload makes it."""
+    tree = folder / "tree"
+    (tree / "etc").mkdir(parents=True)
+    (tree / "etc" / "version").write_text(f"{version}\n")
+    (tree / "data").write_bytes(data)
+    mkfs = Tool("mkfs.erofs", "erofs-utils").path()
+    subprocess.run([mkfs, "--quiet", str(folder / "image"), str(tree)], check=True)
+    return folder / "image"
+
+
+def check(folder: Path, told: str) -> str:
+    """What it says; empty if it is content."""
+    (folder / "told").write_text(told)
+    line = ["sh", str(resource("workloads") / "erofs" / "check"), str(folder / "told"), "synced"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (done.stdout == ""), done
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("", ""),
+        ("1\n", ""),
+        ("1\n2\n", ""),
+        ("1\n2\n3\n", "image 3 was acknowledged, and the one there is 2"),
+    ],
+)
+def test_an_image_may_be_newer_than_what_was_acknowledged_and_not_older(
+    told: str, says: str, tmp_path: Path
+) -> None:
+    packed(tmp_path, 2, b"2" * 40000)
+    assert check(tmp_path, told).strip() == says
+
+
+def test_an_image_is_missing_only_before_the_first_was_acknowledged(tmp_path: Path) -> None:
+    assert check(tmp_path, "") == ""
+    assert check(tmp_path, "1\n").strip() == "image 1 was acknowledged, and none is there"
+
+
+@pytest.mark.parametrize("data", [b"1" * 40000, b"2" * 39999, b"2" * 39999 + b"\0", b"2" * 40001])
+def test_other_data_in_an_image_is_told(data: bytes, tmp_path: Path) -> None:
+    packed(tmp_path, 2, data)
+    assert check(tmp_path, "2\n").strip() == "image 2 holds other data"
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1500])
+def test_an_image_that_was_not_written_is_told(kept_bytes: int, tmp_path: Path) -> None:
+    image = packed(tmp_path, 2, b"2" * 40000)
+    image.write_bytes(image.read_bytes()[:kept_bytes] + bytes(image.stat().st_size - kept_bytes))
+    assert "the image cannot be unpacked" in check(tmp_path, "")
