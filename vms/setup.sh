@@ -29,6 +29,9 @@ if [ "${POWERCUT_REQUIRE_VM:-}" = 1 ]; then
 	need chromium chromium # tests of the pages
 	need chromedriver chromium-driver
 	need strace strace # tests of `powercut import`
+	need bindfs bindfs # tests of layers
+	need gocryptfs gocryptfs
+	need fusermount fuse3
 fi
 need make make
 need gcc gcc

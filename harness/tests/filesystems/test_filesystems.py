@@ -14,6 +14,7 @@ import pytest
 
 from harness.errors import EnvironmentLacks, UsageError
 from harness.expectations import first_match, read_expectations
+from harness.filesystems.layers import layers
 from harness.filesystems.profiles import (
     IMAGE,
     Profile,
@@ -216,7 +217,10 @@ def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) ->
     names = [*(w.name for w in listed), *names_of("ace1"), *names_of("ace1more")]
     for expectation in read_expectations(resource(*path.split("/"))):
         assert any(
-            expectation.applies_to(CaseId(p.filesystem, p.mode, name)) for p in ALL.values() for name in names
+            expectation.applies_to(CaseId(p.filesystem, mode, name))
+            for p in ALL.values()
+            for mode in (p.mode, *(f"{p.mode}@{layer}" for layer in layers()))
+            for name in names
         ), f"{expectation.origin}: {expectation} speaks about nothing that can be run"
 
 

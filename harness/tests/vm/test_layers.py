@@ -1,5 +1,5 @@
 """Layers: overlayfs, with what is copied up and what a replacement loses; a file system in a file, which is
-made, attached, checked and judged.
+made, attached, checked and judged; daemons of FUSE; NFS.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from harness.guests.session import Session
 from harness.model import CrashState, FsckClass, Judgement, Outcome
 from harness.oracles.question import why_not
 from harness.plan import Budget, Plan
+from harness.summary import CaseVerdict
+from harness.tests.needs import need_program
 from harness.tests.vm.conftest import in_shell, run_plan
 from harness.tests.vm.test_shared_disk import recorded
 
@@ -125,6 +127,43 @@ def test_fsck_runs_on_the_file_system_in_the_file_too(
             assert outcome.fsck is not None
             assert outcome.fsck.classified is wanted, outcome.fsck.output
             assert {v.oracle for v in judged.violations} == ({"fsck"} if base == damaged else set())
+
+
+@pytest.mark.parametrize(
+    ("mode", "workload", "fails"),
+    [
+        ("ext4/ordered@bindfs", "rename-directory-fsync-parent", {"durability"}),
+        ("ext4/ordered@bindfs", "append-fsync-file", set()),
+        ("ext4/ordered@gocryptfs", "mkdir-fsync-file-inside", {"readable", "durability"}),
+        ("ext4/ordered@gocryptfs-deterministic-names", "mkdir-fsync-file-inside", set()),
+    ],
+)
+def test_what_a_daemon_does_not_sync_is_missed(
+    uml_kernel: Path, mode: str, workload: str, fails: set[str], tmp_path: Path
+) -> None:
+    """bindfs syncs files and no directories; gocryptfs not what it needs to read a new directory."""
+    for program in ("bindfs", "gocryptfs", "fusermount"):
+        need_program(program)
+    _, by_messages, recording = recorded(uml_kernel, mode, workload, tmp_path)
+    with Session(by_messages, tmp_path / "judge") as session:
+        found, _ = looked_at(session, recording)
+    assert found == fails
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered@nfs", "btrfs/default@nfs"])
+def test_what_an_nfs_server_acknowledged_is_judged_on_its_file_system(mode: str, tmp_path: Path) -> None:
+    """A control and its opposite. After the `remount`, which ends the server and starts it again, Btrfs has
+    nothing commit the change of names.
+    """
+    workload = tmp_path / "remounted.toml"
+    operations = ["create f", "append f 5000", "remount", "rename f g", "fsync .", "create other"]
+    workload.write_text(f'summary = "x"\noperations = {operations}\n')
+    plan = Plan(configurations=[mode], workloads=[str(workload)], accel="tcg", budget=Budget(visits=60))
+    summary, _ = run_plan(plan, tmp_path)
+    (case,) = summary.cases
+    lost = {finding.oracle for finding in case.findings}
+    assert lost == ({"durability"} if mode.startswith("btrfs") else set())
+    assert case.verdict is (CaseVerdict.FAIL if lost else CaseVerdict.PASS)
 
 
 def test_the_shell_starts_a_layer_by_its_steps_on_either_disk(tmp_path: Path) -> None:
