@@ -104,7 +104,7 @@ def test_a_committed_bug_report_has_its_mail(slug: str) -> None:
     """Nine of fifteen had none, and whoever wanted to send one began with MAINTAINERS."""
     lines = (COMMITTED[slug].path / MAIL).read_text().splitlines()
     head = dict(line.split(": ", 1) for line in lines[: lines.index("")])
-    assert re.fullmatch(r"\S+@\S+(, \S+@\S+)*", head["To"])
+    assert re.fullmatch(r"https://\S+/issues|\S+@\S+(, \S+@\S+)*", head["To"])
     assert len(head["Subject"]) <= 100
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= 100

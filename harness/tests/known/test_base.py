@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
+from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
 from harness.findings.bug_report import bug_reports, findings_folder
@@ -36,13 +37,14 @@ def test_every_bug_report_has_a_record() -> None:
 
 
 def test_records_name_oracles_that_exist_and_modes_that_some_mode_is() -> None:
+    above_or_below = {*stacks(), *layers()}
     for bug in installed().values():
         for sighting in bug.record.shows:
             assert set(sighting.oracles) <= set(ORACLES), bug.name
             for mode in sighting.modes:
                 plain, _, stack = mode.partition("@")
                 assert any(fnmatchcase(name, plain) for name in profiles()), (bug.name, mode)
-                assert not stack or any(fnmatchcase(name, stack) for name in stacks()), (bug.name, mode)
+                assert not stack or any(fnmatchcase(name, stack) for name in above_or_below), (bug.name, mode)
 
 
 def test_each_bug_says_what_to_do_and_how_likely_it_is() -> None:
