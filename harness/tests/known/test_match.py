@@ -211,6 +211,28 @@ def test_what_gfs2s_log_leaves_unreadable_or_undone_is_known_unless_it_has_anoth
     assert name_of(replace(seen, state=CrashState.parse("@40@t3="))) == ""
 
 
+@pytest.mark.parametrize("what", ["NAME: size too large, zero", "NAME: size too small, shift"])
+@pytest.mark.parametrize(
+    ("between", "cause", "name"),
+    [
+        ((), "", "f2fs-fsync-first-node"),
+        ((), "Flush sent while the write was in flight", "f2fs-fsync-first-node"),
+        (("fsync g",), "", "f2fs-fsync-first-node"),
+        ((), "No flush at all", ""),
+        (("append g 4096", "fsync g"), "", ""),
+    ],
+)
+def test_a_size_that_f2fs_lost_is_the_bug_of_the_first_fsync_only_if_that_was_the_first(
+    between: tuple[str, ...], cause: str, name: str, what: str
+) -> None:
+    """`size N is too large` was new. A second fsync after a checkpoint waits: it is the script's control."""
+    before = ("create f", "create g", "append f 12288", "sync", *between)
+    operations = (*before, "truncate f 4096", "fsync f", "truncate f 100")
+    seen = observed(Symptom("size", what), operations=operations, state="@90", cause=cause)
+    lost = Violation("size", "f", "f: size 12288 is too large; `truncate f 100` is there", "", "", "")
+    assert name_of(replace(seen, case=CaseId("f2fs", "posix", "any"), violation=lost)) == name
+
+
 def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> None:
     """Of thirty files that sync had lost, the line that counts ten of them was a new finding."""
     thirty = [f"{call} f{n}{more}" for n in range(30) for call, more in (("create", ""), ("append", " 4096"))]

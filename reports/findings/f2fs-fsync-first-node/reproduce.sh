@@ -3,12 +3,13 @@
 #
 #   EARLIER=0   nothing was synced since the mount: the default
 #   EARLIER=1   control: another file was synced before, so that F2FS counts this fsync as number 1, not 0
+#   CUT=1       f was there before, with 12 KiB, and is cut to 4 KiB and synced; with EARLIER=1, that one's control
 #   OPTIONS=... mount options; fsync_mode=posix is F2FS's default
 #
 # Needs root, loop devices, dm-delay, dm-log-writes and f2fs-tools. Prints BROKEN or KEPT; exits with 2 if it could not
 # tell.
 set -u
-EARLIER=${EARLIER:-0} OPTIONS=${OPTIONS:-fsync_mode=posix}
+EARLIER=${EARLIER:-0} CUT=${CUT:-0} OPTIONS=${OPTIONS:-fsync_mode=posix}
 
 fail() {
 	echo "reproduce.sh: $*" >&2
@@ -119,10 +120,19 @@ must mkfs.f2fs -q -f -t 0 "$dir/base"
 must dd if=/dev/urandom of="$dir/wanted" bs=4096 count=1 status=none
 disk_on
 must mount -t f2fs -o "$OPTIONS" "/dev/mapper/$name-log" "$dir/mnt"
+if [ "$CUT" = 1 ]; then
+	must cp "$dir/wanted" "$dir/mnt/f"
+	must truncate -s 12288 "$dir/mnt/f"
+	must sync # a checkpoint
+fi
 if [ "$EARLIER" = 1 ]; then
 	must dd if="$dir/wanted" of="$dir/mnt/other" bs=4096 conv=fsync status=none
 fi
-must cp "$dir/wanted" "$dir/mnt/f"
+if [ "$CUT" = 1 ]; then
+	must truncate -s 4096 "$dir/mnt/f"
+else
+	must cp "$dir/wanted" "$dir/mnt/f"
+fi
 slow 4000
 mark fsync-called
 must sync "$dir/mnt/f" # sync(1) of a file is fsync(2)
@@ -132,13 +142,13 @@ disk_off
 
 # --- what is left of it --------------------------------------------------------------------------
 
-echo "Linux $(uname -r), f2fs, $OPTIONS, EARLIER=$EARLIER. What reached the disk, from fsync on:"
+echo "Linux $(uname -r), f2fs, $OPTIONS, EARLIER=$EARLIER, CUT=$CUT. What reached the disk, from fsync on:"
 power_cut fsync-called fsync-returned
 must mount -t f2fs -o loop "$dir/after" "$dir/mnt"
 if cmp -s "$dir/wanted" "$dir/mnt/f"; then
 	echo "KEPT: after the power cut, f holds what fsync acknowledged"
 elif [ -e "$dir/mnt/f" ]; then
-	echo "BROKEN: fsync had returned, and after the power cut f does not hold its data"
+	echo "BROKEN: fsync had returned, and after the power cut f does not hold its data ($(wc -c <"$dir/mnt/f") bytes)"
 else
 	echo "BROKEN: fsync had returned, and after the power cut there is no f"
 fi
