@@ -75,6 +75,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     `says`: a regular expression; it has to be found in what the finding says, names and numbers included.
     `operations`: a regular expression; it has to be found in the operations that had begun when the power
     failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost.
+    `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
     with FUA. `causes`: the causes that `powercut show` names for it, in its words (`record ahead of its
     blocks`); compared where the finding was explained. `during`: what went wrong: power-cut alone,
@@ -86,6 +87,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     symptoms: tuple[str, ...]
     says: str = ""
     operations: str = ""
+    later: str = ""
     quiet: bool = False
     causes: tuple[str, ...] = ()
     during: During = During.POWER_CUT
@@ -95,7 +97,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("a bug is known by modes, oracles and symptoms: name at least one of each")
         if any(not s.strip("*? ") for s in self.symptoms):
             raise ValueError("a symptom of wildcards alone fits every bug: say what is lost")
-        for field, pattern in (("says", self.says), ("operations", self.operations)):
+        for field, pattern in (("says", self.says), ("operations", self.operations), ("later", self.later)):
             try:
                 re.compile(pattern.replace("{lost}", "x"))
             except re.error as e:

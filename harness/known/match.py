@@ -114,13 +114,11 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
 
 
 def _same_operations(sighting: Sighting, seen: Observed) -> bool:
-    if not sighting.operations:
-        return True
-    begun = [o for o in seen.operations if o.begin is not None and o.begin < seen.state.prefix]
-    until = seen.promised
-    lines = [o.text for o in begun[: None if until is None else until + 1]]
+    begun = [o.text for o in seen.operations if o.begin is not None and o.begin < seen.state.prefix]
+    until = None if seen.promised is None else seen.promised + 1
     lost = re.escape(seen.violation.subject)
-    return re.search(sighting.operations.replace("{lost}", lost), "\n".join(lines)) is not None
+    asked = (sighting.operations, begun[:until]), (sighting.later, begun)
+    return all(re.search(pattern.replace("{lost}", lost), "\n".join(lines)) for pattern, lines in asked)
 
 
 def _was_quiet(seen: Observed) -> bool:
@@ -133,7 +131,7 @@ def _was_quiet(seen: Observed) -> bool:
 
 
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
-    also = ["operations"] * bool(sighting.operations) + ["flushes"] * sighting.quiet
+    also = ["operations"] * bool(sighting.operations or sighting.later) + ["flushes"] * sighting.quiet
     if sighting.causes and seen.cause():
         also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)

@@ -64,6 +64,6 @@ def about(bug: KnownBug) -> Iterator[tuple[str, str]]:
         during = "" if s.during.value == "power-cut" else f" ({s.during.value})"
         yield "shows", "; ".join([f"{', '.join(s.modes)}: {', '.join(s.oracles)}: {shown}{during}", *also])
     for s in record.shows:
-        for what, pattern in (("words", s.says), ("operations", s.operations)):
+        for what, pattern in (("words", s.says), ("operations", s.operations), ("later", s.later)):
             if pattern:
                 yield "pattern", f"{what} of {s.symptoms[0]}: {pattern}"

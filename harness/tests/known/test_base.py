@@ -55,7 +55,7 @@ def test_what_a_bug_shows_is_told_in_words_before_any_pattern() -> None:
     """ "shows" had regular expressions of 300 characters."""
     for bug in installed().values():
         told = list(about(bug))
-        patterns = [s for shown in bug.record.shows for s in (shown.says, shown.operations) if s]
+        patterns = [s for shown in bug.record.shows for s in (shown.says, shown.operations, shown.later) if s]
         assert not [text for what, text in told if what == "shows" and any(p in text for p in patterns)]
         last = told[len(told) - len(patterns) :]
         assert [text.endswith(p) for (_, text), p in zip(last, patterns, strict=True)] == [True] * len(last)

@@ -257,6 +257,26 @@ def test_every_cause_of_a_record_is_one_that_show_names() -> None:
     assert named <= {m.value for m in Mechanism}
 
 
+@pytest.mark.parametrize(
+    ("after", "known"),
+    [
+        (("exchange f g", "write g 0 4096", "fsync g"), True),
+        (("exchange g f", "fsync g"), True),
+        (("exchange f g", "fsync f"), False),
+        (("exchange h g", "fsync g"), False),
+        (("exchange f g",), False),
+    ],
+)
+def test_a_later_operation_that_destroys_what_was_promised_is_a_part_of_a_bug(
+    after: Sequence[str], *, known: bool
+) -> None:
+    """`f` was promised by its fsync, and lost by that of the file with which it changed names."""
+    operations = ("create g", "create f", "fsync f", *after)
+    lost = observed(Symptom("durability", "NAME: missing"), operations=operations, promised=2, state="@99")
+    seen = replace(lost, case=CaseId("btrfs", "default", "any"))
+    assert name_of(seen) == ("btrfs-fsync-exchanged" if known else "")
+
+
 def test_operations_after_the_broken_promise_do_not_count() -> None:
     bug = KnownBug(name="a", title="b", record=Record(
         severity=Severity.COSMETIC, mechanism="c", first="6.1",

@@ -4,11 +4,12 @@
 #   FSYNC=1             the directory is synced by its new name: the default
 #   FSYNC=0             control: it is not, and both names are there, or the old one
 #   BOTH=1              control: the other directory was synced, too, before they changed names
+#   FILES=1             A and B are files
 #   OPTIONS=...         mount options: treelog, the default of btrfs, unless given
 #
 # Needs root, loop devices, dm-log-writes, btrfs-progs and python3 (for renameat2). Prints BROKEN or KEPT; exits with 2 if it could not tell.
 set -u
-FSYNC=${FSYNC:-1} BOTH=${BOTH:-0} OPTIONS=${OPTIONS:-treelog}
+FSYNC=${FSYNC:-1} BOTH=${BOTH:-0} FILES=${FILES:-0} OPTIONS=${OPTIONS:-treelog}
 
 fail() {
 	echo "reproduce.sh: $*" >&2
@@ -108,9 +109,13 @@ must mkfs.btrfs -q -f -K "$dir/base"
 disk_on
 must mount -t btrfs -o "$OPTIONS" "/dev/mapper/$name-log" "$dir/mnt"
 cd "$dir/mnt" || fail "no $dir/mnt"
-must mkdir A
-must mkdir B
-must sync A # sync(1) of a directory is fsync(2)
+if [ "$FILES" = 1 ]; then
+	must touch A B
+else
+	must mkdir A
+	must mkdir B
+fi
+must sync A # sync(1) of a name is fsync(2)
 [ "$BOTH" = 0 ] || must sync B
 # renameat2(2): AT_FDCWD is -100, RENAME_EXCHANGE is 2.
 must python3 -c '
@@ -130,7 +135,7 @@ disk_off
 
 # --- what is left of it --------------------------------------------------------------------------
 
-echo "Linux $(uname -r), btrfs, $OPTIONS, FSYNC=$FSYNC, BOTH=$BOTH. What reached the disk, from fsync of B on:"
+echo "Linux $(uname -r), btrfs, $OPTIONS, FSYNC=$FSYNC, BOTH=$BOTH, FILES=$FILES. What reached the disk, from fsync of B on:"
 power_cut fsync-called fsync-returned
 echo "the log tree that recovery will find:"
 btrfs inspect-internal dump-tree "$dir/after" 2>/dev/null |
@@ -138,8 +143,8 @@ btrfs inspect-internal dump-tree "$dir/after" 2>/dev/null |
 btrfs device scan --forget >&2 # the same file system, seen on another device a moment ago
 must mount -t btrfs -o loop "$dir/after" "$dir/mnt"
 echo "after the power cut:"
-(cd "$dir/mnt" && find . -mindepth 1 -type d -exec stat -c '  %n: inode %i' {} +)
-if [ -d "$dir/mnt/A" ]; then
+(cd "$dir/mnt" && find . -mindepth 1 -exec stat -c '  %n: inode %i' {} +)
+if [ -e "$dir/mnt/A" ]; then
 	echo "KEPT: after the power cut there is an A"
 else
 	echo "BROKEN: A had been synced, and changed names with B; after the power cut there is no A"
