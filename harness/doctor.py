@@ -166,9 +166,7 @@ def _kernels() -> Iterator[HostCheck]:
 
 
 def _tools_guest() -> Iterator[HostCheck]:
-    """What `powercut trace` and `powercut measure` boot."""
-    for program, package in sorted(recipe().tools.items()):
-        yield _program(program, package, ["powercut trace", "powercut measure"])
+    """What `powercut trace` and `powercut measure` boot; `_programs` has what makes it."""
     image = cached_root()
     if image:
         yield HostCheck("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")
@@ -178,8 +176,10 @@ def _tools_guest() -> Iterator[HostCheck]:
 
 
 def _programs() -> dict[tuple[str, str], set[str]]:
-    """The modes and workloads that need each program, by (program, package)."""
+    """The modes, workloads and commands that need each program, by (program, package)."""
     users: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for needed in recipe().tools.items():
+        users[needed] |= {"powercut trace", "powercut measure"}
     for profile in profiles().values():
         for tool in profile.tools:
             if not tool.always:
