@@ -65,7 +65,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class NotMounted:
-    """A state whose file system did not mount: the error, and what the kernel said first."""
+    """A state whose file system did not mount: the error, and what a step before it and the kernel said."""
 
     error: str
     said: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ class Recovering:
         outcome = self.session.recover(target, shown, ask).outcome
         if seen:
             return seen[0]
-        said = [line for line in outcome.kernel_log if "nmount" not in line]
+        said = outcome.not_started.splitlines() + [one for one in outcome.kernel_log if "nmount" not in one]
         return NotMounted(errno.errorcode.get(outcome.mount_errno, "no error"), tuple(said[:_LINES]))
 
     @property

@@ -226,8 +226,14 @@ def _rename(world: World, paths: Sequence[str]) -> Operation:
     return Operation(K.RENAME, paths[0], paths[1])
 
 
+def _two_files(world: World, paths: Sequence[str]) -> tuple[File, File]:
+    one, other = world.file(paths[0]), world.file(paths[1])
+    _needs(one is not other, "both are names of one file")
+    return one, other
+
+
 def _rename_over(world: World, paths: Sequence[str]) -> Operation:
-    _needs(world.file(paths[0]) is not world.file(paths[1]), "both are names of one file")
+    _two_files(world, paths)
     world.move(paths[0], paths[1])
     return Operation(K.RENAME, paths[0], paths[1])
 
@@ -323,7 +329,7 @@ STEPS: Mapping[str, StepKind] = {
 
 
 def _exchange(world: World, paths: Sequence[str]) -> Operation:
-    _needs(world.file(paths[0]) is not world.file(paths[1]), "both are names of one file")
+    _two_files(world, paths)
     world.exchange(paths[0], paths[1])
     return Operation(K.EXCHANGE, paths[0], paths[1])
 
@@ -389,14 +395,8 @@ def _shift(where: Callable[[File], tuple[int, int]], flag: str) -> Act:
     return _on_file(change)
 
 
-def _source_and_target(world: World, paths: Sequence[str]) -> tuple[File, File]:
-    source, target = world.file(paths[0]), world.file(paths[1])
-    _needs(source is not target, "both are names of one file")
-    return source, target
-
-
 def _clone(world: World, paths: Sequence[str]) -> Operation:
-    source, target = _source_and_target(world, paths)
+    source, target = _two_files(world, paths)
     _needs(target.size <= source.size, "what the target has beyond the source would stay")
     target.size, target.hole = source.size, source.hole
     return Operation(K.CLONE, paths[0], paths[1])
@@ -404,7 +404,7 @@ def _clone(world: World, paths: Sequence[str]) -> Operation:
 
 def _copy_range(world: World, paths: Sequence[str]) -> Operation:
     """The second block of data, and the first of a hole."""
-    source, target = _source_and_target(world, paths)
+    source, target = _two_files(world, paths)
     offset, length = BLOCK_BYTES, 2 * BLOCK_BYTES
     _needs(source.size >= offset + length, "the source is too short")
     target.size, target.hole = max(target.size, offset + length), False
@@ -412,7 +412,7 @@ def _copy_range(world: World, paths: Sequence[str]) -> Operation:
 
 
 def _exchange_range(world: World, paths: Sequence[str]) -> Operation:
-    one, other = _source_and_target(world, paths)
+    one, other = _two_files(world, paths)
     one.size, other.size, one.hole, other.hole = other.size, one.size, other.hole, one.hole
     return Operation(K.EXCHANGE_RANGE, paths[0], paths[1])
 
