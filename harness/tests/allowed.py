@@ -272,7 +272,8 @@ Each application of `workloads/` was recorded on real modes, in UML with Linux {
 were noted. Each tree that a crash state came back with was held against these calls: by `any/posix`, could it
 be left when so many had returned and so many had begun?
 
-{command}; {machine}. Rows were kept as they came, and this page was made of them on {when}.
+{command}; {machine}.
+Rows were kept as they came, and this page was made of them on {when}.
 
 **{cells} of {wanted} cells: {kept} kept, {known} with known losses alone, {new} with something new,
 {not_judged} not judged. {contents:,} contents of disks were recovered, {trees:,} trees held against the
