@@ -120,7 +120,7 @@ def cell_text(s: Standing) -> str:
 
 
 def _names(s: Standing) -> str:
-    return enumerated([*(b.name for b in s.bugs), *(["as expected"] if s.by_design else [])])
+    return enumerated([*(b.name for b in s.bugs), *(["losses that are expected"] if s.by_design else [])])
 
 
 def _cell_colour(s: Standing) -> str:
@@ -169,16 +169,20 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
 
 def _not_shown(rows: Rows) -> Iterator[Line]:
     """What is known of configurations, and was not shown by the workloads of this depth."""
-    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    together: dict[tuple[str, ...], list[str]] = {}
     for name, of in rows:
+        on: dict[str, list[str]] = {}
         for s in of:
-            if s.not_shown and s.kind is not Kind.NOT_LOOKED:
-                together.setdefault((s.kernel.title, tuple(b.name for b in s.not_shown)), []).append(name)
-    for (kernel, bugs), names in together.items():
-        known = f"{enumerated(bugs)}; powercut known {bugs[0]} says what it does"
-        yield Line(
-            f"On {kernel} it has known bugs that these workloads did not show: {known}.", enumerated(names)
-        )
+            for bug in s.not_shown if s.kind is not Kind.NOT_LOOKED else ():
+                on.setdefault(bug.name, []).append(s.kernel.title)
+        if on:
+            told = tuple(f"{bug} (on {enumerated(kernels)})" for bug, kernels in on.items())
+            together.setdefault(told, []).append(name)
+    for told, names in together.items():
+        yield Line(f"Known bugs that these workloads did not show: {enumerated(told)}.", enumerated(names))
+    if together:
+        first, *_ = next(iter(together))[0].split()
+        yield Line(f"What a known bug does: powercut known {first}.")
 
 
 def _unknown(rows: Rows) -> Iterator[Line]:
