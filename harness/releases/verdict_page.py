@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -198,6 +199,21 @@ def _unknown(rows: Rows) -> Iterator[Line]:
                 together.setdefault((s.kernel.title, known, why), []).append(name)
     for (kernel, known, why), names in together.items():
         yield Line(f"On {kernel} {known}{f': {why}' if why else ''}.", enumerated(names))
+    if minutes := _minutes_left(rows):
+        yield Line(f"At the pace so far, what was not reached takes about {plural(minutes, 'more minute')}.")
+
+
+def _minutes_left(rows: Rows) -> int:
+    """For what was not reached, each kernel at its own pace; 0 if nothing is left, or a pace is unknown."""
+    seconds = 0.0
+    for of in zip(*(of for _, of in rows), strict=True):
+        unreached = [s for s in of if s.why == NOT_REACHED]
+        looked = sum(s.looked for s in of)
+        if unreached and not (looked and all(s.of for s in unreached)):
+            return 0
+        left = sum(s.of - s.looked for s in unreached)
+        seconds += of[0].kernel.seconds * left / max(1, looked)
+    return math.ceil(seconds / 60)
 
 
 def _where(rows: Rows, bug: KnownBug) -> str:

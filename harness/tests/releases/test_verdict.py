@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -227,9 +228,34 @@ def test_a_known_bug_that_no_workload_showed_is_told_of() -> None:
     text = verdict_page(replace(plain, kernels=kernels)).text()
     assert "safe as far as looked (10 states, 1 of 1 workload; 2 known bugs not shown)" in text
     assert "safe as far as looked (10 states, 1 of 1 workload)" in text, "ext4/ordered has none"
-    told = "xfs-repair-clears-attributes (on 6.1 and 6.2) and xfs-sync-no-flush (on 6.1)."
-    assert f"xfs/default: Known bugs that these workloads did not show: {told}" in " ".join(text.split())
+    bugs = "xfs-repair-clears-attributes (on 6.1 and 6.2) and xfs-sync-no-flush (on 6.1)."
+    assert f"xfs/default: Known bugs that these workloads did not show: {bugs}" in " ".join(text.split())
     assert "powercut known xfs-repair-clears-attributes" in text
     rows = list(csv.DictReader(io.StringIO(verdict_csv(replace(plain, kernels=kernels)))))
     told = [row["known_bugs_not_shown"] for row in rows if row["configuration"] == "xfs/default"]
     assert told == ["xfs-repair-clears-attributes xfs-sync-no-flush", "xfs-repair-clears-attributes"]
+
+
+def paced(*seconds: float, answers: Sequence[tuple[Answer, ...]]) -> str:
+    """The page of a verdict whose kernels took these times."""
+    plain = sweep(*answers)
+    taken = [msgspec.structs.replace(k, seconds=s) for k, s in zip(plain.kernels, seconds, strict=True)]
+    return verdict_page(replace(plain, kernels=tuple(taken))).text()
+
+
+def test_the_page_says_how_long_the_rest_takes_at_each_kernels_own_pace() -> None:
+    """Whoever had twenty minutes, and six of ten not decided, asked how many more he needs."""
+    unreached = msgspec.structs.replace(
+        answer("xfs/default", verdict=CaseVerdict.UNKNOWN, name="b"), reason=""
+    )
+    half = (answer("xfs/default"), unreached)
+    assert "takes about 10 more minutes" in paced(600, answers=[half])
+    assert "takes about 12 more minutes" in paced(600, 90, answers=[half, half])
+    assert "takes about 10 more minutes" in paced(600, 90, answers=[half, half[:1]])
+    for text in (
+        paced(600, answers=[half[:1]]),  # nothing is left
+        paced(600, 90, answers=[half, (unreached,)]),  # of one kernel the pace is not known
+        paced(600, 90, answers=[half, ()]),
+        paced(600, answers=[(answer("xfs/default"), OPEN)]),  # more than time is lacking
+    ):
+        assert "At the pace so far" not in text
