@@ -24,7 +24,7 @@ from harness.cli.sections import command_sections, option_sections
 from harness.errors import ExitCode
 from harness.explain import explain
 from harness.faults.catalogue import PlantedFault
-from harness.filesystems import disks, layers, profiles, second, stacks, tracepoints
+from harness.filesystems import disks, layers, profile, profiles, second, stacks, tools, tracepoints
 from harness.findings.bug_report import BugReport, StatedRun
 from harness.guests import machine
 from harness.host.resources import resource
@@ -157,11 +157,11 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
         "What all modes of a file system share.",
         (
             profiles._FilesystemFile,
-            profiles.Tool,
-            profiles.ConsolePatterns,
-            profiles.Sectors,
-            profiles.MountCounter,
-            profiles.InToolsImage,
+            tools.Tool,
+            profile.ConsolePatterns,
+            profile.Sectors,
+            profile.MountCounter,
+            profile.InToolsImage,
             tracepoints.Tracepoints,
             tracepoints.SpanEvents,
         ),
@@ -169,7 +169,7 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
     (
         "Modes: `vms/filesystems/FS/MODE.toml`",
         "Mount options, and what the mode promises.",
-        (profiles._ModeFile, Contract, profiles.First, profiles.Second, second.Patch),
+        (profiles._ModeFile, Contract, profile.First, profile.Second, second.Patch),
     ),
     (
         "Stacks: `vms/stacks/NAME.toml`",

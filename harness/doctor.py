@@ -14,7 +14,8 @@ import msgspec
 
 from harness.cases.fsck_reads import find_library
 from harness.errors import EnvironmentLacks, PowercutError
-from harness.filesystems.profiles import Tool, profiles
+from harness.filesystems.profiles import profiles
+from harness.filesystems.tools import Tool
 from harness.guests.accel import known_of
 from harness.guests.brought import host_files
 from harness.guests.contained import allowed

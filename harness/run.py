@@ -43,7 +43,8 @@ from harness.errors import (
 )
 from harness.expectations import Expectation
 from harness.filesystems.existing import allocated_bytes
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import FOLDER_PREFIX
 from harness.guests.guest_specs import (
     GuestSpecs,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness.bench.figures import Memory
 from harness.errors import EnvironmentLacks
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.machine import default_name, machine_of
 from harness.guests.session import Session
 

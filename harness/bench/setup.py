@@ -11,7 +11,8 @@ from harness.bench.work import make_workload, spaced
 from harness.cases.crash_and_continue import record
 from harness.cases.recording import Recording, make_base
 from harness.errors import EnvironmentLacks
-from harness.filesystems.profiles import Profile, profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles
 from harness.guests.accel import choose_accel
 from harness.guests.guest_specs import boot_once, built_kernel, spec_of
 from harness.guests.machine import Machine, default_name, machine_of, profile_of

@@ -53,7 +53,7 @@ from harness.errors import (
     StoreError,
     VersionsDiffer,
 )
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.session import Recorder
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Verdict, Workload

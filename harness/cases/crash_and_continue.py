@@ -25,7 +25,7 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, Taken, by_times, image_name, keep_taken, recording_of, take
 from harness.cases.remote import AnySession
 from harness.errors import CannotRecord, UsageError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.disk import BLOCK_SECTORS, Disk
 from harness.host.packed import pack
 from harness.model import (

@@ -12,7 +12,7 @@ from harness.cases.examine import Examiner
 from harness.cases.first_mount import finish_base
 from harness.cases.recording import make_base
 from harness.errors import EnvironmentLacks, PowercutError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.guest_specs import make_specs, missing_for, missing_program
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target

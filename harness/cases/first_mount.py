@@ -23,7 +23,7 @@ from pathlib import Path
 
 from harness.cases.recording import MKFS_ATTEMPTS, target_of
 from harness.errors import GuestLost, UsageError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.filesystems.stacks import MEMBER
 from harness.guests.session import Recorder, Session
 from harness.host.packed import pack

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cases.block_answers import BlockAnswers
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.filesystems.second import file_for
 from harness.filesystems.stacks import NOT_STARTED, NOT_STOPPED
 from harness.guests.session import Session, Target

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from harness.cases import application
 from harness.cases.examine import Examiner, Group, JudgedGroup
 from harness.cases.recording import NOTHING_KNOWN, Recording
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.host.progress import Progress
 from harness.model import (
     CaseId,

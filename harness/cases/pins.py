@@ -16,7 +16,8 @@ from pathlib import Path
 from harness import __version__
 from harness.cases.fsck_reads import find_library
 from harness.errors import PowercutError, RunChanged
-from harness.filesystems.profiles import Profile, Tool
+from harness.filesystems.profile import Profile
+from harness.filesystems.tools import Tool
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine

@@ -30,7 +30,7 @@ from harness.errors import (
     WriteLogError,
 )
 from harness.filesystems.existing import copy_of
-from harness.filesystems.profiles import MountCounter, Profile
+from harness.filesystems.profile import MountCounter, Profile
 from harness.guests.disk import Order
 from harness.guests.recorded_log import EVENTS_BYTES_MAX
 from harness.guests.session import Recorder, Target

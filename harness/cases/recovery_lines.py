@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.kernels.instrumented import points_of, source_of
 from harness.model import CaseId
 from harness.store.layout import RunLayout

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.model import Workload
 from harness.plan import Plan
 from harness.report.words import number, plural, seconds

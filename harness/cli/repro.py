@@ -23,7 +23,7 @@ from harness.cli.options import (
     with_options,
 )
 from harness.errors import ExitCode, UsageError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.findings.by_rules import export_files, judge_again, ruled_profile
 from harness.findings.record_again import record_again
 from harness.findings.repro import (

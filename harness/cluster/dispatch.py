@@ -47,7 +47,7 @@ from harness.cluster.messages import (
 )
 from harness.cluster.payloads import adopt, files_of
 from harness.errors import ClusterGone, PowercutError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.host.progress import Progress
 from harness.model import CaseId, Workload
 from harness.plan import Plan

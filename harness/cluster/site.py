@@ -38,7 +38,8 @@ from harness.cluster.messages import (
 )
 from harness.cluster.payloads import payload_of, put_files
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import GuestSpecs
 from harness.guests.machine import Machine, machine_of
 from harness.guests.session import GuestSpec

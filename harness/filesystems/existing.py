@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, UsageError
-from harness.filesystems.profiles import Profile, Tool
+from harness.filesystems.profile import Profile
+from harness.filesystems.tools import Tool
 from harness.plan import ExistingDisk
 
 MIB = 1 << 20

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, UsageError
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.findings.bug_report import EVIDENCE, MAIL, NO_CHECK, SCRIPT, TO_DO
 from harness.findings.mail import mail
 from harness.findings.shell import shell_line

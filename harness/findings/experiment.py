@@ -18,7 +18,7 @@ from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
 from harness.cases.recording import by_times, make_base
 from harness.errors import StoreError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.guest_specs import make_specs
 from harness.guests.session import Session
 from harness.host.folders import OwnedFolder

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.errors import NotSupported, PowercutError, UsageError
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.findings.experiment import Equipment, open_equipment, violations
 from harness.findings.fewest_decisions import fewest_decisions
 from harness.findings.named import finding_by_id, not_a_point

@@ -20,7 +20,8 @@ import msgspec
 
 from harness.cases.pins import source_hash
 from harness.errors import PowercutError
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.findings import experiment
 from harness.findings.causes import Cause, CauseMember, by_cause
 from harness.findings.experiment import Equipment, Violated, open_equipment, violations

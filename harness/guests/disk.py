@@ -23,7 +23,7 @@ import msgspec
 
 from harness.errors import DiskError, DiskRefused, EnvironmentLacks, VersionsDiffer
 from harness.filesystems.disks import USUAL, DiskKind
-from harness.filesystems.profiles import MountCounter
+from harness.filesystems.profile import MountCounter
 from harness.guests import wire
 from harness.host.folders import OwnedFolder
 from harness.host.processes import die_with_parent

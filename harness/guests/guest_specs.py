@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
-from harness.filesystems.profiles import Profile, recovery_files
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import recovery_files
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.boots import Boots

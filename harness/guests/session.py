@@ -34,7 +34,7 @@ from harness.errors import (
 )
 from harness.filesystems.disks import USUAL, DiskKind
 from harness.filesystems.layers import BELOW_ROOT, Layer
-from harness.filesystems.profiles import MountCounter
+from harness.filesystems.profile import MountCounter
 from harness.filesystems.stacks import MEMBER, Stacked
 from harness.guests import wire
 from harness.guests.boots import Boots

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import Profile, profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles
 from harness.host.progress import Progress
 from harness.kernels.find import Kernel
 from harness.measurements.results import Ratio, Results, Table

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GuestLost
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests import wire
 from harness.guests.operations import check_results, to_wire
 from harness.guests.session import GuestSpec, Session, Target

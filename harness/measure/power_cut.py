@@ -12,7 +12,7 @@ import msgspec
 
 from harness.cases.recording import make_base
 from harness.errors import EnvironmentLacks
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.guest_specs import make_specs, missing_for
 from harness.guests.machine import default_name
 from harness.guests.session import GuestSpec

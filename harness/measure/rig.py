@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from harness.errors import GuestError, KernelError, PowercutError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.filesystems.tracepoints import Tracepoints
 from harness.kernels.module_files import resolve_modules
 from harness.measure.comparison import Comparison, Configuration, Host, Sizes, Surroundings

@@ -9,7 +9,8 @@ import msgspec
 
 from harness.errors import UsageError
 from harness.filesystems.layers import layers
-from harness.filesystems.profiles import Profile, profiles, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.filesystems.stacks import stacks
 from harness.host.resources import resource
 from harness.model import bounds

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from harness.filesystems.profiles import Profile, profiles, ruled_modes, ruled_name
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles, ruled_modes, ruled_name
 from harness.model import CaseId
 from harness.report.explanation import read_explanation, write_explanation
 from harness.report.words import number, plural

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.cases.application import at_once
 from harness.cases.casework import Limits
 from harness.errors import NotSupported, PowercutError, VersionsDiffer
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
 from harness.host.packed import pack

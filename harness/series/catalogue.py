@@ -11,7 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.profiles import Profile, profiles, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.host.text import near_or
 from harness.oracles import ORACLES
 

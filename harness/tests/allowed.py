@@ -26,7 +26,8 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import PowercutError
-from harness.filesystems.profiles import Profile, profiles, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.guests.guest_specs import built_kernel, lacks_drivers, missing_for
 from harness.host.files import write_atomically
 from harness.kernels.find import Kernel, find_kernel

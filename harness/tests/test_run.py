@@ -33,7 +33,8 @@ from harness.errors import (
     WriteLogError,
 )
 from harness.expectations import Expectation
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.guests import qemu
 from harness.guests.disk import FOLDER_PREFIX
 from harness.host.folders import LOCK_NAME

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GuestError, KernelError, UsageError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.files import write_atomically
 from harness.host.progress import Progress, telling

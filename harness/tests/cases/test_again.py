@@ -24,7 +24,7 @@ from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
-from harness.filesystems.profiles import MountCounter
+from harness.filesystems.profile import MountCounter
 from harness.guests.disk import BlockReads
 from harness.guests.session import Target
 from harness.model import (

@@ -25,7 +25,8 @@ from harness.cases.examine import Group, JudgedGroup, Observation
 from harness.cases.exploration import OF_RECORDING, Exploration, Report, Sampling, legal_times
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
-from harness.filesystems.profiles import Profile, profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles
 from harness.guests.disk import CONTENTS_MAX, BlockReads, Disk, Explored, Order
 from harness.guests.session import Target
 from harness.model import Check, CrashState, Judgement, Outcome, Position, Violation

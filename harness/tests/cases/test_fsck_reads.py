@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from harness.cases.fsck_reads import FsckReads
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.filesystems.second import file_for
 from harness.host.fork_server import ForkServers
 from harness.model import FsckClass, FsckResult

@@ -23,7 +23,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, Observation
 from harness.cases.ledger import Ledger, PlannedCase
 from harness.cases.outcome_memo import OutcomeMemo
 from harness.errors import DiskError, ExitCode
-from harness.filesystems.profiles import MountCounter
+from harness.filesystems.profile import MountCounter
 from harness.findings.repro import find_point
 from harness.model import BLOCK_BYTES, CrashState, Judgement, Outcome, Verdict
 from harness.plan import Budget, Plan

@@ -41,8 +41,10 @@ from harness.errors import (
     ToolKilled,
     WriteLogError,
 )
-from harness.filesystems import profiles as profiles_module
-from harness.filesystems.profiles import Profile, Tool, select_profiles
+from harness.filesystems import tools as tools_module
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tools import Tool
 from harness.guests.session import Session
 from harness.host.files import json_bytes
 from harness.host.packed import pack
@@ -499,7 +501,7 @@ def test_an_mkfs_that_refuses_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_an_mkfs_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles_module, "TOOL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tools_module, "TOOL_TIMEOUT_S", 0.1)
     with pytest.raises(ToolKilled, match=r"did not end within 0.1 s"):
         make_base(mkfs_that(tmp_path, "exec sleep 60"), tmp_path / "kept", tmp_path)
 
@@ -508,7 +510,7 @@ def test_an_mkfs_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest
 def test_an_fsck_that_did_not_come_to_its_end_did_not_check(
     does: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiles_module, "TOOL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tools_module, "TOOL_TIMEOUT_S", 0.1)
     broken = mkfs_that(tmp_path, does)
     checked = dataclasses.replace(broken, fsck=broken.mkfs).check_filesystem(tmp_path / "image")
     assert (checked.classified, checked.exit_code) == (FsckClass.FAILED, -1)

@@ -10,7 +10,8 @@ import pytest
 
 from harness.cases.recovery_lines import RecoveryLines
 from harness.errors import UsageError
-from harness.filesystems.profiles import Profile, RecoverySource, profiles
+from harness.filesystems.profile import Profile, RecoverySource
+from harness.filesystems.profiles import profiles
 from harness.kernels.build import Built
 from harness.kernels.instrumented import Point, Points
 from harness.model import CaseId

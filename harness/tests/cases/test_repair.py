@@ -10,7 +10,7 @@ import pytest
 
 from harness.cases.repair import repaired
 from harness.errors import PowercutError
-from harness.filesystems.profiles import Tool
+from harness.filesystems.tools import Tool
 from harness.guests.session import Session, Target
 from harness.model import CrashState
 

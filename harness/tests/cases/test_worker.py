@@ -28,7 +28,7 @@ from harness.cases.outcome_memo import OutcomeMemo
 from harness.cases.pool import Interrupted
 from harness.cases.remote import Observed, RemoteAttempts, RemoteSession, Stream, WorkerLost
 from harness.errors import GuestLost, NeverBoots, PowercutError, VersionsDiffer
-from harness.filesystems.profiles import Tool
+from harness.filesystems.tools import Tool
 from harness.guests.boots import BOOTS_IN_A_ROW, Boots
 from harness.guests.session import RunCheck
 from harness.model import Check, CheckResult, FsckClass, FsckResult, Outcome, Tree, Verdict

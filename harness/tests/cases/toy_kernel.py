@@ -39,7 +39,9 @@ from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording, by_times, load_recording
 from harness.cases.remote import RemoteSession, Sessions, WorkerProcess
 from harness.errors import GuestError, GuestLost
-from harness.filesystems.profiles import Profile, Tool, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tools import Tool
 from harness.guests import wire
 from harness.guests.disk import Disk, find_binary
 from harness.guests.guest import CONSOLE_NAME

@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import run
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
-from harness.filesystems.profiles import Profile
+from harness.filesystems.profile import Profile
 from harness.store.records import CaseInfo, CaseStatus, Counts
 from harness.summary import CaseSummary, Summary
 from harness.tests.cli.runner import powercut

@@ -11,7 +11,8 @@ from harness.cases.recording import make_base, target_of
 from harness.errors import UsageError
 from harness.filesystems import disks as module
 from harness.filesystems.disks import USUAL, disks, with_sectors
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashPoint
 
 

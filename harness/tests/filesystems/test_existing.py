@@ -14,7 +14,9 @@ import pytest
 from harness.cases.recording import make_base, target_of
 from harness.errors import UsageError
 from harness.filesystems.existing import allocated_bytes, copy_of, look_at
-from harness.filesystems.profiles import Profile, Tool, profiles, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles, select_profiles
+from harness.filesystems.tools import Tool
 from harness.guests.session import OUTSIDE_BYTES, OUTSIDE_NAMES
 from harness.host.packed import unpack
 from harness.plan import ExistingDisk

@@ -15,15 +15,9 @@ import pytest
 from harness.errors import EnvironmentLacks, UsageError
 from harness.expectations import first_match, read_expectations
 from harness.filesystems.layers import layers
-from harness.filesystems.profiles import (
-    IMAGE,
-    Profile,
-    Tool,
-    _succeed,
-    complaints,
-    profiles,
-    select_profiles,
-)
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import complaints, profiles, select_profiles
+from harness.filesystems.tools import IMAGE, Tool, succeed
 from harness.host.resources import resource
 from harness.model import CaseId, FsckClass
 from harness.symptoms import symptom_of
@@ -213,7 +207,7 @@ EXPECTED = (
 
 @pytest.mark.parametrize("path", [*EXPECTED, "workloads/fstests.expected"])
 def test_a_reason_stands_alone(path: str) -> None:
-    """A verdict said of vfat: "It is expected to lose data: the same: the dirty flag, which the backup has not"."""
+    """A verdict said of vfat: "It is expected to lose data: the same: the dirty flag"."""
     for expectation in read_expectations(resource(*path.split("/"))):
         assert not expectation.reason.lower().startswith("the same"), expectation.origin
 
@@ -633,8 +627,8 @@ def test_an_image_that_is_mounted_on_the_host_is_told_as_that(tmp_path: Path) ->
         "sh", "sh", ["-c", "echo 'ERROR: non-unique UUID: 6a736677-7368'; exit 1", IMAGE], taken=[taken]
     )
     with pytest.raises(EnvironmentLacks, match="non-unique UUID: 6a736677") as caught:
-        _succeed(mkfs, mkfs.arguments, tmp_path / "image")
+        succeed(mkfs, mkfs.arguments, tmp_path / "image")
     assert "unmount it" in caught.value.next_step
     with pytest.raises(EnvironmentLacks, match="sh failed with 1") as caught:
-        _succeed(msgspec.structs.replace(mkfs, taken=[]), mkfs.arguments, tmp_path / "image")
+        succeed(msgspec.structs.replace(mkfs, taken=[]), mkfs.arguments, tmp_path / "image")
     assert "get a newer sh" in caught.value.next_step

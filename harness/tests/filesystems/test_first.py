@@ -10,6 +10,7 @@ import pytest
 from harness.cases.recording import target_of
 from harness.errors import UsageError
 from harness.filesystems import profiles as module
+from harness.filesystems.profile import First
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.guests import wire
 from harness.host.resources import resource
@@ -80,12 +81,12 @@ def test_a_mode_with_further_devices_and_steps_is_refused(
         with pytest.raises(UsageError, match="for one disk"):
             profiles()
     else:
-        assert profiles()["toyfs/mode"].first == module.First("true")
+        assert profiles()["toyfs/mode"].first == First("true")
 
 
 def test_steps_with_an_unknown_word_are_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"steps": "true", "program": ["e2fsck"]}, module.First)
+        msgspec.convert({"steps": "true", "program": ["e2fsck"]}, First)
 
 
 @pytest.mark.parametrize("name", FIRST)

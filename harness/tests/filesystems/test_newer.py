@@ -11,7 +11,9 @@ from harness import doctor
 from harness.cases.pins import host_pins
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as module
-from harness.filesystems.profiles import FILE_NAME, Tool, profiles, select_profiles
+from harness.filesystems import tools
+from harness.filesystems.profiles import FILE_NAME, profiles, select_profiles
+from harness.filesystems.tools import Tool
 from harness.host.resources import resource
 
 NEWER = {name: p for name, p in profiles().items() if any(t.always for t in p.tools)}
@@ -23,7 +25,7 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """What the cache has, by release."""
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     there: dict[str, Path] = {}
-    monkeypatch.setattr(module, "cached_program", lambda _, __, release="": there.get(release))
+    monkeypatch.setattr(tools, "cached_program", lambda _, __, release="": there.get(release))
     return there
 
 
@@ -39,7 +41,7 @@ def test_it_is_fetched_apart_from_the_same_package_of_other_suites(
     cached: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr(module, "fetch_program", lambda *words: asked.append(words))
+    monkeypatch.setattr(tools, "fetch_program", lambda *words: asked.append(words))
     TOOL.fetch()
     assert asked == [("sh", "dash", ["elsewhere"], "elsewhere")]
 

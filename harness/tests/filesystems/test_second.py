@@ -17,8 +17,10 @@ from harness.cases.fsck_reads import FsckReads
 from harness.cases.recording import make_base, target_of
 from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems import profiles as filesystems
-from harness.filesystems.profiles import Profile, Tool, profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import profiles
 from harness.filesystems.second import Patch, file_for, join, patch, split_off
+from harness.filesystems.tools import Tool
 from harness.host.resources import resource
 from harness.model import FsckClass
 

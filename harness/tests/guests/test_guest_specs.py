@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
-from harness.filesystems import profiles as filesystems
-from harness.filesystems.profiles import Profile, Tool, select_profiles
+from harness.filesystems import tools
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tools import Tool
 from harness.guests import guest_specs
 from harness.guests.guest_specs import (
     has_drivers,
@@ -103,7 +105,7 @@ def test_a_kernel_without_the_module_is_the_reason_and_no_program_is_fetched(
 ) -> None:
     """It was the missing program: installing that would not have helped."""
     fetched: list[str] = []
-    monkeypatch.setattr(filesystems, "fetch_program", lambda program, *_: fetched.append(program))
+    monkeypatch.setattr(tools, "fetch_program", lambda program, *_: fetched.append(program))
     reason = missing_for(mode("bcachefs/default"), kernel(tmp_path, "ext4"))
     assert "debian-9.9 has no module bcachefs" in reason
     assert fetched == []
@@ -119,11 +121,11 @@ def test_a_program_that_only_another_suite_has_is_fetched(
     def refused(program: str, package: str, suites: list[str], release: str) -> Path:
         raise EnvironmentLacks(f"there is no package {package} in suite {suites[0]}")
 
-    monkeypatch.setattr(filesystems, "fetch_program", refused)
+    monkeypatch.setattr(tools, "fetch_program", refused)
     reason = missing_for(profile, kernel(tmp_path, "ext4"))
     assert reason == "there is no package never-heard-of in suite elsewhere"
-    monkeypatch.setattr(filesystems, "fetch_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
-    monkeypatch.setattr(filesystems, "cached_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
+    monkeypatch.setattr(tools, "fetch_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
+    monkeypatch.setattr(tools, "cached_program", lambda *_: Path("/elsewhere/mkfs.never-heard-of"))
     assert missing_for(profile, kernel(tmp_path, "ext4")) == ""
 
 

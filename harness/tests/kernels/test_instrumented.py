@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import KernelError
-from harness.filesystems.profiles import RecoverySource, profiles, recovery_files
+from harness.filesystems.profile import RecoverySource
+from harness.filesystems.profiles import profiles, recovery_files
 from harness.kernels.instrumented import FLAGS, Points, find_points
 
 RECOVERY = """\

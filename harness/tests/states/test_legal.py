@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from harness.cases.recording import Recording, by_times
 from harness.errors import UsageError
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashState, History, Position, Workload
 from harness.states.legal import CrashTime, LegalStates
 from harness.tests.reference.__main__ import on_one_device

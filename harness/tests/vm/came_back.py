@@ -20,7 +20,8 @@ from pathlib import Path
 from harness.cases.first_mount import finish_base
 from harness.cases.recording import UNTOUCHED, Recording, by_times, make_base, recording_of, take
 from harness.cases.repair import repaired
-from harness.filesystems.profiles import Profile, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import RunCheck, Session, Target

@@ -17,7 +17,9 @@ from harness.cases.first_mount import finish_base
 from harness.cases.recording import Recording, make_base
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.existing import look_at
-from harness.filesystems.profiles import Profile, Tool, select_profiles
+from harness.filesystems.profile import Profile
+from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tools import Tool
 from harness.guests.guest_specs import spec_of
 from harness.guests.session import GuestSpec, Session
 from harness.kernels.find import Kernel

@@ -12,7 +12,8 @@ import pytest
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, Recoveries
-from harness.filesystems.profiles import First, profiles
+from harness.filesystems.profile import First
+from harness.filesystems.profiles import profiles
 from harness.guests.session import Session
 from harness.model import CrashState, Outcome, Persisted, Verdict
 from harness.plan import Budget, Plan

@@ -15,7 +15,8 @@ import pytest
 
 from harness.cases.examine import Examiner
 from harness.cases.recording import Recording
-from harness.filesystems.profiles import Tool, select_profiles
+from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tools import Tool
 from harness.guests.session import Session
 from harness.model import CrashState, FsckClass, Judgement, Outcome
 from harness.oracles.question import why_not

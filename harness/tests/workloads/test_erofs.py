@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.filesystems.profiles import Tool
+from harness.filesystems.tools import Tool
 from harness.host.resources import resource
 
 
