@@ -333,10 +333,7 @@ kernel_options = [
 def asked_kernel(given: Mapping[str, Any]) -> dict[str, Any]:
     """What `kernel_options` say, for a plan; files as absolute paths, so that it is resumed from anywhere."""
     kernel = Path(given["kernel"])
-    if given["machine"] == "uml" and given["accel"] in ("kvm", "tcg"):
-        raise UsageError(
-            f"--accel {given['accel']} is for QEMU; UML runs as a process", "leave out one of them"
-        )
+    need_machine_of(given["accel"], given["machine"])
     return {
         "kernel": str(kernel.resolve()) if kernel.is_file() else given["kernel"],
         "modules": str(given["modules"].resolve()) if given["modules"] else None,
@@ -344,6 +341,12 @@ def asked_kernel(given: Mapping[str, Any]) -> dict[str, Any]:
         "machine": given["machine"],
         "accel": given["accel"],
     }
+
+
+def need_machine_of(accel: str, machine: str) -> None:
+    """Raises UsageError for an accelerator that this machine does not take."""
+    if machine == "uml" and accel in ("kvm", "tcg"):
+        raise UsageError(f"--accel {accel} is for QEMU; UML runs as a process", "leave out one of them")
 
 
 def expect_option(about: str = "Known failures, as for powercut run.") -> Decorator:

@@ -48,6 +48,7 @@ from harness.cli.options import (
     listed,
     modes_option,
     named_here,
+    need_machine_of,
     need_run,
     open_run,
     out_option,
@@ -347,7 +348,7 @@ def run_command(**given: Any) -> ExitCode:
             plan = resumable(plan_here(store, named), named)
             changed = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
             changed |= {"machine": given["machine"]} if is_typed("machine") else {}
-            plan = msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **changed)
+            plan = _need_fitting(msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **changed))
             return _resumed(plan, store, given["events"], _explaining(given))
     plan = _plan(given)
     if given["no_action"]:
@@ -413,9 +414,6 @@ def _asked_cluster(given: Mapping[str, Any]) -> str:
         raise UsageError(
             "--all-logs is for runs on a cluster", "a run on this host keeps every recording anyway"
         )
-    if address and (given["again"] or given["disk"] or given["coverage"]):
-        option = "--again" if given["again"] else "--disk" if given["disk"] else "--coverage"
-        raise UsageError(f"{option} works on this host alone", "leave out --cluster")
     if address:
         need_cluster(address)
         if warning := warning_of(address):
@@ -453,13 +451,13 @@ def _explaining(given: Mapping[str, Any]) -> Named | None:
 def _plan(given: Mapping[str, Any]) -> Plan:
     asked = _asked(given)
     if not given["failed_from"]:
-        return asked
+        return _need_fitting(asked)
     typed = {name for name in given if is_typed(name)}
     run = before(given["failed_from"], named_here(given))
     plan = again(asked, run, typed)
     for line in summary_of(plan, run, typed):
         errors.say(line)
-    return plan
+    return _need_fitting(plan)
 
 
 def _asked(given: Mapping[str, Any]) -> Plan:
@@ -489,7 +487,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         require_all=_required(given["require_all"], configurations),
         fault_models=asked_states(given["fault_models"]),
         again=given["again"],
-        disk=_asked_disk(given["disk"], given["oracles"]),
+        disk=_asked_disk(given["disk"]),
         budget=asked_budget(given["budget"]),
         image=_asked_image(given, configurations),
         log_bytes=given["log_mib"] << 20,
@@ -550,11 +548,14 @@ def _with_sectors(given: Mapping[str, Any]) -> list[str]:
 
 
 def _with_image(given: Mapping[str, Any], configurations: Sequence[str]) -> list[str]:
-    """The modes, each on the disk that is named."""
+    """The modes, each on the disk that is named; one that a report calls so is on it already."""
     if not given["image"]:
         return list(configurations)
     words = (c.partition("@") for c in configurations)
-    return [f"{name}@{EXISTING}{at}{on}" for name, at, on in words]
+    return [
+        f"{name}{at}{on}" if EXISTING in on.split("@") else f"{name}@{EXISTING}{at}{on}"
+        for name, at, on in words
+    ]
 
 
 def _asked_image(given: Mapping[str, Any], configurations: Sequence[str]) -> ExistingDisk | None:
@@ -569,19 +570,35 @@ def _asked_image(given: Mapping[str, Any], configurations: Sequence[str]) -> Exi
         return look_at(path, profiles)
 
 
-def _asked_disk(names: Sequence[str], oracles: Sequence[str]) -> tuple[str, ...]:
-    """The ways in which the disk is to be faulty. Raises UsageError for one that is none, or that nobody
-    would
-    judge."""
+def _asked_disk(names: Sequence[str]) -> tuple[str, ...]:
+    """The ways in which the disk is to be faulty. Raises UsageError for one that is none."""
     names = [name.lower() for name in names]
     for name in names:
         if name not in DISK_FAULTS:
             raise UsageError(
                 f"no disk is faulty in the way {name!r}", f"name one of: {', '.join(DISK_FAULTS)}"
             )
-    if names and oracles and "honesty" not in oracles:
-        raise UsageError("what comes of a faulty disk is judged by the oracle honesty", "name it, too")
     return tuple(dict.fromkeys(names))
+
+
+def _need_fitting(plan: Plan) -> Plan:
+    """The plan, of whose parts this command line may have named some, and the run that it goes on with, or
+    runs again, the others. Raises UsageError for two that do not go together.
+    """
+    of_this_host = {"--again": plan.again, "--disk": plan.disk, "--coverage": plan.coverage}
+    if plan.cluster and (alone := [option for option, asked in of_this_host.items() if asked]):
+        raise UsageError(
+            f"{', '.join(alone)}: works on this host alone, and not on the cluster {plan.cluster}",
+            "leave out --cluster",
+        )
+    if plan.disk and plan.oracles and "honesty" not in plan.oracles:
+        raise UsageError(
+            f"--disk {','.join(plan.disk)}: what comes of a faulty disk is judged by the oracle honesty, and "
+            f"--oracle names {', '.join(plan.oracles)}",
+            "name honesty, too",
+        )
+    need_machine_of(plan.accel, plan.machine)
+    return plan
 
 
 def _asks_rules(plan: Plan, summary: Summary) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from harness.expectations import Expectation
 from harness.guests import guest_specs
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Judgement, Violation
-from harness.plan import Budget, Completions, Plan
+from harness.plan import Budget, Completions, ExistingDisk, Plan
+from harness.report.lines import run_again
 from harness.run import Planned, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
@@ -447,7 +449,7 @@ DEEP = Plan(
     budget=Budget(400),
     kernel="debian-6.12",
     machine="qemu",
-    oracles=("durability", "fsck"),
+    oracles=("durability", "honesty"),
     completions=Completions.PROMPT,
     memo=False,
     sample_rate=0.5,
@@ -493,10 +495,59 @@ def test_what_is_named_again_wins_over_what_is_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = earlier(tmp_path, DEEP, {FAILED: LOST})
-    named = ["--kernel", "debian-6.1", "--states", "prefix", "--oracle", "size", "--memo", "--budget", "5"]
+    named = ["--kernel", "debian-6.1", "--states", "prefix", "--oracle", "honesty", "--memo", "--budget", "5"]
     plan = planned(monkeypatch, "--failed-from", before, *named)
-    assert (plan.kernel, plan.fault_models, plan.oracles) == ("debian-6.1", ("prefix",), ("size",))
+    assert (plan.kernel, plan.fault_models, plan.oracles) == ("debian-6.1", ("prefix",), ("honesty",))
     assert (plan.memo, plan.budget, plan.machine) == (True, Budget(5), "qemu")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--cluster", "local:2"], "--again, --disk: works on this host alone"),
+        (["--oracle", "fsck"], "--disk errors: what comes of a faulty disk is judged by the oracle honesty"),
+        (["--machine", "uml", "--accel", "tcg"], "--accel tcg is for QEMU; UML runs as a process"),
+    ],
+)
+def test_what_is_named_has_to_go_with_what_is_inherited(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--cluster` was refused beside `--again`, and not beside a run that had it: on its workers the cut
+    recoveries of findings were lost.
+    """
+    before = earlier(tmp_path, DEEP, {FAILED: LOST})
+    monkeypatch.setattr(run, "need_cluster", lambda _: None)
+    assert says in refused("run", "--failed-from", before, *words)
+
+
+@pytest.mark.parametrize(
+    ("more", "option"),
+    [({"again": 1}, "--again"), ({"disk": ("errors",)}, "--disk"), ({"coverage": True}, "--coverage")],
+)
+def test_a_run_that_looks_where_a_cluster_cannot_is_not_resumed_on_one(
+    more: dict[str, Any], option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only this command line was looked at, and the run itself had the option."""
+    monkeypatch.setattr(run, "need_cluster", lambda _: None)
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], **more))
+    told = refused("run", "--resume", tmp_path / "latest", "--cluster", "local:2")
+    assert f"{option}: works on this host alone, and not on the cluster local:2" in told
+
+
+def test_a_mode_that_is_on_its_image_already_is_named_with_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line that runs a candidate of such a run again, `-c ext4/ordered@image --image FILE`, was
+    refused: "takes no layer".
+    """
+    (tmp_path / "disk").touch()
+    monkeypatch.setattr(run, "look_at", lambda path, _: ExistingDisk(str(path), "0" * 64, 1 << 20))
+    for mode in ("ext4/ordered", "ext4/ordered@image"):
+        plan = planned(monkeypatch, "-c", mode, "-w", "stale", "--image", tmp_path / "disk")
+        assert plan.configurations == ["ext4/ordered@image"]
+        again = run_again(plan, plan.configurations[0], "stale").removeprefix("powercut run ")
+        assert planned(monkeypatch, *shlex.split(again)).configurations == ["ext4/ordered@image"]
 
 
 def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,7 +555,7 @@ def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     *_, said = begun_with(monkeypatch, "--failed-from", before, "--budget", "5", "-k", "stale")
     assert "1 case that failed and 1 case left undecided" in said
     assert "as there: --kernel debian-6.12.117 --states sectors --again 2 --disk errors --oracle " in said
-    assert "--oracle durability,fsck --machine qemu" in said
+    assert "--oracle durability,honesty --machine qemu" in said
     assert "--completions prompt --no-memo --memo-sample 50 --log-size 2048" in said
     assert f"left out, since this command line chooses others: {FAILED}" in said
 
