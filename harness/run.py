@@ -209,8 +209,8 @@ def look_up(plan: Plan) -> Planned:
     if plan.disk:
         why = "faults of a member of a stack are not known yet"
         lacking |= {p.name: why for p in asked.profiles if p.stacked}
-    if plan.disk or plan.again or plan.recordings:
-        why = "a mode that is only rules has no disk, no recoveries and no recordings"
+    if plan.recordings:
+        why = "a mode that is only rules has no recordings"
         lacking |= {p.name: why for p in asked.profiles if p.rules}
     lacking |= {w.name: reason for w in asked.workloads if (reason := missing_program(w))}
     if plan.oracles and OF_OPERATIONS.issuperset(plan.oracles):
@@ -230,15 +230,23 @@ def look_up(plan: Plan) -> Planned:
 
 
 def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
-    """Every mode of the plan under every workload, as far as the plan selects the case by its name. Raises
-    UsageError for names that do not exist, and if no case is left.
+    """Every mode of the plan under every workload, as far as the plan selects the case by its name. A mode
+    that is only rules tries every order of a program's calls, whatever runs beside it and whenever the disk
+    completes writes: it takes neither neighbours nor schedules. Raises UsageError for names that do not
+    exist, and if no case is left.
     """
     profiles, workloads = select_profiles(plan.configurations), select_workloads(plan.workloads, plan.shard)
     every = [
         (CaseId(p.filesystem, p.mode, w.name), p, w)
         for p, w in itertools.product(profiles, workloads)
-        if not (p.rules and has_neighbour(w))  # rules try every order, with or without another program
+        if not (p.rules and (has_neighbour(w) or without_schedule(w.name)[1]))
     ]
+    if not every:
+        raise UsageError(
+            f"{', '.join(plan.workloads)}: a mode that is only rules tries every order, and takes no "
+            "neighbour and no schedule",
+            "name the program itself, or a mode of a kernel",
+        )
     selects = matcher(plan.match) if plan.match else None
     named = set(plan.only)
     chosen = [
@@ -246,7 +254,7 @@ def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
         for case, p, w in every
         if (not named or str(case) in named) and (selects is None or selects(str(case)))
     ]
-    if not chosen and every:
+    if not chosen:
         what = repr(plan.match) if plan.match else ", ".join(plan.only)
         raise UsageError(
             f"{what} selects none of {len(every)} cases",

@@ -466,8 +466,8 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     wanted = _wanted(given["workloads"], given["random_count"] or 0, given["seed"])
     asked_states(given["fault_models"])  # refused before anything is said of them
     of_rules = [bool(p.rules) for p in select_profiles(configurations)]
-    if given["fault_models"] and any(of_rules):
-        errors.say("any/*: --states is for the modes of kernels; of rules, all that they allow is visited")
+    if any(of_rules):
+        _tell_of_rules(given, alone=all(of_rules))
     given = {**given, **_usual_of_applications(given, wanted, rules_alone=all(of_rules))}
     if (count := given["random_count"] or 0) >= MANY_RANDOM:
         errors.say(f"generating {plural(count, 'random workload')}: that takes a while")
@@ -498,6 +498,32 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         all_logs=given["all_logs"],
         argv=sys.argv[1:],
     )
+
+
+def _tell_of_rules(given: Mapping[str, Any], *, alone: bool) -> None:
+    """Say which options mean nothing to modes that are only rules. Raises UsageError where such an option
+    asks for a look that no other mode of the run could have. `alone`: no mode of a kernel is named.
+    """
+    looks = {name: given[name.strip("-")] for name in ("--again", "--disk", "--coverage")}
+    if alone and (asked := [option for option, value in looks.items() if value and is_typed(option[2:])]):
+        raise UsageError(
+            f"{', '.join(asked)}: a mode that is only rules has no kernel that recovers, and no disk",
+            f"leave out {', '.join(asked)}, or name a mode of a kernel as well",
+        )
+    options = {
+        "--states": given["fault_models"],
+        **looks,
+        "--cluster": given["cluster"],
+        "--schedules": given["schedules"],
+        "--completions": given["completions"] != Completions.HOLD,
+        "--clock": given["clock"] != Clock.AUTO,
+    }
+    if unused := [option for option, value in options.items() if value]:
+        are = "is" if len(unused) == 1 else "are"
+        errors.say(
+            f"any/*: {', '.join(unused)} {are} for the modes of kernels; of rules, all that they allow is "
+            "visited"
+        )
 
 
 OF_APPLICATIONS = {"fault_models": ["exhaustive"], "budget": "400,2m"}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness.filesystems.profiles import ANY
 from harness.model import DISK_FAULTS, CrashState, FaultKind
 from harness.plan import LEGAL, Budget, Plan
 from harness.store.records import CaseInfo, Coverage, NestedCrashes
@@ -118,8 +119,11 @@ class Looked:
 
 
 def looked_at(plan: Plan, info: CaseInfo) -> Looked:
-    """What was looked at of a decided case, in a run with this plan."""
-    return Looked(reach_of(plan.fault_models, info.coverage), _cuts(plan, info.again), _faults(plan, info))
+    """What was looked at of a decided case, in a run with this plan. Of rules, all that they allow is looked
+    at, whatever states the plan asks for.
+    """
+    states = ("exhaustive",) if info.case.filesystem == ANY else plan.fault_models
+    return Looked(reach_of(states, info.coverage), _cuts(plan, info.again), _faults(plan, info))
 
 
 def _cuts(plan: Plan, again: Iterable[NestedCrashes]) -> tuple[Reach, ...]:

@@ -26,7 +26,7 @@ from harness.kernels.find import Kernel
 from harness.model import CaseId, Judgement, Violation
 from harness.plan import Budget, Completions, ExistingDisk, Plan
 from harness.report.lines import run_again
-from harness.run import Planned, select_cases
+from harness.run import Planned, look_up, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
 from harness.store.records import CaseInfo, CaseStatus, KernelInfo
@@ -742,3 +742,31 @@ def test_a_plan_that_looks_harder_is_not_estimated_as_quicker(monkeypatch: pytes
     said = estimate(plan, select_cases(plan), "uml").text
     assert "--again and --disk look again at each" in said
     assert said.endswith("10 min 6 s if all of it is used")
+
+
+@pytest.mark.parametrize("option", [["--again", "1"], ["--disk", "errors"], ["--coverage"]])
+def test_looks_that_rules_cannot_have_are_refused_alone_and_told_beside_a_kernel(
+    option: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--again`, and so `--thorough`, made a mode that is only rules "not run": the program that
+    `-c any/posix,ext4/ordered` names was not asked of the rules, and the run ended with 4.
+    """
+    told = refused("run", "-n", "-c", "any/posix", "-w", "git-commit-default", *option)
+    assert f"{option[0]}: a mode that is only rules has no kernel that recovers" in told
+    modes = ["-c", "any/posix,ext4/ordered", "-w", "git-commit-default", "--out", tmp_path]
+    plan, _, said = begun_with(monkeypatch, *modes, *option)
+    assert f"any/*: {option[0]} is for the modes of kernels" in said
+    monkeypatch.setattr("harness.run.recording_machine", lambda *_: "qemu")
+    assert "any/posix" not in look_up(msgspec.structs.replace(plan, coverage=False)).lacking
+    _, _, said = begun_with(monkeypatch, "-c", "any/posix", "--thorough", "--out", tmp_path)
+    assert "any/*: --states, --again are for the modes of kernels" in said
+
+
+def test_rules_take_a_program_once_and_no_schedule_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk completes nothing under rules: each schedule was the same case again."""
+    plan = planned(monkeypatch, "-c", "any/posix,ext4/ordered", "-w", "stale", "--schedules", "2")
+    names = [(p.filesystem, w.name) for p, w in select_cases(plan)]
+    assert names == [("any", "stale"), *(("ext4", f"stale{s}") for s in ("", ".s1", ".s2"))]
+    alone = msgspec.structs.replace(plan, configurations=["any/posix"], workloads=["stale.s1"])
+    with pytest.raises(UsageError, match=r"^stale.s1: a mode that is only rules tries every order"):
+        select_cases(alone)

@@ -120,4 +120,4 @@ def test_names_in_lists_are_taken_in_both_cases() -> None:
     for name in ORACLES:
         assert asked_oracles([name.upper()]) == [name]
     for name in DISK_FAULTS:
-        assert _asked_disk([name.upper()], []) == (name,)
+        assert _asked_disk([name.upper()]) == (name,)

@@ -6,12 +6,15 @@ import functools
 import itertools
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.reach import NOTHING, Reach, Region, reach_of
-from harness.store.records import Coverage
+from harness.model import CaseId, CrashState
+from harness.plan import Plan
+from harness.report.reach import NOTHING, Reach, Region, looked_at, reach_of
+from harness.store.records import CaseInfo, Coverage
 
 SECTORS, BLOCKS = 1, 8
 CHUNKS = 16
@@ -130,3 +133,17 @@ def test_other_units_a_budget_and_crash_times_drawn_at_random_do_not_cover(
 ) -> None:
     """Blocks covered sectors, prefixes covered torn writes, and one budget another that ended elsewhere."""
     assert reach_of(*second).covers(reach_of(*first)) is covers
+
+
+def test_what_rules_allow_is_looked_at_whatever_states_are_asked_for() -> None:
+    """`--states prefix` beside a mode that is only rules means nothing, and `compare` called a finding that
+    was mended "not looked at again".
+    """
+    plan = Plan(configurations=["any/posix"], workloads=["w"])
+    harder = msgspec.structs.replace(plan, fault_models=("exhaustive",))
+    info = CaseInfo(CaseId("any", "posix", "w"), coverage=Coverage(3, None, 0, 5))
+    one, two = looked_at(harder, info), looked_at(plan, info)
+    assert one == two
+    assert two.covers(one, CrashState(0))
+    of_a_disk = replace(info, case=CaseId("ext4", "ordered", "w"))
+    assert not looked_at(plan, of_a_disk).covers(looked_at(harder, of_a_disk), CrashState(0))
