@@ -98,13 +98,15 @@ def report_command(
     if port is not None and not serve:
         raise UsageError("--port is for --serve", "add --serve, or leave out --port")
     with open_run(run) as store:
-        if expect:
-            store.view_with(asked_expectations(expect))
+        known = store.known()
         if is_typed("known_files") or is_typed("new_only"):
-            known = asked_known(given)
-            own = known.bug if given["known_files"] else store.known().bug
-            store.set_known(KnownBugs(bug=own, new_only=known.new_only))
-        if not expect:  # a look: what is kept does not change
+            named = asked_known(given)
+            known = KnownBugs(bug=named.bug or known.bug, new_only=named.new_only)
+        if expect:  # a look: what is kept does not change
+            store.view_with(asked_expectations(expect), known)
+        else:
+            if known != store.known():
+                store.set_known(known)
             write_reports(store)
         summary = explained(store)
         if annotate:

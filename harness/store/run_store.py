@@ -96,6 +96,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         self.layout = RunLayout(path)
         self._info = info
         self._viewed_with: tuple[Expectation, ...] | None = None
+        self._viewed_known: KnownBugs | None = None
         self._database = database
 
     # opening and closing
@@ -209,9 +210,11 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             db.execute("UPDATE meta SET value = ? WHERE key = 'expectations'", (digest(*bodies),))
         self._database.checkpoint()
 
-    def view_with(self, expectations: Sequence[Expectation]) -> None:
-        """Read the run with these known failures instead, as long as it is open; nothing is stored."""
-        self._viewed_with = tuple(expectations)
+    def view_with(self, expectations: Sequence[Expectation], known: KnownBugs) -> None:
+        """Read the run with these known failures and bugs instead, as long as it is open; nothing is
+        stored.
+        """
+        self._viewed_with, self._viewed_known = tuple(expectations), known
 
     def expectations(self) -> tuple[Expectation, ...]:
         """The known failures, in the order of their file."""
@@ -229,6 +232,8 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
 
     def known(self) -> KnownBugs:
         """The known bugs that this run has beside the installed base, and how they count."""
+        if self._viewed_known is not None:
+            return self._viewed_known
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", KNOWN)
         with self._reading():
             body = str(rows[0][0]).partition(" ")[2] if rows else "{}"

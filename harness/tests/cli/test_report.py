@@ -423,6 +423,28 @@ def test_expectations_of_one_look_are_not_kept(tmp_path: Path) -> None:
     assert powercut("report", run).exit_code == ExitCode.INCONSISTENT
 
 
+def test_known_bugs_of_one_look_are_not_kept(tmp_path: Path) -> None:
+    """`report --expect FILE --known OURS --new-only` rewrote nothing, and kept the bugs in the run: from then
+    on it was green for every command.
+    """
+    run = recorded(tmp_path, LOST)
+    with RunStore.open(run) as store:
+        store.finish()
+    (expected := tmp_path / "expected").write_text("ext4/ordered stale durability  # another workload's\n")
+    (ours := tmp_path / "ours.toml").write_text(
+        '[[bug]]\nname = "ours"\ntitle = "ours: it forgets"\n[bug.record]\nseverity = "loses-synced"\n'
+        'mechanism = "m"\nfirst = "5.0"\n[[bug.record.shows]]\nmodes = ["ext4/*"]\n'
+        'oracles = ["durability"]\nsymptoms = ["*gone*"]\n'
+    )
+    look = ("report", run, "--known", ours, "--new-only")
+    for words, then in (
+        (("--expect", expected), ExitCode.INCONSISTENT),
+        ((), ExitCode.CONSISTENT),  # without it, the run's reports are rewritten so, and say so from then on
+    ):
+        assert powercut(*look, *words).exit_code == ExitCode.CONSISTENT
+        assert powercut("report", run).exit_code == then
+
+
 def test_the_list_of_runs_has_what_each_came_to(tmp_path: Path) -> None:
     """Of thirty nightly runs it said `finished`."""
     run = recorded(tmp_path, LOST)
