@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from harness.cases.crash_and_continue import crash_of
 from harness.cases.recording import read_events_of, take
 from harness.errors import UsageError
@@ -9,6 +11,9 @@ from harness.findings.repro import ReproContext
 from harness.guests.session import Session
 from harness.model.schedules import without_schedule
 from harness.plan import Clock
+from harness.report.lines import run_again
+from harness.trust import may_hold
+from harness.workloads.load import is_installed
 
 
 def need_repeatable(shown: ReproContext) -> None:
@@ -17,9 +22,11 @@ def need_repeatable(shown: ReproContext) -> None:
     schedule, machine = without_schedule(case.workload)[1], shown.spec.machine
     can = shown.plan.clock is not Clock.REAL and machine.has_virtual_time(shown.spec.kernel_image)
     if not can or (shown.plan.clock is Clock.AUTO and not schedule):
+        plan = msgspec.structs.replace(shown.plan, clock=Clock.VIRTUAL, machine="uml")
+        own = (w for w in plan.workloads if not is_installed(w) and may_hold(w, case.workload))
         raise UsageError(
             f"{case} was recorded in real time: no second recording equals it",
-            f"powercut run --clock virtual -c {case.configuration} -w {case.workload}",
+            f"record it in virtual time: {run_again(plan, case.configuration, next(own, case.workload))}",
         )
     if shown.recorded_on:
         raise UsageError(
@@ -38,7 +45,10 @@ def record_again(shown: ReproContext) -> tuple[str, ...]:
     need_repeatable(shown)
     kept, scratch = shown.loaded, shown.directory / "recorded-again"
     scratch.mkdir()
-    with Session(shown.spec, scratch / "guest", shown.plan.log_bytes, clock=Clock.VIRTUAL) as session:
+    plan = shown.plan
+    with Session(
+        shown.spec, scratch / "guest", plan.log_bytes, plan.completions, clock=Clock.VIRTUAL
+    ) as session:
         taken = take(session, kept.profile, kept.workload, kept.case, kept.base, scratch)
     events = read_events_of(shown.store.layout.case(kept.case), scratch / "events")
     parts = {

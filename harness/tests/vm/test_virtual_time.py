@@ -20,7 +20,7 @@ from harness.guests.uml import Uml
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Threads, Workload
 from harness.model.schedules import ScheduleName, schedule_of, under_schedule
-from harness.plan import Clock, Plan
+from harness.plan import Clock, Completions, Plan
 from harness.tests.cli.runner import powercut
 from harness.tests.vm.conftest import run_plan
 from harness.workloads.load import find_workload, select_workloads
@@ -204,17 +204,20 @@ def test_a_disk_that_cannot_be_memory_is_not_recorded_in_real_time_instead(
         recorder.take("one")
 
 
+@pytest.mark.parametrize("completions", Completions)
 def test_a_recording_is_made_again_from_its_seed(
-    uml_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uml_kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, completions: Completions
 ) -> None:
     """`repro --record`: equal under the schedule of its name; under another one it says what differs. Nothing
-    asked for virtual time: a schedule has it where the kernel can.
+    asked for virtual time: a schedule has it where the kernel can. Of a run with `--completions prompt`, each
+    recording was called another one: writes had been held while it was made again.
     """
     plan = Plan(
         configurations=["ext4/ordered"],
         workloads=[under_schedule("append-fsync", ScheduleName(2))],
         machine="uml",
         kernel=str(uml_kernel),
+        completions=completions,
     )
     _, path = run_plan(plan, tmp_path)
     asked = ("repro", "ext4-ordered/append-fsync.s2@9", "--from", path, "--kernel", uml_kernel, "--record")
@@ -245,7 +248,10 @@ def test_a_recording_of_real_time_is_not_made_again(
     _, path = run_plan(plan, tmp_path)
     asked = ("repro", f"ext4-ordered/{workload}@9", "--from", path, "--kernel", uml_kernel, "--record")
     done = powercut(*asked)
-    assert "recorded in real time: no second recording equals it" in done.stderr
+    said = " ".join(done.stderr.split())
+    assert "recorded in real time: no second recording equals it" in said
+    named = f"powercut run -c ext4/ordered -w {workload} --kernel {uml_kernel} --machine uml --clock virtual"
+    assert named in said  # the line it had printed was refused: no --machine, another kernel
     assert done.exit_code == ExitCode.USAGE
 
 
