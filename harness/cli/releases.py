@@ -29,14 +29,14 @@ from harness.cli.options import (
 )
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
-from harness.filesystems.profiles import select_profiles
+from harness.filesystems.profiles import ANY, select_profiles
 from harness.findings.shrink import finding_to_shrink
 from harness.plan import Plan
 from harness.releases.page import strip_of
 from harness.releases.results import Sweep, SweepPlan
 from harness.releases.sweep import SweepSeries, create, every_kernel, load_plan
 from harness.report import write_reports as write_run_reports
-from harness.report.lines import resume_sweep
+from harness.report.lines import resume_sweep, run_again
 from harness.report.strip import write_strip
 from harness.report.words import plural, shown_path
 from harness.series.journal import End
@@ -95,6 +95,18 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> SweepPlan:
         raise UsageError(f"{case} has no finding, so it has no history", "powercut matrix compares kernels")
     named = named_here(given)
     begun = plan_here(store, named)
+    if finding.case.filesystem == ANY:
+        raise UsageError(
+            f"{finding.case} is of a mode that is only rules: no kernel recovers there",
+            "name a finding of a kernel's mode",
+        )
+    if begun.image:
+        asked = msgspec.structs.replace(without_files(begun), image=begun.image)
+        again = run_again(asked, finding.case.configuration, finding.case.workload)
+        raise UsageError(
+            f"{finding.case} began with the disk {begun.image.path}, and a history makes each disk by mkfs",
+            f"run it on each kernel: {again} --kernel K",
+        )
     if modules := store.info.kernel.replaced:
         shown = ", ".join(Path(m).name for m in modules)
         errors.say(f"the run tested {shown}; a history asks each kernel with its own modules")
@@ -109,6 +121,10 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> SweepPlan:
             configurations=[finding.case.configuration],
             workloads=[vouched_word(begun, named, finding.case.workload)],
             shard="",
+            match="",
+            only=(),
+            max_failures=None,
+            coverage=False,
             require_all=False,
             jobs=given["jobs"],
             argv=sys.argv[1:],

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.cli import series as cli_series
 from harness.errors import ExitCode
-from harness.plan import Plan
+from harness.plan import ExistingDisk, Plan
 from harness.releases.results import Answer, OnKernel, Seen, SweepPlan
 from harness.releases.sweep import SweepSeries, VerdictSeries, every_kernel, load_plan
 from harness.series.journal import End
+from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut, printed, refused
 from harness.tests.report.demo import JUDGES, demo_run
@@ -73,6 +75,31 @@ def test_a_history_asks_for_the_findings_case_as_the_run_looked_at_it(
     assert (asked.plan.modules, asked.plan.shard) == (None, "")
     assert "gone in debian-7.3.9 (last seen in debian-6.1.9)" in done.output
     assert 'class="strip"' in (source / "report.html").read_text()
+
+
+def test_a_history_on_the_disk_that_somebody_has_is_refused(
+    source: Path, carried: list[SweepPlan], tmp_path: Path
+) -> None:
+    """It was asked on a disk of mkfs instead, and said on which kernels the finding was gone. Limits and
+    selections of the run were those of each kernel, too.
+    """
+    words = ("history", BROKEN, "--from", source, "--kernels", "debian-7.3", "--out", tmp_path / "out")
+    with RunStore.open(source) as store:
+        begun = msgspec.structs.replace(
+            store.plan(), match="ext4", only=(str(BROKEN),), max_failures=1, coverage=True
+        )
+        store.put_plan(begun)
+    assert powercut(*words).exit_code == ExitCode.CONSISTENT
+    (asked,) = carried
+    taken = asked.plan
+    assert (taken.match, taken.only, taken.max_failures, taken.coverage) == ("", (), None, False)
+    with RunStore.open(source) as store:
+        store.put_plan(msgspec.structs.replace(begun, image=ExistingDisk("/disk", "0" * 64, 1 << 20)))
+    told = refused(*words)
+    assert "began with the disk /disk, and a history makes each disk by mkfs" in told
+    assert (
+        "powercut run -c ext4/nobarrier -w append-fsync --states prefix,drop --image /disk --kernel K" in told
+    )
 
 
 def test_a_history_of_nothing_is_a_usage_error(source: Path, carried: list[SweepPlan]) -> None:
