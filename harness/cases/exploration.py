@@ -274,7 +274,7 @@ class Exploration:
         self._separate = profile.contract.data != "journal" and not several and profile.seek_reads_mapping
         # Nor does it matter then which other block is lost, where nothing joins them: a stack may.
         self._together = self._separate and profile.no_csum_no_compression and not profile.stacked
-        self._begun = time.monotonic()
+        self._begun: float | None = None
         self._changed = threading.Condition()
         self._pass = 0
         self._left: list[TimeCoverage] = []
@@ -304,6 +304,7 @@ class Exploration:
         busy with the next one, if that is planned already. Raises DiskError where no disk process answers for
         the memo, in one of the threads that work.
         """
+        self._begin()
         last = _Left(nothing)
         while True:
             visit = self._next()
@@ -321,6 +322,12 @@ class Exploration:
                 observation = self._observe(session, visit.group)
                 last.end()
             last = _Left(functools.partial(self._judge, visit, observation))
+
+    def _begin(self) -> None:
+        """The budget's time runs from the first worker on: a case that waits for one spends nothing."""
+        with self._changed:
+            if self._begun is None:
+                self._begun = time.monotonic()
 
     @contextlib.contextmanager
     def _nobody_waits(self) -> Iterator[None]:
@@ -508,7 +515,9 @@ class Exploration:
 
     def _is_late(self) -> bool:
         """Whether the budget's time is up; it does not apply to pass 0."""
-        return self._pass > 0 and self._budget.is_spent(-1, time.monotonic() - self._begun)
+        if self._pass == 0 or self._begun is None:
+            return False
+        return self._budget.is_spent(-1, time.monotonic() - self._begun)
 
     def _room(self) -> int:
         """How many states may be visited next."""

@@ -93,7 +93,7 @@ class FaultyDisk:
         self._wanted = (
             min(len(self._injections), budget.visits or len(self._injections)) if limited else usual
         )
-        self._begun = time.monotonic()
+        self._begun: float | None = None
         self._changed = threading.Lock()
         self._next = 0
         self._done: list[tuple[FaultInjection, str]] = []
@@ -131,7 +131,10 @@ class FaultyDisk:
 
     def _take(self) -> FaultInjection | None:
         with self._changed:
-            late = self._budget.is_spent(-1, time.monotonic() - self._begun)
+            now = time.monotonic()
+            if self._begun is None:  # what waits for a worker spends nothing
+                self._begun = now
+            late = self._budget.is_spent(-1, now - self._begun)
             if self.ended or late or self._failed or self._stop.is_set():
                 return None
             self._next += 1

@@ -709,6 +709,22 @@ def test_a_time_that_is_up_ends_it_in_the_middle_of_a_batch(
     assert not coverage.exhaustive
 
 
+def test_a_case_that_waits_for_a_worker_spends_none_of_its_time(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ninety cases on two guests, one had waited for ten seconds, which was its time: it was closed with
+    "0 of 65 states", and --resume took it for done.
+    """
+    clock = [0.0]
+    monkeypatch.setattr("harness.cases.exploration.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    one = exploration(wide(disk, tmp_path), Budget(seconds=3), threading.Event(), lambda _: None)
+    clock[0] = 100.0
+    one.work(Busy([]))
+    coverage = one.coverage()
+    assert coverage is not None
+    assert "the budget" not in coverage.why
+
+
 def test_violations_that_are_not_all_listed_are_no_difference() -> None:
     """Of many, which ones are listed depends on all of them: a state that was drawn would be told from those
     that were explored by what neither lists.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -372,6 +373,13 @@ def test_a_budget_of_time_bounds_the_faults() -> None:
     assert tried(before, Judgement(), Budget(seconds=3600)).tried == 2
     found = tried(before, Judgement(), Budget(seconds=0))
     assert (found.tried, found.faults) == (0, 2)
+
+
+def test_faults_that_wait_for_a_worker_spend_none_of_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [SimpleNamespace(requests_seen=[asked(1, 1, (8,))], unasked=0)]
+    clock = itertools.count(0, 100)  # each look at it is a hundred seconds later
+    monkeypatch.setattr("harness.cases.faulty_disk.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert tried(before, Judgement(), Budget(seconds=150)).tried == 2
 
 
 @pytest.mark.parametrize(
