@@ -241,7 +241,7 @@ def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
         for p, w in itertools.product(profiles, workloads)
         if not (p.rules and (has_neighbour(w) or without_schedule(w.name)[1]))
     ]
-    if not every:
+    if profiles and workloads and not every:
         raise UsageError(
             f"{', '.join(plan.workloads)}: a mode that is only rules tries every order, and takes no "
             "neighbour and no schedule",
@@ -254,7 +254,7 @@ def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
         for case, p, w in every
         if (not named or str(case) in named) and (selects is None or selects(str(case)))
     ]
-    if not chosen:
+    if every and not chosen:
         what = repr(plan.match) if plan.match else ", ".join(plan.only)
         raise UsageError(
             f"{what} selects none of {len(every)} cases",

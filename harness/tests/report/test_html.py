@@ -420,3 +420,14 @@ def test_the_page_names_the_recovery_code_that_no_state_reached(demo: RunStore, 
     for word in ("ext4_orphan_cleanup", "ext4_orphan_file_empty", "fs/ext4/orphan.c", "powercut coverage"):
         assert word in not_checked
     assert "do_one_pass" not in not_checked
+
+
+def test_a_case_that_the_end_of_the_run_cut_off_has_no_time(demo: RunStore, summary: Summary) -> None:
+    """`47 checked; Took 0.0 s`: nobody had added up what its workers took."""
+    timed = tuple(replace(case, seconds=2.5) for case in summary.cases)
+    first = (replace(timed[0], seconds=0.0), *timed[1:])
+    taken = [
+        Page(report_html(replace(summary, cases=cases), demo, SOURCE)).text.count(" Took ")
+        for cases in (timed, first)
+    ]
+    assert taken[0] == taken[1] + 1
