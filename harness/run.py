@@ -268,6 +268,10 @@ def _base_images(
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """The base image of every mode that can be run, by name: from the recordings to judge again, from this
     run, or new. And by name, why mkfs made none: this host's may be too old for the arguments of a mode.
+
+    A run that was killed may have left the image of a mode that a guest finishes in any stage, and the steps
+    that make a stack, or a folder, refuse an image that has one. Such an image is made anew, unless something
+    was recorded on it.
     """
     if plan.recordings:
         for profile in asked.profiles:
@@ -276,10 +280,17 @@ def _base_images(
     for p in asked.able:
         try:
             kept = store.layout.base(p.filesystem, p.mode)
+            if p.is_finished_in_guest and not _is_recorded_on(plan, p, store.layout):
+                kept.unlink(missing_ok=True)
             made[p.name] = make_base(p, kept, scratch, "", plan.image)
         except EnvironmentLacks as e:
             refused[p.name] = e.line
     return made, refused
+
+
+def _is_recorded_on(plan: Plan, profile: Profile, run: RunLayout) -> bool:
+    """Whether something was already recorded on the base image of a mode."""
+    return bool(plan.recordings or run.recordings(profile.filesystem, profile.mode))
 
 
 def _taking(plan: Plan, profile: Profile) -> Profile:
@@ -314,8 +325,7 @@ def _finish_bases(
     """
     finished = _Finished()
     for p in able:
-        recorded = plan.recordings or run.recordings(p.filesystem, p.mode)
-        if p.is_finished_in_guest and p.name in bases and not recorded:
+        if p.is_finished_in_guest and p.name in bases and not _is_recorded_on(plan, p, run):
             done = "makes its base image" if p.is_made_in_guest else "mounts its base image once"
             what = f"{p.name}: a guest {done}"
             with (

@@ -337,6 +337,37 @@ def test_a_mode_whose_base_image_was_not_finished_is_unknown_and_costs_no_other(
     assert shell_code(summary) is ExitCode.UNDECIDED
 
 
+@pytest.mark.parametrize("mode", ["ext4/ordered@raid1", "ext4/ordered@image", "xfs/default"])
+def test_a_base_image_on_which_nothing_was_recorded_is_made_anew(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with `--image` that was killed before its first recording could not be resumed: "the disk has a
+    folder powercut already". The kept image had been finished, and was finished again.
+    """
+    without_guests(monkeypatch, tmp_path, lambda _session, _profile, _base, kept: kept.write_text("finished"))
+    found: list[bool] = []
+
+    def make(profile: Profile, kept: Path, *_: object) -> Path:
+        found.append(kept.exists())
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(kept.read_text() if found[-1] else "new")
+        return tmp_path / profile.name.replace("/", "-")
+
+    monkeypatch.setattr(run, "make_base", make)
+    plan = Plan(configurations=[mode], workloads=["append-fsync"])
+    no_workers: Any = SimpleNamespace(close=lambda: None)
+    with create_run(plan, tmp_path, "test") as store:
+        (profile,) = select_profiles([mode])
+        for _ in range(2):  # killed before anything was recorded
+            execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        kept = store.layout.base(profile.filesystem, profile.mode)
+        assert (found, kept.read_text()) == ([False, False], "finished")
+        store.layout.case(CaseId(profile.filesystem, profile.mode, "append-fsync")).folder.mkdir()
+        store.layout.case(CaseId(profile.filesystem, profile.mode, "append-fsync")).history.touch()
+        execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        assert found[-1], "what something was recorded on is kept"
+
+
 def test_a_run_that_ends_among_the_rules_knows_its_other_cases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
