@@ -172,7 +172,8 @@ class Trial:
     def row(self, mode: str, program: str) -> Row:
         """What comes of a program in a mode; why nothing does, if it does not."""
         begun = time.monotonic()
-        self.scratch.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)  # of one that was killed
+        self.scratch.mkdir(parents=True)
         try:
             made = self._row(mode, program)
         except (PowercutError, AssertionError) as e:
