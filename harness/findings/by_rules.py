@@ -23,11 +23,12 @@ from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
 from harness.model import Check, CrashPoint, Judgement
 from harness.plan import GuestChoice
-from harness.ruled.judging import Judging, check_of, judgement_of
+from harness.report.lines import run_again
+from harness.ruled.judging import Judging, check_of, judgement_of, state_of
 from harness.rules.states import Partial
 from harness.rules.trees import contents
 from harness.store import RunStore
-from harness.trust import Named, chosen_kernel, plan_here, vouched_workload
+from harness.trust import Named, chosen_kernel, plan_here, vouched_word, vouched_workload
 
 _NOTES_MAX = 64 << 20
 """Bytes of a guest's reply."""
@@ -123,10 +124,11 @@ def _again(
                 )
             acks = [ack.text for ack in notes.acks]
             judging = Judging(notes, profile.rules, lambda asked: trees.check(asked, check, acks))
-            state = Partial.of(point.state, profile.rules.torn_bytes)
-            if state.persisted & ~judging.effect.every or not judging.legal.has(state):
+            state, why_not = state_of(judging, point.state)
+            if why_not:
+                again = run_again(plan, profile.name, vouched_word(plan, named, point.case.workload))
                 raise UsageError(
-                    f"the rules of {profile.name} do not leave {point} possible",
-                    "name a crash point of the report",
+                    f"the rules of {profile.name} do not leave {point} possible: {why_not}",
+                    "name a crash point of the report; if it is of one, rules have changed since: " + again,
                 )
             yield judging, state, check

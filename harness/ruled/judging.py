@@ -16,7 +16,7 @@ from harness.cases.checks import ACCEPTS_NOTHING
 from harness.errors import NotSupported, PowercutError
 from harness.guests.operations import LACKS
 from harness.host.text import ended_with, last_lines, one_line
-from harness.model import Check, CheckResult, Judgement, Violation
+from harness.model import Check, CheckResult, CrashState, Judgement, Violation
 from harness.oracles.surface import telling_line
 from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
@@ -29,7 +29,7 @@ from harness.rules.search import Kind, Search
 from harness.rules.states import Legal, Listed, Partial
 from harness.rules.trees import Files, Maker, key_of, law_broken
 from harness.rules.vulnerabilities import Vulnerability
-from harness.rules.words import in_brackets, text_of, without_numbers
+from harness.rules.words import Words, in_brackets, text_of, without_numbers
 
 RunCheck = Callable[[Sequence[tuple[Files, int]]], Sequence[Tried]]
 """Runs the check on each tree, given so many of the program's acknowledgements."""
@@ -209,6 +209,32 @@ class Judging:
     @property
     def _seconds(self) -> float:
         return time.monotonic() - self._begun
+
+
+def state_of(judging: Judging, named: CrashState) -> tuple[Partial, str]:
+    """The state that a crash point names; and why the rules do not leave it possible, empty if they do. An
+    earlier version named states also without what shows no more once a later size of the same call is there:
+    such a name is that of the state with it, in which a program sees the same.
+    """
+    effect, state = judging.effect, Partial.of(named, judging.rules.torn_bytes)
+    words = Words(effect)
+    if state.persisted & ~effect.every:
+        return (
+            state,
+            f"it counts {state.last + 1} micro-operations, and the program made {len(effect.micros)}",
+        )
+    whole = replace(state, persisted=effect.with_needs(state.persisted))
+    if (lacking := whole.persisted & ~state.persisted) and judging.key(whole) != judging.key(state):
+        there = sum(m.bit for m in effect.of(state.persisted) if effect.needs[m.number] & lacking)
+        return state, f"{words.words(there)} is there, and {words.words(lacking)}, which it needs, is not"
+    if judging.legal.has(whole):
+        return whole, ""
+    asked = next((s for s in judging.legal.stretches if not whole.persisted & ~s.asked), None)
+    if asked is None:
+        return whole, "it has what these rules leave in no state"
+    if lost := asked.durable & ~whole.whole:
+        return whole, f"{words.words(lost)} was durable before all that is there was asked for"
+    return whole, "it tears what is no block of data, or what persists whole"
 
 
 def followed(notes: Notes, rules: Rules) -> Effect:

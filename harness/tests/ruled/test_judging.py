@@ -22,6 +22,7 @@ from harness.ruled.judging import (
     answer,
     followed,
     judgement_of,
+    state_of,
     unsynced_lines,
 )
 from harness.ruled.work import promised, remedy_lines
@@ -539,3 +540,38 @@ def test_no_other_name_is_advised_where_names_alone_are_lost() -> None:
     data = next(m for m in search.effect.micros if m.sort is Sort.DATA)
     of_data = replace(found, missing=data.bit)
     assert "under another name" in _no_remedy(search, [Kind(of_data, "")])
+
+
+def test_a_state_that_an_earlier_version_named_stands_for_the_one_in_which_a_program_sees_the_same() -> None:
+    """`repro` refused it with "the rules do not leave it possible": it left out a size that a later one of
+    the same call hides, and said so nowhere.
+    """
+    data = b"a" * 9_000
+    calls = Calls().create("f").write("f", data).ack("done")
+    notes = replace(calls.notes([Left("f", "file", OWNER, data)]), exit_code=0)
+    judging = Judging(notes, RULES, lambda trees: [Tried(CheckResult(0, 0, ""))] * len(trees))
+    every = judging.effect.every
+    sizes = [m for m in judging.effect.micros if m.sort is Sort.SIZE]
+    hidden, last = sizes[0].bit, sizes[-1].bit
+    assert len(sizes) > 1
+    without = Partial(every & ~hidden)
+    assert not judging.legal.has(without)
+    assert state_of(judging, without.named(512)) == (Partial(every), "")
+    for state in judging.legal.listed():
+        assert state_of(judging, state.named(512)) == (state, "")
+    assert state_of(judging, Partial(every & ~last).named(512))[1] == ""
+
+
+def test_why_the_rules_leave_a_state_not_possible_is_said() -> None:
+    """It named no reason, and nothing to do."""
+    ordered = rules(order=True)
+    calls = Calls().create("f").create("g").fsync(".").create("h").ack("done")
+    left = [Left(name, "file", OWNER) for name in "fgh"]
+    notes = replace(calls.notes(left), exit_code=0)
+    for its_rules, state, why in (
+        (ordered, 0b110, "the change of names by `create(h)` is there"),
+        (RULES, 0b100, "was durable before all that is there was asked for"),
+        (RULES, 0b1111, "it counts 4 micro-operations, and the program made 3"),
+    ):
+        judging = Judging(notes, its_rules, lambda trees: [Tried(CheckResult(0, 0, ""))] * len(trees))
+        assert why in state_of(judging, Partial(state).named(512))[1]
