@@ -148,9 +148,15 @@ def _colour(rows: Rows) -> str:
 
 def advice(rows: Rows, depth: str) -> Iterator[Line]:
     """What to do, for readers who know no file system: what can be used, what not and why, what is open."""
-    if safe := [name for name, of in rows if of and all(s.kind is Kind.SAFE for s in of)]:
-        longer = f" A longer look is --depth {deeper(depth)}." if deeper(depth) else ""
-        yield Line(f"Nothing was found that speaks against these.{longer}", enumerated(safe))
+    longer = f" A longer look is --depth {deeper(depth)}." if deeper(depth) else ""
+    safe = {name: of for name, of in rows if of and all(s.kind is Kind.SAFE for s in of)}
+    if clean := [name for name, of in safe.items() if not any(s.not_shown for s in of)]:
+        yield Line(f"Nothing was found that speaks against these.{longer}", enumerated(clean))
+    if known := [name for name in safe if name not in clean]:
+        yield Line(
+            f"These workloads found nothing; known bugs, below, may speak against it.{longer}",
+            enumerated(known),
+        )
     for bug in _bugs(rows):
         todo = f" Workaround: {bug.record.workaround}." if bug.record.workaround else ""
         yield Line(f"{_ADVICE[bug.record.severity]}{todo}", _where(rows, bug), aside=bug.name)
@@ -173,12 +179,16 @@ def _not_shown(rows: Rows) -> Iterator[Line]:
     together: dict[tuple[str, ...], list[str]] = {}
     for name, of in rows:
         on: dict[str, list[str]] = {}
-        for s in of:
-            for bug in s.not_shown if s.kind is not Kind.NOT_LOOKED else ():
+        looked = [s for s in of if s.kind is not Kind.NOT_LOOKED]
+        for s in looked:
+            for bug in s.not_shown:
                 on.setdefault(bug.name, []).append(s.kernel.title)
         if on:
-            told = tuple(f"{bug} (on {enumerated(kernels)})" for bug, kernels in on.items())
-            together.setdefault(told, []).append(name)
+            named = (
+                bug if len(kernels) == len(looked) else f"{bug} (on {enumerated(kernels)})"
+                for bug, kernels in on.items()
+            )
+            together.setdefault(tuple(named), []).append(name)
     for told, names in together.items():
         yield Line(f"Known bugs that these workloads did not show: {enumerated(told)}.", enumerated(names))
     if together:
