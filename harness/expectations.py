@@ -13,9 +13,10 @@ will ever find there. For each finding, the first matching line counts.
 
 What is known of a mode is known of it on disks with other sectors as well (`ext4/nobarrier@4k`): these lose
 nothing less. It is not known of the mode on a stack, or without a volatile cache, unless the pattern covers
-that name, too: `ext4/*` covers `ext4/ordered@raid1`. `*` alone covers every mode. No other wildcard covers a
-mode that is told to send no flushes (`ext4/nobarrier`), or one whose promises are those of a file system in a
-file of it (`xfs/default@loop`, which `xfs/*@loop` covers).
+that name, too: `ext4/*` covers `ext4/ordered@raid1`. `*` alone covers every mode: what a program gives up by
+itself (SQLite with `synchronous=OFF`) is lost under each. No other wildcard, `*/*` included, covers a mode
+that is told to send no flushes (`ext4/nobarrier`), or one whose promises are those of a file system in a file
+of it (`xfs/default@loop`, which `xfs/*@loop` covers).
 """
 
 from __future__ import annotations

@@ -95,11 +95,16 @@ def verdict_command(**given: Any) -> ExitCode:
 
 
 def _plan(given: dict[str, Any]) -> SweepPlan:
-    depth = DEPTHS[given["depth"]]
+    depth, modes = DEPTHS[given["depth"]], given["modes"] or ["all"]
+    if ruled := [p.name for p in select_profiles(modes) if p.rules]:
+        raise UsageError(
+            f"{', '.join(ruled)}: rules judge programs by their own checks, and a verdict runs none",
+            f"ask them of a program: powercut run -c {','.join(ruled)} -w WORKLOAD",
+        )
     return SweepPlan(
         title="Verdict",
         kernels=list(dict.fromkeys(given["kernels"])) or ["debian-6.12"],
-        plan=_run(given["modes"] or ["all"], depth, given),
+        plan=_run(modes, depth, given),
         depth=given["depth"],
         expectations=asked_expectations(given["expect"]) or _usual(depth),
         known=msgspec.structs.replace(asked_known(given), new_only=False),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
-from harness.plan import Budget, Clock, Completions, Plan
+from harness.plan import LOG_BYTES, Budget, Clock, Completions, Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Finding
 from harness.trust import is_own, may_hold, with_kept_modules
@@ -145,6 +145,8 @@ def run_again(plan: Plan, configuration: str, workload: str) -> str:
         words += ["--completions", plan.completions]
     if plan.clock is not Clock.AUTO:
         words += ["--clock", plan.clock]
+    if plan.log_bytes != LOG_BYTES:
+        words += ["--log-size", str(plan.log_bytes >> 20)]
     if plan.image:
         words += _shown(["--image", plan.image.path])
     return shlex.join(words)

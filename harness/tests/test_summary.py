@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ExitCode, UsageError
-from harness.expectations import Expectation, parse_expectations, read_expectations
+from harness.expectations import Expectation, covers, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Extent, ExtentKind, Judgement, Outcome, Position, Violation
 from harness.oracles import Judge
 from harness.report.annotations import annotation_lines
@@ -314,6 +314,17 @@ def test_xpass_needs_a_decided_case_without_the_failure(tmp_path: Path, plan: Pl
 def test_xpass_needs_every_case_that_it_speaks_of_decided(tmp_path: Path) -> None:
     everywhere = Expectation("*", "*", "durability", "no flush")
     assert summary_of(tmp_path, {CASE: (DONE, [OK]), OTHER: (DONE, [LOST])}, everywhere).unmet == ()
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered", "ext4/nobarrier", "xfs/default@loop", "any/posix"])
+def test_a_star_alone_covers_every_mode_and_no_other_wildcard_does(mode: str) -> None:
+    """What a program gives up by itself, as workloads/applications.expected has it, is lost under each."""
+    filesystem, _, name = mode.partition("/")
+    case = CaseId(filesystem, name, "w")
+    assert covers("*", case)
+    apart = mode in ("ext4/nobarrier", "xfs/default@loop")
+    assert covers("*/*", case) is not apart
+    assert covers(mode, case)
 
 
 def test_xpass_needs_an_oracle_that_was_asked(tmp_path: Path) -> None:

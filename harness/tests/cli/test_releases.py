@@ -10,6 +10,7 @@ import pytest
 
 from harness.cli import series as cli_series
 from harness.errors import ExitCode
+from harness.filesystems.profiles import select_profiles
 from harness.plan import ExistingDisk, Plan
 from harness.releases.results import Answer, OnKernel, Seen, SweepPlan
 from harness.releases.sweep import SweepSeries, VerdictSeries, every_kernel, load_plan
@@ -198,3 +199,11 @@ def test_a_verdict_goes_on_with_as_many_guests_and_minutes(
     powercut("verdict", "--resume", made)
     assert jobs == [7, 7]
     assert again[0].endswith(" --minutes 2.5")
+
+
+def test_a_verdict_of_rules_is_refused_with_the_command_that_asks_them(tmp_path: Path) -> None:
+    """No workload of a verdict has a check of its own: it ran, and ended with "not looked at" for each."""
+    told = refused("verdict", "-c", "ext4/ordered,any/posix", "--out", tmp_path / "out")
+    assert "any/posix: rules judge programs by their own checks, and a verdict runs none" in told
+    assert "powercut run -c any/posix -w WORKLOAD" in told
+    assert not any(p.rules for p in select_profiles(["all"])), "which is what a verdict is of by default"

@@ -39,6 +39,7 @@ def plan(**given: object) -> Plan:
         ({"machine": "uml", "accel": "tcg"}, " --machine uml --accel tcg"),
         ({"completions": "prompt"}, " --completions prompt"),
         ({"fault_models": ["prefix", "drop"]}, " --states prefix,drop"),
+        ({"log_bytes": 2 << 30}, " --log-size 2048"),
     ],
 )
 def test_a_run_line_keeps_what_was_asked(asked: dict[str, object], options: str) -> None:
