@@ -341,8 +341,13 @@ def need_known(machine: str, accel: str) -> None:
 
 
 def _is_vouched(word: str, named: Named) -> bool:
-    """Whether a word that names workloads is this installation's, or one of this command line's."""
-    return is_installed(word) or any(word in (w, str(_resolved(w))) for w in named.workloads)
+    """Whether a word that names workloads is this installation's, or one of this command line's. A file that
+    is named is named under each of its schedules.
+    """
+    if is_installed(word):
+        return True
+    words = (word, without_schedule(word)[0])
+    return any(w in words or str(_resolved(w)) in words for w in named.workloads)
 
 
 def may_hold(word: str, name: str) -> bool:

@@ -448,7 +448,29 @@ def _explaining(given: Mapping[str, Any]) -> Named | None:
     return named_here(given) if given["why"] and not given["bisect"] and not given["cluster"] else None
 
 
+def _need_meaning(given: Mapping[str, Any]) -> None:
+    """Raises UsageError for options that mean nothing beside the others: taken, they would be looks that
+    nobody had.
+    """
+    beside: list[tuple[object, Sequence[str], str]] = [
+        (
+            given["failed_from"],
+            ("random_count", "seed", "schedules"),
+            "--failed-from runs cases again, with the workloads and schedules that they had",
+        ),
+        (not given["random_count"], ("seed",), "a seed is for --random"),
+        (given["recordings"], ("completions", "clock"), "--recordings judges what was recorded before"),
+        (not given["memo"], ("sample_percent",), "--no-memo leaves no answer of the memo to check"),
+        (not given["no_action"], ("verbose",), "more is said with -n alone"),
+    ]
+    for holds, names, why in beside:
+        params = [p for p in click.get_current_context().command.params if p.name in names]
+        if ignored := [p.opts[-1] for p in params if holds and p.name and is_typed(p.name)]:
+            raise UsageError(f"{', '.join(ignored)} means nothing here: {why}", "leave that out")
+
+
 def _plan(given: Mapping[str, Any]) -> Plan:
+    _need_meaning(given)
     asked = _asked(given)
     if not given["failed_from"]:
         return _need_fitting(asked)

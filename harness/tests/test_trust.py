@@ -229,6 +229,18 @@ def test_the_schedule_of_a_case_is_that_of_its_workloads_word(tmp_path: Path) ->
         vouched_word(plan, Named(), "own.s2")
 
 
+def test_a_file_that_is_named_is_named_under_each_of_its_schedules(tmp_path: Path) -> None:
+    """A run with `--schedules 9` was resumed only with ten `-w`, each with the same file."""
+    own = tmp_path / "own.toml"
+    own.write_text('summary = ""\noperations = ["create f"]\n')
+    plan = Plan(configurations=["ext4/ordered"], workloads=[str(own), f"{own}.s1", f"{own}.s2"])
+    named = Named(workloads=(str(own),))
+    assert resumable(plan, named) == plan
+    assert vouched_word(plan, named, "own.s2") == f"{own}.s2"
+    with pytest.raises(UsageError, match=r"own\.toml"):
+        resumable(plan, Named(workloads=(f"{own}.s1",)))
+
+
 def test_a_file_that_has_the_name_of_one_of_ours_is_not_taken_for_ours(tmp_path: Path) -> None:
     """What the run recorded was the file's."""
     plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=["/theirs/append-fsync.toml", "quick"])

@@ -720,9 +720,16 @@ def test_rules_alone_are_not_told_which_states_of_a_disk_are_usual(
     [
         (["--bisect", "-n"], "--bisect runs, and -n runs nothing"),
         (["--machine", "uml", "--accel", "kvm", "-n"], "--accel kvm is for QEMU; UML runs as a process"),
+        (["--seed", "5"], "--seed means nothing here: a seed is for --random"),
+        (["--no-memo", "--memo-sample", "5"], "--memo-sample means nothing here: --no-memo leaves no answer"),
+        (["--recordings", ".", "--clock", "real"], "--clock means nothing here: --recordings judges"),
+        (["--failed-from", ".", "--schedules", "2"], "--schedules means nothing here: --failed-from runs"),
+        (["--failed-from", ".", "--random", "2"], "--random means nothing here: --failed-from runs"),
+        (["-v"], "--verbose means nothing here: more is said with -n alone"),
     ],
 )
 def test_options_that_do_not_go_together_are_told_apart(words: list[str], says: str) -> None:
+    """`--failed-from RUN --schedules 2` was taken, and no schedule was run."""
     done = powercut("run", "-c", "ext4/ordered", "-w", "append-fsync", *words)
     assert done.exit_code in (ExitCode.USAGE, ExitCode.BISECT_STOP)
     assert says in " ".join(done.stderr.split())
