@@ -31,6 +31,7 @@ if [ "${POWERCUT_REQUIRE_VM:-}" = 1 ]; then
 	need strace strace # tests of `powercut import`
 	need bindfs bindfs # tests of layers
 	need gocryptfs gocryptfs
+	need veritysetup cryptsetup-bin # tests of the workload verity
 	need fusermount fuse3
 fi
 need make make
