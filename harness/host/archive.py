@@ -56,10 +56,16 @@ class Source:
         return "main" in self.components and self.suite in (_codename(), *_RELEASES)
 
     def stanza(self, suite: str) -> str:
-        """The apt source of that suite in the same archive: see sources.list(5)."""
+        """The apt source of that suite in the same archive: see sources.list(5). `SUITE/COMPONENT`: of that
+        component, and not of main.
+        """
         keys = f"\n {self.keyring}" if "\n" in self.keyring else f" {self.keyring}"
         signed = f"Signed-By:{keys}\n" if self.keyring else ""
-        return f"Types: deb\nURIs: {self.uri}\nSuites: {suite}\nComponents: main\nTargets: Packages\n{signed}"
+        name, _, component = suite.partition("/")
+        return (
+            f"Types: deb\nURIs: {self.uri}\nSuites: {name}\nComponents: {component or 'main'}\n"
+            f"Targets: Packages\n{signed}"
+        )
 
 
 _console = SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False)

@@ -143,6 +143,13 @@ def _trusted(source: Source, suite: str) -> str:
     )
 
 
+def test_a_suite_may_name_a_component_other_than_main() -> None:
+    """hfsprogs is in non-free."""
+    source = Source("http://deb.example/debian", "bookworm", ("main",))
+    assert "Suites: trixie\nComponents: main\n" in source.stanza("trixie")
+    assert "Suites: trixie\nComponents: non-free\n" in source.stanza("trixie/non-free")
+
+
 @pytest.mark.usefixtures("mirror")
 def test_packages_of_another_suite_are_found_and_downloaded(tmp_path: Path) -> None:
     there = Archive("next")
