@@ -108,6 +108,36 @@ def test_a_line_that_cannot_be_acknowledged_is_told(tmp_path: Path, uml_kernel: 
     assert "printable ASCII" in notes.output
 
 
+APPENDS = """#!/usr/bin/env python3
+import os, subprocess
+f = os.open("log", os.O_RDWR | os.O_CREAT)
+for text in (b"one", b"two", b"three"):
+    os.pwritev(f, [text], 0, os.RWF_APPEND)
+os.write(f, b"O")
+subprocess.run(["powercut-ack", "0"], check=True)
+"""
+
+
+def test_a_write_that_appends_by_its_flags_is_noted_at_the_end(tmp_path: Path, uml_kernel: Path) -> None:
+    """pwritev2(2) with RWF_APPEND and an offset leaves the descriptor where it stands: each was noted at the
+    beginning of the file, and the program was not judged.
+    """
+    (profile,) = select_profiles(["any/posix"])
+    assert profile.rules is not None
+    place = write_program(tmp_path, "appends", "true")
+    (tmp_path / "appends" / "workload.toml").write_text('summary = "appends"\nruntime = "python"\n')
+    (tmp_path / "appends" / "run").write_text(APPENDS)
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    assert [(c.offset, c.length) for c in notes.calls if c.word == "write"] == [
+        (0, 3),
+        (3, 3),
+        (6, 5),
+        (0, 1),
+    ]
+    followed(notes, profile.rules)
+
+
 WAITS = """#!/usr/bin/env python3
 import fcntl, os, subprocess, time
 os.symlink("real", "link")

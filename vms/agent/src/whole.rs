@@ -41,6 +41,8 @@ use crate::{calls::Call, frames::Frames, mounts::MOUNT_POINT};
 
 /// In place of the length of a pwritev2(2): it was RWF_SYNC. 1: RWF_DSYNC.
 const WITH_METADATA: u64 = 2;
+/// Since Linux 6.9: as if the file had not been opened to be appended to.
+const RWF_NOAPPEND: c_int = 0x20;
 
 /// The lines, and the bytes: in the root of the guest, which is memory.
 const LINES: &str = "/tmp/powercut-notes";
@@ -89,6 +91,8 @@ struct Pending {
     given: Option<Vec<u8>>,
     /// Its number among the events of a recording.
     number: u64,
+    /// Whether it writes to the end of the file, where it says so itself.
+    appends: Option<bool>,
     /// It may wait for another thread, as for what that writes into a pipe; it writes at its end.
     may_wait: bool,
 }
@@ -112,6 +116,7 @@ impl Pending {
             size: 0,
             given: None,
             number: 0,
+            appends: None,
             may_wait: false,
         }
     }
@@ -385,10 +390,11 @@ impl Notes {
             return;
         };
         let (at, flags) = position(task, descriptor);
-        let appends = flags & libc::O_APPEND as u64 != 0;
+        let opened_so = flags & libc::O_APPEND as u64 != 0;
+        let appends = pending.appends.unwrap_or(opened_so);
         let offset = match pending.offset {
             Some(offset) if !appends => offset,
-            // pwrite(2) appends to a file that was opened to be appended to, whatever it is given.
+            // Whatever it is given: pwrite(2) to a file that was opened to be appended to, RWF_APPEND.
             Some(_) => seen.len().saturating_sub(length),
             None => at.saturating_sub(length),
         };
@@ -638,8 +644,8 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
                 libc::RWF_DSYNC => 1,
                 _ => WITH_METADATA,
             };
-            if flags & libc::RWF_APPEND != 0 {
-                pending.offset = None;
+            if flags & (libc::RWF_APPEND | RWF_NOAPPEND) != 0 {
+                pending.appends = Some(flags & libc::RWF_APPEND != 0);
             }
             Some(pending)
         }
