@@ -66,8 +66,12 @@ def near_or(name: str, known: Collection[str], else_said: str) -> str:
 
 
 def last_lines(output: str, limit: int = 200) -> str:
-    """The last whole lines of an output, in so many letters at most; of a longer last line, its beginning."""
+    """The last whole lines of an output, in so many letters at most; of a longer last line, its beginning; of
+    a traceback of Python, what is behind its frames.
+    """
     lines = output.strip().splitlines()
+    if "Traceback (most recent call last):" in lines:
+        lines = lines[max(n for n, line in enumerate(lines) if line.startswith(" ") or n == 0) + 1 :] or lines
     while len(lines) > 1 and len("\n".join(lines)) > limit:
         del lines[0]
     return "\n".join(lines)[:limit]

@@ -41,6 +41,14 @@ def test_the_end_of_an_output_is_of_whole_lines() -> None:
     assert last_lines(" \n") == ""
 
 
+def test_the_end_of_a_traceback_is_what_was_raised() -> None:
+    """The reason of an undecided case was a line of code, with the marks below it."""
+    frames = '  File "check", line 1, in <module>\n    open("g").read()\n    ^^^^^^^^^\n'
+    raised = "FileNotFoundError: [Errno 2] No such file or directory: 'g'"
+    assert last_lines(f"Traceback (most recent call last):\n{frames}{raised}\n") == raised
+    assert last_lines("Traceback (most recent call last):\n") == "Traceback (most recent call last):"
+
+
 def test_an_exit_code_of_a_shell_names_its_signal() -> None:
     """`ended with 139` sent its reader to the list of errno."""
     assert ended_with(139) == "ended with 139 (SIGSEGV)"
