@@ -314,9 +314,10 @@ def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
     """`least`: the smallest set of syncs for all kinds. The remedy is what of it mends this one, if that is
     enough.
     """
-    words, needed = search.words, tuple(r for r in kind.remedies if r in least)
-    if not needed or not search.is_gone(search.legal, kind.found, needed):
-        needed = kind.remedies
+    words = search.words
+    some = (tuple(r for r in kind.remedies if r in least), *((r,) for r in least))
+    mending = (s for s in some if s and search.is_gone(search.legal, kind.found, s))
+    needed = next(mending, kind.remedies) if kind.remedies else ()
     return Told(
         kind.found,
         kind.headline,
@@ -352,6 +353,8 @@ def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
         guess = f"{'another order of these calls, or ' if swapped else ''}one rename that brings both"
     elif lost == {Sort.NAME} and all(found.state.torn is None for found in founds):
         guess = "another order of these calls"
+    elif lost == {Sort.ATTRIBUTES}:
+        guess = "a file that is made with these permissions, or has them before its data"
     return f"nothing that was tried helps: no fsync of what is lost prevents this. A guess: {guess}"
 
 

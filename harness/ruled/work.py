@@ -41,7 +41,7 @@ from harness.rules.calls import Notes
 from harness.rules.rules import Rules
 from harness.rules.states import Listed, Partial
 from harness.rules.vulnerabilities import Vulnerability
-from harness.rules.words import in_brackets
+from harness.rules.words import in_brackets, text_of
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
@@ -351,7 +351,7 @@ def _call_lines(notes: Notes) -> list[str]:
     for number, call in enumerate(notes.calls):
         while acks and acks[0].calls <= number:
             lines.append(f"     acknowledged: {acks.pop(0).text}")
-        lines.append(f"{number:4} {call.text or call.word}{in_brackets(call.place)}")
+        lines.append(f"{number:4} {text_of(call)}{in_brackets(call.place)}")
     lines += [f"     acknowledged: {ack.text}" for ack in acks]
     return [*lines[:_SHOWN], *([f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]
 
@@ -384,4 +384,4 @@ def _rung_of(judging: Judging, found: Vulnerability, number: int, *, accent: boo
     own = sum(m.bit for m in judging.effect.micros if m.call == number)
     lost = own & ~found.state.persisted
     fate = Fate.NONE if not own else Fate.LOST if lost == own else Fate.TORN if lost else Fate.PERSISTED
-    return Rung("call", f"{number} {call.text or call.word}", event=number, fate=fate, accent=accent)
+    return Rung("call", f"{number} {text_of(call)}", event=number, fate=fate, accent=accent)

@@ -18,6 +18,8 @@ from harness.rules.rules import Rules
 
 ZEROS = -1
 """Where bytes of a block that was zeroed come from."""
+NAMELESS = "a file without a name"
+"""What is told of a file of O_TMPFILE."""
 FILE_BYTES_MAX = 64 << 20
 """A larger file is not followed: each state's contents are made in memory."""
 _BEFORE_ACK = 0.25
@@ -123,6 +125,15 @@ class Effect:
     def name(self, inode: int, call: int, path: str) -> None:
         """A call gives a file a name."""
         self.paths.setdefault(inode, []).append((call, path))
+
+    def move(self, call: int, old: str, new: str, *, exchanged: bool) -> None:
+        """A call gives what has a path, and what is below it, another one."""
+        moved = {old: new, new: old} if exchanged else {old: new}
+        for names in self.paths.values():
+            for begin, to in moved.items():
+                if f"{names[-1][1]}/".startswith(f"{begin}/"):
+                    names.append((call, to + names[-1][1].removeprefix(begin)))
+                    break
 
     @property
     def every(self) -> int:
@@ -254,7 +265,7 @@ class _Maker:
         if word in ("create", "mkdir", "symlink", "tmpfile"):
             kind = {"mkdir": "directory", "symlink": "symlink"}.get(word, "file")
             self.effect.made[call.inode] = Made(kind, call.owner, call.other)
-            self.effect.name(call.inode, number, call.path)
+            self.effect.name(call.inode, number, NAMELESS if word == "tmpfile" else call.path)
         if word in ("create", "mkdir", "symlink"):
             self._name(number, call.inode, ((*self._place(number, call.path), call.inode),))
         elif word == "link":
@@ -289,7 +300,11 @@ class _Maker:
         back = there if call.word == "exchange" else None
         replaced = (there or 0) if back is None else 0
         self._name(number, moved, ((*old, back), (*new, moved)), replaced)
-        self.effect.name(moved, number, call.other)
+        kinds = {self.effect.made[inode].kind for inode in (moved, back) if inode is not None}
+        if "directory" in kinds or back is not None:
+            self.effect.move(number, call.path, call.other, exchanged=back is not None)
+        else:
+            self.effect.name(moved, number, call.other)
 
     def _write(self, number: int, call: NotedCall, at: int) -> None:
         """Block by block, each with a size up to its end: file systems write the size of a large write back

@@ -7,6 +7,7 @@ as the writes of a log.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -119,15 +120,15 @@ def _that_matter(
     effect: Effect, remedies: Sequence[Remedy], wanted: set[str], shapes: Sequence[str]
 ) -> Iterator[Remedy]:
     """Those between which and the next of the same file the program relies on what they make durable: by a
-    call that is wanted later, or by an acknowledgement.
+    call that is wanted later, or by an acknowledgement; and which the program's own syncs leave to them.
     """
-    later: dict[int, int] = {}
+    durable = list(itertools.accumulate((s.covers for s in effect.syncs), int.__or__, initial=0))
+    times, later = [s.time for s in effect.syncs], dict[int, int]()
+    relied = [n for n, shape in enumerate(shapes) if shape in wanted]
+    relied = relied if wanted else [ack.calls for ack in effect.notes.acks]
     for remedy in sorted(remedies, key=lambda r: -r.after):
         end = later.get(remedy.inode, len(shapes))
-        if wanted:
-            matters = any(shapes[n] in wanted for n in range(remedy.after + 1, end + 1) if n < len(shapes))
-        else:
-            matters = any(remedy.after < ack.calls <= end for ack in effect.notes.acks)
-        if matters:
+        first = next((n for n in relied[bisect.bisect(relied, remedy.after) :] if n <= end), None)
+        if first is not None and remedy.sync(effect).covers & ~durable[bisect.bisect_left(times, first)]:
             later[remedy.inode] = remedy.after
             yield remedy

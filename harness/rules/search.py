@@ -122,7 +122,7 @@ class Search:
         while states and len(self.kinds) < FOUND_MAX and not (self.kinds and self.check.is_late):
             first = states[0]
             try:
-                found = reducer.reduced(first, legal.acks(first))
+                found = self._cause(legal, first)
             except _TimeUp:
                 break
             kind = self._kind_of(legal, found)
@@ -134,6 +134,21 @@ class Search:
             kind.states += [s for s in states if s in mine]
             states = [s for s in states if s not in mine]
         return states
+
+    def _cause(self, legal: Legal, state: Partial) -> Vulnerability:
+        """Why a state fails. What the check says of it must be said of the cause as well: on the way, another
+        reason may have taken the place of the first. Raises _TimeUp.
+        """
+        acks = legal.acks(state)
+        said = self.check.said(state, acks)
+        found = Reducer(legal, self._passes).reduced(state, acks)
+        if self.check.said(found.state, found.acks) == said:
+            return found
+
+        def passes(other: Partial, given: int) -> bool:
+            return self._passes(other, given) or self.check.said(other, given) != said
+
+        return Reducer(legal, passes, self._passes).reduced(state, acks)
 
     def _passes(self, state: Partial, acks: int) -> bool:
         """What the check says of a state on the way to a cause. Raises _TimeUp."""

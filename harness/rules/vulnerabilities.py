@@ -47,10 +47,13 @@ class Vulnerability:
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """Reduces states that fail, of those that are legal."""
+    """Reduces states that fail, of those that are legal. `accepts`: whether the check says yes, where a state
+    also `passes` that it refuses for another reason.
+    """
 
     legal: Legal
     passes: Passes
+    accepts: Passes | None = None
 
     @property
     def effect(self) -> Effect:
@@ -82,9 +85,10 @@ class Reducer:
             # Only what was acknowledged later can promise it.
             missing = self._with_rest_of_calls(missing, stretch.open)
             return Vulnerability(state, needed, missing, 0, stretch.durable)
-        state = self._with_less(state, stretch, missing, acks)
+        # With as many acknowledgements as are told: with more, what is left may fail for these alone.
+        state = self._with_less(state, stretch, missing, needed)
         missing = self._with_rest_of_calls(missing, stretch.open & ~state.persisted)
-        present = self._relied_on(state, self._last_of(state.persisted & ~stretch.durable), acks)
+        present = self._relied_on(state, self._last_of(state.persisted & ~stretch.durable), needed)
         until, swapped = (-1, False) if missing else self._accepted_again(present)
         return Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
 
@@ -100,10 +104,11 @@ class Reducer:
     def _accepted_again(self, present: int) -> tuple[int, bool]:
         """The first call behind what is there up to which the check says yes, and whether it does without."""
         notes, last = self.effect.notes, max((m.call for m in self.effect.of(present)), default=0)
+        accepts = self.accepts or self.passes
         for call in range(last + 1, min(last + 1 + _BEHIND, len(notes.calls))):
             whole, acks = self.effect.issued(call + _HALF), self.effect.acks(call + _HALF)
-            if any(m.call == call for m in self.effect.micros) and self.passes(Partial(whole), acks):
-                return call, self.passes(Partial(self.effect.without(whole, present)), acks)
+            if any(m.call == call for m in self.effect.micros) and accepts(Partial(whole), acks):
+                return call, accepts(Partial(self.effect.without(whole, present)), acks)
         return -1, False
 
     def _first_that_fails(self, state: Partial, acks: int) -> tuple[Stretch, int]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from harness.host.text import first_few
 from harness.rules.calls import NotedCall
-from harness.rules.micro import Effect, Micro, Sort
+from harness.rules.micro import NAMELESS, Effect, Micro, Sort
 from harness.rules.remedies import Remedy
 from harness.rules.vulnerabilities import Vulnerability
 
 _NUMBER = re.compile(r"\d+")
+_NAMELESS = re.compile(r"#\d+ \(deleted\)")
+"""How d_path() tells a file of O_TMPFILE."""
 _CALLS_SHOWN = 6
 _PLACES_SHOWN = 4
 
@@ -51,14 +53,22 @@ class Words:
         return f"a power cut after {self.words(found.present)}{until} is refused, although nothing is lost"
 
     def _of_order(self, found: Vulnerability) -> str:
-        """Any one of what is missing is enough, and what was called before the rest is what came too late."""
-        first, later = self._calls(found.missing)[0], self._calls(found.present)[0]
-        if set(self._calls(found.missing)) & set(self._calls(found.present)):
-            return f"`{text_of(self.effect.notes.calls[first])}` must not be torn"
+        """Any one of what is missing is enough, and what was called before the rest is what came too late. Of
+        a call that is there in part, the one that is lost before it, or is there behind it, says more.
+        """
+        lost_calls, there_calls = self._calls(found.missing), self._calls(found.present)
+        torn = [n for n in lost_calls if n in there_calls]
+        present = found.present
+        if torn and lost_calls[0] == torn[0]:
+            if not (behind := present & ~self.effect.issued(torn[-1])):
+                return f"`{text_of(self.effect.notes.calls[torn[0]])}` must not be torn"
+            present = behind
+        first, later = lost_calls[0], self._calls(present)[0]
         lost = self.words(found.missing & self.effect.issued(later - 1) or found.missing, "or")
-        there = self.words(found.present)
-        if there == lost:  # two calls of one text
-            there = f"that of {'a later' if first < later else 'an earlier'} call like it"
+        there = self.words(present)
+        if lost in there:  # two calls of one text
+            which = "a later" if first < later else "an earlier"
+            there = there.replace(lost, f"that of {which} call like it")
         return f"{lost} must persist before {there}"
 
     def ack(self, number: int) -> str:
@@ -79,7 +89,8 @@ class Words:
         path = self.effect.path(micros[0].inode, micros[0].call)
         sorts = {m.sort for m in micros}
         if Sort.DATA in sorts and not any(m.exact for m in micros):
-            return f"the data of {text}" + ("" if "(" in text else f" of `{path}`")
+            stored = next((f" of `{path}` at {m.offset}" for m in micros if m.stored), "")
+            return f"the data of {text}{stored}"
         if Sort.SIZE in sorts:
             return f"the size of {path} after {text}"
         if Sort.ATTRIBUTES in sorts:
@@ -132,7 +143,8 @@ class Words:
 
 
 def text_of(call: NotedCall) -> str:
-    return call.text or f"{call.word}({call.path or call.inode})"
+    """A call, for people."""
+    return _NAMELESS.sub(NAMELESS, call.text) or f"{call.word}({call.path or call.inode})"
 
 
 def in_brackets(place: str) -> str:

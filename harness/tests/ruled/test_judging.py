@@ -575,3 +575,35 @@ def test_why_the_rules_leave_a_state_not_possible_is_said() -> None:
     ):
         judging = Judging(notes, its_rules, lambda trees: [Tried(CheckResult(0, 0, ""))] * len(trees))
         assert why in state_of(judging, Partial(state).named(512))[1]
+
+
+def test_permissions_that_come_too_late_are_advised_at_once() -> None:
+    """Of a key that everybody may read: "the new under another name"."""
+    calls = Calls().create("f").write("f", b"text").chmod("f", 0o600).ack("done")
+    left = [Left("f", "file", (0o600, 0, 0), b"text")]
+    notes = replace(calls.notes(left), exit_code=0)
+    search = Search(Legal(effect_of(notes, RULES)), judging(notes))
+    late = next(m.bit for m in search.effect.micros if m.sort is Sort.ATTRIBUTES)
+    advice = _no_remedy(search, [Kind(Vulnerability(Partial(0), 0, late, 0, 0), "")])
+    assert advice.endswith("A guess: a file that is made with these permissions, or has them before its data")
+
+
+def test_a_sync_that_mends_all_is_told_of_each() -> None:
+    """Where fsync of a file covers its names, that of the directory was told of one finding, and then that
+    the file's is enough for all.
+    """
+    calls = Calls().mkdir("d").create("d/f").write("d/f", b"text").create("t").rename("t", "done").ack("done")
+    left = [Left("d", "directory", OWNER), Left("d/f", "file", OWNER, b"text"), Left("done", "file", OWNER)]
+    notes = replace(calls.notes(left), exit_code=0)
+
+    def says(files: Files, acks: int) -> Tried:
+        there = files.get("d/f")
+        held = contents(notes, there.size, there.pieces) if there else b""
+        said = "" if "done" not in files or held == b"text" else "damaged" if there else "gone"
+        return Tried(CheckResult(0, int(bool(said)), said, acks))
+
+    made = Judging(notes, rules(names=True, order=True), lambda trees: [says(*tree) for tree in trees])
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    found = answer(made, failed)
+    assert len(found.told) > 1
+    assert {told.remedy for told in found.told} == {"fsync of `d/f` after call 2, `write(d/f, 4 at 0)`"}

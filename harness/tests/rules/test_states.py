@@ -434,3 +434,27 @@ def test_a_budget_leaves_no_stretch_out_and_those_without_a_promise_to_the_end()
     assert sum(acked) < len(acked), "there are more of those before"
     assert acked == sorted(acked, reverse=True)
     assert len(set(behind)) == len(behind)
+
+
+def test_what_is_below_a_directory_has_the_name_that_the_directory_got() -> None:
+    """What no sync covered was told by a name that a rename of its directory had taken away."""
+    calls = Calls().mkdir("next").create("next/a").sync().write("next/a", b"x").rename("next", "current")
+    effect = effect_of(calls.notes(), rules())
+    assert dict(unsynced(effect, 5)) == {
+        "current": "its name current in place of next",
+        "current/a": "bytes 0 to 1, its size",
+    }
+    assert dict(unsynced(effect, 3.5)) == {"next/a": "bytes 0 to 1, its size"}
+
+
+def test_directories_that_change_places_take_along_what_is_below_them() -> None:
+    calls = Calls().mkdir("a").create("a/f").mkdir("b").create("b/f").sync().exchange("a", "b")
+    effect = effect_of(calls.notes(), rules())
+    paths = {effect.path(inode, 4): effect.path(inode, 5) for inode in effect.paths}
+    assert paths == {".": ".", "a": "b", "a/f": "b/f", "b": "a", "b/f": "a/f"}
+
+
+def test_a_file_that_has_no_name_is_not_told_as_its_directory() -> None:
+    calls = Calls()._make("tmpfile", "d").write("d", b"x")
+    effect = effect_of(calls.notes(), rules())
+    assert dict(unsynced(effect, 2)) == {"a file without a name": "bytes 0 to 1, its size"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from harness.rules.calls import NotedCall, Notes
+from harness.rules.calls import STORE, NotedCall, Notes
 from harness.rules.micro import Sort, effect_of
 from harness.rules.remedies import Remedy
 from harness.rules.search import Search
@@ -28,25 +28,35 @@ class FunctionCheck:
     notes: Notes
     maker: Maker
     says: Says
+    tells: Callable[[Held, int], str] = lambda held, acks: ""
     is_late: bool = False
     at_once: int = 64
 
     def passes(self, state: Partial, acks: int) -> bool:
-        files = self.maker.files(state)
-        held = {p: contents(self.notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
-        return self.says(held, acks)
+        return self.says(self._held(state), acks)
 
     def said(self, state: Partial, acks: int) -> str:
-        return ""
+        return self.tells(self._held(state), acks)
+
+    def _held(self, state: Partial) -> Held:
+        files = self.maker.files(state)
+        return {p: contents(self.notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
 
     def ask(self, states: Iterable[tuple[Partial, int]]) -> None:
         """It answers at once."""
 
 
-def search(notes: Notes, says: Says, *, names: bool = False, order: bool = False) -> Search:
+def search(
+    notes: Notes,
+    says: Says,
+    *,
+    names: bool = False,
+    order: bool = False,
+    tells: Callable[[Held, int], str] = lambda held, acks: "",
+) -> Search:
     """All vulnerabilities of a program whose check is a function of its files and the acknowledgements."""
     effect = effect_of(notes, rules(names=names, order=order))
-    legal, check = Legal(effect), FunctionCheck(notes, Maker(effect), says)
+    legal, check = Legal(effect), FunctionCheck(notes, Maker(effect), says, tells)
     made = Search(legal, check)
     made.look([s for s in legal.listed() if not check.passes(s, legal.acks(s))])
     return made
@@ -138,9 +148,9 @@ def test_what_an_acknowledgement_wants_was_called_before_it() -> None:
     stored = effect.every & ~effect.issued(0)
     said = [Words(effect).headline(Vulnerability(Partial(1), n, stored, 0, 1)) for n in (1, 2)]
     assert said == [
-        "the data of `a store into a mapping` of `t` must persist before `row 1` is acknowledged",
-        "the data of `a store into a mapping` of `t` and the data of `a store into a mapping` of `t` must "
-        "persist before `row 2` is acknowledged",
+        "the data of `a store into a mapping` of `t` at 0 must persist before `row 1` is acknowledged",
+        "the data of `a store into a mapping` of `t` at 0 and the data of `a store into a mapping` of `t` at "
+        "1 must persist before `row 2` is acknowledged",
     ]
 
 
@@ -455,3 +465,103 @@ def test_the_directory_is_no_file_without_a_name() -> None:
     calls.inodes["."] = ROOT
     looked = search(calls.ack("o").notes(), lambda held, acks: True)
     assert looked.words.remedies([Remedy(0, ROOT)]).startswith("fsync of the directory `.` after call 0")
+
+
+def test_a_cause_is_of_the_reason_that_the_check_gave() -> None:
+    """A version is switched to by rename, which no sync covers, and the old one is removed: "`rename` must
+    persist before" the making of its source was told for "the old version is back".
+    """
+    calls = Calls().create("one").create("live").write("live", b"one").sync().ack("1")
+    calls.create("two").fsync("two").create("t").write("t", b"two").fsync("t").fsync(".")
+    calls.rename("t", "live").ack("2").unlink("one")
+
+    def tells(held: Held, acks: int) -> str:
+        if not acks:
+            return ""
+        version = held.get("live", b"").decode()
+        if version not in held:
+            return "the current version cannot be read"
+        return "the old version is back" if acks == 2 and version != "two" else ""
+
+    looked = search(calls.notes(), lambda held, acks: not tells(held, acks), tells=tells)
+    rename = "the change of names by `rename(t, live)` must persist before"
+    said = {kind.headline: tells_of(looked, kind.found, tells) for kind in looked.kinds.values()}
+    assert said == {
+        f"{rename} `2` is acknowledged": "the old version is back",
+        f"{rename} the change of names by `unlink(one)`": "the current version cannot be read",
+    }
+
+
+def tells_of(looked: Search, found: Vulnerability, tells: Callable[[Held, int], str]) -> str:
+    """What the check says of what is told as a cause."""
+    notes = looked.effect.notes
+    return FunctionCheck(notes, Maker(looked.effect), lambda *_: True, tells).said(found.state, found.acks)
+
+
+def test_of_a_write_that_is_there_in_part_what_was_lost_before_it_is_told() -> None:
+    """Of two slots that are written in turn, the one that was lost "must not be torn"."""
+    calls = Calls().create("s").write("s", bytes(16384)).sync()
+    calls.write("s", b"\1" * 6000, 8192).write("s", b"\2" * 6000).fdatasync("s").ack("2")
+    calls.write("s", b"\3" * 6000, 8192).write("s", b"\4" * 6000).fdatasync("s").ack("4")
+
+    def newest(held: Held) -> int:
+        slots = [held.get("s", b"")[at : at + 6000] for at in (0, 8192)]
+        return max([ord(slot[:1]) for slot in slots if len(slot) == 6000 and len(set(slot)) == 1] or [0])
+
+    looked = search(calls.notes(), lambda held, acks: newest(held) >= 2 * acks)
+    assert headlines(looked) == [
+        "the data of `write(s, 6000 at 8192)` must persist before the data of `write(s, 6000 at 0)`"
+    ]
+
+
+def test_of_a_write_that_is_there_in_part_what_came_behind_it_is_told() -> None:
+    """A payload whose header is durable, and so its size, "must not be torn"."""
+    calls = Calls().create("log").sync().ack("0")
+    calls.write("log", b"p" * 5000, 16).write("log", b"h" * 16, durable="dsync").ack("1")
+
+    def says(held: Held, acks: int) -> bool:
+        log = held.get("log", b"")
+        return log[:16] != b"h" * 16 or log[16:] == b"p" * 5000
+
+    looked = search(calls.notes(), says)
+    assert headlines(looked) == [
+        "the data of `write(log, 5000 at 16)` must persist before the data of `write(log, 16 at 0)`"
+    ]
+
+
+def test_no_sync_is_named_of_what_the_program_has_synced_in_time() -> None:
+    """Of a version that a sync had made durable long ago, an fsync was named beside that of the new one."""
+    calls = Calls().mkdir("v1").create("v1/data").write("v1/data", b"v1").create("live").sync().ack("v1")
+    calls.mkdir("v2").create("v2/data").write("v2/data", b"v2").fsync("v2/data").fsync(".")
+    calls.create("t").write("t", b"v2").fsync("t").rename("t", "live").ack("v2").fsync(".")
+
+    def says(held: Held, acks: int) -> bool:
+        return held.get("live") != b"v2" or "v2/data" in held
+
+    looked = search(calls.notes(), says)
+    directory = calls.inodes["v2"]
+    assert [(r.inode, r.after) for r in looked.remedies] == [(directory, 6)]
+
+
+def test_two_calls_of_one_text_are_told_apart_beside_others() -> None:
+    """ "The data of write(t) must persist before the data of write(t) and the change of names by ..."."""
+    calls = Calls().create("f").write("f", b"a").write("f", b"b").rename("f", "g")
+    looked = search(calls.ack("1").notes(), lambda held, acks: True)
+    _, first, second, renamed = (1, *[m.bit for m in looked.effect.micros if m.sort is not Sort.SIZE][1:])
+    found = Vulnerability(Partial(looked.effect.every), 0, first, second | renamed, 0)
+    assert looked.words.headline(found) == (
+        "the data of `write(f, 1 at 0)` must persist before that of a later call like it"
+        " and the change of names by `rename(f, g)`"
+    )
+
+
+def test_what_was_stored_into_a_mapping_is_told_with_its_place() -> None:
+    """ "A store into a mapping must persist before that of an earlier call like it"."""
+    calls = Calls().create("f").write("f", b"0" * 8192).sync()
+    calls.write("f", b"1" * 4096, 4096).write("f", b"1" * 4096)
+    calls.made[-2:] = [replace(call, text=STORE) for call in calls.made[-2:]]
+    looked = search(calls.ack("1").notes(), lambda held, acks: True)
+    page, header = [m.bit for m in looked.effect.micros if m.stored]
+    told = looked.words.headline(Vulnerability(Partial(looked.effect.every), 0, page, header, 0))
+    store = "the data of `a store into a mapping` of `f` at"
+    assert told == f"{store} 4096 must persist before {store} 0"
