@@ -69,7 +69,7 @@ filesystems() {
 	awk -F'"' '/^program = /{program = $2} /^package = /{print program ":" $2}' vms/filesystems/*/*.toml | sort -u |
 		while IFS=: read -r program package; do
 			PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null 2>&1 ||
-				! apt-cache show "$package" >/dev/null 2>&1 || printf ' %s' "$package"
+				[ -z "$(apt-cache madison "$package" 2>/dev/null)" ] || printf ' %s' "$package"
 		done
 }
 
