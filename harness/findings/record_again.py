@@ -8,6 +8,7 @@ from harness.cases.crash_and_continue import crash_of
 from harness.cases.recording import read_events_of, take
 from harness.errors import UsageError
 from harness.findings.repro import ReproContext
+from harness.guests.machine import IN_VIRTUAL_TIME
 from harness.guests.session import Session
 from harness.model.schedules import without_schedule
 from harness.plan import Clock
@@ -22,7 +23,7 @@ def need_repeatable(shown: ReproContext) -> None:
     schedule, machine = without_schedule(case.workload)[1], shown.spec.machine
     can = shown.plan.clock is not Clock.REAL and machine.has_virtual_time(shown.spec.kernel_image)
     if not can or (shown.plan.clock is Clock.AUTO and not schedule):
-        plan = msgspec.structs.replace(shown.plan, clock=Clock.VIRTUAL, machine="uml")
+        plan = msgspec.structs.replace(shown.plan, clock=Clock.VIRTUAL, machine=IN_VIRTUAL_TIME)
         own = (w for w in plan.workloads if not is_installed(w) and may_hold(w, case.workload))
         raise UsageError(
             f"{case} was recorded in real time: no second recording equals it",

@@ -22,6 +22,9 @@ from harness.host.processes import crowding
 from harness.host.resources import resource
 from harness.kernels.build import Flavour
 
+IN_VIRTUAL_TIME = "uml"
+"""The machine whose kernels may have virtual time."""
+
 
 @dataclass(frozen=True, slots=True)
 class VirtualTime:
