@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.filesystems.tools import Tool
-from harness.host.resources import resource
+from harness.tests.workloads.checks import said_by_check
 
 
 def packed(folder: Path, version: int, data: bytes) -> Path:
@@ -24,11 +24,7 @@ def packed(folder: Path, version: int, data: bytes) -> Path:
 
 def check(folder: Path, told: str) -> str:
     """What it says; empty if it is content."""
-    (folder / "told").write_text(told)
-    line = ["sh", str(resource("workloads") / "erofs" / "check"), str(folder / "told"), "synced"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.returncode == 0) == (done.stdout == ""), done
-    return done.stdout
+    return said_by_check("erofs", folder, told)
 
 
 @pytest.mark.parametrize(

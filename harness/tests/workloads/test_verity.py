@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.filesystems.tools import Tool
-from harness.host.resources import resource
+from harness.tests.workloads.checks import said_by_check
 
 BLOCK_BYTES = 4096
 
@@ -25,11 +25,7 @@ def hashed(folder: Path) -> str:
 
 def check(folder: Path, told: str) -> str:
     """What it says; empty if it is content."""
-    (folder / "told").write_text(told)
-    line = ["sh", str(resource("workloads") / "verity" / "check"), str(folder / "told"), "synced"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.returncode == 0) == (done.stdout == ""), done
-    return done.stdout
+    return said_by_check("verity", folder, told)
 
 
 def test_an_image_that_is_as_acknowledged_is_accepted(tmp_path: Path) -> None:
