@@ -34,6 +34,11 @@ class Budget(msgspec.Struct, frozen=True):
             self.seconds is not None and seconds >= self.seconds
         )
 
+    def share(self, visits: int, seconds: float) -> float:
+        """How much of it that uses up, by what it limits most."""
+        used = [(visits, self.visits), (seconds, self.seconds)]
+        return max((spent / limit for spent, limit in used if limit is not None), default=0.0)
+
     @classmethod
     def parse(cls, text: str) -> Budget:
         """`400` (states), `90s`, `2m` or both, `400,2m`. Raises ValueError that shows the form expected."""

@@ -171,6 +171,13 @@ class Judging:
                 yield state, self.result(state, acks)
         self.all_visited = True
 
+    def expected(self, done: int, at_most: int) -> int:
+        """How many states will have been visited in the end: all, or those that the budget allows at the rate
+        so far.
+        """
+        spent = self.budget.share(self.asked, self._seconds)
+        return min(at_most, max(done, int(done / spent))) if spent else at_most
+
     def _next(self, ends_left: int) -> int:
         """How many states to ask about before the next look at the budget."""
         visits = self.budget.visits

@@ -168,7 +168,8 @@ class _Case:
         """
         judging = self._judging
         listed = judging.legal.listed()
-        self._progress.begin("states", listed.at_most)
+        expected = listed.at_most
+        self._progress.begin("states", expected)
         failed: dict[Partial, CheckResult] = {}
         sound: list[JudgedState] = []
         visited: list[Partial] = []
@@ -180,7 +181,10 @@ class _Case:
                 else:
                     sound.append(self._judged(state, judgement_of(result, self._check, "")))
                 self._progress.advance("states", 1)
-            self._progress.begin("states", len(visited) - listed.at_most)  # what was not, or is the same
+                now = judging.expected(len(visited), listed.at_most)
+                self._progress.begin("states", now - expected)
+                expected = now
+            self._progress.begin("states", len(visited) - expected)  # what was not, or is the same
             if failed and self._again and not judging.is_over and (again := self._again()):
                 judging.name_drawn(again)
             with telling(lambda: f"{self._id}: why {len(failed):,} states fail", self._progress.say):

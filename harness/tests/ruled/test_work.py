@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -125,6 +126,26 @@ def test_coverage_says_what_ended_the_visits(
     assert info.coverage is not None
     assert (info.coverage.losses, info.coverage.why) == (losses, why)
     assert info.coverage.unexplored
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(visits=20)])
+def test_work_that_a_budget_ends_is_not_told_as_more(tmp_path: Path, budget: Budget) -> None:
+    """Each of 400 checks was counted among 20,000 states: "about 924 min left"."""
+    calls = Calls().create("f").sync().write("f", b"x" * 80_000).ack("done")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"x" * 80_000)]), exit_code=0)
+    judging = Judging(
+        notes, rules(), lambda trees: [Tried(CheckResult(0, 0, "", a)) for _, a in trees], budget=budget
+    )
+    case, check, told = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True), Begun()
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        _Case(store, case, Workload("w", "", ()), check, judging, told).decide()
+        visited = sum(1 for _ in store.judged_states(case))
+    totals = list(itertools.accumulate(count for _, count in told.begun))
+    assert totals[0] == judging.legal.listed().at_most
+    assert totals[-1] == visited
+    before_the_end = totals[-2]
+    assert (before_the_end < totals[0] / 2) == (budget.visits is not None)
 
 
 def test_a_search_that_is_interrupted_keeps_what_failed(

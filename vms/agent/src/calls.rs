@@ -822,13 +822,8 @@ impl Call<'_> {
                 format!("truncate({}, {})", self.target(libc::AT_FDCWD, 0)?, a(1))
             }
             libc::SYS_fallocate => {
-                format!(
-                    "fallocate({}, {:#x}, {} at {})",
-                    self.file(0)?,
-                    a(1) as u32,
-                    a(3),
-                    a(2)
-                )
+                let how = allocation(a(1) as c_int);
+                format!("fallocate({}, {how}{} at {})", self.file(0)?, a(3), a(2))
             }
             _ => return None,
         })
@@ -1112,9 +1107,41 @@ fn below_mount(path: &Path) -> Option<String> {
     }
 }
 
+/// The mode of `fallocate`, as operations name it, with a comma behind; empty for none. A hole is punched with
+/// FALLOC_FL_KEEP_SIZE always.
+fn allocation(mode: c_int) -> String {
+    const NAMES: [(c_int, &str); 5] = [
+        (libc::FALLOC_FL_PUNCH_HOLE, "punch-hole"),
+        (libc::FALLOC_FL_COLLAPSE_RANGE, "collapse-range"),
+        (libc::FALLOC_FL_ZERO_RANGE, "zero-range"),
+        (libc::FALLOC_FL_INSERT_RANGE, "insert-range"),
+        (libc::FALLOC_FL_UNSHARE_RANGE, "unshare-range"),
+    ];
+    let mut words: Vec<&str> = NAMES
+        .iter()
+        .filter(|(flag, _)| mode & flag != 0)
+        .map(|(_, word)| *word)
+        .collect();
+    if mode & libc::FALLOC_FL_KEEP_SIZE != 0 && mode & libc::FALLOC_FL_PUNCH_HOLE == 0 {
+        words.push("keep-size");
+    }
+    words.iter().map(|word| format!("{word}, ")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mode_of_fallocate_has_the_words_of_operations() {
+        let both = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        assert_eq!(allocation(0), "");
+        assert_eq!(allocation(both), "punch-hole, ");
+        assert_eq!(
+            allocation(libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE),
+            "zero-range, keep-size, "
+        );
+    }
 
     #[test]
     fn a_path_is_told_from_the_mount_point_on() {
