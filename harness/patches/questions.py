@@ -121,8 +121,9 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
         Stage("all", first, tuple(w for w in sets["all"] if w not in sets["quick"])),
         Stage("more", first, ("more",)),
         *_recoveries(asked, ("quick",)),
+        *(Stage(name, first, (name,)) for name in ("oldtree", "beside")),
         *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
-        *(Stage(name, first, (name,)) for name in ("oldtree", "beside", "ace1")),
+        Stage("ace1", first, ("ace1",)),
         Stage("random", first, by_chance),
         *([Stage("more-other-modes", asked.then, ("more",))] if asked.then else []),
     ]
