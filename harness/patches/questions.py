@@ -112,16 +112,18 @@ def chosen(modes: Sequence[str], changed: Sequence[str]) -> AffectedModes:
 def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     """The runs of the head's kernel, in order: what finds most in the least time comes first."""
     if workloads:
-        ahead = [Stage("asked", (*asked.first, *asked.then), tuple(workloads))]
-        return [*ahead, *_recoveries(asked, tuple(workloads))]
+        again, disk = _recoveries(asked, tuple(workloads))
+        return [Stage("asked", (*asked.first, *asked.then), tuple(workloads)), *again, *disk]
+    again, disk = _recoveries(asked, ("quick",))
     by_chance = tuple(random_name(seed, RANDOM_LENGTH) for seed in range(1, RANDOM_WORKLOADS + 1))
     first, sets = asked.first, workload_sets()
     return [
         Stage("quick", first, ("quick",)),
         Stage("all", first, tuple(w for w in sets["all"] if w not in sets["quick"])),
         Stage("more", first, ("more",)),
-        *_recoveries(asked, ("quick",)),
+        *again,
         *(Stage(name, first, (name,)) for name in ("oldtree", "beside")),
+        *disk,
         *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
         Stage("ace1", first, ("ace1",)),
         Stage("random", first, by_chance),
@@ -129,12 +131,10 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     ]
 
 
-def _recoveries(asked: AffectedModes, workloads: tuple[str, ...]) -> list[Stage]:
-    """Recoveries cut again and on a faulty disk, where their code was changed."""
+def _recoveries(asked: AffectedModes, workloads: tuple[str, ...]) -> tuple[list[Stage], list[Stage]]:
+    """Recoveries cut again, and on a faulty disk, where their code was changed."""
     if not asked.recovery:
-        return []
+        return [], []
     on_disks = tuple(m for m in asked.first if "@" not in m)
-    return [
-        Stage("recovery-cut-again", asked.first, workloads, again=1),
-        *([Stage("recovery-on-a-faulty-disk", on_disks, workloads, disk=("errors",))] if on_disks else []),
-    ]
+    disk = Stage("recovery-on-a-faulty-disk", on_disks, workloads, disk=("errors",))
+    return [Stage("recovery-cut-again", asked.first, workloads, again=1)], [disk] if on_disks else []
