@@ -292,11 +292,14 @@ def _own_kernel(name: str, kernel: Kernel) -> Kernel:
             "leave the machine to powercut, which takes one that loads it; or build a kernel of the whole "
             "source tree that the module is of: powercut kernel build TREE",
         )
-    found = built_kernel(name, kernel.package_version)
+    found, machine = built_kernel(name, kernel.package_version), profile_of(name)
     if found is None:
         ready = ", ".join(pin.name for pin in pins().values() if pin.machine == name)
+        older = machine.build and outdated_kernel(name, machine.build, kernel.package_version)
         raise KernelError(
-            f"no {profile_of(name).title} kernel of this kernel's source is in the cache",
+            f"the {machine.title} kernel in the cache is of another configuration, of an older Powercut"
+            if older
+            else f"no {machine.title} kernel of this kernel's source is in the cache",
             f"build one (minutes, once): {_how_to_build(kernel)}" + (ready and f"; ready ones are {ready}"),
         )
     return found

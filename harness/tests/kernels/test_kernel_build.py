@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from harness.errors import KernelError
-from harness.guests.guest_specs import spec_of
+from harness.guests.guest_specs import booted_kernel, spec_of
 from harness.guests.machine import machine_of, profile_of
 from harness.host.archive import Archive
 from harness.host.resources import resource
@@ -75,6 +75,17 @@ def test_one_of_another_configuration_does_not_judge_and_is_told_of(cache: Path)
     kept(cache, "built-uml-1", msgspec.structs.replace(today(VERSION), key="of other fragments"))
     assert matching_kernel("uml", flavour_of("uml"), VERSION) is None
     assert outdated_kernel("uml", flavour_of("uml"), VERSION)
+
+
+def test_a_machine_whose_kernel_an_update_outdated_says_so(cache: Path) -> None:
+    """After an update, `try --machine uml` said that no kernel of that source was in the cache."""
+    kernel = Kernel("debian-6.12", cache / "vmlinuz", cache, "", VERSION, source="linux-source-6.12")
+    with pytest.raises(KernelError, match=r"no UML kernel of this kernel's source is in the cache"):
+        booted_kernel("uml", kernel)
+    kept(cache, "built-uml-1", msgspec.structs.replace(today(VERSION), key="of other fragments"))
+    with pytest.raises(KernelError, match="is of another configuration") as refused:
+        booted_kernel("uml", kernel)
+    assert "powercut kernel build linux-source-6.12" in refused.value.next_step
 
 
 def test_one_without_our_disk_driver_judges_until_there_is_one_with_it(cache: Path) -> None:
