@@ -167,7 +167,9 @@ def _kernels() -> Iterator[HostCheck]:
 
 
 def _tools_guest() -> Iterator[HostCheck]:
-    """What `powercut trace` and `powercut measure` boot; `_programs` has what makes it."""
+    """The guest that `powercut trace` and `powercut measure` boot. `_programs` checks the programs that make
+    it.
+    """
     image = cached_root()
     if image:
         yield HostCheck("root image", True, f"{image} ({image.stat().st_size >> 20} MiB)")

@@ -104,7 +104,7 @@ class Fat:
         self._owners: dict[int, _Entry] | None = None
 
     def learn(self, write: Write) -> None:
-        """Keep what may be of a directory, and what the table of clusters says."""
+        """Keep each cluster that may belong to a directory, and the entries of the cluster table."""
         start, end = write.at, write.at + len(write.data)
         low, high = max(start, self._layout.table), min(end, self._layout.table + len(self._table))
         if low < high:
@@ -126,7 +126,7 @@ class Fat:
             at += length
 
     def _at(self, at: int, write: Write) -> tuple[int, str, bool]:
-        """Where what lies at a byte ends, what it is called, and whether that is certain."""
+        """Where the structure at a byte ends, its name, and whether the name is certain."""
         layout = self._layout
         if at >= layout.clusters:
             return self._in_cluster(at, write)

@@ -156,7 +156,9 @@ class CampaignSeries(Series[Batch]):
     # --- causes ---
 
     def _group(self, work: Work[Batch], *, all_of_them: bool) -> None:
-        """Shrink what waits, or find what it is like, as far as the time for that goes. Raises _TimeUp."""
+        """Shrink each waiting finding, or find one that it is like, as far as the time for that goes. Raises
+        _TimeUp.
+        """
         for done, found in self.ledger.waiting:
             if like := self._like(found):
                 work.put(Similar(finding=found.id, like=like.finding, at=work.at))

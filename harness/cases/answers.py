@@ -35,15 +35,15 @@ class Answers:
         self.use, self.look = UseAnswers(), UseAnswers()
 
     def hashes(self, disk: Disk) -> Hashes:
-        """Of what the disk shows now, with those of all blocks on which an answer depends. Raises
-        DiskError.
+        """The hashes of the disk's present contents, those of all blocks on which an answer depends included.
+        Raises DiskError.
         """
         hashes = Hashes(disk)
         hashes.of((*self.fsck.blocks, *self.use.blocks, *self.look.blocks))
         return hashes
 
     def message(self) -> bytes:
-        """What others may recall of what was learned since this was asked last; empty: nothing."""
+        """The answers learned since the last call, for another process to recall; empty: none."""
         told = (self.fsck.messages(), self.use.messages(), self.look.messages())
         return pickle.dumps(told) if any(told) else b""
 

@@ -172,9 +172,7 @@ class Attempts:
     # --- what workers tell each other --------------------------------------------------------
 
     def message(self) -> bytes:
-        """What other workers may use of what this one learned of this recording since it was asked last;
-        empty: nothing.
-        """
+        """The ends learned of this recording since the last call, for other workers; empty: none."""
         ends = self._known_ends - self._ends_told
         self._ends_told |= ends
         return pickle.dumps(ends) if ends else b""
@@ -278,8 +276,8 @@ class Attempts:
         return RecoveryLog.of_log(state, target, log, told.state, unit)
 
     def _reads(self, session: Session, fsck: FsckReads, used: Sequence[int] | None = ()) -> BlockReads | None:
-        """What guest and fsck read of the state that the session's disk shows. `used`: what was read while it
-        was written to; None: nobody may rely on that.
+        """The blocks that guest and fsck read of the state on the session's disk. `used`: those read while
+        the file system was written to; None: nobody may rely on them.
         """
         if not self._memo.recalls or used is None:
             return None

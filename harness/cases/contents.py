@@ -27,7 +27,7 @@ _BLOCKS_AN_ENTRY = 16
 
 @dataclass(frozen=True, slots=True)
 class KnownContent:
-    """What a guest showed, and what it read for that."""
+    """The outcome that a guest showed, and the blocks that it read for that."""
 
     outcome: Outcome
     reads: BlockReads

@@ -167,7 +167,7 @@ def survived(contract: Contract, operations: Sequence[Operation], crash: int, ou
 
 
 def _goes_on(contract: Contract, operations: Sequence[Operation], crash: int, kept: int) -> bool:
-    """Whether what comes behind the crash can be done to what is left."""
+    """Whether the operations behind the crash can be carried out on the state that it left."""
     told = replace(_done(operations), earlier=BeforeCrash(crash + 1, kept, ""))
     try:
         Judge(contract, told, error_patterns=(), oracles={})

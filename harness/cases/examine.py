@@ -248,8 +248,8 @@ class Examiner:
     # --- judgement ----------------------------------------------------------------------------
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
-        """The oracles' judgement of what was observed, had the power failed at `state`. To the state after
-        the workload's end belongs what the kernel said while that ran.
+        """The oracles' judgement of an observation, had the power failed at `state`. The state after the
+        workload's end also answers for the kernel's messages during the recording.
         """
         judged = self._judge_state(state, observation)
         if state != self.recording.end:
@@ -259,7 +259,7 @@ class Examiner:
 
     @functools.cached_property
     def of_recording(self) -> Judgement:
-        """Of what the kernel said while the workload was recorded."""
+        """The judgement of the kernel's messages during the recording."""
         return self._judge.judge_recording(self.recording.said)
 
     def _judge_state(self, state: CrashState, observation: Observation) -> Judgement:

@@ -440,8 +440,9 @@ class Exploration:
             )
 
     def _keep_requests(self, result: JudgedGroup) -> None:
-        """Keep what recovery asked of its disk, so that this may err. What failed already is not
-        disturbed."""
+        """Keep the requests that recovery sent to its disk, so that faults can be injected into them. A state
+        that failed already gets no faults.
+        """
         observation = result.observation
         passed = all(one.judgement.verdict is Verdict.PASS for one in result.judged)
         if observation.requests_seen is not None and passed:
@@ -451,7 +452,7 @@ class Exploration:
             self.unasked += 1
 
     def _keep_recovery(self, result: JudgedGroup, number: int | None) -> None:
-        """Keep what recovery wrote, unless nobody may rely on what the visit showed. What did not come back
+        """Keep the writes of recovery, unless nobody may rely on the visit. A recovery that did not come back
         whole fails already, and is not cut. `number`: as the memo knows the state.
         """
         observation = result.observation
@@ -847,7 +848,7 @@ def _violated(result: JudgedGroup) -> set[_Violated]:
 
 
 def _beyond(found: set[_Violated], known: set[_Violated]) -> set[_Violated]:
-    """What was found and is surely not among what is known."""
+    """The violations found that are surely none of the known ones."""
     oracles, many = {oracle for oracle, _ in known}, {oracle for oracle, what in known if what == _MANY}
     return {
         (oracle, what)

@@ -163,8 +163,8 @@ class FaultyDisk:
         return seen(undisturbed, outcome)[0].value
 
     def erred(self) -> FaultyDiskResult:
-        """What was tried, and what came of it. Raises RuntimeError after a failure, or if an injection that
-        was begun was not reported.
+        """The faults that were tried, and their effects. Raises RuntimeError after a failure, or if an
+        injection was begun and not reported.
         """
         if self._failed or len(self._done) != self._next:
             raise RuntimeError(f"{self._next} faults were tried, {len(self._done)} of them reported")

@@ -210,8 +210,8 @@ class Ledger:
         return [g for g in groups if not _is_decided([verdicts.get(s) for s in g.states])]
 
     def begin(self, *, expected: int) -> None:
-        """From now on, states are visited. `expected`: how many, as far as that is known. Of what begins
-        anew, what an earlier part of the run left is forgotten.
+        """From now on, states are visited. `expected`: how many, as far as that is known. A case that begins
+        anew forgets the states of an earlier part of the run.
         """
         if self.begins_anew:
             self._store.forget_states(self.id)
@@ -232,7 +232,7 @@ class Ledger:
     # --- keep ---------------------------------------------------------------------------------
 
     def keep(self, observed: Sequence[JudgedGroup]) -> None:
-        """Store what was judged, but for what a mismatched memo answered."""
+        """Store judgements, without those that a mismatched memo recalled."""
         mismatched = self.mismatched()
         kept = [s for s in observed if not (mismatched and s.observation.recalled)]
         self._store.put_judgements(self.id, [j for s in kept for j in s.judged])
@@ -344,7 +344,7 @@ class Ledger:
         self._add(lambda info: replace(info, again=(*info.again, cut)))
 
     def put_disk(self, erred: FaultyDiskResult) -> None:
-        """Store what came of a faulty disk; what was looked at before is stored."""
+        """Store the result of a faulty disk. The states looked at before are stored already."""
         self._add(lambda info: replace(info, disk=erred))
 
     def _add(self, changed: Callable[[CaseInfo], CaseInfo]) -> None:

@@ -139,7 +139,9 @@ def _profile_pins(profile: Profile, tools: Iterable[Tool]) -> dict[str, str]:
 
 
 def _machine_pins(machine: Machine) -> dict[str, str]:
-    """Its profile, and what it needs of this host: a file by its contents, else what is said of it."""
+    """Pins of a machine: its profile, and each thing that it needs of this host, a file by its contents and
+    all else by its description.
+    """
     name = machine.name
     pins = {f"machine {name}": _hash(machine.profile)}
     for requirement in machine.requirements():

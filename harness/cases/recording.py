@@ -408,8 +408,8 @@ def load_recording(
 
 
 def read_said(file: Path) -> tuple[Said, ...]:
-    """What a run directory keeps of what the kernel said while a workload was recorded. Raises StoreError for
-    a damaged file, OSError.
+    """The kernel's messages during a recording, as a run directory keeps them. Raises StoreError for a
+    damaged file, OSError.
     """
     if not file.exists():
         return ()

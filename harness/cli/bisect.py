@@ -40,7 +40,7 @@ class BisectCommand(click.Command):
 
 
 def for_bisect(work: Callable[[], ExitCode]) -> ExitCode:
-    """Returns what `work` returns, and maps what it raises to a code for git."""
+    """The exit code of `work`; an exception becomes a code that git understands."""
     try:
         return work()
     except OutputClosed:

@@ -72,7 +72,7 @@ def _need_text(words: Sequence[str]) -> None:
 
 
 def code_of(*verdicts: Verdict) -> ExitCode:
-    """Of what was judged: as for a run, a broken promise counts before what could not be decided."""
+    """The exit code for some verdicts: as for a run, a broken promise counts before an undecided one."""
     codes = {
         Verdict.FAIL: ExitCode.INCONSISTENT,
         Verdict.UNKNOWN: ExitCode.UNDECIDED,

@@ -237,8 +237,8 @@ def is_typed(parameter: str) -> bool:
 
 
 def named_here(given: Mapping[str, Any]) -> Named:
-    """What this command line names of what a run directory may name, as far as the command has options for
-    it.
+    """The programs, files and hosts that this command line names, as far as the command has options for them:
+    a run directory may name such things, too.
     """
     return Named(
         given["kernel"] if "kernel" in given and is_typed("kernel") else None,

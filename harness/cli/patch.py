@@ -249,7 +249,7 @@ def explained(run: Path, seen: Detection, image: Path) -> list[str]:
 
 
 def exit_code(answer: Answer) -> ExitCode:
-    """Of what a patch has come to."""
+    """The exit code for the answer about a patch."""
     if answer.new:
         return ExitCode.INCONSISTENT
     if answer.interrupted:

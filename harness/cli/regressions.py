@@ -92,7 +92,7 @@ def _carry_out(path: Path) -> ExitCode:
 
 
 def exit_code(recall: Recall) -> ExitCode:
-    """Of what a series has come to."""
+    """The exit code for a series."""
     if recall.interrupted:
         return ExitCode.INTERRUPTED
     rows = [r for r in recall.rows if r.outcome is not BugOutcome.NO_MODE]

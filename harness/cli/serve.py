@@ -59,7 +59,7 @@ _CASES = 4
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A case as it was unpacked for its first state, what its log's blocks are called, and what ends it."""
+    """A case, unpacked for its first state; the names of its log's blocks; and the call that ends it."""
 
     shown: ReproContext
     names: CaseNames

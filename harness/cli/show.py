@@ -109,8 +109,8 @@ def _whys(store: RunStore) -> list[Explanation | None]:
 
 
 class _Told:
-    """What one command says of its findings: what words mean is said once, at the end. `every`: nobody named
-    them, so that one cause is told in full once.
+    """The output of one command about its findings. The meanings of words are said once, at the end. `every`:
+    nobody named the findings, so that findings of one cause are told in full once.
     """
 
     def __init__(self, *, every: bool, ladder: bool, as_json: bool) -> None:

@@ -135,7 +135,7 @@ class DaskPool:
         self._client.subscribe_topic(self._topic, said)
 
     def ask(self, address: str, question: Callable[..., T], *given: object) -> T:
-        """What a worker answers. Raises what it raised, and CancelledError after `forget`."""
+        """The answer of a worker. Raises the worker's exception, and CancelledError after `forget`."""
         answer: T = self._submit(address, question, *given, first=True).result(timeout=ANSWER_S)
         return answer
 

@@ -245,8 +245,8 @@ class CheckedTrees:
         return Order(ahead, tuple(missing), paths=frozenset(c.path for c in missing), tried=True)
 
     def _exposed(self, program: Program, cut: int) -> Gap | None:
-        """The last calls before the power failed between which the check refuses what they leave, although
-        nothing is lost; and what the later one made is not there.
+        """The last pair of calls before the power failed between which the check refuses the tree, although
+        no write is lost, if the change of the later call is not there.
         """
         absent = {c.call for c in program.uncovered}
         calls = list(distinct(self.changes))

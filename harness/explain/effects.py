@@ -185,7 +185,9 @@ class Effects:
         return any(c.began < taking.call.began and self.covered(c, taking.call.began) for c in own)
 
     def change_of(self, taking: Taking) -> Change:
-        """What a sync has to cover for what was taken away to be gone for good."""
+        """The change that a sync has to cover before the contents or the name that a call took away are gone
+        for good.
+        """
         sort = Sort.TAKEN if taking.left is None else Sort.DATA
         own = (c for c in self.changes if c.call == taking.call and c.inode == taking.inode)
         return next((c for c in own if c.sort is sort), Change(taking.call, sort, taking.inode, taking.path))

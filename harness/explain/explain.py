@@ -380,8 +380,9 @@ def _program(explainer: Explainer, finding: Finding, minimal: Minimal, said: str
 def _settled(
     explainer: Explainer, found: Program, evidence: Evidence, told: Callable[[Evidence], Program], cut: int
 ) -> Program:
-    """What the program's own check decides, on trees that lack what one call did. `told`: the program by
-    other evidence. Where the check cannot be run on such trees, what is `found`, with the reason.
+    """The program by its own check, which is run on trees that lack the changes of one call. `told`: the
+    program by other evidence. Where the check cannot be run on such trees, `found` is returned, with the
+    reason.
     """
     try:
         with explainer.checked_trees() as trees:
@@ -572,8 +573,8 @@ def _recovery(outcome: Outcome | Unobserved, facts: Facts) -> str:
 
 
 def _missing_of(program: Program | None, mechanism: Mechanism | None) -> str:
-    """What the program should have done; empty where that is not shown. What no state shows is a guess, and
-    is called one.
+    """The call that the program should have made; empty where that is not shown. A remedy that no state shows
+    is called a guess.
     """
     if program is None:
         return ""

@@ -77,7 +77,7 @@ def look(shown: ReproContext, names: CaseNames) -> LiveLook:
 def _judged(
     shown: ReproContext, outcome: Outcome | Unobserved, judgement: Judgement, names: NamedLog
 ) -> LiveLook:
-    """What was said of the state, with what is known of it without its disk."""
+    """The judgement of a state, with everything that is known of the state without its disk."""
     recording, state = shown.recording, shown.point.state
     found = LiveLook(
         str(shown.point),
@@ -113,9 +113,7 @@ def _on_disk(recording: Recording, state: CrashState, names: Names) -> Iterator[
 
 
 def _cut_again(recording: Recording, state: CrashState) -> Iterator[tuple[LiveWrite, ...]]:
-    """Of each recovery that was cut, first the last one: what it had written before, with what had become of
-    that.
-    """
+    """The writes of each recovery that was cut, the last recovery first, each with its fate."""
     while state.again:
         recovery, cut = recording.recoveries[state.recovered], state.again[-1]
         entries, names = _own_writes(recording, recovery.log, recovery.state_entries)

@@ -215,8 +215,8 @@ def _is_torn(facts: Facts, write: Change) -> bool:
 
 
 def _is_what_replaces(facts: Facts, gone: Order) -> bool:
-    """Whether what replaces it is what is missing: of its contents nothing is on the platter, and all else
-    that was lost was sent later.
+    """Whether the missing data are the contents that replace the old ones: none of them are on the platter,
+    and every other lost write was sent later.
     """
     data = data_of(facts, gone)
     if any(facts.on_platter(w.entry) for w in data):

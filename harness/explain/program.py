@@ -68,10 +68,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """`ahead` took away what had been durable, and `sync` made that durable, before the call of `made`, which
-    replaces it, had begun: what is in between is the program's own. `also`: other names of the same file.
-    No `sync`: the check refuses what the calls leave up to `ahead`, and accepts it with `made`; `swapped`:
-    and what that call leaves without `ahead`.
+    """A gap in the program's own order of calls. `ahead` took away contents that `sync` had made durable,
+    before the call of `made`, which replaces them, had begun. `also`: other names of the same file.
+
+    No `sync`: the check refuses the tree that the calls leave up to `ahead`, and accepts it with `made`.
+    `swapped`: the check also accepts the tree with `made` and without `ahead`.
     """
 
     ahead: ProgramCall
@@ -103,7 +104,9 @@ class Order:
         return self.missing[0].began > self.ahead.began
 
     def is_all_of(self, differing: Collection[str]) -> bool:
-        """Whether these paths are of what is missing, or of what is ahead: no other file may be the cause."""
+        """Whether each of these paths belongs to a missing change or to `ahead`, so that no other file may be
+        the cause.
+        """
         own = {*self.paths, *(c.path for c in self.missing), *paths_of(self.ahead)}
         return own.issuperset(differing)
 
@@ -289,8 +292,8 @@ class _Inquiry:
         )
 
     def unsynced(self) -> list[Change]:
-        """What had not been covered at the acknowledgement, nor since, and where trees tell is what is
-        missing.
+        """The changes that no sync had covered, neither at the acknowledgement nor since. Where trees tell,
+        only those that are missing.
         """
         open_ = [c for c in self.before(self.at) if not self.effects.covered(c, self.cut)]
         return self._in_turn([c for c in open_ if self._is_missing(c)])
@@ -347,7 +350,7 @@ class _Inquiry:
         return next((c for c in given if c.began > wrote[c.inode]), None)
 
     def taken(self) -> Order | None:
-        """The first call that took away what had been durable while what replaces it was not."""
+        """The first call that took durable contents away while their replacement was not durable."""
         for taking in self._effective():
             if self._brings_durable(taking.call):
                 continue  # what replaces the old is there
@@ -363,7 +366,7 @@ class _Inquiry:
         return next(filter(None, map(self._replaced, renames)), None)
 
     def _effective(self) -> Iterator[Taking]:
-        """What took away what had been durable, and came back."""
+        """The calls that took durable contents away, and whose effect came back."""
         for taking in self.effects.takings:
             if taking.call.began < self.cut and self.effects.was_kept(taking) and self._came(taking):
                 yield taking
@@ -380,7 +383,7 @@ class _Inquiry:
         return bool(own) and all(self.effects.covered(c, call.began) for c in own)
 
     def _in_place(self, taking: Taking) -> Order | None:
-        """A file that was emptied, to be written anew: what is written later is what replaces it."""
+        """The order for a file that was emptied to be written anew: the later writes are the replacement."""
         evidence = self.evidence
         if taking.left is None or evidence is None or taking.path not in evidence.lacking:
             return None
@@ -403,7 +406,7 @@ class _Inquiry:
         return None
 
     def _later(self, order: Order) -> tuple[Change, ...]:
-        """Names that came back as well, of other files than what is missing and what is ahead."""
+        """The names that came back as well and belong to neither the missing files nor those of `ahead`."""
         assert self.evidence is not None  # noqa: S101 - there is no order without
         missing = {c.inode for c in order.missing}
         names = [c for c in self.before(self.cut) if c.sort is Sort.GIVEN and c.path in self.evidence.ahead]
@@ -440,7 +443,9 @@ class _Inquiry:
         return None
 
     def _is_left(self, taking: Taking, made: Change) -> bool:
-        """Whether what came back is what the calls before `made` leave: all else is the kernel's."""
+        """Whether the tree that came back is one that the calls before `made` leave. If not, the kernel is
+        the cause.
+        """
         assert self.evidence is not None  # noqa: S101 - it is asked where there is some
         found = self.evidence.found.get(taking.path)
         if taking.left is None or found is None:
@@ -452,7 +457,7 @@ class _Inquiry:
         return least <= found.size <= max((size for _, size in sizes), default=taking.left)
 
     def _order(self, ahead: ProgramCall, inode: int, since: int) -> Order | None:
-        """What was changed before `ahead`, after `since`, in other files, and is what is missing."""
+        """The missing changes of other files that were made after `since` and before `ahead`."""
         made = [
             c
             for c in self.before(ahead.began)
@@ -537,7 +542,7 @@ class _Inquiry:
         return tuple(c for c in self.before(self.cut) if not self.effects.covered(c, self.cut))
 
     def uncovered(self) -> tuple[Change, ...]:
-        """What of it, where trees tell, is what is missing."""
+        """Those of the open changes that are missing, where trees tell."""
         return () if self.evidence is None else tuple(c for c in self.open() if self._is_missing(c))
 
     def _came(self, taking: Taking) -> bool:

@@ -76,7 +76,9 @@ def _alike(expected: _Seen | None, found: _Seen | None) -> bool:
 
 
 def _side(seen: _Seen | None, other: _Seen | None) -> TreeSide:
-    """In words. Of what is rarely of interest, what the other side has otherwise."""
+    """One side of a comparison, in words. Permissions, owner, links and attributes are told only where they
+    differ.
+    """
     if seen is None:
         return TreeSide()
     name = seen.name

@@ -276,7 +276,7 @@ def asked_key(
     fault_models: Sequence[str],
     shard: str = "",
 ) -> str:
-    """Identifies what a trial is asked: its kernel, its modes, and what its workloads do."""
+    """A key for the question of a trial: its kernel, its modes, and the operations of its workloads."""
     done = [
         (
             w.name,

@@ -83,7 +83,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, fstype=fstype, mount_options=mount_options.split(","))
 
     def making(self, line: str) -> str:
-        """The script that makes what the layer is on, and does what makes a file system there."""
+        """The script that makes the layer's own storage, and then a file system on it."""
         return "\n".join([steps_or(self.make, NOT_MADE), between(self.record, line, self.stop)])
 
     def checking(self, line: str) -> str:

@@ -18,7 +18,7 @@ _BESIDE = 50
 
 
 def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
-    """What to say of words that name neither a finding nor a crash point, and what may be meant."""
+    """An error for words that name neither a finding nor a crash point, and a hint at what may be meant."""
     if text.startswith(("/", ".")):
         return f"{text} is a path: a finding or a crash point is wanted", f"name a run with --from {text}"
     known = [f.id for f in store.findings()]

@@ -122,7 +122,7 @@ def find_point(text: str, store: RunStore) -> CrashPoint:
 
 
 def _not_recorded(store: RunStore, case: CaseId) -> tuple[str, str]:
-    """What to say of a case of which there is no log, and what to do about it."""
+    """An error for a case without a log, and the next step."""
     what = f"the run {store.path.name} has no recording of {case}"
     if store.info.finished and not store.info.interrupted:
         return f"{what}: it could not be recorded", "the report says why"
@@ -298,8 +298,8 @@ def _by_times(point: CrashPoint, recording: Recording, plan: Plan) -> Recording:
 
 
 def _stack(store: RunStore, point: CrashPoint, recording: Recording, plan: Plan) -> None:
-    """Unpack what recoveries wrote that are cut at this point. Raises StoreError for what was not kept or is
-    not what the run had; UsageError for a cut that no disk that honours flushes could leave.
+    """Unpack the writes of the recoveries that are cut at this point. Raises StoreError if they were not kept
+    or are not those of the run; UsageError for a cut that no disk that honours flushes could leave.
     """
     state, kept = point.state, store.layout.case(point.case)
     for depth in range(len(state.again)):

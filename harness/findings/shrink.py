@@ -116,7 +116,7 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
 
 
 def _shrunk(name: str, chosen: ScheduleName) -> str:
-    """A name for what is left, with what is left of its schedule."""
+    """The name of a shrunk workload, under the rest of its schedule."""
     plain, _ = without_schedule(name)
     return under_schedule(f"{plain}-shrunk", chosen)
 

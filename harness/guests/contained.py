@@ -32,8 +32,8 @@ def allowed() -> bool:
 
 
 def contained(initramfs: Path, notes: Notes, directory: Path) -> Guest | None:
-    """What makes trees of what a program wrote, and answers as a guest does. None: this host does not allow
-    it, or files are not root's, who is the only user there.
+    """A process that makes trees of a program's writes and answers as a guest does. None: this host does not
+    allow it, or some file belongs to a user other than root, who is the only user there.
     """
     if any(owner[1:] != (0, 0) for owner in _owners(notes)):
         return None

@@ -339,8 +339,7 @@ class Disk(contextlib.AbstractContextManager["Disk"]):
         return [hashes[i : i + 16] for i in range(0, len(hashes), 16)]
 
     def note_writes(self) -> None:
-        """Note what the guest writes and flushes, and what it asks for, until the next `switch`; not in
-        forks."""
+        """Note the guest's writes, flushes and requests until the next `switch`; not in forks."""
         self._ask(wire.NoteWrites(), wire.Noted)
 
     def log_writes(self, path: Path) -> wire.Logged:

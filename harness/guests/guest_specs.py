@@ -110,7 +110,7 @@ def _need_clock(clock: Clock, recorder: GuestSpec) -> None:
 
 
 def how_to_speed_up(judge: str, kernel: Kernel) -> str:
-    """What it takes for a faster machine to judge what this kernel records; empty where nothing is known."""
+    """How to get a faster machine to judge the recordings of this kernel; empty where nothing is known."""
     other = profile_of(judge)
     if not other.build or (kernel.machine and kernel.machine != judge):
         return ""

@@ -80,8 +80,8 @@ class MadeTrees(contextlib.AbstractContextManager["MadeTrees"]):
         return notes
 
     def note_again(self, argv: Sequence[str], deadline: float | None = None) -> Notes | None:
-        """What the program does when it runs once more; None if it was not noted. Trees stay made of what
-        was noted before. Raises GuestLost.
+        """The notes of another run of the program; None if it was not noted. Trees stay made of the earlier
+        notes. Raises GuestLost.
         """
         before = self.raw
         try:
@@ -144,8 +144,8 @@ class MadeTrees(contextlib.AbstractContextManager["MadeTrees"]):
 
 
 def differences(there: Files, wanted: Files) -> Iterator[wire.TreeChange]:
-    """What makes one tree of another: names that go, the deepest first; what is made, directories before
-    what is in them, files before their other names.
+    """The changes that make one tree of another: removals first, the deepest of them first; then new entries,
+    directories before their contents and files before their other names.
     """
     made_anew = {p for p, e in wanted.items() if p in there and there[p].kind != e.kind}
     for path in sorted((p for p in there if p not in wanted or p in made_anew), reverse=True):

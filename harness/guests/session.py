@@ -184,8 +184,8 @@ Ask = Callable[[Tree, RunCheck], tuple[CheckResult, ...]]
 
 
 class Recorder(Protocol):
-    """What records a workload: a session, here or in another process. `directory`: its console is there;
-    `log`: of the last recording, `said`: what the kernel said meanwhile.
+    """Records workloads: a session, here or in another process. `directory`: of its console; `log`: of the
+    last recording; `said`: the kernel's messages during it.
     """
 
     directory: Path

@@ -55,8 +55,8 @@ def silent(_: str) -> None:
 def telling(
     what: Callable[[], str], say: Callable[[str], None], every_s: float | None = None
 ) -> Iterator[None]:
-    """While the block is at work, and says nothing by itself: every few seconds what `what` returns, and for
-    how long it has been at work.
+    """While the block is at work: say every few seconds how long it has been, with the text that `what`
+    returns.
     """
     begun, done = time.monotonic(), threading.Event()
 
@@ -95,8 +95,8 @@ def at_work(what: str, console: Console) -> Iterator[None]:
 
 
 class Quiet:
-    """Shows nothing: whoever does the work tells of it in another way. `on_advance` is called, in whatever
-    thread, each time that work was done.
+    """Shows nothing, for work that is told of elsewhere. `on_advance` is called at each advance, in any
+    thread.
     """
 
     def __init__(self, on_advance: Callable[[], None] = lambda: None) -> None:

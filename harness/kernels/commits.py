@@ -286,7 +286,9 @@ class CommitTree:
     def _edited(
         self, commit: str, given: Mapping[str, str], additions: Sequence[Addition]
     ) -> Mapping[str, str]:
-        """The text of each file that changes: what is given, edits for speed, names of what is added."""
+        """The text of each file that changes: the given texts, our edits for speed, and the names of added
+        files.
+        """
         texts = dict(given)
         edits: Sequence[Edit] = self.flavour.edits
         for edit in edits:

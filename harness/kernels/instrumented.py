@@ -112,8 +112,8 @@ def _key(of_kernel: str, flavour: Flavour, files: Sequence[str]) -> str:
 
 
 def hits_of(flavour: Flavour) -> Addition:
-    """What a kernel that notes what it runs has in addition. Raises UsageError for a flavour whose kernels
-    cannot note what they run.
+    """The additional files of a kernel that notes which lines it runs. Raises UsageError for a flavour whose
+    kernels cannot.
     """
     if flavour.hits is None:
         raise UsageError(f"kernels of ARCH={flavour.arch} do not note what they run", "name another machine")

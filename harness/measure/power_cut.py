@@ -38,7 +38,7 @@ _SHOWN_VIOLATIONS = 3
 
 @dataclass
 class Plug:
-    """What cuts the power and judges what is left: a guest spec for guests, and base images by mode."""
+    """Cuts the power and judges the disk: a guest spec, and base images by mode."""
 
     host: Host
     spec: GuestSpec

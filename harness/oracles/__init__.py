@@ -122,7 +122,7 @@ class Judge:
         return (promise_sets[position.begun], promise_sets[position.acked])
 
     def judge_recording(self, said: Sequence[Said]) -> Judgement:
-        """What the kernel said while the workload was recorded, whatever became of any crash state."""
+        """The judgement of the kernel's messages during the recording, which belongs to no crash state."""
         if "kernel-log" not in self._oracles:
             return Judgement()
         found = list(surface.workload_log(said, self._errors, self.timeline.describe))

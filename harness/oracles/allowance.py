@@ -238,7 +238,7 @@ def _before_shift(shift: FileEvent, start: int, end: int, origin: int) -> Iterat
 
 
 def _on_the_way(shift: FileEvent) -> Iterator[Extent]:
-    """What bytes may hold while the shift is being done, other than what they held."""
+    """The contents that bytes may have during the shift, beside their old ones."""
     yield shift.start, shift.end, ZERO
     yield from pieces(shift.content, shift.start, shift.end)
 

@@ -115,7 +115,7 @@ def _why_undecided(outcome: Outcome) -> str:
 
 
 def _reported(undisturbed: Outcome, outcome: Outcome) -> str:
-    """What the kernel says beyond what it says without the fault; empty if it says nothing."""
+    """The kernel's first complaint that it does not make without the fault; empty if there is none."""
     for word, number in (("mount", outcome.mount_errno), ("unmount", outcome.unmount_errno)):
         if number:
             return f"{word} fails with errno {number}"

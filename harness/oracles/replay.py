@@ -470,8 +470,8 @@ def _write_back(m: Inodes, i: int, op: Operation) -> None:
 
 
 def _nothing(m: Inodes, i: int, op: Operation) -> None:
-    """What is clean can be evicted, and what is dirty written, at any time anyway. When a sync(2) of another
-    thread returns is not known.
+    """No effect. Clean pages may be evicted, and dirty ones written, at any time anyway. When a sync(2) of
+    another thread returns is not known.
     """
 
 

@@ -334,8 +334,8 @@ def origin_of(extent: ModelExtent) -> int | None:
 
 
 def shifted(content: Content, start: int, by: int) -> Content:
-    """What was at `start` or behind it is `by` bytes further back; before it, if `by` is negative, what it
-    comes to lie on is gone.
+    """The content with everything from `start` on moved by `by` bytes. A negative `by` overwrites the bytes
+    before `start`.
     """
     kept = [e for e in pieces(content, 0, min(start, start + by)) if e[2] != ZERO]
     rest = pieces(content, start, max([start, *(end for _, end, _ in content)]))

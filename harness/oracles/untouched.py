@@ -59,7 +59,9 @@ def _untouched(case: Case, path: str) -> FileHistory | None:
 
 
 def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[int, int, str] | None:
-    """The first bytes, within the size that it had, that differ from what was durable, and what they hold."""
+    """The first bytes within the durable size that differ from the durable contents, and the bytes found
+    there.
+    """
     size = file.size_at(durable)
     for extent in entry.extents:
         if extent.kind is ExtentKind.UNREADABLE:

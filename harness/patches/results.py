@@ -135,8 +135,8 @@ def planted_of(mistake: Mistake, trial: Trial, head: Iterable[Trial]) -> Planted
 
 @dataclass(frozen=True, slots=True)
 class LinesSeen:
-    """Which changed lines ran. `stages`: whose cases were looked at to their end; without one, only what ran
-    is known, not what did not. `why`: nobody could look.
+    """Which changed lines ran. `stages`: those whose cases were all looked at; without one, it is known which
+    lines ran, but not which did not. `why`: nobody could look.
     """
 
     lines: tuple[RunLine, ...] = ()

@@ -151,7 +151,9 @@ class PatchSeries(Series[Trial]):
                 yield from self._asked(stage, work, first=False)  # the base shows it as well
 
     def _asked(self, stage: Stage, work: Work[Trial], *, first: bool) -> Iterator[Item]:
-        """A stage of the head, `first`: until it shows something; and what follows from what it shows."""
+        """A stage of the head, `first`: until it shows something; and the items that follow from its
+        findings.
+        """
         item, known = self._item(f"{HEAD}-{stage.name}", self._series.head, stage), self._trial(HEAD, stage)
         if first and not (known and known.key == item.key):
             item = replace(item, key=f"{item.key}{FIRST}", enough=self._shows_something)
@@ -183,7 +185,9 @@ class PatchSeries(Series[Trial]):
         yield from self._bisected(stage, new)
 
     def _to_follow(self, stage: Stage, head: Trial) -> dict[Found, tuple[Detection, ...]]:
-        """What a stage of the head showed, but for what an earlier stage has shown to be new."""
+        """The unexpected findings of a stage of the head, without those that an earlier stage showed to be
+        new.
+        """
         stages = self.plan.stages
         known = {f for earlier in stages[: stages.index(stage)] for f in self._new_in(earlier)}
         return {f: seen for f, seen in grouped(unexpected(head)).items() if f not in known}
@@ -368,7 +372,7 @@ class PatchSeries(Series[Trial]):
         return self._known(f"{of}-{stage.name}")
 
     def _known(self, item: str) -> Trial | None:
-        """What came of an item; of an interrupted one, what it had come to."""
+        """The result of an item; of an interrupted one, its result so far."""
         return self.known.done.get(item)
 
     @property

@@ -155,8 +155,8 @@ class Judging:
         return without_numbers(telling_line(output)) if output else ""
 
     def visited(self, listed: Listed) -> Iterator[tuple[Partial, CheckResult]]:
-        """Each state with what the check says of it, with the most acknowledgements that it may have. The
-        ends of stretches come first; the budget may end what follows, the deadline anything.
+        """Each state with the check's answer, given the most acknowledgements that the state may have. The
+        ends of stretches come first; the budget may end the rest, the deadline everything.
         """
         self._begun = time.monotonic()
         states, done, ends = iter(listed), 0, len(listed.ends)
@@ -395,8 +395,8 @@ def _unsynced(effect: Effect, until: float) -> str:
 
 
 def judgement_of(result: CheckResult, check: Check, headline: str, places: str = "") -> Judgement:
-    """What a check's answer means. `headline`: what the program relies on, if that is known; it tells
-    findings apart. `places`: where in the program that is.
+    """The judgement of a check's answer. `headline`: the order that the program relies on, if it is known; it
+    tells findings apart. `places`: where in the program its calls are.
     """
     said = result.output.strip() or "it does not say what is wrong"
     if result.exit_code == 0:

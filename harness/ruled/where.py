@@ -98,7 +98,9 @@ class Where:
 
 
 def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:
-    """States that the rules leave possible in which what is missing is lost, and what is present is there."""
+    """States that the rules allow in which the missing micro-operations are lost and the present ones are
+    there.
+    """
     legal = Legal(effect)
     missing, present = effect.done(found.missing), effect.done(found.present)
     for stretch in legal.stretches:

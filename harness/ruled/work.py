@@ -324,7 +324,7 @@ def _rules_in_words(rules: Rules) -> str:
 
 
 def remedy_lines(told: Told, together: str) -> dict[str, str]:
-    """What would mend a finding, and what all findings of the program; once, if that is the same."""
+    """The remedy of a finding, and the remedy of all findings of the program; once, if both are the same."""
     late = f". {told.too_late}" if told.too_late else ""
     if not together or f"{together}. ".startswith(f"{told.remedy}. "):
         return {"missing": f"{together or told.remedy}{late}"}
@@ -361,8 +361,8 @@ def _call_lines(notes: Notes) -> list[str]:
 
 
 def _rungs(judging: Judging, told: Told) -> list[Rung]:
-    """The calls around those that matter, each with whether what it did had persisted, and what was
-    acknowledged between them.
+    """The calls around those that matter, each with the fate of its changes, and the acknowledgements between
+    them.
     """
     found, notes = told.found, judging.notes
     matter = {m.call for m in judging.effect.of(found.missing | found.present)}

@@ -101,7 +101,7 @@ class Notes:
     output: str = ""
 
     def digest(self) -> str:
-        """The same where a program makes the same calls again, by whatever threads and on whatever inodes."""
+        """A digest that is equal for two runs with the same calls, whatever their threads and inodes."""
         made = hashlib.blake2b(repr(self.acks).encode(), digest_size=16)
         for call in self.calls:
             held = self.data[call.at : call.at + call.length] if call.word == "write" else b""

@@ -64,7 +64,9 @@ class KeptNames:
         return was[place - 1][1] if place else {}
 
     def used(self, inode: int, last: int) -> int:
-        """What gives a file its only name after a call, and what leads to it; 0 if it has not just one."""
+        """The only name of a file after a call, with the names that lead to it; 0 if the file has not just
+        one name.
+        """
         given = self._at(inode, last)
         return sum(m.bit | self._leading_to(slot[0]) for slot, m in given.items()) if len(given) == 1 else 0
 

@@ -127,7 +127,7 @@ class Effect:
         self.paths.setdefault(inode, []).append((call, path))
 
     def move(self, call: int, old: str, new: str, *, exchanged: bool) -> None:
-        """A call gives what has a path, and what is below it, another one."""
+        """A call renames a path: the path and everything below it get new names."""
         moved = {old: new, new: old} if exchanged else {old: new}
         for names in self.paths.values():
             for begin, to in moved.items():
@@ -210,7 +210,7 @@ class Effect:
         return self.covering(time, covers)
 
     def covering(self, time: float, covers: int) -> Sync:
-        """What makes these durable, with what they need."""
+        """A sync that makes these micro-operations durable, with their needs."""
         return Sync(time, self.with_needs(covers & ~self._never))
 
     def _own_syncs(self) -> list[Sync]:
@@ -238,7 +238,7 @@ def effect_of(notes: Notes, rules: Rules) -> Effect:
 
 
 def cut(notes: Notes, rules: Rules) -> Effect:
-    """The micro-operations alone, without what they need and what syncs cover. Raises NotFollowed."""
+    """The micro-operations of the calls, without their needs and without syncs. Raises NotFollowed."""
     made = Effect(notes, rules)
     made.made[notes.root] = Made("directory", notes.owner)
     made.name(notes.root, 0, ".")
@@ -423,7 +423,7 @@ def _outdone(micros: Sequence[Micro]) -> Iterator[int]:
 
 
 def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
-    """What a sync at a time covers, of what was asked for before."""
+    """The micro-operations that a sync at a time covers, of those asked for before."""
     before = [m for m in effect.micros if m.call < time]
     if sync.word == "sync":
         return _set(iter(before))

@@ -131,8 +131,8 @@ class ByContract:
         return m.inode if m.sort in (Sort.SIZE, Sort.DATA) else -m.number - 1
 
     def _is_in_order(self, m: Micro) -> bool:
-        """Whether what is called later persists only behind it. Sizes, 1: one that a write sets may lag, and
-        is then never ahead of what was called before it.
+        """Whether later changes persist only after this one. A size that a write sets may lag (`size_lags`);
+        it is then never ahead of an earlier change.
         """
         if m.sort is Sort.SIZE and not m.exact:
             return not self.contract.size_lags

@@ -67,7 +67,9 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From one sync to the next: what is `durable`, what had been `asked` for by its `end`, a time."""
+    """The time from one sync to the next. `durable`, `asked`: the micro-operations that are durable, and
+    those asked for by its `end`.
+    """
 
     durable: int
     asked: int

@@ -1,7 +1,8 @@
 """Which order of its calls a program relies on: a failing state, reduced. Pure.
 
-What was lost comes back, and what was there goes, piece by piece, as long as the check still says no. What
-then is lost has to persist before what then is there, or before what was acknowledged.
+Lost micro-operations are put back and present ones taken away, piece by piece, as long as the check still
+says no. The ones that are lost then have to persist before those that are there, or before the
+acknowledgement.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Reducer:
         return self.legal.effect
 
     def simplest_first(self, states: Sequence[Partial]) -> list[Partial]:
-        """What is lost whole is looked at before what is torn, which may fail for the same reason; and what
-        fails before a sync, before what fails behind it, where the sync has made durable what had to come
-        later.
+        """The states in the order in which they are reduced. A whole loss comes before a torn one, which may
+        fail for the same reason. A failure before a sync comes before one after it, where the sync made a
+        later change durable.
         """
         return sorted(states, key=self._losses)
 
@@ -93,7 +94,9 @@ class Reducer:
         return Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
 
     def _relied_on(self, state: Partial, present: int, acks: int) -> int:
-        """What of it must not be there without what is lost: the rest can go, and the check still says no."""
+        """Those of the present micro-operations that must not be there without the lost ones. Without any of
+        the others, the check still says no.
+        """
         gone = 0
         for m in self.effect.of(present):
             fewer = Partial(self.effect.without(state.persisted, gone | m.bit))
@@ -136,7 +139,7 @@ class Reducer:
         return there
 
     def _with_rest_of_calls(self, missing: int, others: int) -> int:
-        """What is missing, with what else of `others` the same calls made."""
+        """The missing micro-operations, and those of `others` that the same calls made."""
         calls = {m.call for m in self.effect.of(missing)}
         for m in self.effect.of(others):
             missing |= m.bit if m.call in calls else 0
@@ -156,7 +159,9 @@ class Reducer:
         return state
 
     def _with_less(self, state: Partial, stretch: Stretch, missing: int, acks: int) -> Partial:
-        """As much of what was there goes as can, without which what is lost, if anything, still matters."""
+        """A smaller state: as many present micro-operations are taken away as can be, as long as the check
+        says no and the missing ones, if any, are still the reason.
+        """
         calls = {m.call for m in self.effect.of(missing)}
 
         def go(some: Sequence[Micro]) -> bool:

@@ -53,8 +53,8 @@ class Words:
         return f"a power cut after {self.words(found.present)}{until} is refused, although nothing is lost"
 
     def _of_order(self, found: Vulnerability) -> str:
-        """Any one of what is missing is enough, and what was called before the rest is what came too late. Of
-        a call that is there in part, the one that is lost before it, or is there behind it, says more.
+        """One missing micro-operation is enough to name, and the earliest call of the present ones. Where a
+        call is torn, another call that is lost before it, or there after it, says more.
         """
         lost_calls, there_calls = self._calls(found.missing), self._calls(found.present)
         torn = [n for n in lost_calls if n in there_calls]

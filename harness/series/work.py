@@ -108,7 +108,7 @@ class Series(ABC, Generic[DoneT]):
         """
 
     def whole(self, item: Item) -> DoneT | None:
-        """What is kept of an item, if it is whole, and of what is asked now."""
+        """The kept result of an item, if it is whole and answers the present question."""
         done = self.known.done.get(item.name)
         return done if done and done.key == item.key and not done.interrupted else None
 
@@ -303,7 +303,7 @@ class Work(Generic[DoneT]):
             shutil.rmtree(self._series.place(done.item), ignore_errors=True)
 
     def _carried_out(self, item: Item, before: DoneT | None) -> DoneT:
-        """What came of an item, with what earlier times came to where that is more."""
+        """The result of an item, or that of an earlier attempt where that went further."""
         series, begun = self._series, time.monotonic()
         spent = before.seconds if before else self._spent(item)
         if before and before.key != item.key:

@@ -55,8 +55,8 @@ class Place:
     writes: tuple[TimedWrite, ...]
 
     def open(self, prefix: int, persisted: Set[int]) -> tuple[int, ...]:
-        """Those of the first `prefix` chunks that may be what the place shows, given what has to have
-        persisted: no durable write was submitted after this one completed. Empty where nothing has to.
+        """Those of the first `prefix` chunks that the place may show, if `persisted` have persisted: no
+        durable write was submitted after the chunk's write completed. Empty if nothing has to have persisted.
         """
         count = bisect.bisect_left(self.chunks, prefix)
         known = list(zip(self.chunks[:count], self.writes, strict=False))

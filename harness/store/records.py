@@ -444,8 +444,8 @@ def state_order(state: CrashState) -> tuple[object, ...]:
 
 
 def finding_order(finding: Finding) -> tuple[object, ...]:
-    """Sort key: the earliest crash point first, and there what explains the most: what cannot be mounted,
-    what fsck says, and then the oracles in their order, since names and contents are lost by what fsck finds.
+    """Sort key: the earliest crash point first. At one point, the oracle that explains most comes first:
+    mount, then fsck, then the others in their order, since damage that fsck finds loses names and contents.
     """
     first = ("mountable", "fsck")
     names = [*first, *(name for name in ORACLES if name not in first)]
@@ -454,7 +454,7 @@ def finding_order(finding: Finding) -> tuple[object, ...]:
 
 
 def steps_of(history: History) -> tuple[Step, ...]:
-    """The history in its stored form. What the part before the crash did says so, and what of it was lost."""
+    """The history in its stored form. A step before the crash says so, and whether it was lost."""
 
     def text(step: HistoryStep) -> str:
         life = history.earlier
