@@ -43,14 +43,14 @@ def need_replaced(kernel: Kernel, wanted: Sequence[str]) -> None:
     for path in kernel.replaced:
         if path not in loaded and kernel.machine:
             raise UsageError(
-                f"{kernel.name} loads no module {_key(path)}: {path} would not be tested",
+                f"{kernel.name} loads no module {_key(path.name)}: {path} would not be tested",
                 "name the kernel that it was built for, such as debian-6.12; or build one for this machine, "
                 "of the whole source tree that the module is of: powercut kernel build TREE",
             )
         if path not in loaded:
-            names = ", ".join(_key(p) for p in loaded) or "none: all that is needed is built in"
+            names = ", ".join(_key(p.name) for p in loaded) or "none: all that is needed is built in"
             raise UsageError(
-                f"{kernel.name} loads no module {_key(path)} here: {path} would not be tested",
+                f"{kernel.name} loads no module {_key(path.name)} here: {path} would not be tested",
                 f"a file is called as the module that it replaces; loaded are {names}",
             )
 
@@ -91,20 +91,18 @@ class _ModuleIndex:
     def __init__(self, kernel: Kernel) -> None:
         assert kernel.modules is not None  # noqa: S101 - resolve_modules has checked
         self._dir = kernel.modules
-        self._replaced = {_key(p): p for p in kernel.replaced}
-        self._depends: dict[str, list[Path]] = {}
-        self._path: dict[str, Path] = {}
+        self._replaced = {_key(p.name): p for p in kernel.replaced}
+        self._chains: dict[str, list[str]] = {}
         for line in self._lines("modules.dep"):
             path, _, depends = line.partition(":")
-            self._path[_key(Path(path))] = self._dir / path
             # modules.dep lists the deepest dependency last
-            self._depends[_key(Path(path))] = [self._dir / d for d in reversed(depends.split())]
-        self._builtin = {_key(Path(line)) for line in self._lines("modules.builtin")}
+            self._chains[_key(path)] = [*reversed(depends.split()), path]
+        self._builtin = {_key(line) for line in self._lines("modules.builtin")}
         self._soft: dict[str, list[str]] = {}
         for line in self._lines("modules.softdep"):
             match = re.fullmatch(r"softdep (\S+) pre: (.*?)(?: post:.*)?", line)
             if match:
-                self._soft.setdefault(_key(Path(match[1])), []).extend(match[2].split())
+                self._soft.setdefault(_key(match[1]), []).extend(match[2].split())
         self._alias: dict[str, list[str]] = {}
         for line in self._lines("modules.alias"):
             _, alias, module = line.split(None, 2)
@@ -116,16 +114,14 @@ class _ModuleIndex:
         return [line for line in text if line and not line.startswith("#")]
 
     def built_in(self, name: str) -> bool:
-        return _key(Path(name)) in self._builtin
+        return _key(name) in self._builtin
 
     def has(self, name: str) -> bool:
-        return _key(Path(name)) in self._path or _key(Path(name)) in self._replaced
+        return _key(name) in self._chains or _key(name) in self._replaced
 
     def add(self, name: str, order: dict[Path, None]) -> None:
-        key = _key(Path(name))
-        chain = [*self._depends.get(key, []), self._path.get(key) or self._replaced[key]]
-        for path in chain:
-            final = self._replaced.get(_key(path), path)
+        for path in self._chains.get(_key(name), [name]):
+            final = self._replaced.get(_key(path), self._dir / path)
             if final in order:
                 continue
             for soft in self._soft.get(_key(path), []):
@@ -135,6 +131,6 @@ class _ModuleIndex:
             order[final] = None
 
 
-def _key(path: Path) -> str:
+def _key(path: str) -> str:
     """A module's name as the kernel compares it: no directory, no suffix, `-` as `_`."""
-    return path.name.split(".ko")[0].replace("-", "_")
+    return path.rpartition("/")[2].split(".ko")[0].replace("-", "_")
