@@ -89,6 +89,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contract: dict[str, object]
     on_request: bool = False
     source: tuple[str, ...] = ()  # files of the kernel's source that this mode alone runs, as patterns
+    workloads: tuple[str, ...] = ()  # those that run that source
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
     disk: str = ""  # of vms/disks; empty: the usual one
@@ -250,6 +251,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         first=mode.first,
         source=shared.source,
         mode_source=mode.source,
+        workloads=mode.workloads,
         usual=path.stem == shared.usual,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
         # A program that looks at the disk first may look at these, and say so.

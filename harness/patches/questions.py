@@ -46,13 +46,15 @@ class Stage(msgspec.Struct, frozen=True):
 class AffectedModes(msgspec.Struct, frozen=True):
     """What follows from changed files. `first`: the modes that come first; `then`: other modes of the same
     file systems. `recovery`: changed files with recovery code. `nobodys`: changed files that nothing here
-    runs.
+    runs. `alone`: modes that alone run one of the files, where `workloads` do.
     """
 
     first: tuple[str, ...]
     then: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
     nobodys: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
 
 
 def is_of(changed: str, pattern: str) -> bool:
@@ -94,7 +96,15 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
         )
     then = [p.name for p in own if p.name not in first]
     nobodys = [f for f in changed if f not in owned]
-    return AffectedModes(tuple(dict.fromkeys(first)), tuple(then), recovery_of(changed, own), tuple(nobodys))
+    running = [p for p in own if p.name in alone and p.workloads]
+    return AffectedModes(
+        tuple(dict.fromkeys(first)),
+        tuple(then),
+        recovery_of(changed, own),
+        tuple(nobodys),
+        tuple(p.name for p in running),
+        tuple(dict.fromkeys(w for p in running for w in p.workloads)),
+    )
 
 
 def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ...]:
@@ -118,6 +128,7 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     by_chance = tuple(random_name(seed, RANDOM_LENGTH) for seed in range(1, RANDOM_WORKLOADS + 1))
     first, sets = asked.first, workload_sets()
     return [
+        *([Stage("own-workloads", asked.alone, asked.workloads)] if asked.workloads else []),
         Stage("quick", first, ("quick",)),
         Stage("all", first, tuple(w for w in sets["all"] if w not in sets["quick"])),
         Stage("more", first, ("more",)),

@@ -48,6 +48,21 @@ def test_code_of_a_mode_that_runs_on_request_brings_that_mode() -> None:
     assert affected_by(["fs/ntfs3/inode.c"]).first == ("ntfs3/default",)
 
 
+def test_workloads_that_run_the_code_of_a_mode_come_first() -> None:
+    """A minute about XFS's exchange ended in `all`, and the workloads that exchange are in `more`."""
+    first, second, *_ = stages(affected_by(["fs/xfs/xfs_exchmaps_item.c"]))
+    assert set(first.modes) == {"xfs/exchange", "xfs/exchange-wsync"}
+    assert "exchange-fragments" in first.workloads
+    assert second.name == "quick"
+    assert stages(affected_by(["fs/xfs/xfs_log.c"]))[0].name == "quick"
+
+
+def test_workloads_of_modes_are_there() -> None:
+    named = {w for p in profiles().values() for w in p.workloads}
+    assert {w.name for w in select_workloads(sorted(named))} == named
+    assert all(p.mode_source for p in profiles().values() if p.workloads)
+
+
 def test_code_of_a_stack_is_asked_on_that_stack() -> None:
     assert affected_by(["drivers/md/raid5-ppl.c"]).first == (
         "ext4/ordered@raid5-journal", "ext4/ordered@raid5-ppl", "ext4/ordered@raid5", "ext4/ordered@raid6",
