@@ -90,10 +90,15 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
     if touched(shared.paths):
         first += shared.modes
     if not first:
-        raise UsageError(
-            f"nothing here runs {', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''}",
-            "name modes with -c, such as -c ext4/ordered",
-        )
+        files = f"{', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''}"
+        if named := [
+            p.name for p in profiles().values() if any(is_of(f, s) for f in changed for s in p.source)
+        ]:
+            raise UsageError(
+                f"{files}: the modes that run this are asked only if they are named",
+                f"name them: -c {','.join(named)}",
+            )
+        raise UsageError(f"nothing here runs {files}", "name modes with -c, such as -c ext4/ordered")
     then = [p.name for p in own if p.name not in first]
     nobodys = [f for f in changed if f not in owned]
     running = [p for p in own if p.name in alone and p.workloads]

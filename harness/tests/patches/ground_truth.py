@@ -160,26 +160,30 @@ def series(repository: Repository, base: str, change: Change) -> tuple[str, str]
 
 def asked(
     tree: Path, base: str, head: str, out: Path, minutes: float
-) -> tuple[int, float | None, float, Path]:
-    """The exit code, seconds to the first new finding and to the end, and the directory."""
+) -> tuple[int, float | None, float, Path | None, str]:
+    """The exit code, seconds to the first new finding and to the end, the directory, if it got so far, and
+    the error that ended it.
+    """
     limits = ["--minutes", str(minutes), "--first", "--no-lines", "--no-mistakes", "--out", str(out)]
     command = ["patch", str(tree), f"{base}..{head}", *limits]
-    begun, first = time.monotonic(), None
+    begun, first, said = time.monotonic(), None, "the kernel does not build"
     powercut = [sys.executable, "-m", "harness", *command]
     with subprocess.Popen(powercut, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if first is None and line.startswith("new: "):
                 first = round(time.monotonic() - begun, 1)
+            if line.startswith("powercut: "):
+                said = line.strip()
     took = round(time.monotonic() - begun, 1)
-    return process.returncode, first, took, max((out / "runs").glob("*-patch"))
+    return process.returncode, first, took, max((out / "runs").glob("*-patch"), default=None), said
 
 
 def tried(repository: Repository, base: str, change: Change, out: Path, minutes: float) -> Row:
     head, bad = series(repository, base, change)
-    code, first, took, path = asked(repository.path, base, head, out / change.name, minutes)
-    if not (path / "patch.json").exists():
-        return Row(change.kind, change.name, False, first, took, "", "", "the kernel does not build", code)
+    code, first, took, path, said = asked(repository.path, base, head, out / change.name, minutes)
+    if path is None or not (path / "patch.json").exists():
+        return Row(change.kind, change.name, False, first, took, "", "", said, code)
     page = json.loads((path / "patch.json").read_text())
     new = [r for r in page["regressions"] if r["standing"] == "new"]
     named = {r["commit"] for r in new}
@@ -238,6 +242,8 @@ def why_missed(row: Row) -> str:
     fault is in its file.
     """
     fault, shown_in = faults().get(row.name), []
+    if row.code == ExitCode.USAGE:
+        return row.headline
     if fault and fault.workloads:
         for stage in stages(affected_by([edit.file for edit in fault.edits])):
             asks = {w.name for w in select_workloads(stage.workloads)}

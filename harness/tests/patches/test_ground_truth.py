@@ -112,3 +112,12 @@ def test_a_miss_has_a_reason(name: str, left: tuple[str, ...], why: str) -> None
     missed = msgspec.structs.replace(row(Kind.PLANTED, name, found=False, code=5), left=left)
     assert why_missed(missed) == why
     assert why in page([missed], [], "make patches").text().replace("\n", " ")
+
+
+def test_a_patch_that_is_refused_says_why() -> None:
+    """The modes of HFS+ are asked only if they are named: the command came to no directory, and to no row."""
+    why = "powercut: fs/hfsplus/inode.c: the modes that run this are asked only if they are named"
+    refused = msgspec.structs.replace(
+        row(Kind.PLANTED, "hfsplus-fsync-no-flush", found=False, code=ExitCode.USAGE), headline=why
+    )
+    assert why_missed(refused) == why

@@ -82,6 +82,13 @@ def test_files_that_nothing_runs_are_named() -> None:
         affected_by(["Documentation/x.rst"])
 
 
+def test_a_file_system_that_has_to_be_named_is_told() -> None:
+    """ "Nothing here runs fs/hfsplus", whose fsck is not free: `-c hfsplus/default` runs it."""
+    with pytest.raises(UsageError, match="only if they are named") as refused:
+        affected_by(["fs/hfsplus/inode.c"])
+    assert "hfsplus/default" in refused.value.next_step
+
+
 def test_a_changed_recovery_is_cut_again_and_meets_a_faulty_disk() -> None:
     """The long stages come after what shows more: a minute about btrfs's log ended on the faulty disk, and
     three upstream bugs that oldtree shows were missed.
