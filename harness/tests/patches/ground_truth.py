@@ -245,10 +245,11 @@ def why_missed(row: Row) -> str:
     if row.code == ExitCode.USAGE:
         return row.headline
     if fault and fault.workloads:
+        shows = {w.name for w in select_workloads(fault.workloads)}
         for stage in stages(affected_by([edit.file for edit in fault.edits])):
             asks = {w.name for w in select_workloads(stage.workloads)}
             same = (stage.again, stage.disk) == (fault.again, tuple(fault.disk))
-            if same and asks & set(fault.workloads) and set(stage.modes) & set(fault.modes):
+            if same and asks & shows and set(stage.modes) & set(fault.modes):
                 shown_in.append(stage.name)
         if not shown_in:
             return f"no stage asks {fault.workloads[0]} in {fault.modes[0]}"

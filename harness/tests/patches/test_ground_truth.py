@@ -103,6 +103,7 @@ def test_rows_of_a_page_are_taken_over_once_and_those_here_stay(tmp_path: Path) 
     ("name", "left", "why"),
     [
         ("stale-log-flushed", ("all",), "no stage asks parallel-overwrite.s2 in xfs/default"),
+        ("unwritten-log-counts", ("beside",), "the time was up in stage beside; it shows in beside"),
         ("fsync-no-barrier", ("more",), "stage quick was done, and showed nothing"),
         ("fsync-no-barrier", ("quick", "all"), "the time was up in stage quick; it shows in quick"),
         ("btrfs-new-name-skips-dentries", ("more", "ace1"), "the time was up in stage more"),
