@@ -181,9 +181,9 @@ class _Case:
                 else:
                     sound.append(self._judged(state, judgement_of(result, self._check, "")))
                 self._progress.advance("states", 1)
-                now = judging.expected(len(visited), listed.at_most)
-                self._progress.begin("states", now - expected)
-                expected = now
+                if (now := judging.expected(len(visited), listed.at_most)) != expected:
+                    self._progress.begin("states", now - expected)
+                    expected = now
             self._progress.begin("states", len(visited) - expected)  # what was not, or is the same
             if failed and self._again and not judging.is_over and (again := self._again()):
                 judging.name_drawn(again)
