@@ -224,10 +224,17 @@ def modes(kernel: Kernel) -> tuple[list[str], list[str]]:
     return [*(n for n in FIRST if n in had), *rest], lacking
 
 
-def cells(chosen_modes: Sequence[str], chosen: Sequence[str]) -> list[tuple[str, str]]:
+def chosen(names: Sequence[str], asked: str, what: str) -> list[str]:
+    """Those that are asked for, with commas between; all if none is."""
+    if missing := [name for name in filter(None, asked.split(",")) if name not in names]:
+        sys.exit(f"{missing[0]!r} is no {what}; there are {', '.join(names)}")
+    return [name for name in names if not asked or name in asked.split(",")]
+
+
+def cells(chosen_modes: Sequence[str], programs: Sequence[str]) -> list[tuple[str, str]]:
     """Every mode with every program, so that a part of them is a fair part: in turn, first modes first."""
-    late = [p for p in chosen if p.startswith(LAST)]
-    early = [p for p in chosen if p not in late]
+    late = [p for p in programs if p.startswith(LAST)]
+    early = [p for p in programs if p not in late]
     some = len([m for m in chosen_modes if m in FIRST]) or len(chosen_modes)
     parts = itertools.product((early, late), (chosen_modes[:some], chosen_modes[some:]))
     return [
@@ -391,10 +398,7 @@ def main() -> int:
         sys.exit("powercut kernel build makes the UML kernel that this needs")
     kernel = find_kernel(str(built.image))
     had, lacking = modes(kernel)
-    wanted = cells(
-        [m for m in had if not asked.modes or m in asked.modes.split(",")],
-        [p for p in programs() if not asked.programs or p in asked.programs.split(",")],
-    )
+    wanted = cells(chosen(had, asked.modes, "mode"), chosen(programs(), asked.programs, "program"))
     trial, known = Trial(kernel, out / "scratch", asked.contents), known_losses()
     for row in rows(trial, wanted, out / "rows.jsonl", time.monotonic() + 60 * asked.minutes):
         print(line_of(row, known), flush=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import functools
 import gzip
 import io
 import itertools
@@ -128,10 +129,11 @@ class Recorded:
         known: dict[str, Files | NotMounted] = {}
         done: set[tuple[Files | NotMounted, int, int]] = set()
         times = call_times(self.notes, self.recording)
+        made_at = functools.cache(lambda at: made_before(times, lambda event: event < at))
         recovering = Recovering(self.session, self.recording)
         left_out = False
         for state, content in self._contents():
-            returned, begun = made_before(times, self.recording.cut_before(state))
+            returned, begun = made_at(self.legal.event(state))
             if content not in known and len(known) >= most:
                 left_out = True
                 continue
