@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
@@ -68,19 +69,21 @@ from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
 from harness.filesystems.existing import look_at
 from harness.filesystems.layers import EXISTING
+from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import ANY, select_profiles
 from harness.guests.guest_specs import booted_kernel, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
 from harness.kernels.build import title_of
-from harness.model import DISK_FAULTS, bounds
+from harness.model import DISK_FAULTS, Workload, bounds
 from harness.model.schedules import under_schedule, with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Clock, Completions, ExistingDisk, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import headline, plural
+from harness.ruled.judging import check_of
 from harness.run import execute, look_up, new_run
 from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
@@ -707,6 +710,11 @@ def _execute(
     return summary
 
 
+def _is_judged(profile: Profile, workload: Workload) -> bool:
+    """Not where only a check of its own could judge a workload that has none."""
+    return profile.rules is None or check_of(workload.checks) is not None
+
+
 def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     """Print what a run would do (--no-action); the files that it would read are read. With -v, the name of
     every case, and the command line of a guest.
@@ -719,7 +727,8 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
         asked = look_up(plan)  # what the run itself would refuse
     machine_name = recording_machine(plan.machine, asked.kernel)
     kernel = booted_kernel(machine_name, asked.kernel)
-    cases = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
+    possible = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
+    cases = [(p, w) for p, w in possible if _is_judged(p, w)]
     console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
     for module in asked.kernel.replaced:
         console.say(f"module: {module}, in place of the kernel's own")
@@ -736,6 +745,8 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
         console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {text}")
     for name, why in asked.lacking.items():
         console.say(f"not run: {name}: {why}")
+    for mode, left in Counter(p.name for p, w in possible if not _is_judged(p, w)).items():
+        console.say(f"not run: {mode}: {plural(left, 'workload')} without a check, and it has no other judge")
     if not cases:
         return ExitCode.NOTHING_RUN
     console.say(estimate(plan, cases, machine_name).text)

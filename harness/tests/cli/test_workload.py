@@ -250,3 +250,13 @@ def test_why_it_is_not_known_what_no_sync_covered_is_told(tmp_path: Path, tried:
 
 def test_several_modes_at_once_are_refused(tmp_path: Path) -> None:
     assert "name one of them: ext4/" in refused("try", "sqlite-wal-full", "-c", "ext4")
+
+
+def test_what_is_run_leaves_out_workloads_that_only_rules_cannot_judge() -> None:
+    """They were counted among the recordings and states."""
+    done = powercut("run", "-n", "-c", "any/posix", "-w", "append-fsync,overwrite,journal-magic")
+    assert "not run: any/posix: 2 workloads without a check, and it has no other judge" in done.stdout
+    assert "any/posix (mount -o defaults): journal-magic" in done.stdout
+    assert "1 recording," in done.stdout
+    assert powercut("run", "-n", "-c", "any/posix", "-w", "overwrite").exit_code == ExitCode.NOTHING_RUN
+    assert "2 recordings," in powercut("run", "-n", "-c", "any/posix,ext2", "-w", "journal-magic").stdout
