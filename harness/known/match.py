@@ -109,6 +109,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
         and _same_operations(sighting, seen)
         and (not sighting.quiet or _was_quiet(seen))
+        and (not sighting.loses or _lacks_writes(seen.state.first))
         and (not sighting.causes or seen.cause().lower() in ("", *map(str.lower, sighting.causes)))
     )
 
@@ -130,8 +131,14 @@ def _was_quiet(seen: Observed) -> bool:
     return op.begin is not None and op.ack is not None and not seen.flushed(op.begin, op.ack)
 
 
+def _lacks_writes(state: CrashState) -> bool:
+    kept = state.persisted
+    return bool(state.dropped) or (kept is not None and (kept.only or bool(kept.parts)))
+
+
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
     also = ["operations"] * bool(sighting.operations or sighting.later) + ["flushes"] * sighting.quiet
+    also += ["lost writes"] * sighting.loses
     if sighting.causes and seen.cause():
         also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)

@@ -48,7 +48,9 @@ def could_not_try(mount_errno: int) -> bool:
 
 
 def mountable(case: Case) -> Iterator[Violation | Undecided]:
-    """The kernel mounts the crash state, and survives it."""
+    """The kernel mounts the crash state, and survives it. `found` has what the kernel said as well: an errno
+    alone seldom tells one bug from another.
+    """
     seen = case.outcome
     if seen.lost:
         what, signature = death(seen.lost, "recovery hangs", "the kernel did not survive recovery")
@@ -59,8 +61,9 @@ def mountable(case: Case) -> Iterator[Violation | Undecided]:
         yield Undecided(f"mount could not be tried: {_errno_name(seen.mount_errno)}")
     elif seen.mount_errno:
         name = _errno_name(seen.mount_errno)
+        found = "; ".join([name, *complaints(case.errors, seen.kernel_log).values()])
         yield Violation(
-            "mountable", "mount", f"mount fails with {name}", "a mount that succeeds", name, f"mount: {name}"
+            "mountable", "mount", f"mount fails with {name}", "a mount that succeeds", found, f"mount: {name}"
         )
 
 

@@ -14,6 +14,9 @@ from harness.store.records import Finding, KernelInfo, Step
 from harness.symptoms import paths_of
 from harness.workloads.load import parse_operation
 
+FOLLOWS = "the mount, which fails by it at each of these states"
+"""What was compared of a finding that follows from a known bug."""
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -48,6 +51,16 @@ class Meaning:
             expected = expected or as_expectation(known.bug)
         loss = None if expected or known else first_match(known_losses(), f.case, f.symptom)
         return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
+
+    def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:
+        """A finding of states that all fail to mount, as these findings say. Nothing was recovered there, so
+        what fsck or the kernel's log says follows from the bugs by which the mounts fail, if all are known.
+        """
+        bugs = [mount.known for mount in mounts if mount.known]
+        if f.known or f.expectation or f.loss or len(bugs) < len(mounts):
+            return f
+        known = replace(bugs[0], compared=(FOLLOWS,))
+        return replace(f, known=known, expectation=as_expectation(known.bug) if self.new_only else None)
 
 
 def paths_in(steps: Sequence[Step]) -> tuple[str, ...]:

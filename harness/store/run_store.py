@@ -564,21 +564,27 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         steps = self._steps(number)
         paths = paths_in(steps)
         parsed = {text: CrashState.parse(text) for text in {row[-1] for row in rows}}
-        unmounted = {state: summary for oracle, _, _, summary, *_, state in rows if oracle == "mountable"}
+        failed: dict[str, Finding] = {}
         findings: list[Finding] = []
-        for (oracle, signature), states in groups.items():
+        for (oracle, signature), states in sorted(groups.items(), key=lambda g: g[0][0] != "mountable"):
             smallest = min((parsed[text] for text in states), key=state_order)
             violations = sorted(
                 states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
             )
             symptom = symptom_of(oracle, signature, paths)
-            beside = "" if oracle == "mountable" else unmounted.get(str(smallest), "")
+            beside = failed[str(smallest)].summary if str(smallest) in failed else ""
             shown = Finding(
-                case, oracle, signature, smallest, tuple(violations), len(states), unmounted=beside
-            )
+                case, oracle, signature, smallest, tuple(violations), len(states), None, symptom.what,
+                unmounted=beside,
+            )  # fmt: skip
             flushed = functools.partial(self._flushed, case)
             cause = functools.partial(self._cause_of, shown.id)
-            findings.append(meaning.given_to(replace(shown, what=symptom.what), steps, flushed, cause))
+            found = meaning.given_to(shown, steps, flushed, cause)
+            if oracle == "mountable":
+                failed |= dict.fromkeys(states, found)
+            elif states.keys() <= failed.keys():
+                found = meaning.following(found, [failed[state] for state in states])
+            findings.append(found)
         return tuple(sorted(findings, key=finding_order))
 
     def _cause_of(self, finding: str) -> str:

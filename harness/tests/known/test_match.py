@@ -251,6 +251,38 @@ def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> No
         assert name_of(replace(seen, violation=v)) == "xfs-sync-no-flush", v.summary
 
 
+HELD = ("create f", "open f @h", "unlink f", "append @h 4096", "fsync @h")
+CREATED = (*(f"create f{n}" for n in range(30)), "append f0 4096", "fsync f0")
+
+
+@pytest.mark.parametrize(
+    ("operations", "found", "name"),
+    [
+        (HELD, "EUCLEAN; JBD2: journal recovery failed", "ext4-fast-commit-nameless"),
+        (HELD, "EUCLEAN; JBD2: corrupted journal superblock", "ext4-fast-commit-area-full"),
+        (CREATED, "EUCLEAN; JBD2: corrupted journal superblock", "ext4-fast-commit-area-full"),
+        (CREATED, "EUCLEAN; JBD2: journal recovery failed", ""),
+    ],
+)
+def test_a_mount_that_fails_is_the_bug_of_which_the_kernel_speaks(
+    operations: tuple[str, ...], found: str, name: str
+) -> None:
+    """A full area was new but for appends with O_DSYNC, and a nameless file where it was renamed."""
+    seen = observed(Symptom("mountable", "mount: EUCLEAN"), operations=operations, state="@90")
+    said = Violation("mountable", "mount", "mount fails with EUCLEAN", "", found, "")
+    assert name_of(replace(seen, case=CaseId("ext4", "fast_commit", "any"), violation=said)) == name
+
+
+@pytest.mark.parametrize(
+    ("state", "known"),
+    [("@t190-3", True), ("@t190=", True), ("@190-3", True), ("@t190", False), ("@190", False)],
+)
+def test_a_bug_that_takes_a_lost_write_is_not_known_where_none_is_lost(state: str, *, known: bool) -> None:
+    seen = observed(Symptom("size", "NAME: size after N"), operations=CREATED, state=state, promised=31)
+    case = CaseId("ext4", "fast_commit", "any")
+    assert (name_of(replace(seen, case=case)) == "ext4-fast-commit-not-flushed") is known
+
+
 def test_every_cause_of_a_record_is_one_that_show_names() -> None:
     named = {c for bug in installed().values() for s in bug.record.shows for c in s.causes}
     assert named

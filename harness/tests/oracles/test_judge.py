@@ -85,6 +85,15 @@ def good(**changes: object) -> Outcome:
 # --- the surface ---
 
 
+def test_a_mount_that_fails_is_told_with_what_the_kernel_says_of_it() -> None:
+    """EUCLEAN alone tells no bug from another."""
+    said = ("[   1.5] EXT4-fs error (device vda): bad", "[   1.6] EXT4-fs (vda): mounting")
+    judge = Judge(ORDERED, history(["create f"]), error_patterns=PATTERNS)
+    for lines, found in ((said, "EUCLEAN; EXT4-fs error (device vda): bad"), ((), "EUCLEAN")):
+        done = judge.judge(Position(1, 1), good(mount_errno=errno.EUCLEAN, tree={}, kernel_log=lines))
+        assert next(v.found for v in done.violations if v.oracle == "mountable") == found
+
+
 def test_nothing_wrong_passes() -> None:
     assert verdict_on(good()) == (PASS, set())
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.model import CrashState, Judgement, Violation
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report.words import where
 from harness.store import RunStore
-from harness.store.records import CaseInfo, Evidence, JudgedState, state_order
-from harness.tests.store.samples import CASE, INFO, OTHER, broken, put
+from harness.store.records import CaseInfo, Evidence, JudgedState, KernelInfo, state_order
+from harness.tests.store.samples import CASE, INFO, OTHER, broken, put, put_case
 
 
 @st.composite
@@ -79,6 +81,35 @@ def test_a_finding_names_the_mount_that_failed_at_its_state(store: RunStore) -> 
     first, second = store.findings()
     assert where(first) == "@3, the smallest of 2 states that show it"
     assert where(second) == "@7, the only state that was seen to show it; mount fails with EIO there, too"
+
+
+def test_what_fsck_says_where_no_mount_succeeds_is_the_bug_by_which_the_mounts_fail(tmp_path: Path) -> None:
+    """Eleven complaints of fsck about a journal that was not replayed were eleven new findings."""
+    torn, other = mount_fails("ECANCELED"), mount_fails("EUCLEAN")
+    follows, also = (Violation("fsck", what, what, "clean", "errors", what) for what in ("follows", "also"))
+    case = CaseId("ext4", "fast_commit", "any")
+    with RunStore.create(
+        tmp_path, "run", replace(INFO, kernel=KernelInfo("bzImage", release="6.12.117"))
+    ) as store:
+        put_case(store, CaseInfo(case), *(Judgement(v) for v in ((torn, follows), (torn, follows, also))))
+        assert known_in(store) == {"mount": TORN, "follows": TORN, "also": TORN}
+        store.put_judgements(case, [JudgedState(CrashState(8), "8", Judgement((also,)))])
+        assert known_in(store) == {"mount": TORN, "follows": TORN, "also": ""}, "a state that mounts shows it"
+        store.put_judgements(case, [JudgedState(CrashState(9), "9", Judgement((other, follows)))])
+        assert known_in(store)["follows"] == "", "a state shows it whose mount fails by another bug"
+
+
+TORN = "ext4-fast-commit-torn"
+
+
+def mount_fails(name: str) -> Violation:
+    return Violation("mountable", "mount", f"mount fails with {name}", "", name, f"mount: {name}")
+
+
+def known_in(store: RunStore) -> dict[str, str]:
+    """The known bug of each finding, by what it is about."""
+    found = sorted(store.findings(), key=lambda f: f.state.prefix, reverse=True)
+    return {f.violations[0].subject: f.known.bug.name if f.known else "" for f in found}
 
 
 def test_findings_of_two_cases_stay_apart(store: RunStore) -> None:

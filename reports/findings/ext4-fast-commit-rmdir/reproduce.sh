@@ -7,11 +7,13 @@
 #
 #   REMOVE=rmdir    the default
 #   REMOVE=unlink   control: a file in place of the directory
+#   THERE=yes       the other file is there before, so that it does not get the inode of the directory: that is left,
+#                   without a name
 #   FEATURE=^fast_commit    control: the same without fast commits
 #
 # Needs root, loop devices and xfs_io. Prints BROKEN or KEPT; exits with 2 if it could not tell.
 set -eu
-FEATURE=${FEATURE:-fast_commit} REMOVE=${REMOVE:-rmdir}
+FEATURE=${FEATURE:-fast_commit} REMOVE=${REMOVE:-rmdir} THERE=${THERE:-no}
 DIR=$(mktemp -d)
 
 fail() {
@@ -43,11 +45,13 @@ rmdir) mkdir "$DIR/mnt/A" ;;
 unlink) : >"$DIR/mnt/A" ;;
 *) fail "REMOVE=$REMOVE: rmdir or unlink" ;;
 esac
+[ "$THERE" = no ] || : >"$DIR/mnt/foo"
 sync
 case $REMOVE in
 rmdir) rmdir "$DIR/mnt/A" ;;
 unlink) rm "$DIR/mnt/A" ;;
 esac
+echo data >>"$DIR/mnt/foo"
 xfs_io -f -c fsync "$DIR/mnt/foo"
 cp --sparse=always "$DIR/disk" "$DIR/crashed"
 
@@ -62,6 +66,6 @@ e2fsck -f -n "$DIR/crashed" >"$DIR/said" 2>&1 || checked=$?
 cat "$DIR/said"
 case $checked in
 0) echo "KEPT: e2fsck finds nothing wrong after recovery" ;;
-4) echo "BROKEN: e2fsck finds errors after recovery, the first: $(grep -m 1 'Fix? no' "$DIR/said")" ;;
+4) echo "BROKEN: e2fsck finds errors after recovery, the first: $(grep -m 1 -E 'Fix\? no|Unconnected' "$DIR/said")" ;;
 *) fail "e2fsck exits with $checked" ;;
 esac
