@@ -109,7 +109,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
         and _same_operations(sighting, seen)
         and (not sighting.quiet or _was_quiet(seen))
-        and (not sighting.loses or _lacks_writes(seen.state.first))
+        and sighting.loses in (None, _lacks_writes(seen.state.first))
         and (not sighting.causes or seen.cause().lower() in ("", *map(str.lower, sighting.causes)))
     )
 
@@ -138,7 +138,7 @@ def _lacks_writes(state: CrashState) -> bool:
 
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
     also = ["operations"] * bool(sighting.operations or sighting.later) + ["flushes"] * sighting.quiet
-    also += ["lost writes"] * sighting.loses
+    also += ["lost writes"] * (sighting.loses is not None)
     if sighting.causes and seen.cause():
         also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)
