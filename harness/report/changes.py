@@ -10,7 +10,6 @@ faulty disk, where only these show it.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -162,12 +161,8 @@ def _as_far(case: CaseId, state: CrashState, first: Side, second: Side) -> bool:
 
 def _other_work(case: CaseId, first: Side, second: Side) -> bool:
     """Whether the operations of the runs differ; a program, which stands for all that it does, may."""
-    mine, others = ([_PLACE.sub("", s.text) for s in side.cases[case].info.steps] for side in (first, second))
+    mine, others = ([s.operation for s in side.cases[case].info.steps] for side in (first, second))
     return bool(mine and others) and mine != others
-
-
-_PLACE = re.compile(r": @\S+$| \(before the crash(?:, lost)?\)$")
-"""What each recording adds to an operation."""
 
 
 def _same_states(case: CaseId, first: Side, second: Side) -> bool:

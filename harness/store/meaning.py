@@ -43,7 +43,7 @@ class Meaning:
         cause: Callable[[], str],
     ) -> Finding:
         """The finding with what it means. `flushed`, `cause`: see `Observed`."""
-        ran = [LoggedOperation(s.text, s.begin, s.ack) for s in steps]
+        ran = [LoggedOperation(s.operation, s.begin, s.ack) for s in steps]
         seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause)
         known = match(self.bugs, seen)
         expected = first_match(self.expectations, f.case, f.symptom)
@@ -66,6 +66,6 @@ class Meaning:
 def paths_in(steps: Sequence[Step]) -> tuple[str, ...]:
     """The paths of a case's operations; none of a program's, whose names are its own."""
     try:
-        return paths_of([parse_operation(step.text) for step in steps])
+        return paths_of([parse_operation(step.operation) for step in steps])
     except UsageError:
         return ()

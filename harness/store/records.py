@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -151,6 +152,14 @@ class Step:
     text: str
     begin: int | None
     ack: int | None
+
+    @property
+    def operation(self) -> str:
+        """The operation as the workload has it, without what `steps_of` adds of a crash."""
+        return _OF_A_CRASH.sub("", self.text)
+
+
+_OF_A_CRASH = re.compile(r": @\S+$| \(before the crash(?:, lost)?\)$")
 
 
 class DrawnCall(msgspec.Struct, frozen=True, array_like=True):
