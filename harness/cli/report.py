@@ -60,7 +60,7 @@ from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import folder_sets, select_workloads
 
-FOLDER_ROWS = 40  # a folder of more workloads is one row of `powercut list workloads`
+FOLDER_ROWS = 60  # a folder of more workloads is one row of `powercut list workloads`
 
 
 @click.command("report")
