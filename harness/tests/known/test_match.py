@@ -288,7 +288,8 @@ def test_a_bug_that_takes_a_lost_write_is_not_known_where_none_is_lost(state: st
 )
 def test_a_bug_of_recovery_is_not_known_where_the_disk_has_lost_writes(state: str, *, known: bool) -> None:
     """JFS flushes nothing: what it loses so is a loss of the mode. That its log is not replayed is a bug."""
-    seen = observed(Symptom("durability", "NAME: undone"), operations=CREATED, state=state, promised=31)
+    undone = Symptom("durability", "names undone after N")
+    seen = observed(undone, operations=CREATED, state=state, promised=31)
     case = CaseId("jfs", "default", "any")
     assert (name_of(replace(seen, case=case)) == "jfsutils-log-not-replayed") is known
 
