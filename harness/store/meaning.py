@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.expectations import Expectation, first_match, known_losses
 from harness.known.base import KnownBug, KnownBugs, with_bugs
 from harness.known.match import LoggedOperation, Observed, as_expectation, match
+from harness.oracles.surface import WHILE_RECORDED
 from harness.store.records import Finding, KernelInfo, Step
 from harness.symptoms import paths_of
 from harness.workloads.load import parse_operation
@@ -54,10 +55,12 @@ class Meaning:
 
     def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:
         """A finding of states that all fail to mount, as these findings say. Nothing was recovered there, so
-        what fsck or the kernel's log says follows from the bugs by which the mounts fail, if all are known.
+        what fsck or the kernel's log says follows from the bugs by which the mounts fail, if all are known. Not
+        what the kernel said while the workload ran.
         """
         bugs = [mount.known for mount in mounts if mount.known]
-        if f.known or f.expectation or f.loss or len(bugs) < len(mounts):
+        earlier = f.signature.startswith(WHILE_RECORDED)
+        if earlier or f.known or f.expectation or f.loss or len(bugs) < len(mounts):
             return f
         known = replace(bugs[0], compared=(FOLLOWS,))
         return replace(f, known=known, expectation=as_expectation(known.bug) if self.new_only else None)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.oracles.surface import WHILE_RECORDED
 from harness.report.words import where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Evidence, JudgedState, KernelInfo, Step, state_order
@@ -97,6 +98,15 @@ def test_what_fsck_says_where_no_mount_succeeds_is_the_bug_by_which_the_mounts_f
         assert known_in(store) == {"mount": TORN, "follows": TORN, "also": ""}, "a state that mounts shows it"
         store.put_judgements(case, [JudgedState(CrashState(9), "9", Judgement((other, follows)))])
         assert known_in(store)["follows"] == "", "a state shows it whose mount fails by another bug"
+
+
+def test_what_the_kernel_said_while_the_workload_ran_follows_from_no_mount(tmp_path: Path) -> None:
+    """It is kept with the state after the workload's end, which a known bug may keep from mounting."""
+    said = Violation("kernel-log", "workload", "a warning", "", "", f"{WHILE_RECORDED}WARNING")
+    case = CaseId("ext4", "fast_commit", "any")
+    with RunStore.create(tmp_path, "run", replace(INFO, kernel=KernelInfo("x", release="6.12.117"))) as store:
+        put_case(store, CaseInfo(case), Judgement((mount_fails("ECANCELED"), said)))
+        assert known_in(store) == {"mount": TORN, "workload": ""}
 
 
 TORN = "ext4-fast-commit-torn"
