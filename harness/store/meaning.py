@@ -55,8 +55,8 @@ class Meaning:
 
     def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:
         """A finding of states that all fail to mount, as these findings say. Nothing was recovered there, so
-        what fsck or the kernel's log says follows from the bugs by which the mounts fail, if all are known. Not
-        what the kernel said while the workload ran.
+        what fsck or the kernel's log says follows from the bugs by which the mounts fail, if all are known.
+        What the kernel said while the workload ran does not.
         """
         bugs = [mount.known for mount in mounts if mount.known]
         earlier = f.signature.startswith(WHILE_RECORDED)
