@@ -2,7 +2,9 @@
 
 A name spells the whole workload out, and no name comes twice. Two generators take no notice of what was
 seen: `ace2` goes through all sequences of two, in parts that are spread over the whole set; `random` counts
-its seeds up without end. `grown` makes workloads of the corpus longer.
+its seeds up without end. Two take what reached something new, the corpus: `grown` makes it longer, and
+`scheduled` records it again, with other threads that meet and writes that complete in another order. A
+schedule that reached something new is in the corpus itself.
 """
 
 from __future__ import annotations
@@ -13,33 +15,38 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.campaigns.journal import CampaignPlan, KnownBatches
 from harness.errors import UsageError
+from harness.model.schedules import ScheduleName, under_schedule, without_schedule
 from harness.workloads.generate import chance, generate, names_of, sequences
 
 GROWN = "grown"
+SCHEDULED = "scheduled"
 GENERATORS: Mapping[str, str] = {
     "ace2": "all sequences of two operations, each with every way to make it durable",
     "random": "random operations, from one seed after another",
     GROWN: "what reached something new, made longer: a random workload goes on, a sequence gets a step",
+    SCHEDULED: "what reached something new, recorded under further schedules",
 }
+OF_CORPUS = {GROWN, SCHEDULED}
 MAX_GROWN = 160
 """Operations of a random workload that has grown. A longer one is recorded, and shrunk, for minutes."""
 MAX_STEPS = 4
 STEPS_EACH = 3
 """Sequences that one sequence of the corpus is made into."""
+SCHEDULES_EACH = 3
 _LONG = 2
 """How many workloads of a sequence's batch one random workload stands for: it takes that much longer."""
 
 
 def next_batch(plan: CampaignPlan, ledger: KnownBatches) -> tuple[str, tuple[str, ...]] | None:
     """The generator that worked least so far, and its next workloads; None if there are none any more. A
-    `grown` batch that would be less than half full waits while others have work.
+    batch of the corpus that would be less than half full waits while others have work.
     """
     spent = dict.fromkeys(plan.generators, 0.0)
     for number, done in ledger.done.items():
         if (begun := ledger.chosen.get(number)) and begun.generator in spent:
             spent[begun.generator] += done.seconds
     left = {g: names for g in plan.generators if (names := _names(g, plan, ledger))}
-    ready = [g for g in left if g != GROWN or len(left[g]) * 2 >= size_of(g, plan)] or list(left)
+    ready = [g for g in left if g not in OF_CORPUS or len(left[g]) * 2 >= size_of(g, plan)] or list(left)
     chosen = min(ready, key=lambda g: spent[g], default=None)
     return None if chosen is None else (chosen, left[chosen])
 
@@ -61,7 +68,8 @@ def _names(generator: str, plan: CampaignPlan, ledger: KnownBatches) -> tuple[st
         return tuple(chance.name_of(seed, plan.length) for seed in range(first, first + size))
     known = {name for b in before for name in b.workloads}
     corpus = list(dict.fromkeys(r.workload for _, r in ledger.corpus))
-    return tuple(itertools.islice((n for n in grown(corpus) if n not in known), size))
+    drawn = grown(corpus) if generator == GROWN else scheduled(corpus)
+    return tuple(itertools.islice((n for n in drawn if n not in known), size))
 
 
 @functools.cache
@@ -70,19 +78,29 @@ def every_two() -> tuple[str, ...]:
     return tuple(names_of("ace2"))
 
 
+def scheduled(corpus: Sequence[str]) -> Iterator[str]:
+    """Each workload of the corpus under the schedules that follow its own."""
+    for plain, (number, _) in map(without_schedule, corpus):
+        for further in range(number + 1, number + 1 + SCHEDULES_EACH):
+            yield under_schedule(plain, ScheduleName(further))
+
+
 def grown(corpus: Sequence[str]) -> Iterator[str]:
-    """Longer workloads from those of the corpus. A random one of the same seed and twice the length begins
-    with the same operations; a sequence gets a step that another one of the corpus ended in.
+    """Longer workloads from those of the corpus, each under its schedule. A random one of the same seed and
+    twice the length begins with the same operations; a sequence gets a step that another one of the corpus
+    ended in.
     """
-    steps = [n.rpartition(sequences.BETWEEN)[2] for n in corpus if n.startswith(sequences.PREFIX)]
+    split = list(map(without_schedule, corpus))
+    steps = [n.rpartition(sequences.BETWEEN)[2] for n, _ in split if n.startswith(sequences.PREFIX)]
     steps = list(dict.fromkeys(step.removeprefix(sequences.PREFIX) for step in steps))
-    for number, name in enumerate(corpus):
+    for number, (name, schedule) in enumerate(split):
         if chance.NAME.fullmatch(name):
             if longer := chance.longer(name, MAX_GROWN):
-                yield longer
+                yield under_schedule(longer, schedule)
         elif name.count(sequences.BETWEEN) + 1 < MAX_STEPS:
             turned = steps[number % len(steps) :] + steps[: number % len(steps)]
-            yield from itertools.islice(_longer(name, turned), STEPS_EACH)
+            for longer in itertools.islice(_longer(name, turned), STEPS_EACH):
+                yield under_schedule(longer, schedule)
 
 
 def _longer(name: str, steps: Sequence[str]) -> Iterator[str]:

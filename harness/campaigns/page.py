@@ -47,10 +47,11 @@ _ABOUT_CAUSES = (
     "workload contains this one, and they show one of its symptoms."
 )
 _ABOUT_NEW = (
-    "Workloads that showed something new are made longer by the generator `grown`. A novelty feature is how "
-    "an operation wrote (in what order, how much), how a promise was broken, or what the kernel logged where "
-    "it was, with N for numbers. An order tells the place of each write on the disk, and the flushes. A flat "
-    "line says that these workloads have little left to show."
+    "The generator `grown` makes workloads that showed something new longer, and `scheduled` records them "
+    "under further schedules. A novelty feature is how an operation wrote (in what order, how much), how a "
+    "promise was broken, or what the kernel logged where it was, with N for numbers. An order tells the "
+    "place of each write on the disk, and the flushes. A flat line says that these workloads have little "
+    "left to show."
 )
 
 
@@ -266,7 +267,7 @@ def _shown_cause(
         min(when.get(m.finding, 0.0) for m in cause.members),
         shown_path(file),
         f"powercut repro {point} --from {source_of(plan.run, shown_path(path / member.run))}",
-        run_again(plan.run, member.configuration, shown_path(file)),
+        run_again(plan.run, member.configuration, f"{shown_path(file)}{member.schedule}"),
         tuple(dict.fromkeys(names)),
     )
 

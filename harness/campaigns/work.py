@@ -30,9 +30,18 @@ from harness.errors import EnvironmentLacks, GuestLost, StoreError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.causes import CauseMember, contains
 from harness.findings.simplify import Operations
-from harness.findings.triage import Experiment, Laboratory, Suspect, Tester, examined, suspects_of
+from harness.findings.triage import (
+    DEFAULT_SCHEDULE,
+    Experiment,
+    Laboratory,
+    Suspect,
+    Tester,
+    examined,
+    suspects_of,
+)
 from harness.host.progress import Quiet
 from harness.kernels.find import look_up_chosen
+from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural, seconds
@@ -226,11 +235,18 @@ class _Bounded:
     def made(self, count: int) -> None:
         self._tester.made = count
 
-    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
+    def experiment(
+        self,
+        operations: Operations,
+        attempt: int = 0,
+        *,
+        fast: bool = True,
+        schedule: ScheduleName = DEFAULT_SCHEDULE,
+    ) -> Experiment:
         if self._is_up():
             raise _TimeUp
         self._tick()
-        return self._tester.experiment(operations, attempt, fast=fast)
+        return self._tester.experiment(operations, attempt, fast=fast, schedule=schedule)
 
 
 def _named(plan: Plan) -> Named:

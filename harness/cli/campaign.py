@@ -79,8 +79,8 @@ def campaign_command(**given: Any) -> ExitCode:
 
     Workloads come in batches, each a run of its own. The findings of a batch are shrunk and grouped as by
     powercut triage. A workload that showed something new (a new order of writes, a new way to break a
-    promise, with --coverage recovery code that had not run) is kept and made longer. report.html, summary.txt
-    and campaign.json are written after each batch.
+    promise, with --coverage recovery code that had not run) is kept, made longer, and recorded under further
+    schedules. report.html, summary.txt and campaign.json are written after each batch.
 
     It may be killed at any moment: --resume goes on where it was. Run directories without findings are
     deleted (--keep).

@@ -187,6 +187,8 @@ def _cause_lines(number: int, cause: Cause, stores: Sequence[RunStore], files: d
     lines = [f"{number}. {cause.name}: {plural(len(cause.members), 'finding')} in {cases}"]
     lines += [f"       {operation}" for operation in smallest.minimal]
     lines += [f"   shows {text}" for _, text in smallest.shows] or [f"   {smallest.summary}"]
+    if smallest.schedule:
+        lines.append(f"   under schedule {smallest.schedule.removeprefix('.s')}; not under the default one")
     if smallest.minimal and not smallest.confirmed:
         lines.append("   only the machine that judges shows this; the one that records does not")
     for name in cause.contains:
@@ -204,6 +206,8 @@ def _commands(member: CauseMember, stores: Sequence[RunStore], file: Path | None
     source = source_words(store, shown_path(store.path))
     lines = [f"reproduce: powercut repro {one_line(member.point)} --from {source}"]
     if file:
-        again = run_again(plan_of(stores, member), member.configuration, shown_path(file))
+        again = run_again(
+            plan_of(stores, member), member.configuration, f"{shown_path(file)}{member.schedule}"
+        )
         lines.insert(0, f"run it: {again}")
     return lines

@@ -37,8 +37,9 @@ _PLAINER = {"sync": ("fsync", "fdatasync"), "fsync": ("fdatasync",)}
 class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     """A finding: the first of its symptom in a case. `run`: the run directory, as shown; `point`: the
     smallest crash state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and
-    then `reason` says why. `shows`: every symptom of that workload, with an example. `confirmed`: whether the
-    recording machine of the run shows it, too. `recordings`: how many were made for it.
+    then `reason` says why. `schedule`: that under which it shows, `.s3`; empty: the default one. `shows`:
+    every symptom of that workload, with an example. `confirmed`: whether the recording machine of the run
+    shows it, too. `recordings`: how many were made for it.
     """
 
     run: str
@@ -51,6 +52,7 @@ class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     operations: int
     minimal: tuple[str, ...] = ()
+    schedule: str = ""
     shows: tuple[tuple[Symptom, str], ...] = ()
     confirmed: bool = False
     recordings: int = 0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -36,6 +36,7 @@ from harness.host.files import file_hash, json_bytes, valid_text
 from harness.host.progress import Progress, time_left
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Workload
+from harness.model.schedules import ScheduleName, under_schedule, without_schedule
 from harness.plan import Plan
 from harness.report.words import plural, shown_path
 from harness.store import RunStore
@@ -47,6 +48,7 @@ from harness.workloads.load import parse_operation
 SCHEMA = 1
 ATTEMPTS = 3
 """Recordings of one workload before it counts as not showing what was seen: timing may decide."""
+DEFAULT_SCHEDULE = ScheduleName()
 
 
 class Triage(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ def suspects_of(store: RunStore, named: Named, *, expected: bool) -> tuple[list[
 
 class Experiment(msgspec.Struct, frozen=True):
     """What a workload showed: every symptom, with the summary at the smallest crash state that shows it.
-    `failed`: why it could not be recorded.
+    `schedule`: that of the recording, `.s3`; empty: the default one. `failed`: why it could not be recorded.
     """
 
     operations: tuple[str, ...]
@@ -106,6 +108,7 @@ class Experiment(msgspec.Struct, frozen=True):
     fast: bool
     shown: tuple[tuple[Symptom, str], ...] = ()
     failed: str = ""
+    schedule: str = ""
 
     def shows(self, symptom: Symptom) -> bool:
         """Whether a crash state has this symptom."""
@@ -119,14 +122,16 @@ class Experiments:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._known: dict[tuple[tuple[str, ...], int, bool], Experiment] = {}
+        self._known: dict[tuple[tuple[str, ...], int, bool, str], Experiment] = {}
         with contextlib.suppress(FileNotFoundError):
             for line in file.read_bytes().split(b"\n"):
                 with contextlib.suppress(msgspec.MsgspecError):
                     self._keep(msgspec.json.decode(line, type=Experiment))
 
-    def get(self, operations: tuple[str, ...], attempt: int, fast: bool) -> Experiment | None:
-        return self._known.get((operations, attempt, fast))
+    def get(
+        self, operations: tuple[str, ...], attempt: int, fast: bool, schedule: str = ""
+    ) -> Experiment | None:
+        return self._known.get((operations, attempt, fast, schedule))
 
     def put(self, experiment: Experiment) -> None:
         """Keep an experiment, on disk."""
@@ -135,7 +140,8 @@ class Experiments:
         self._keep(experiment)
 
     def _keep(self, experiment: Experiment) -> None:
-        self._known[experiment.operations, experiment.attempt, experiment.fast] = experiment
+        key = (experiment.operations, experiment.attempt, experiment.fast, experiment.schedule)
+        self._known[key] = experiment
 
 
 class Tester(Protocol):
@@ -144,8 +150,17 @@ class Tester(Protocol):
     profile: Profile
     made: int
 
-    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
-        """Record the operations and judge all their crash states, unless that experiment is known."""
+    def experiment(
+        self,
+        operations: Operations,
+        attempt: int = 0,
+        *,
+        fast: bool = True,
+        schedule: ScheduleName = DEFAULT_SCHEDULE,
+    ) -> Experiment:
+        """Record the operations under the schedule and judge all their crash states, unless that experiment
+        is known.
+        """
 
 
 class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
@@ -167,29 +182,37 @@ class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
-        text = tuple(map(str, operations))
-        known = self._experiments.get(text, attempt, fast)
+    def experiment(
+        self,
+        operations: Operations,
+        attempt: int = 0,
+        *,
+        fast: bool = True,
+        schedule: ScheduleName = DEFAULT_SCHEDULE,
+    ) -> Experiment:
+        known = self._experiments.get(tuple(map(str, operations)), attempt, fast, str(schedule))
         if known is None:
             self._progress.begin("experiments", 1)
-            known = self._made(operations, text, attempt, fast)
+            known = self._made(operations, attempt, fast, schedule)
             if not known.failed:  # what went wrong once may have been this host's fault
                 self._experiments.put(known)
             self._progress.advance("experiments", 1)
         return known
 
-    def _made(self, operations: Operations, text: tuple[str, ...], attempt: int, fast: bool) -> Experiment:
+    def _made(self, operations: Operations, attempt: int, fast: bool, schedule: ScheduleName) -> Experiment:
         self.made += 1
+        text = tuple(map(str, operations))
         equipment = self._opened()
-        case = CaseId(self.profile.filesystem, self.profile.mode, "candidate")
+        case = CaseId(self.profile.filesystem, self.profile.mode, under_schedule("candidate", schedule))
         name = f"candidate-{self.made}"
         try:
             found = violations(
                 equipment.fast if fast else equipment, self.profile, case, name, operations, lambda _: False
             )
         except PowercutError as e:
-            return Experiment(text, attempt, fast, failed=e.line)
-        return Experiment(text, attempt, fast, _smallest(found, paths_of(operations)))
+            return Experiment(text, attempt, fast, failed=e.line, schedule=str(schedule))
+        shown = _smallest(found, paths_of(operations))
+        return Experiment(text, attempt, fast, shown, schedule=str(schedule))
 
     def _opened(self) -> Equipment:
         if self._equipment is None:
@@ -255,37 +278,55 @@ def examined(
     )
     if suspect.workload.opaque:
         return msgspec.structs.replace(member, reason="it runs programs: only operations can be shrunk")
-    for fast in (True, False):
-        if not _shown_at_all(tries, operations, suspect.symptom, fast):
+    for how in _ways(suspect.case):
+        if not _shown_at_all(tries, operations, suspect.symptom, how):
             continue
         left = minimal(
             tries.profile.contract,
             operations,
-            _reporting(functools.partial(_shows, tries, suspect.symptom, fast), operations, tries, say),
+            _reporting(functools.partial(_shows, tries, suspect.symptom, how), operations, tries, say),
         )
-        confirmed = _shown_at_all(tries, left, suspect.symptom, fast=False)
-        if confirmed or not fast:
-            shown = next(t for t in _attempts(tries, left, not confirmed) if t.shows(suspect.symptom))
+        slow = how._replace(fast=False)
+        confirmed = _shown_at_all(tries, left, suspect.symptom, slow)
+        if confirmed or not how.fast:
+            again = _attempts(tries, left, slow if confirmed else how._replace(fast=True))
+            shown = next(t for t in again if t.shows(suspect.symptom))
             return msgspec.structs.replace(
                 member,
                 minimal=tuple(map(str, left)),
                 shows=shown.shown,
+                schedule=str(how.schedule),
                 confirmed=confirmed,
                 recordings=tries.made - before,
             )
-    return msgspec.structs.replace(member, reason=_why_not(tries, operations), recordings=tries.made - before)
+    return msgspec.structs.replace(member, reason=_why_not(tries, suspect), recordings=tries.made - before)
 
 
-def _why_not(tries: Tester, operations: Operations) -> str:
+class _How(NamedTuple):
+    """How operations are recorded: see `Tester.experiment`."""
+
+    fast: bool
+    schedule: ScheduleName
+
+
+def _ways(case: CaseId) -> list[_How]:
+    """A finding that shows without its schedule does not need it, and a fast machine costs least."""
+    schedules = dict.fromkeys((DEFAULT_SCHEDULE, without_schedule(case.workload)[1]))
+    return [_How(fast, schedule) for fast in (True, False) for schedule in schedules]
+
+
+def _why_not(tries: Tester, suspect: Suspect) -> str:
     """Why a finding does not show in new recordings of its whole workload."""
-    last = tries.experiment(operations, ATTEMPTS - 1, fast=False)
+    how = _ways(suspect.case)[-1]
+    last = tries.experiment(suspect.workload.operations, ATTEMPTS - 1, **how._asdict())
     if last.failed:
         return f"a new recording failed: {last.failed}"
-    return f"{ATTEMPTS} new recordings on each machine did not show it"
+    under = f", with and without schedule {how.schedule.number}," if how.schedule else ""
+    return f"{ATTEMPTS} new recordings on each machine{under} did not show it"
 
 
-def _attempts(tries: Tester, operations: Operations, fast: bool) -> Iterator[Experiment]:
-    return (tries.experiment(operations, attempt, fast=fast) for attempt in range(ATTEMPTS))
+def _attempts(tries: Tester, operations: Operations, how: _How) -> Iterator[Experiment]:
+    return (tries.experiment(operations, attempt, **how._asdict()) for attempt in range(ATTEMPTS))
 
 
 def _reporting(
@@ -308,12 +349,12 @@ def _reporting(
     return reporting
 
 
-def _shows(tries: Tester, symptom: Symptom, fast: bool, operations: Operations) -> bool:
-    return tries.experiment(operations, fast=fast).shows(symptom)
+def _shows(tries: Tester, symptom: Symptom, how: _How, operations: Operations) -> bool:
+    return tries.experiment(operations, **how._asdict()).shows(symptom)
 
 
-def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, fast: bool) -> bool:
-    return any(t.shows(symptom) for t in _attempts(tries, operations, fast))
+def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, how: _How) -> bool:
+    return any(t.shows(symptom) for t in _attempts(tries, operations, how))
 
 
 # --- all of them -----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.campaigns.generators import GROWN, MAX_GROWN, grown, next_batch, size_of
+from harness.campaigns.generators import GROWN, MAX_GROWN, SCHEDULED, grown, next_batch, scheduled, size_of
 from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches, Reached
 from harness.plan import Plan
 from harness.workloads.generate import generate
@@ -28,7 +28,7 @@ def batches(plan: CampaignPlan, count: int, took: dict[str, float] | None = None
 
 
 def test_no_workload_comes_twice() -> None:
-    names = [n for b in batches(plan_of("ace2", "random", GROWN), 30) for n in b.workloads]
+    names = [n for b in batches(plan_of("ace2", "random", GROWN, SCHEDULED), 40) for n in b.workloads]
     assert len(names) == len(set(names))
     for name in names:
         assert generate(name).operations
@@ -74,3 +74,21 @@ def test_a_small_grown_batch_waits_for_more() -> None:
     assert chosen is not None and chosen[0] == "random"
     alone = next_batch(plan_of(GROWN), ledger)
     assert alone == (GROWN, ("random1-1-40",))
+
+
+def test_what_reached_something_new_is_recorded_under_further_schedules() -> None:
+    """One that did so under a schedule goes on from there, so the corpus keeps schedules."""
+    assert list(scheduled(["random1-17-20"])) == [f"random1-17-20.s{n}" for n in (1, 2, 3)]
+    assert list(scheduled(["random1-17-20.s3"])) == [f"random1-17-20.s{n}" for n in (4, 5, 6)]
+    begun = batches(plan_of("random", SCHEDULED), 4)
+    drawn = [n for b in begun for n in b.workloads if b.generator == SCHEDULED]
+    assert {n.rpartition(".")[2] for n in drawn} == {"s1", "s2", "s3"}
+
+
+def test_what_grows_keeps_its_schedule() -> None:
+    assert list(grown(["random1-17-20.s3"])) == ["random1-17-40.s3"]
+    parent = "ace-creat.A_foo+none--link.A_foo.A_bar+fsync.A_bar.s2"
+    other = "ace-creat.A_foo+none--unlink.A_foo+sync"
+    longer = [name for name in grown([parent, other]) if name.endswith(".s2")]
+    assert f"{parent.removesuffix('.s2')}--unlink.A_foo+sync.s2" in longer
+    assert all(generate(name).operations for name in longer)

@@ -11,9 +11,10 @@ from harness.campaigns.journal import Batch, CampaignPlan, KnownBatches
 from harness.campaigns.work import CampaignSeries, load_plan
 from harness.filesystems.profiles import select_profiles
 from harness.findings.simplify import Operations
-from harness.findings.triage import Experiment
+from harness.findings.triage import DEFAULT_SCHEDULE, Experiment
 from harness.host.progress import Progress
 from harness.model import CaseId, Judgement, Violation
+from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.series.journal import End, Journal, Line
 from harness.series.work import OnDone, carry_out
@@ -96,7 +97,14 @@ class ToyTries:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
+    def experiment(
+        self,
+        operations: Operations,
+        attempt: int = 0,
+        *,
+        fast: bool = True,
+        schedule: ScheduleName = DEFAULT_SCHEDULE,
+    ) -> Experiment:
         if self.made == self.kill_at:
             self.kill_at = None
             raise Killed

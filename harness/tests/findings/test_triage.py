@@ -21,9 +21,10 @@ from harness.findings import triage as module
 from harness.findings.causes import SAME_WORKLOAD
 from harness.findings.experiment import Violated
 from harness.findings.simplify import Operations
-from harness.findings.triage import ATTEMPTS, Experiment, Experiments, Triage, triage
+from harness.findings.triage import ATTEMPTS, DEFAULT_SCHEDULE, Experiment, Experiments, Triage, triage
 from harness.host.progress import Lines
 from harness.model import CaseId, Judgement, Violation
+from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.report.explanation import Explanation, write_explanation
 from harness.store import RunStore
@@ -55,9 +56,14 @@ def unlinked(ops: list[str]) -> Mapping[str, str]:
 
 
 class FakeTries:
-    """Shows planted faults. `slow_only`: only the machine that records shows them."""
+    """Shows planted faults. `slow_only`: only the machine that records shows them. `under`: only that
+    schedule does.
+    """
 
-    def __init__(self, planted: Planted, *, slow_only: bool = False) -> None:
+    def __init__(
+        self, planted: Planted, *, slow_only: bool = False, under: ScheduleName | None = None
+    ) -> None:
+        self._under = under
         (self.profile,) = select_profiles(["ext4/fast_commit"])
         self.made = 0
         self._planted, self._slow_only = planted, slow_only
@@ -67,13 +73,21 @@ class FakeTries:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def experiment(self, operations: Operations, attempt: int = 0, *, fast: bool = True) -> Experiment:
+    def experiment(
+        self,
+        operations: Operations,
+        attempt: int = 0,
+        *,
+        fast: bool = True,
+        schedule: ScheduleName = DEFAULT_SCHEDULE,
+    ) -> Experiment:
         self.made += 1
         text = [str(op) for op in operations]
-        found = {} if fast and self._slow_only else self._planted(text)
+        hidden = (fast and self._slow_only) or self._under not in (None, schedule)
+        found = {} if hidden else self._planted(text)
         paths = paths_of(operations)
         shown = tuple((symptom_of(o, s, paths), f"@7 {o}: {s}") for o, s in found.items())
-        return Experiment(tuple(text), attempt, fast, shown)
+        return Experiment(tuple(text), attempt, fast, shown, schedule=str(schedule))
 
 
 def run_with(root: Path, planted: Planted, *workloads: str, known: bool = False) -> Path:
@@ -145,6 +159,29 @@ def test_what_the_fast_machine_does_not_show_is_shrunk_on_the_other(tmp_path: Pa
     assert [(g.smallest.minimal[0], g.smallest.confirmed) for g in found.causes] == [("tmpfile foo 0", True)]
 
 
+def test_a_finding_is_shrunk_under_the_schedule_that_it_needs(tmp_path: Path) -> None:
+    """It was recorded again under the default one alone, and told as not shown again."""
+    run = run_with(tmp_path, nameless, "random1-4-20.s3")
+    found = triaged(tmp_path, run, FakeTries(nameless, under=ScheduleName(3)))
+    assert [(g.smallest.minimal[0], g.smallest.schedule) for g in found.causes] == [("tmpfile foo 0", ".s3")]
+    with RunStore.open(run) as store:
+        lines = text_of(found, [store], {found.causes[0].name: tmp_path / "x.toml"})
+    assert "   under schedule 3; not under the default one" in lines
+    assert any(line.startswith("run it:") and "x.toml.s3" in line for line in lines)
+
+
+def test_a_finding_that_needs_no_schedule_is_shrunk_without(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20.s3")
+    found = triaged(tmp_path, run, FakeTries(nameless))
+    assert [(g.smallest.minimal[0], g.smallest.schedule) for g in found.causes] == [("tmpfile foo 0", "")]
+
+
+def test_a_schedule_that_does_not_show_it_again_is_named(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20.s3")
+    found = triaged(tmp_path, run, FakeTries(lambda ops: {}))
+    assert "with and without schedule 3," in found.not_again[0].reason
+
+
 def test_what_is_not_shown_again_is_said_and_grouped_with_nothing(tmp_path: Path) -> None:
     run = run_with(tmp_path, nameless, "random1-4-20")
     found = triaged(tmp_path, run, FakeTries(lambda ops: {}))
@@ -196,8 +233,9 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
         opened.append("equipment")
         yield SimpleNamespace(fast=None)
 
-    def violations(*_: object) -> list[Violated]:
+    def violations(_: object, __: object, case: CaseId, *___: object) -> list[Violated]:
         opened.append("experiment")
+        assert case.workload == "candidate.s3"
         return []
 
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
@@ -208,7 +246,7 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
     with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store, quiet(tmp_path) as progress:
         for _ in range(2):
             with module.Laboratory(store, "ext4/fast_commit", Named(), progress) as laboratory:
-                assert laboratory.experiment(sync).shown == ()
+                assert laboratory.experiment(sync, schedule=ScheduleName(3)).shown == ()
     assert opened == ["equipment", "experiment"]
 
 
