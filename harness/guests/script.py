@@ -77,7 +77,7 @@ def decisions(of: Threads) -> list[Scripted]:
     only = " ".join(map(str, of.only)).ljust(ONLY_BYTES)
     if len(only) > ONLY_BYTES:
         raise ValueError(f"{len(of.only)} numbers of decisions are too many")
-    begin = f"{of.seed} {of.yields} {of.picks} {of.stalls} {round(of.stall_s * 1e9)}"
+    begin = f"{of.seed} {of.yields} {of.picks} {of.stalls} {round(of.stall_s * 1e9)} {of.slow}"
     return [_parameter("only", only), _parameter("threads", begin)]
 
 

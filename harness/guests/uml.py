@@ -29,7 +29,7 @@ DRIVER = b"powercut_disk driver 1\0"
 """In the file of a kernel that has the driver (vms/umldisk/disk_kern.c)."""
 RECORDS = b"powercut_disk records 1\0"
 """In the file of a kernel that can record in virtual time (vms/umldisk/record_kern.c)."""
-DECIDES = tuple(b"powercut_threads %s 1\0" % part for part in (b"decides", b"points", b"picks"))
+DECIDES = tuple(b"powercut_threads %s\0" % part for part in (b"decides 2", b"points 1", b"picks 1"))
 """In the file of a kernel in which a seed may decide which thread runs: it has vms/umldisk/threads_kern.c,
 and its scheduler our edits.
 """

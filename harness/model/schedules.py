@@ -53,7 +53,8 @@ class ScheduleName(NamedTuple):
 class Threads:
     """Which thread runs, for a kernel that lets a seed decide. Of the points at which another may, one in
     `yields` lets another run, one in `stalls` keeps the running one from it for `stall_s`; of those at which
-    one of several is picked, one in `picks` picks any. 0: none. `only`: see `ScheduleName`.
+    one of several is picked, one in `picks` picks any. 0: none. `slow`: only one thread in so many is kept
+    from running, 0: any. `only`: see `ScheduleName`.
     """
 
     seed: int
@@ -61,6 +62,7 @@ class Threads:
     picks: int
     stalls: int
     stall_s: float
+    slow: int = 0
     only: tuple[int, ...] = ()
 
 
@@ -99,6 +101,11 @@ YIELDS, PICKS, STALLS = (4, 32, 256), (0, 2, 16), (64, 512, 4096)
 STALLS_S = (0.1, 1.0, 6.0)
 """Longer than the short timers of writeback; longer than jbd2 lets a transaction grow. Where the workload is
 one thread, only a stall changes the order of writes (measured on `append-fsync`).
+"""
+
+SLOW, SLOW_STALLS = (2, 4), (4, 16, 64)
+"""Where the threads that lose every race are chosen, these lose often, and STALLS_S[0] each time: of longer
+ones, the kernel would soon have had all that a recording may have.
 """
 
 _FIXED: Mapping[int, tuple[HoldOrder, int, bool, bool]] = {
@@ -149,7 +156,12 @@ def with_threads(schedule: Schedule) -> Schedule:
     yields, picks, stalls, stall_s = (
         of[int(dice.random() * len(of))] for of in (YIELDS, PICKS, STALLS, STALLS_S)
     )
-    threads = Threads(schedule.number, int(yields), int(picks), int(stalls), stall_s, schedule.only)
+    slow = 0
+    if dice.random() < 0.5:
+        slow, stalls = (of[int(dice.random() * len(of))] for of in (SLOW, SLOW_STALLS))
+        stall_s = STALLS_S[0]
+    number, only = schedule.number, schedule.only
+    threads = Threads(number, int(yields), int(picks), int(stalls), stall_s, slow, only)
     return dataclasses.replace(schedule, threads=threads)
 
 

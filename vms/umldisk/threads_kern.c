@@ -6,13 +6,14 @@
  * Wherever a kernel may wait (might_sleep, cond_resched) real ones change threads, for a timer or another processor.
  * Here a seed decides at each such point: go on (which is today's order), let another thread run that can, or be kept
  * from running for a while, as a thread of a busy host is: time passes then, and all others have their turn. Where a
- * thread waits and several others can run, it decides as well which of them does.
+ * thread waits and several others can run, it decides as well which of them does. It may also choose the threads that
+ * are kept from running: one in SLOW, by their process ids. These lose every race, as if of a lower priority.
  *
  * Points are numbered from 0, and what happens at one follows from the seed and its number alone. So a schedule is
  * a seed and the numbers at which something else than the default may happen; without numbers it is all of them.
  *
- * /sys/module/powercut/parameters/threads: "SEED YIELD PICK STALL NANOSECONDS" begins, one point in YIELD, PICK and
- * STALL differs (0: none does); "0" ends, and tells the kernel's log how many points there were and at which of them
+ * /sys/module/powercut/parameters/threads: "SEED YIELD PICK STALL NANOSECONDS SLOW" begins, one point in YIELD, PICK
+ * and STALL differs (0: none does; SLOW 0: any thread); "0" ends, and tells the kernel's log how many points there were and at which of them
  * what happened. .../only, to be written before: the numbers of points at which it may; none: at all.
  *
  * The edits that call this are in vms/machines/uml.toml.
@@ -37,7 +38,7 @@ bool powercut_point(u64 *rest, unsigned long where);
 struct sched_entity *powercut_pick(struct cfs_rq *cfs_rq);
 
 /* The harness looks for these words, and those of the edits, in the file of a kernel (harness/guests/uml.py). */
-static const char decides[] __used = "powercut_threads decides 1";
+static const char decides[] __used = "powercut_threads decides 2";
 
 #undef MODULE_PARAM_PREFIX
 #define MODULE_PARAM_PREFIX "powercut."
@@ -59,7 +60,7 @@ static struct {
 	bool on;
 	u64 seed, stall_ns;
 	u64 stalled_ns; /* so far */
-	unsigned int yield, pick, stall;
+	unsigned int yield, pick, stall, slow;
 	u32 number; /* of the next point */
 	u64 chosen; /* not 0: another thread than the running one is picked next */
 	u32 only[ONLY_MAX];
@@ -127,6 +128,12 @@ static bool records(const struct task_struct *thread)
 	return thread->flags & PF_KTHREAD && !strcmp(thread->comm, "log-write");
 }
 
+/* Whether it may be kept from running. */
+static bool is_slow(const struct task_struct *thread)
+{
+	return !threads.slow || (u32)(mixed(threads.seed + thread->pid) >> 32) % threads.slow == 0;
+}
+
 /* Of those beside the running one, the one at `place`; or, with `count`, how many there are. */
 static struct sched_entity *other_at(struct cfs_rq *cfs_rq, unsigned int place, unsigned int *count)
 {
@@ -184,7 +191,7 @@ static bool decide(u64 *rest, unsigned long where)
 	struct sched_entity *other;
 
 	*rest = 0;
-	if (threads.stalled_ns < STALLED_MAX_NS && hits(mixed(chance), threads.stall)) {
+	if (threads.stalled_ns < STALLED_MAX_NS && hits(mixed(chance), threads.stall) && is_slow(current)) {
 		threads.stalled_ns += threads.stall_ns;
 		note("is kept from running", where, NULL);
 		*rest = threads.stall_ns;
@@ -250,13 +257,13 @@ static void tell(void)
 static int begin_or_end(const char *text, const struct kernel_param *of)
 {
 	unsigned long long seed = 0, stall_ns = 0;
-	unsigned int yield = 0, pick = 0, stall = 0;
-	int count = sscanf(text, "%llu %u %u %u %llu", &seed, &yield, &pick, &stall, &stall_ns);
+	unsigned int yield = 0, pick = 0, stall = 0, slow = 0;
+	int count = sscanf(text, "%llu %u %u %u %llu %u", &seed, &yield, &pick, &stall, &stall_ns, &slow);
 
 	if (threads.on)
 		tell();
 	threads.on = false;
-	if (count != 5)
+	if (count != 6)
 		return count == 1 && !seed ? 0 : -EINVAL;
 	if (time_travel_mode != TT_MODE_INFCPU)
 		return -EOPNOTSUPP;
@@ -264,6 +271,7 @@ static int begin_or_end(const char *text, const struct kernel_param *of)
 	threads.yield = yield;
 	threads.pick = pick;
 	threads.stall = stall;
+	threads.slow = slow;
 	threads.stall_ns = stall_ns;
 	threads.number = threads.chosen = threads.made_count = threads.stalled_ns = 0;
 	threads.on = true;

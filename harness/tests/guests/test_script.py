@@ -54,12 +54,12 @@ def test_a_script_is_a_pause_and_a_frame_again_and_again() -> None:
 
 def test_threads_meet_while_operations_run_and_at_no_other_time() -> None:
     """The kernel's own parameters; not on its command line, which it stirs into its random numbers."""
-    made = steps(20, Schedule(7, threads=Threads(7, 32, 2, 512, 0.1)))
+    made = steps(20, Schedule(7, threads=Threads(7, 32, 2, 512, 0.1, slow=4)))
     tags = [s.request.path if isinstance(s.request, wire.PutFile) else type(s.request).__name__ for s in made]
     only, threads = (f"/sys/module/powercut/parameters/{name}" for name in ("only", "threads"))
     assert tags == ["RecordStart", only, threads, "RunOperations", "RunOperations", threads, "RecordFinish"]
     put = [s.request for s in made if isinstance(s.request, wire.PutFile)]
-    assert [p.data.strip() for p in put] == [b"", b"7 32 2 512 100000000", b"0"]
+    assert [p.data.strip() for p in put] == [b"", b"7 32 2 512 100000000 4", b"0"]
     assert all(p.append for p in put), "these files are there"
 
 

@@ -139,7 +139,7 @@ def test_a_number_says_which_threads_meet(number: int) -> None:
 
 def test_threads_are_made_to_meet_in_more_than_one_way() -> None:
     made = [with_threads(schedule_of(ScheduleName(n), 20)).threads for n in range(1, 60)]
-    for name in ("yields", "picks", "stalls", "stall_s"):
+    for name in ("yields", "picks", "stalls", "stall_s", "slow"):
         assert len({getattr(threads, name) for threads in made}) >= 3, name
 
 

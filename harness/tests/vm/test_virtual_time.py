@@ -131,6 +131,12 @@ def told_of(taken: Taken) -> tuple[int, list[int]]:
     return found.points, list(found.lines)
 
 
+def who_was_stalled(taken: Taken) -> frozenset[str]:
+    found = told(line for part in taken.said for line in part.lines)
+    assert found is not None
+    return frozenset(line.split(" is kept from running")[0] for line in found.lines.values())
+
+
 @pytest.mark.parametrize("mode", ["ext4/ordered", "f2fs/posix"])
 def test_writes_complete_as_late_as_they_do_in_real_time(uml_kernel: Path, mode: str, tmp_path: Path) -> None:
     """They completed at once: the kernel's sscanf knows no ranges, so it took no order at all. F2FS' first
@@ -168,7 +174,8 @@ def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_
     assert not numbers, "no rate, no decision"
     orders = [what_was_written(plain)]
     for seed in range(2, 6):
-        threads = Threads(seed, 256, 32, 4096, 6.0)
+        slow = (0, 2)[seed % 2]
+        threads = Threads(seed, 256, 32, *((64, 0.1) if slow else (4096, 6.0)), slow)
         free = recorder.take(f"free{seed}", 1, threads)
         orders.append(what_was_written(free))
         points, numbers = told_of(free)
@@ -186,6 +193,17 @@ def test_threads_are_kept_from_running_for_a_minute_in_all_at_most(uml_kernel: P
     taken = recorder.take("stalled", 1, Threads(1, 0, 0, 1, 6.0))
     _, numbers = told_of(taken)
     assert len(numbers) == 10, "stalls of 6 s"
+
+
+def test_the_threads_that_lose_every_race_are_chosen_by_the_seed(uml_kernel: Path, tmp_path: Path) -> None:
+    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["beside"], "attributes"), tmp_path)
+    points, numbers = told_of(recorder.take("none", 1, Threads(1, 0, 0, 1, 6.0, slow=10**9)))
+    assert points
+    assert not numbers, "one thread in a milliard is none"
+    stalled = {
+        who_was_stalled(recorder.take(f"slow{n}", 1, Threads(n, 0, 0, 1, 6.0, slow=2))) for n in range(1, 6)
+    }
+    assert len(stalled) >= 2
 
 
 def test_without_a_schedule_no_seed_decides(uml_kernel: Path, tmp_path: Path) -> None:
