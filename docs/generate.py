@@ -31,7 +31,8 @@ from harness.host.resources import resource
 from harness.kernels.build import Addition, Flavour
 from harness.kernels.edits import Edit
 from harness.kernels.pins import Pin, pins
-from harness.known.base import KnownBug, KnownBugs, Record, Sighting
+from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
+from harness.known.words import kernels as words_of_kernels
 from harness.model import CrashState, questions
 from harness.model.disk_faults import DISK_FAULTS, DiskFault
 from harness.model.operations import ARGUMENTS, PERSISTS, PERSISTS_IF, OperationKind
@@ -486,17 +487,17 @@ def _findings() -> Lines:
         "The [evidence](findings-evidence.md) says what was seen, and where in the code.",
         "",
     )
-    rows = []
+    rows: dict[Severity, list[tuple[str, ...]]] = {severity: [] for severity in Severity}
     for path in sorted((ROOT / "reports/findings").glob("*/finding.toml")):
         report = msgspec.toml.decode(path.read_bytes(), type=BugReport)
-        kernels = sorted({r.kernel for r in report.run if r.says == "BROKEN"})
-        kept = sorted({r.kernel for r in report.run if r.says == "KEPT"} - set(kernels))
-        name = path.parent.name
-        rows.append((f"[{name}](../../reports/findings/{name}/README.md)", _escaped(report.title),
-                     ", ".join(kernels), ", ".join(kept)))  # fmt: skip
-    yield f"{len(rows)} findings:"
-    yield ""
-    yield from _table(("folder", "what", "broken on", "kept on"), rows)
+        name, record = path.parent.name, report.record
+        link = f"[{name}](../../reports/findings/{name}/README.md): {_escaped(report.title)}"
+        rows[record.severity].append((link, words_of_kernels(record), _escaped(record.workaround)))
+    count = sum(map(len, rows.values()))
+    yield f"{count} findings, the most severe first. `powercut known NAME` says more of one."
+    for severity, found in rows.items():
+        yield from ("", f"## {severity.words[0].upper()}{severity.words[1:]} ({len(found)})", "")
+        yield from _table(("bug", "kernels", "what to do meanwhile"), found)
 
 
 _LITMUS = "reports/examples/litmus"
