@@ -60,7 +60,7 @@ smoke: setup  ## one mode, one workload
 bench: setup  ## states per second, and the cost of a switch as the log grows
 	@.venv/bin/powercut bench --json reports/bench.json
 
-verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, state by state
+verify: setup  ## memo on and off, emulation and UML: verdicts agree by state; real and virtual time: by finding
 	@set -e; ask='.venv/bin/powercut run --out reports/verify'; \
 	cases='-w all -c ext4/journal,ext4/ordered,ext4/writeback,ext4/nobarrier,xfs/default'; \
 	run() { $$ask "$$@" >/dev/null || [ $$? = 1 ]; readlink -f reports/verify/latest; }; \
@@ -69,7 +69,11 @@ verify: setup  ## memo on and off, emulation and UML: all verdicts must agree, s
 		echo "against $$how:"; \
 		second=$$(run $$cases --name other $$how --recordings "$$first"); \
 		.venv/bin/powercut compare "$$first" "$$second"; \
-	done
+	done; \
+	echo "virtual time against real time, recordings of their own:"; \
+	real=$$(run $$cases --name real --machine uml --clock real); \
+	virtual=$$(run $$cases --name virtual --machine uml --clock virtual); \
+	.venv/bin/powercut compare "$$real" "$$virtual"; .venv/bin/powercut compare "$$virtual" "$$real" | tail -n 1
 
 reference: setup  ## legal states of small crash times, and cuts in recoveries, one by one, against what runs found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \

@@ -21,6 +21,7 @@ from harness.guests import guest
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, load_profile
 from harness.host import elf
+from harness.host.files import remembered
 from harness.host.resources import built_part
 
 _VIRTIO_ID_BLOCK = 2  # virtio 1.2, 5 Device Types
@@ -65,10 +66,10 @@ class Uml(Machine):
         return has_driver(image)
 
     def has_virtual_time(self, image: Path) -> bool:
-        return _says(image, RECORDS) and needs_shim(release(image))
+        return RECORDS in _said_by(image) and needs_shim(release(image))
 
     def decides_threads(self, image: Path) -> bool:
-        return all(_says(image, words) for words in DECIDES)
+        return _said_by(image).issuperset(DECIDES)
 
     def launch(self, boot: Boot) -> Guest:
         # UML traces its processes, each a process of this host: they are killed as one group
@@ -143,15 +144,16 @@ def _named_alike(boot: Boot) -> Path:
     return where
 
 
-@functools.cache
 def has_driver(image: Path) -> bool:
     """Whether a kernel has our driver, in the version that this disk speaks with."""
-    return _says(image, DRIVER)
+    return DRIVER in _said_by(image)
 
 
-def _says(image: Path, words: bytes) -> bool:
+@remembered
+def _said_by(image: Path) -> frozenset[bytes]:
+    """Which of the words that we look for in a kernel are in it: it has tens of megabytes."""
     with image.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as contents:
-        return contents.find(words) >= 0
+        return frozenset(words for words in (DRIVER, RECORDS, *DECIDES) if contents.find(words) >= 0)
 
 
 def _with_its_library(image: Path) -> list[str]:
@@ -194,14 +196,18 @@ def find_shim() -> Path:
 
 def release(image: Path) -> str:
     """The kernel's release, from `--version`. Raises EnvironmentLacks for a file that is not a UML kernel."""
+    next_step = "name the file `linux` of a build ARCH=um"
     try:
-        line = [*_with_its_library(image), "--version"]
-        said = subprocess.run(line, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired) as e:
-        raise EnvironmentLacks(
-            f"{image} is no UML kernel: {e}", "name the file `linux` of a build ARCH=um"
-        ) from e
-    version = re.search(r"\d+\.\d+\S*", said.stdout)
-    if said.returncode or not version:
-        raise EnvironmentLacks(f"{image} is no UML kernel", "name the file `linux` of a build ARCH=um")
+        said = _version_said_by(image)
+    except (OSError, subprocess.SubprocessError) as e:
+        raise EnvironmentLacks(f"{image} is no UML kernel: {e}", next_step) from e
+    version = re.search(r"\d+\.\d+\S*", said)
+    if not version:
+        raise EnvironmentLacks(f"{image} is no UML kernel", next_step)
     return version[0]
+
+
+@remembered
+def _version_said_by(image: Path) -> str:
+    line = [*_with_its_library(image), "--version"]
+    return subprocess.run(line, capture_output=True, text=True, timeout=10, check=True).stdout

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.host.files import remembered
+
 # elf(5), 64-bit, little-endian
 _MAGIC = b"\x7fELF\x02\x01"
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
@@ -39,6 +41,7 @@ def with_interpreter(program: bytes, loader: Path) -> bytes:
     raise ValueError("not a dynamically linked 64-bit program")
 
 
+@remembered
 def interpreter(path: Path) -> Path | None:
     """The loader with which a program starts; None for one that needs none, and for other files."""
     program = path.read_bytes()

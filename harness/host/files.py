@@ -15,13 +15,15 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from harness.host.text import printable
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -63,16 +65,26 @@ def copy_atomically(source: Path, copy: Path) -> None:
         shutil.copyfileobj(file, part)
 
 
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's contents, in hexadecimal digits; of one that has not changed since it was last
-    asked for, by its time and size, from memory. Raises OSError.
+def remembered(ask: Callable[[Path], T]) -> Callable[[Path], T]:
+    """A question about a file's contents whose answer is known as long as the file has the same time and
+    size. The question raises OSError, too, if there is no such file; what it raises is not remembered.
     """
-    seen = path.stat()
-    return _hashed(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+    @functools.lru_cache(maxsize=4096)
+    def asked(path: Path, *_: int) -> T:
+        return ask(path)
+
+    @functools.wraps(ask)
+    def of(path: Path) -> T:
+        seen = path.stat()
+        return asked(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+    return of
 
 
-@functools.lru_cache(maxsize=4096)
-def _hashed(path: Path, mtime_ns: int, size: int, inode: int) -> str:
+@remembered
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's contents, in hexadecimal digits. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

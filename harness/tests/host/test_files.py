@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.host.files import json_bytes, json_text, toml_string, valid_text, write_atomically
+from harness.host.files import (
+    json_bytes,
+    json_text,
+    remembered,
+    toml_string,
+    valid_text,
+    write_atomically,
+)
 from harness.host.text import one_line
 
 SURROGATES = range(0xDC80, 0xDD00)  # what bytes that are no UTF-8 become in a str
@@ -69,3 +76,23 @@ def test_json_holds_every_text_at_any_depth(name: str, note: str) -> None:
         wanted = [told] if isinstance(value, list) else told
         assert json.loads(json_bytes(value)) == wanted
         assert json.loads(json_text(value)) == wanted
+
+
+def test_a_file_is_asked_again_once_it_has_changed(tmp_path: Path) -> None:
+    asked = []
+
+    @remembered
+    def first_byte(path: Path) -> bytes:
+        asked.append(path)
+        return path.read_bytes()[:1]
+
+    file, other = tmp_path / "file", tmp_path / "other"
+    file.write_bytes(b"a")
+    other.write_bytes(b"b")
+    assert [first_byte(file), first_byte(other), first_byte(file)] == [b"a", b"b", b"a"]
+    assert asked == [file, other]
+    file.write_bytes(b"longer")
+    assert first_byte(file) == b"l"
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        first_byte(file)
