@@ -119,7 +119,7 @@ def _kept_or_found(
 def first_of_each(store: RunStore) -> Iterator[Finding]:
     """The first finding of each symptom that the loss of writes of the workload shows: of those that are
     unexpected, or expected for a known bug alone. What a program's check says is a symptom of each mode: one
-    may show what another hides.
+    may show what another hides. Where the mount fails as well, that is what has to be explained.
     """
     seen: set[tuple[Symptom, str]] = set()
     for finding in store.findings():
@@ -128,6 +128,7 @@ def first_of_each(store: RunStore) -> Iterator[Finding]:
             (finding.expectation is None or only_known)
             and not finding.state.fault
             and not finding.state.again
+            and not finding.unmounted
         )
         mode = finding.case.configuration if finding.oracle == "program" else ""
         if shown and (finding.symptom, mode) not in seen:

@@ -52,6 +52,14 @@ def test_of_a_program_the_first_finding_in_each_mode_is_chosen(run: RunStore) ->
     assert len(list(why.first_of_each(store))) == 1
 
 
+def test_where_the_mount_fails_that_is_explained_and_not_what_fsck_says(run: RunStore) -> None:
+    """Eleven complaints of fsck about one file system that did not mount were explained, one by one."""
+    mount = replace(next(iter(why.first_of_each(run))), oracle="mountable")
+    findings = [mount, replace(mount, oracle="fsck", unmounted=mount.summary), replace(mount, oracle="fsck")]
+    store = cast(RunStore, cast(Any, SimpleNamespace(findings=lambda: findings)))
+    assert list(why.first_of_each(store)) == [findings[0], findings[2]]
+
+
 def test_the_reports_have_the_cause(
     run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
