@@ -2,14 +2,15 @@
 
 ```
 # configuration   workload   oracle        symptom             why
-ext4/nobarrier    *          durability                        # barrier=0 sends no flush
+ext4/nobarrier    *          durability    lost-writes         # barrier=0 sends no flush
 ext2/default      *          durability    "NAME: missing"     # what sync wrote last is not durable
 ```
 
 Configuration, workload, oracle and symptom are shell patterns (`*`, `?`, `[...]`). Symptoms are in quotes, as
 many as needed, and as the report of a finding has them: what an oracle says was lost, with NAME and N for the
 names and numbers of the workload. They may be left out, but such a line covers every fault that the oracle
-will ever find there. For each finding, the first matching line counts.
+will ever find there. `lost-writes`, before the symptoms, leaves out what shows although the disk had all that
+it was sent: no missing flush explains that. For each finding, the first matching line counts.
 
 What is known of a mode is known of it on disks with other sectors as well (`ext4/nobarrier@4k`): these lose
 nothing less. It is not known of the mode on a stack, or without a volatile cache, unless the pattern covers
@@ -33,11 +34,12 @@ from typing import Protocol
 from harness.errors import UsageError
 from harness.filesystems.profiles import what_sets_apart
 from harness.host.resources import resource
-from harness.model import CaseId
+from harness.model import CaseId, CrashState
 from harness.symptoms import Symptom
 
 _LINE = re.compile(r'(?P<words>(?:"[^"]*"|[^"#])*)(?:#(?P<reason>.*))?')
 _SYMPTOM = re.compile(r'"([^"]*)"')
+LOST_WRITES = "lost-writes"
 _ENDS_SO = re.compile(r'^[^"]*(\s+"[^"]+")*$')
 """Symptoms come last, and none is empty."""
 _OTHER_SECTORS = re.compile(r"@\d[a-z0-9]*$")
@@ -58,6 +60,7 @@ class Expectation:
     reason: str
     origin: str = ""
     symptoms: tuple[str, ...] = ()
+    lost_writes: bool = False
 
     def applies_to(self, case: CaseId) -> bool:
         """Whether it covers this case, under any oracle."""
@@ -67,13 +70,17 @@ class Expectation:
         """Whether a finding of `oracle` may be expected."""
         return any(fnmatchcase(oracle, p) for p in self.oracle.split(","))
 
-    def matches(self, case: CaseId, symptom: Symptom) -> bool:
-        """Whether a finding in `case` with this symptom is expected."""
+    def matches(self, case: CaseId, symptom: Symptom, state: CrashState | None = None) -> bool:
+        """Whether a finding in `case` with this symptom is expected. `state`: the one of those that show it
+        in which the fewest writes are lost.
+        """
+        if self.lost_writes and state is not None and state.is_whole:
+            return False
         as_known = not self.symptoms or any(fnmatchcase(symptom.what, p) for p in self.symptoms)
         return self.applies_to(case) and self.names(symptom.oracle) and as_known
 
     def __str__(self) -> str:
-        named = [f'"{what}"' for what in self.symptoms]
+        named = [LOST_WRITES] * self.lost_writes + [f'"{what}"' for what in self.symptoms]
         return " ".join([self.configuration, self.workload, self.oracle, *named])
 
 
@@ -88,9 +95,11 @@ def covers(pattern: str, case: CaseId) -> bool:
     return fits and all(word in pattern for word in what_sets_apart(case.configuration))
 
 
-def first_match(expectations: Iterable[Expectation], case: CaseId, symptom: Symptom) -> Expectation | None:
-    """The first expectation that covers a finding in `case` with this symptom, or None."""
-    return next((e for e in expectations if e.matches(case, symptom)), None)
+def first_match(
+    expectations: Iterable[Expectation], case: CaseId, symptom: Symptom, state: CrashState | None = None
+) -> Expectation | None:
+    """The first expectation that covers a finding, or None: see `Expectation.matches`."""
+    return next((e for e in expectations if e.matches(case, symptom, state)), None)
 
 
 class Found(Protocol):
@@ -141,18 +150,21 @@ def parse_expectations(text: str, origin: str) -> tuple[Expectation, ...]:
         patterns = _SYMPTOM.sub(" ", words).split()
         if not words:
             continue
-        if m is None or len(patterns) != 3 or not _ENDS_SO.search(words):
+        lost_writes = patterns[3:] == [LOST_WRITES]
+        if m is None or len(patterns) != 3 + lost_writes or not _ENDS_SO.search(words):
             raise UsageError(
                 f"{where}: {len(patterns) or 'no'} pattern{'s' * (len(patterns) != 1)} where three belong: "
                 f"{_short(words)}",
-                'write: <configuration> <workload> <oracle> "<symptom>"  # reason; without the symptom: any',
+                'write: <configuration> <workload> <oracle> "<symptom>"  # reason; without the symptom: any; '
+                f"with {LOST_WRITES} before it: not where no write is lost",
             )
         if not reason.strip():
             raise UsageError(
                 f"{where}: the expected failure {_short(words)} has no reason",
                 "say after a # why this failure is expected; a reader must be able to check it",
             )
-        found.append(Expectation(patterns[0], patterns[1], patterns[2], reason.strip(), where, symptoms))
+        what = (patterns[0], patterns[1], patterns[2], reason.strip(), where, symptoms, lost_writes)
+        found.append(Expectation(*what))
     return tuple(found)
 
 

@@ -117,6 +117,14 @@ class CrashState:
             raise ValueError(f"the writes in {self.persisted} must ascend without repeats")
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the disk had all that it was sent, and wrote and read it as it was told. A state that is a
+        prefix of the log lacks what comes behind that, so of it this is never said.
+        """
+        kept = self.persisted
+        return kept is not None and not (kept.only or kept.parts or self.again or self.fault)
+
+    @property
     def first(self) -> CrashState:
         """The state that the first cut left."""
         return replace(self, again=(), fault=None) if self.again or self.fault else self

@@ -47,10 +47,10 @@ class Meaning:
         ran = [LoggedOperation(s.operation, s.begin, s.ack) for s in steps]
         seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause)
         known = match(self.bugs, seen)
-        expected = first_match(self.expectations, f.case, f.symptom)
+        expected = first_match(self.expectations, f.case, f.symptom, f.state)
         if known and self.new_only:
             expected = expected or as_expectation(known.bug)
-        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom)
+        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom, f.state)
         return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
 
     def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:

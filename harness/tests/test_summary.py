@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ExitCode, UsageError
-from harness.expectations import Expectation, covers, parse_expectations, read_expectations
+from harness.expectations import Expectation, covers, known_losses, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Extent, ExtentKind, Judgement, Outcome, Position, Violation
 from harness.oracles import Judge
 from harness.report.annotations import annotation_lines
@@ -349,6 +349,37 @@ def test_the_file_of_expected_failures() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("@t9-3", True),
+        ("@t9=", True),
+        ("@9", True),  # what comes behind a prefix of the log is lost
+        ("@9-3", True),
+        ("@t9", False),
+        ("@t9@t2-1", True),  # a write of recovery is lost
+        ("@t9+lost-write2048", True),
+    ],
+)
+def test_a_missing_flush_explains_nothing_where_the_disk_had_all(state: str, expected: bool) -> None:
+    """JFS' log was never replayed, and each name that was gone without a lost write was a missing flush."""
+    text = 'jfs/default * durability lost-writes "NAME: missing"  # no flush\n'
+    (line,) = parse_expectations(text, "f")
+    assert str(line) == text.partition("  #")[0]
+    case, symptom = CaseId("jfs", "default", "x"), Symptom("durability", "NAME: missing")
+    assert line.matches(case, symptom, CrashState.parse(state)) is expected
+    assert not line.matches(case, Symptom("fsck", "NAME: missing"), CrashState.parse(state))
+    (any_state,) = parse_expectations(text.replace("lost-writes", ""), "f")
+    assert any_state.matches(case, symptom, CrashState.parse(state))
+
+
+def test_no_installed_line_explains_by_a_missing_flush_what_lacks_no_write() -> None:
+    lines = [e for e in known_losses() if "no cache flush" in e.reason or "/nobarrier" in e.configuration]
+    assert len(lines) > 10
+    for line in (e for e in lines if not e.symptoms):
+        assert line.lost_writes, line
+
+
+@pytest.mark.parametrize(
     ("mode", "known"),
     [
         ("external-journal", True),
@@ -459,6 +490,8 @@ def test_symptoms_are_quoted_and_may_hold_any_other_letter(line: str, symptoms: 
         ("ext4/* * durability #  ", "known.txt:2: .* has no reason"),
         ("ext4/* durability # why", "known.txt:2: 2 patterns where three belong"),
         ("ext4/* * a b # why", "known.txt:2: 4 patterns where three belong"),
+        ("ext4/* * a b lost-writes # why", "known.txt:2: 5 patterns where three belong"),
+        ('ext4/* * a "lost" lost-writes # why', "known.txt:2: 4 patterns where three belong"),
         ('ext4/* * "lost" # why', "known.txt:2: 2 patterns where three belong"),
         ('ext4/* "lost" * a # why', "known.txt:2: 3 patterns where three belong"),
         ('ext4/* * a "" # why', "known.txt:2: 3 patterns where three belong"),
