@@ -104,7 +104,7 @@ one thread, only a stall changes the order of writes (measured on `append-fsync`
 """
 
 SLOW, SLOW_STALLS = (2, 4), (4, 16, 64)
-"""Where the threads that lose every race are chosen, these lose often, and STALLS_S[0] each time: of longer
+"""Even numbers choose threads that lose every race. These lose often, and STALLS_S[0] each time: of longer
 ones, the kernel would soon have had all that a recording may have.
 """
 
@@ -157,7 +157,7 @@ def with_threads(schedule: Schedule) -> Schedule:
         of[int(dice.random() * len(of))] for of in (YIELDS, PICKS, STALLS, STALLS_S)
     )
     slow = 0
-    if dice.random() < 0.5:
+    if schedule.number % 2 == 0:
         slow, stalls = (of[int(dice.random() * len(of))] for of in (SLOW, SLOW_STALLS))
         stall_s = STALLS_S[0]
     number, only = schedule.number, schedule.only

@@ -135,6 +135,7 @@ def test_a_number_says_which_threads_meet(number: int) -> None:
     assert made.threads is not None
     assert (made.threads.seed, made.threads.only) == (number, ())
     assert made.threads.yields, "or it would be the order of always"
+    assert bool(made.threads.slow) is (number % 2 == 0)
 
 
 def test_threads_are_made_to_meet_in_more_than_one_way() -> None:
