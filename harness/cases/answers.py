@@ -39,7 +39,7 @@ class Answers:
         Raises DiskError.
         """
         hashes = Hashes(disk)
-        hashes.of((*self.fsck.blocks, *self.use.blocks, *self.look.blocks))
+        hashes.known((*self.fsck.blocks, *self.use.blocks, *self.look.blocks))
         return hashes
 
     def message(self) -> bytes:
