@@ -13,8 +13,9 @@
  * a seed and the numbers at which something else than the default may happen; without numbers it is all of them.
  *
  * /sys/module/powercut/parameters/threads: "SEED YIELD PICK STALL NANOSECONDS SLOW" begins, one point in YIELD, PICK
- * and STALL differs (0: none does; SLOW 0: any thread); "0" ends, and tells the kernel's log how many points there were and at which of them
- * what happened. .../only, to be written before: the numbers of points at which it may; none: at all.
+ * and STALL differs (0: none does; SLOW 0: any thread). "0" ends, and tells the kernel's log how many points there
+ * were and at which of them what happened. .../only, to be written before: the numbers of points at which it may;
+ * none: at all.
  *
  * The edits that call this are in vms/machines/uml.toml.
  */
