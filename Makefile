@@ -73,7 +73,9 @@ verify: setup  ## memo on and off, emulation and UML: verdicts agree by state; r
 	echo "virtual time against real time, recordings of their own:"; \
 	real=$$(run $$cases --name real --machine uml --clock real); \
 	virtual=$$(run $$cases --name virtual --machine uml --clock virtual); \
-	.venv/bin/powercut compare "$$real" "$$virtual"; .venv/bin/powercut compare "$$virtual" "$$real" | tail -n 1
+	for pair in "$$real $$virtual" "$$virtual $$real"; do \
+		.venv/bin/powercut compare $$pair || [ $$? = 3 ]; \
+	done  # 3: a workload that a mode has no room for
 
 reference: setup  ## legal states of small crash times, and cuts in recoveries, one by one, against what runs found
 	@set -e; .venv/bin/powercut run --out reports/verify --name legal --states exhaustive -w quick \
