@@ -31,17 +31,17 @@ from harness.filesystems.profiles import select_profiles
 from harness.findings.causes import CauseMember, contains
 from harness.findings.simplify import Operations
 from harness.findings.triage import (
-    DEFAULT_SCHEDULE,
+    FAST,
     Experiment,
     Laboratory,
     Suspect,
     Tester,
+    Way,
     examined,
     suspects_of,
 )
 from harness.host.progress import Quiet
 from harness.kernels.find import look_up_chosen
-from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural, seconds
@@ -235,18 +235,11 @@ class _Bounded:
     def made(self, count: int) -> None:
         self._tester.made = count
 
-    def experiment(
-        self,
-        operations: Operations,
-        attempt: int = 0,
-        *,
-        fast: bool = True,
-        schedule: ScheduleName = DEFAULT_SCHEDULE,
-    ) -> Experiment:
+    def experiment(self, operations: Operations, way: Way = FAST, attempt: int = 0) -> Experiment:
         if self._is_up():
             raise _TimeUp
         self._tick()
-        return self._tester.experiment(operations, attempt, fast=fast, schedule=schedule)
+        return self._tester.experiment(operations, way, attempt)
 
 
 def _named(plan: Plan) -> Named:

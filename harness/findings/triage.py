@@ -48,7 +48,16 @@ from harness.workloads.load import parse_operation
 SCHEMA = 1
 ATTEMPTS = 3
 """Recordings of one workload before it counts as not showing what was seen: timing may decide."""
-DEFAULT_SCHEDULE = ScheduleName()
+
+
+class Way(NamedTuple):
+    """How operations are recorded: `fast`, on the machine that judges; and under which schedule."""
+
+    fast: bool = True
+    schedule: ScheduleName = ScheduleName()
+
+
+FAST = Way()
 
 
 class Triage(msgspec.Struct, frozen=True):
@@ -150,17 +159,8 @@ class Tester(Protocol):
     profile: Profile
     made: int
 
-    def experiment(
-        self,
-        operations: Operations,
-        attempt: int = 0,
-        *,
-        fast: bool = True,
-        schedule: ScheduleName = DEFAULT_SCHEDULE,
-    ) -> Experiment:
-        """Record the operations under the schedule and judge all their crash states, unless that experiment
-        is known.
-        """
+    def experiment(self, operations: Operations, way: Way = FAST, attempt: int = 0) -> Experiment:
+        """Record the operations and judge all their crash states, unless that experiment is known."""
 
 
 class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
@@ -182,24 +182,18 @@ class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def experiment(
-        self,
-        operations: Operations,
-        attempt: int = 0,
-        *,
-        fast: bool = True,
-        schedule: ScheduleName = DEFAULT_SCHEDULE,
-    ) -> Experiment:
-        known = self._experiments.get(tuple(map(str, operations)), attempt, fast, str(schedule))
+    def experiment(self, operations: Operations, way: Way = FAST, attempt: int = 0) -> Experiment:
+        known = self._experiments.get(tuple(map(str, operations)), attempt, way.fast, str(way.schedule))
         if known is None:
             self._progress.begin("experiments", 1)
-            known = self._made(operations, attempt, fast, schedule)
+            known = self._made(operations, way, attempt)
             if not known.failed:  # what went wrong once may have been this host's fault
                 self._experiments.put(known)
             self._progress.advance("experiments", 1)
         return known
 
-    def _made(self, operations: Operations, attempt: int, fast: bool, schedule: ScheduleName) -> Experiment:
+    def _made(self, operations: Operations, way: Way, attempt: int) -> Experiment:
+        fast, schedule = way
         self.made += 1
         text = tuple(map(str, operations))
         equipment = self._opened()
@@ -278,55 +272,48 @@ def examined(
     )
     if suspect.workload.opaque:
         return msgspec.structs.replace(member, reason="it runs programs: only operations can be shrunk")
-    for how in _ways(suspect.case):
-        if not _shown_at_all(tries, operations, suspect.symptom, how):
+    for way in _ways(suspect.case):
+        if not _shown_at_all(tries, operations, suspect.symptom, way):
             continue
         left = minimal(
             tries.profile.contract,
             operations,
-            _reporting(functools.partial(_shows, tries, suspect.symptom, how), operations, tries, say),
+            _reporting(functools.partial(_shows, tries, suspect.symptom, way), operations, tries, say),
         )
-        slow = how._replace(fast=False)
+        slow = way._replace(fast=False)
         confirmed = _shown_at_all(tries, left, suspect.symptom, slow)
-        if confirmed or not how.fast:
-            again = _attempts(tries, left, slow if confirmed else how._replace(fast=True))
+        if confirmed or not way.fast:
+            again = _attempts(tries, left, slow if confirmed else way._replace(fast=True))
             shown = next(t for t in again if t.shows(suspect.symptom))
             return msgspec.structs.replace(
                 member,
                 minimal=tuple(map(str, left)),
                 shows=shown.shown,
-                schedule=str(how.schedule),
+                schedule=str(way.schedule),
                 confirmed=confirmed,
                 recordings=tries.made - before,
             )
     return msgspec.structs.replace(member, reason=_why_not(tries, suspect), recordings=tries.made - before)
 
 
-class _How(NamedTuple):
-    """How operations are recorded: see `Tester.experiment`."""
-
-    fast: bool
-    schedule: ScheduleName
-
-
-def _ways(case: CaseId) -> list[_How]:
+def _ways(case: CaseId) -> list[Way]:
     """A finding that shows without its schedule does not need it, and a fast machine costs least."""
-    schedules = dict.fromkeys((DEFAULT_SCHEDULE, without_schedule(case.workload)[1]))
-    return [_How(fast, schedule) for fast in (True, False) for schedule in schedules]
+    schedules = dict.fromkeys((FAST.schedule, without_schedule(case.workload)[1]))
+    return [Way(fast, schedule) for fast in (True, False) for schedule in schedules]
 
 
 def _why_not(tries: Tester, suspect: Suspect) -> str:
     """Why a finding does not show in new recordings of its whole workload."""
-    how = _ways(suspect.case)[-1]
-    last = tries.experiment(suspect.workload.operations, ATTEMPTS - 1, **how._asdict())
+    way = _ways(suspect.case)[-1]
+    last = tries.experiment(suspect.workload.operations, way, ATTEMPTS - 1)
     if last.failed:
         return f"a new recording failed: {last.failed}"
-    under = f", with and without schedule {how.schedule.number}," if how.schedule else ""
+    under = f", with and without schedule {way.schedule.number}," if way.schedule else ""
     return f"{ATTEMPTS} new recordings on each machine{under} did not show it"
 
 
-def _attempts(tries: Tester, operations: Operations, how: _How) -> Iterator[Experiment]:
-    return (tries.experiment(operations, attempt, **how._asdict()) for attempt in range(ATTEMPTS))
+def _attempts(tries: Tester, operations: Operations, way: Way) -> Iterator[Experiment]:
+    return (tries.experiment(operations, way, attempt) for attempt in range(ATTEMPTS))
 
 
 def _reporting(
@@ -349,12 +336,12 @@ def _reporting(
     return reporting
 
 
-def _shows(tries: Tester, symptom: Symptom, how: _How, operations: Operations) -> bool:
-    return tries.experiment(operations, **how._asdict()).shows(symptom)
+def _shows(tries: Tester, symptom: Symptom, way: Way, operations: Operations) -> bool:
+    return tries.experiment(operations, way).shows(symptom)
 
 
-def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, how: _How) -> bool:
-    return any(t.shows(symptom) for t in _attempts(tries, operations, how))
+def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, way: Way) -> bool:
+    return any(t.shows(symptom) for t in _attempts(tries, operations, way))
 
 
 # --- all of them -----------------------------------------------------------------------------

@@ -11,10 +11,9 @@ from harness.campaigns.journal import Batch, CampaignPlan, KnownBatches
 from harness.campaigns.work import CampaignSeries, load_plan
 from harness.filesystems.profiles import select_profiles
 from harness.findings.simplify import Operations
-from harness.findings.triage import DEFAULT_SCHEDULE, Experiment
+from harness.findings.triage import FAST, Experiment, Way
 from harness.host.progress import Progress
 from harness.model import CaseId, Judgement, Violation
-from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.series.journal import End, Journal, Line
 from harness.series.work import OnDone, carry_out
@@ -97,14 +96,7 @@ class ToyTries:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def experiment(
-        self,
-        operations: Operations,
-        attempt: int = 0,
-        *,
-        fast: bool = True,
-        schedule: ScheduleName = DEFAULT_SCHEDULE,
-    ) -> Experiment:
+    def experiment(self, operations: Operations, way: Way = FAST, attempt: int = 0) -> Experiment:
         if self.made == self.kill_at:
             self.kill_at = None
             raise Killed
@@ -112,7 +104,7 @@ class ToyTries:
         text = [str(op) for op in operations]
         paths = paths_of(operations)
         shown = tuple((symptom_of(o, s, paths), f"@7 {o}: {s}") for o, s in self._planted(text).items())
-        return Experiment(tuple(text), attempt, fast, shown)
+        return Experiment(tuple(text), attempt, way.fast, shown)
 
 
 def plan_of(*generators: str, batch: int = 4, keep: bool = False) -> CampaignPlan:

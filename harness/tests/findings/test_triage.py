@@ -21,7 +21,7 @@ from harness.findings import triage as module
 from harness.findings.causes import SAME_WORKLOAD
 from harness.findings.experiment import Violated
 from harness.findings.simplify import Operations
-from harness.findings.triage import ATTEMPTS, DEFAULT_SCHEDULE, Experiment, Experiments, Triage, triage
+from harness.findings.triage import ATTEMPTS, FAST, Experiment, Experiments, Triage, Way, triage
 from harness.host.progress import Lines
 from harness.model import CaseId, Judgement, Violation
 from harness.model.schedules import ScheduleName
@@ -73,21 +73,14 @@ class FakeTries:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def experiment(
-        self,
-        operations: Operations,
-        attempt: int = 0,
-        *,
-        fast: bool = True,
-        schedule: ScheduleName = DEFAULT_SCHEDULE,
-    ) -> Experiment:
+    def experiment(self, operations: Operations, way: Way = FAST, attempt: int = 0) -> Experiment:
         self.made += 1
         text = [str(op) for op in operations]
-        hidden = (fast and self._slow_only) or self._under not in (None, schedule)
+        hidden = (way.fast and self._slow_only) or self._under not in (None, way.schedule)
         found = {} if hidden else self._planted(text)
         paths = paths_of(operations)
         shown = tuple((symptom_of(o, s, paths), f"@7 {o}: {s}") for o, s in found.items())
-        return Experiment(tuple(text), attempt, fast, shown, schedule=str(schedule))
+        return Experiment(tuple(text), attempt, way.fast, shown, schedule=str(way.schedule))
 
 
 def run_with(root: Path, planted: Planted, *workloads: str, known: bool = False) -> Path:
@@ -246,7 +239,7 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
     with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store, quiet(tmp_path) as progress:
         for _ in range(2):
             with module.Laboratory(store, "ext4/fast_commit", Named(), progress) as laboratory:
-                assert laboratory.experiment(sync, schedule=ScheduleName(3)).shown == ()
+                assert laboratory.experiment(sync, Way(schedule=ScheduleName(3))).shown == ()
     assert opened == ["equipment", "experiment"]
 
 
