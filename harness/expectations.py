@@ -51,7 +51,8 @@ class Expectation:
     """Findings of `oracle` in `configuration` under `workload` are expected. `origin`: `file:line`.
 
     Each is a shell pattern. `oracle` may be several, separated by commas, for a fault that shows now in one
-    oracle, now in another. `symptoms`: those that are expected; none: any.
+    oracle, now in another. `symptoms`: those that are expected; none: any. `exact`: not in the same mode on
+    a disk with other sectors.
     """
 
     configuration: str
@@ -61,9 +62,12 @@ class Expectation:
     origin: str = ""
     symptoms: tuple[str, ...] = ()
     lost_writes: bool = False
+    exact: bool = False
 
     def applies_to(self, case: CaseId) -> bool:
         """Whether it covers this case, under any oracle."""
+        if self.exact and not fnmatchcase(case.configuration, self.configuration):
+            return False
         return covers(self.configuration, case) and fnmatchcase(case.workload, self.workload)
 
     def names(self, oracle: str) -> bool:
@@ -128,6 +132,7 @@ def known_failures(findings: Iterable[Found], origin: str) -> tuple[Expectation,
             IN_BASELINE,
             origin,
             tuple(known),
+            exact=True,
         )
         for (case, oracle), known in symptoms.items()
     )

@@ -18,10 +18,15 @@ from harness.known.base import During, KnownBug, Sighting, version_of
 from harness.model import CaseId, CrashState, Violation
 from harness.symptoms import Symptom
 
+_PROMISED = re.compile(r"acknowledged by `[^`]*` \(operation (\d+)\)")
+_PROMISE = re.compile(r"\(operation (\d+)\) was acknowledged")
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedOperation:
-    """An operation of the workload, with the log entries of its marks."""
+    """An operation of the workload, with the log entries of its marks: negative where it was acknowledged
+    before the log begins.
+    """
 
     text: str
     begin: int | None
@@ -47,17 +52,20 @@ class Observed:
 
     @property
     def promised(self) -> int | None:
-        """The operation whose promise is broken, as the violation names it."""
-        text = f"{self.violation.summary}; {self.violation.found}"
-        found = re.findall(r"acknowledged by `[^`]*` \(operation (\d+)\)", text)
-        found += re.findall(r"\(operation (\d+)\) was acknowledged", text)
-        return int(found[0]) if found else None
+        return promised_by(self.violation)
 
     @property
     def during(self) -> During:
         if self.state.fault is not None:
             return During.FAULTY_DISK
         return During.CUT_RECOVERY if self.state.again else During.POWER_CUT
+
+
+def promised_by(violation: Violation) -> int | None:
+    """The operation whose promise is broken, as a violation names it."""
+    text = f"{violation.summary}; {violation.found}"
+    found = _PROMISED.search(text) or _PROMISE.search(text)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +136,17 @@ def _was_quiet(seen: Observed) -> bool:
     if at is None or at >= len(seen.operations):
         return False
     op = seen.operations[at]
-    return op.begin is not None and op.ack is not None and not seen.flushed(op.begin, op.ack)
+    if (
+        op.begin is None or op.ack is None or op.begin < 0
+    ):  # what was flushed before the log, it does not tell
+        return False
+    return not seen.flushed(op.begin, op.ack)
 
 
 def _lacks_writes(state: CrashState) -> bool:
     kept = state.persisted
-    return bool(state.dropped) or (kept is not None and (kept.only or bool(kept.parts)))
+    torn = state.torn_sectors is not None
+    return torn or bool(state.dropped) or (kept is not None and (kept.only or bool(kept.parts)))
 
 
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:

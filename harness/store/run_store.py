@@ -19,6 +19,7 @@ from harness.errors import StoreError
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, valid_text
 from harness.known.base import KnownBugs
+from harness.known.match import promised_by
 from harness.model import CaseId, CrashState, Judgement, Verdict, Violation
 from harness.plan import Plan
 from harness.store.database import Database, read_from
@@ -567,19 +568,18 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         failed: dict[str, Finding] = {}
         findings: list[Finding] = []
         for (oracle, signature), states in sorted(groups.items(), key=lambda g: g[0][0] != "mountable"):
-            smallest = min((parsed[text] for text in states), key=state_order)
-            violations = sorted(
-                states[str(smallest)], key=lambda v: (v.subject, v.summary, v.expected, v.found)
-            )
             symptom = symptom_of(oracle, signature, paths)
-            beside = failed[str(smallest)].summary if str(smallest) in failed else ""
-            shown = Finding(
-                case, oracle, signature, smallest, tuple(violations), len(states), None, symptom.what,
-                unmounted=beside,
-            )  # fmt: skip
             flushed = functools.partial(self._flushed, case)
-            cause = functools.partial(self._cause_of, shown.id)
-            found = meaning.given_to(shown, steps, flushed, cause)
+            told: list[Finding] = []
+            for state, violations in _each_promise(states, parsed):
+                beside = failed[str(state)].summary if str(state) in failed else ""
+                shown = Finding(
+                    case, oracle, signature, state, violations, len(states), None, symptom.what,
+                    unmounted=beside,
+                )  # fmt: skip
+                cause = functools.partial(self._cause_of, shown.id)
+                told.append(meaning.given_to(shown, steps, flushed, cause))
+            found = next((f for f in told if not f.known), told[0])
             if oracle == "mountable":
                 failed |= dict.fromkeys(states, found)
             elif states.keys() <= failed.keys():
@@ -610,6 +610,21 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         if not rows:
             raise StoreError(f"the run in {self.path} has no case {case}", "call add_case first")
         return int(rows[0][0])
+
+
+def _each_promise(
+    states: Mapping[str, Sequence[Violation]], parsed: Mapping[str, CrashState]
+) -> list[tuple[CrashState, tuple[Violation, ...]]]:
+    """Of the states of a finding, the smallest for each promise that is broken to each file, smallest first;
+    with its violations, those of this promise first. Another promise may be broken by another bug.
+    """
+    first: dict[tuple[int | None, str], tuple[CrashState, tuple[Violation, ...]]] = {}
+    for state in sorted((parsed[text] for text in states), key=state_order):
+        violations = sorted(states[str(state)], key=lambda v: (v.subject, v.summary, v.expected, v.found))
+        for violation in violations:
+            others = (v for v in violations if v is not violation)
+            first.setdefault((promised_by(violation), violation.subject), (state, (violation, *others)))
+    return list(first.values())
 
 
 def _known(info: CaseInfo) -> dict[str, object]:

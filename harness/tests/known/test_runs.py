@@ -14,6 +14,7 @@ from harness.cli import why
 from harness.errors import ExitCode, StoreError
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
 from harness.known.words import details
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.report.changes import Side, changes, changes_json, changes_text
@@ -25,10 +26,11 @@ from harness.report.results import results
 from harness.report.text import summary_text
 from harness.report.words import headline, known_or_new
 from harness.store import RunStore
-from harness.store.records import Finding
+from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, Finding, JudgedState, KernelInfo, Step
 from harness.summary import exit_code, summarise
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
+from harness.tests.store.samples import INFO
 from harness.trust import Named
 
 
@@ -130,6 +132,40 @@ def test_a_new_finding_beside_a_known_one_fails_the_run_that_counts_new_ones(sto
     if known == {True}:
         pytest.fail("the demo run shows one symptom only: this proves nothing")
     assert exit_code(summarise(store)) is ExitCode.INCONSISTENT
+
+
+def test_a_promise_that_another_bug_breaks_is_new_beside_one_that_a_known_bug_breaks(tmp_path: Path) -> None:
+    """One finding: what fdatasync promised is lost without a flush, a known bug; what a later fsync promised
+    is lost although it did flush. Only the smallest state was looked at, so the run passed.
+    """
+    marks = {"create f": (0, 1), "write f 0 4096": (2, 3), "fdatasync f": (4, 6), "create g": (7, 8),
+             "fsync f": (9, 12)}  # fmt: skip
+    case = CaseId("gfs2", "default", "w")
+    steps = tuple(Step(n, text, *at) for n, (text, at) in enumerate(marks.items()))
+    drawn = tuple(DrawnEntry(n, "flush+fua" if n == 10 else "write", n * 8, 8) for n in range(14))
+
+    def judged(state: str, number: int, operation: str) -> JudgedState:
+        lost = f"f: zeros instead of data of operation 1, acknowledged by `{operation}` (operation {number})"
+        broken = Violation("durability", "f", lost, "a", "b", "f: data of operation 1 lost")
+        return JudgedState(CrashState.parse(state), state, Judgement((broken,)))
+
+    def finding(name: str, *states: JudgedState) -> Finding:
+        kernel = KernelInfo("debian-6.12", "6.12.117-1", "6.12.117")
+        with RunStore.create(tmp_path, name, replace(INFO, kernel=kernel)) as store:
+            count = len(states)
+            store.add_case(CaseInfo(case, generated=count, distinct=count, steps=steps, timeline=drawn))
+            store.put_judgements(case, states)
+            store.set_case_status(case, CaseStatus.DONE)
+            (found,) = store.findings()
+        return found
+
+    known, new = judged("@8", 2, "fdatasync f"), judged("@13", 4, "fsync f")
+    alone = finding("alone", known)
+    assert alone.known
+    assert alone.known.bug.name == "gfs2-fdatasync-no-flush"
+    both = finding("both", known, new)
+    assert (both.known, str(both.state), both.states) == (None, "@13", 2)
+    assert both.id == alone.id
 
 
 def test_compare_names_known_bugs(store: RunStore) -> None:
