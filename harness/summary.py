@@ -245,17 +245,20 @@ def _stopped_code(summary: Summary) -> ExitCode:
     """
     if summary.unexpected:
         return ExitCode.INCONSISTENT
-    if any(_undecided_by_more_than_time(c) for c in summary.cases):
+    undecided = [c for c in summary.cases if _undecided_by_more_than_time(c)]
+    if any(not c.empty for c in undecided):
         return ExitCode.UNDECIDED
-    if summary.checked == 0 or summary.missing:
+    if summary.checked == 0:
         return ExitCode.NOTHING_RUN
-    return ExitCode.TIME_UP
+    if undecided:
+        return ExitCode.UNDECIDED
+    return ExitCode.NOTHING_RUN if summary.missing else ExitCode.TIME_UP
 
 
 def _undecided_by_more_than_time(c: CaseSummary) -> bool:
     if c.status in (CaseStatus.PLANNED, CaseStatus.RECORDED):
         return bool(c.counts.unknown or c.mismatch)
-    return bool(c.undecided) and not c.empty
+    return bool(c.undecided)
 
 
 def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:

@@ -31,7 +31,7 @@ from harness.measurements.results import Curve
 from harness.report.lines import run_again, source_of
 from harness.report.page import Finding, Line, Page, PageTable, Section
 from harness.report.plot import Plot, plots
-from harness.report.words import asked_states, number, plural, seconds, shown_path
+from harness.report.words import asked_states, enumerated, number, plural, seconds, shown_path
 
 _NEWEST = 40
 """Cases that reached something new, of which the page tells; all are in the journal."""
@@ -118,7 +118,10 @@ class Shown:
         found = len(self.ledger.found)
         if not found:
             but = f" but by {plural(self.expected, 'known failure')}" if self.expected else ""
-            return f"no promise was broken{but} in {amount}" if states else "nothing was judged so far"
+            lacking = f"; {enumerated(self.lacking)} could not be run" if self.lacking else ""
+            return (
+                f"no promise was broken{but} in {amount}{lacking}" if states else "nothing was judged so far"
+            )
         waiting = len(self.ledger.waiting)
         causes = f"{plural(len(self.causes), 'cause')} behind " if self.causes else ""
         rest = f" ({number(waiting)} still to be shrunk)" if waiting else ""
@@ -202,6 +205,11 @@ class Shown:
         return {mode: why for d in self.ledger.done.values() for mode, why in d.not_run.items()}
 
     @property
+    def lacking(self) -> list[str]:
+        """Of the modes that were asked for by their full names, those that cannot be run here."""
+        return [*self.not_run] if self.plan.run.require_all else []
+
+    @property
     def expected(self) -> int:
         return sum(d.expected for d in self.ledger.done.values())
 
@@ -275,7 +283,7 @@ def _shown_cause(
 def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
     """All of it; writes the workload file of each cause."""
     facts = shown(path, plan, ledger)
-    undecided = facts.undecided or facts.failed or not facts.totals[1]
+    undecided = facts.undecided or facts.failed or facts.lacking or not facts.totals[1]
     return Page(
         what="campaign",
         subject=f"{facts.modes} · {plan.run.kernel}",

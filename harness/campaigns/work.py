@@ -293,8 +293,11 @@ def _undecided(cases: Sequence[CaseSummary]) -> Iterator[UndecidedCases]:
     for case in cases:
         if case.undecided:
             by_reason.setdefault(numberless(case.undecided), []).append(case)
-    for reason, similar in list(by_reason.items())[:_REASONS]:
+    told = list(by_reason.items())
+    for reason, similar in told[:_REASONS]:
         yield UndecidedCases(reason, len(similar), str(similar[0].case))
+    if others := [case for _, similar in told[_REASONS:] for case in similar]:
+        yield UndecidedCases("other reasons", len(others), str(others[0].case))
 
 
 def _size(path: Path) -> int:

@@ -27,6 +27,7 @@ from harness.cli.options import (
     modes_option,
     named_here,
     out_option,
+    required,
     resume_option,
     states_options,
     with_options,
@@ -125,6 +126,7 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
         jobs=given["jobs"],
         fault_models=asked_states(given["fault_models"]),
         budget=asked_budget(given["budget"]),
+        require_all=required(None, given["configurations"]),
         coverage=given["coverage"],
         argv=sys.argv[1:],
     )
@@ -146,17 +148,18 @@ def _carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCod
     again = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
     what = f"{', '.join(plan.generators)} on {', '.join(plan.run.configurations)}"
     end = run_series(series, what, again, until_s)
-    return exit_code(series.ledger, end)
+    return exit_code(series.ledger, end, require_all=plan.run.require_all)
 
 
-def exit_code(ledger: KnownBatches, end: End) -> ExitCode:
-    """As for a run; what waits to be shrunk is a finding, too."""
+def exit_code(ledger: KnownBatches, end: End, *, require_all: bool) -> ExitCode:
+    """As for a run; what waits to be shrunk is a finding, too. `require_all`: of the plan of its runs."""
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
     if ledger.found:
         return ExitCode.INCONSISTENT
     if any(d.undecided or d.failed for d in ledger.done.values()):
         return ExitCode.UNDECIDED
-    if not any(d.states for d in ledger.done.values()):
+    lacking = require_all and any(d.not_run for d in ledger.done.values())
+    if lacking or not any(d.states for d in ledger.done.values()):
         return ExitCode.NOTHING_RUN
     return ExitCode.TIME_UP if end is End.TIME_UP else ExitCode.CONSISTENT

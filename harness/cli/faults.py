@@ -106,8 +106,9 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
     --states says otherwise, all legal crash states are covered, with a budget of 300 states a case.
     reports/latest keeps pointing to the last `powercut run`.
 
-    Exit codes: 0 every fault was found, or its file says why it is not, 1 another one was missed, 2 usage,
-    3 undecided or a harness error, 130 interrupted (continue with --resume).
+    Exit codes: 0 every fault was found, or its file says why it is not, 1 another one was missed, or one was
+    found that its file calls equivalent, or missed under the defaults, 2 usage, 3 undecided or a harness
+    error, 130 interrupted (continue with --resume).
     """
     if given["resume"]:
         begun = load_plan(given["resume"])
@@ -163,11 +164,12 @@ def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
 
 def exit_code(campaign: Campaign) -> ExitCode:
     """INCONSISTENT if a fault was missed, or found, against what its file says. A gap is one of the default
-    crash states: with others, the fault may be found.
+    crash states and workloads: with others, the fault may be found.
     """
     if campaign.interrupted:
         return ExitCode.INTERRUPTED
-    default = campaign.plan.fault_models == FaultsPlan(machine="").fault_models
+    plan = campaign.plan
+    default = list(plan.fault_models) == DEFAULT_STATES and not (plan.workloads or plan.schedules)
     if any(r.note and (r.fault.equivalent or default) for r in campaign.rows):
         return ExitCode.INCONSISTENT
     if any(r.status is Status.MISSED and not r.fault.gap for r in campaign.rows):

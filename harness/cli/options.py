@@ -397,6 +397,13 @@ def asked_known(given: Mapping[str, Any]) -> KnownBugs:
     return KnownBugs(bug=bugs, new_only=given["new_only"])
 
 
+def required(asked: bool | None, configurations: Sequence[str]) -> bool:
+    """Whether what cannot be run here is no pass: a user who names a mode in full wants its verdict; `all`
+    takes whatever this host can run. `asked`: what the user said of it, if anything.
+    """
+    return all("/" in name for name in configurations) if asked is None else asked
+
+
 baseline_option = click.option(
     "--baseline",
     type=RunDirectory(exists=True),

@@ -23,6 +23,7 @@ from harness.cli.options import (
     open_run,
     out_option,
     own_workloads_option,
+    required,
     resume_option,
     source_option,
     workloads_option,
@@ -173,7 +174,8 @@ def matrix_command(**given: Any) -> ExitCode:
 
     Leaves report.html, releases.json and the run directory of each kernel. --resume keeps the kernels that
     are done; where this installation is not the one that began the run of another, that run is begun anew.
-    Exits 0 if every kernel was decided, 3 if one was not, 130 if interrupted.
+    Exits 0 if every kernel was decided, 3 if one was not, or could not run a mode that was named in full
+    (xfs/default), 130 if interrupted.
     """
     if given["resume"]:
         beside_resume("matrix", ("resume", "kernels", "workloads"))
@@ -186,6 +188,7 @@ def matrix_command(**given: Any) -> ExitCode:
         workloads=given["workloads"] or ["quick"],
         fault_models=tuple(models),
         jobs=given["jobs"],
+        require_all=required(None, given["modes"] or ["all"]),
         argv=sys.argv[1:],
     )
     select_profiles(plan.configurations)

@@ -53,6 +53,7 @@ from harness.cli.options import (
     need_run,
     open_run,
     out_option,
+    required,
     resume_option,
     schedules_option,
     selection_options,
@@ -509,7 +510,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
         sample_rate=given["sample_percent"] / 100,
         recordings=str(given["recordings"].resolve()) if given["recordings"] else None,
         jobs=given["jobs"],
-        require_all=_required(given["require_all"], configurations),
+        require_all=required(given["require_all"], configurations),
         fault_models=asked_states(given["fault_models"]),
         again=given["again"],
         disk=_asked_disk(given["disk"]),
@@ -760,11 +761,6 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
 def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
     by_chance = [random_name(seed + i, RANDOM_LENGTH) for i in range(random_count)]
     return [_absolute(w) for w in named or ([] if by_chance else ["all"])] + by_chance
-
-
-def _required(asked: bool | None, configurations: Sequence[str]) -> bool:
-    """A user who names a mode in full wants its verdict; `all` takes whatever this host can run."""
-    return all("/" in name for name in configurations) if asked is None else asked
 
 
 def _absolute(name: str) -> str:

@@ -89,7 +89,8 @@ def verdict_command(**given: Any) -> ExitCode:
         given["machine"] = plan.plan.machine
         given["jobs"] = given["jobs"] if is_typed("jobs") else plan.plan.jobs
         run = _run(plan.plan.configurations, DEPTHS[plan.depth], given)  # names no file of DIR
-        return _carry_out(msgspec.structs.replace(plan, plan=run), path, given)
+        new_only = plan.new_only or given["new_only"]
+        return _carry_out(msgspec.structs.replace(plan, plan=run, new_only=new_only), path, given)
     plan = _plan(given)
     return _carry_out(plan, create(plan, given["out"], "verdict"), given)
 
@@ -107,7 +108,8 @@ def _plan(given: dict[str, Any]) -> SweepPlan:
         plan=_run(modes, depth, given),
         depth=given["depth"],
         expectations=asked_expectations(given["expect"]) or _usual(depth),
-        known=msgspec.structs.replace(asked_known(given), new_only=False),
+        known=msgspec.structs.replace(asked_known(given), new_only=False),  # the table tells both apart
+        new_only=given["new_only"],
         argv=sys.argv[1:],
     )
 
@@ -144,7 +146,7 @@ def _carry_out(plan: SweepPlan, path: Path, given: dict[str, Any]) -> ExitCode:
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
     found = [s for _, of in standings(series.sweep) for s in of]
-    return exit_code(found, new_only=given["new_only"])
+    return exit_code(found, new_only=plan.new_only)
 
 
 def exit_code(found: Sequence[Standing], *, new_only: bool) -> ExitCode:

@@ -61,6 +61,8 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
     that the run does not have.
     """
     if (by_id := finding_by_id(text, store)) is not None:
+        if oracle not in ("", by_id.oracle):
+            raise UsageError(f"{text} is a finding of {by_id.oracle}, not of {oracle}", "leave out --oracle")
         return by_id
     try:
         case = CaseId.named_in(text)

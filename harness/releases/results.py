@@ -55,6 +55,12 @@ class Answer(msgspec.Struct, frozen=True):
         filesystem, _, mode = self.configuration.partition("/")
         return CaseId(filesystem, mode, self.workload)
 
+    @property
+    def undecided(self) -> bool:
+        """Whether something of it is not decided, also where findings were made beside that."""
+        beside = self.verdict is not CaseVerdict.NOT_RUN and bool(self.reason)
+        return self.verdict is CaseVerdict.UNKNOWN or beside
+
     def shows(self, oracle: str) -> bool:
         """Whether a finding of this oracle (empty: of any) was made."""
         return any(oracle in ("", f.oracle) for f in self.findings)
@@ -62,11 +68,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
     """The answers on one kernel, the item. `name`, `release`: what the kernel that was asked for turned out
-    to be.
+    to be; `linux`: its version, as far as that is known.
     """
 
     name: str = ""
     release: str = ""
+    linux: str = ""
     machine: str = ""
     answers: tuple[Answer, ...] = ()
 
@@ -80,7 +87,7 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
         """Whether it was run to the end, and left nothing undecided. Where nothing could be run for want of
         something, all of it is tried again; with answers beside that, their run would be begun anew.
         """
-        undecided = any(a.verdict is CaseVerdict.UNKNOWN for a in self.answers)
+        undecided = any(a.undecided for a in self.answers)
         lacking = any(a.lacks for a in self.answers) and not any(a.states for a in self.answers)
         return super().decided and bool(self.run) and not undecided and not lacking
 
@@ -93,7 +100,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
     finding a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of that
     finding, and its id. `expectations`: known failures. `known`: known bugs beside the installed ones.
-    `depth`: of a verdict, by its name.
+    `depth`: of a verdict, by its name; `new_only`: known bugs do not make it fail.
     """
 
     title: str
@@ -105,6 +112,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     expectations: tuple[Expectation, ...] = ()
     known: KnownBugs = KnownBugs()
     depth: str = ""
+    new_only: bool = False
     argv: list[str] = []
 
 
@@ -121,8 +129,12 @@ class Sweep:
 
     @property
     def decided(self) -> bool:
-        """Whether every kernel was run, and left nothing undecided; and something was looked at."""
-        return self.all_tried and any(a.states for k in self.kernels for a in k.answers)
+        """Whether every kernel was run, and left nothing undecided; and something was looked at, and all of
+        it where that is required.
+        """
+        answers = [a for k in self.kernels for a in k.answers]
+        lacking = self.plan.plan.require_all and any(a.lacks for a in answers)
+        return self.all_tried and any(a.states for a in answers) and not lacking
 
     @property
     def all_tried(self) -> bool:
@@ -162,11 +174,15 @@ def answer_of(case: CaseSummary) -> Answer:
 
 
 def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
-    """When a finding came and went, in one sentence, from the kernels that decided it, in the order given."""
+    """When a finding came and went, in one sentence, from the kernels that show it, and those that do not and
+    decided the case, in the order given.
+    """
     decided = [
-        (k.title, a.shows(oracle), "; some crash states were left out" * a.in_part)
+        (k.title, a.shows(oracle), ", where some crash states were left out" * a.in_part)
         for k in kernels
-        if (a := k.answer(case)) and a.verdict not in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN)
+        if (a := k.answer(case))
+        and a.verdict is not CaseVerdict.NOT_RUN
+        and (a.shows(oracle) or not a.undecided)
     ]
     if not decided:
         return "no kernel decided it"
@@ -174,14 +190,16 @@ def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
     changes = [(a, b) for a, b in itertools.pairwise(decided) if a[1] != b[1]]
     if not changes:
         if len(decided) == 1:
-            return f"{first[0]} {'shows' if first[1] else 'does not show'} it"
+            return f"{first[0]} shows it" if first[1] else f"{first[0]} does not show it{first[2]}"
         span = f"of the {len(decided)} kernels from {first[0]} to {last[0]}"
-        return f"all {span} show it" if first[1] else f"none {span} shows it"
+        return (
+            f"all {span} show it" if first[1] else f"none {span} shows it{max(note for *_, note in decided)}"
+        )
     words = [f"there in {first[0]}"] if first[1] else []
     for before, after in changes:
         words.append(
             f"came after {before[0]}, first seen in {after[0]}"
             if after[1]
-            else f"gone in {after[0]} (last seen in {before[0]}{after[2]})"
+            else f"gone in {after[0]}{after[2]} (last seen in {before[0]})"
         )
     return "; ".join([*words, f"still there in {last[0]}"] if last[1] else words)

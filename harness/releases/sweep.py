@@ -78,6 +78,7 @@ class SweepSeries(Series[OnKernel]):
             item=item.name,
             name=of_kernel.details.get("built from", of_kernel.name),
             release=of_kernel.release or of_kernel.version,
+            linux=of_kernel.linux,
             machine=summary.info.machine.details.get("how", ""),
             answers=tuple(map(answer_of, summary.cases)),
         )
@@ -86,7 +87,7 @@ class SweepSeries(Series[OnKernel]):
         if done.failed:
             return f"{done.item}: {done.failed}"
         broken = [a for a in done.answers if a.findings]
-        open_ = sum(a.verdict in (CaseVerdict.UNKNOWN, CaseVerdict.NOT_RUN) for a in done.answers)
+        open_ = sum(a.undecided or a.verdict is CaseVerdict.NOT_RUN for a in done.answers)
         left = f", {open_} not decided" if open_ else ""
         return f"{done.name}: {plural(len(done.answers), 'case')}{left}, {len(broken)} with findings"
 

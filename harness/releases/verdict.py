@@ -122,11 +122,11 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
     answers = [a for a in kernel.answers if a.configuration == configuration]
     findings = [f for a in answers for f in a.findings]
     not_run = [a for a in answers if a.verdict is CaseVerdict.NOT_RUN]
-    undecided = [a for a in answers if a.verdict is CaseVerdict.UNKNOWN]
+    undecided = [a for a in answers if a.undecided]
     lacking = [a for a in not_run if a.lacks]
     bugs = [base[n] for n in dict.fromkeys(f.known for f in findings) if n in base]
     filesystem, _, mode = configuration.partition("/")
-    has = known_of(base.values(), CaseId(filesystem, mode, ""), kernel.release)
+    has = known_of(base.values(), CaseId(filesystem, mode, ""), kernel.linux or kernel.release)
     return Standing(
         configuration,
         kernel,

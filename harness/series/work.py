@@ -16,6 +16,7 @@ the answers of one item come from one installation.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import threading
@@ -134,9 +135,12 @@ class Series(ABC, Generic[DoneT]):
 
     def place(self, item: str) -> Path:
         """The folder of an item: of a name with slashes, such as a kernel's file, below that of the series
-        all the same. Without spaces and commas, which no guest finds that is a process of this host.
+        all the same. Without spaces and commas, which no guest finds that is a process of this host. What a
+        name has in their place is told apart by a digest.
         """
-        return self.path / self.folder / (re.sub(r"[/\s,]", "_", item).lstrip(".") or "_")
+        plain = re.sub(r"[/\s,]", "_", item).lstrip(".") or "_"
+        apart = "" if plain == item else "-" + hashlib.sha256(item.encode()).hexdigest()[:8]
+        return self.path / self.folder / f"{plain}{apart}"
 
     def write(self) -> Page:
         """Write the page, in its four forms."""
@@ -269,11 +273,12 @@ class Work(Generic[DoneT]):
         self.tell()
         items = series.items(self)
         total = len(items) if isinstance(items, Sequence) else None
+        left = sum(not self._is_decided(item) for item in items) if isinstance(items, Sequence) else 0
         stopped = False
         for number, item in enumerate(items, 1):
-            before = known.done.get(item.name)
-            if before and before.key == item.key and before.decided:
+            if self._is_decided(item):
                 continue
+            before, left = known.done.get(item.name), left - 1
             if self.time_is_up:
                 return End.TIME_UP
             done = self._carried_out(item, before)
@@ -286,15 +291,20 @@ class Work(Generic[DoneT]):
                 stopped = True
             self._sweep(done)
             where = f"[{number}/{total}]" if total else f"[{item.name}]"
-            self.progress.say(f"{where} {series.words(done)}{self._left(total, number)}")
+            self.progress.say(f"{where} {series.words(done)}{self._left(left)}")
             self.tell()
         # Items that are made as long as there is time end with it; a list that was gone through is complete.
         return End.TIME_UP if stopped or (total is None and self.time_is_up) else End.COMPLETE
 
-    def _left(self, total: int | None, number: int) -> str:
-        if not total or number == total or not self._took:
+    def _is_decided(self, item: Item) -> bool:
+        before = self._series.known.done.get(item.name)
+        return before is not None and before.key == item.key and before.decided
+
+    def _left(self, left: int) -> str:
+        """How long so many more items may take."""
+        if left <= 0 or not self._took:
             return ""
-        minutes = max(1, round((total - number) * sum(self._took) / len(self._took) / 60))
+        minutes = max(1, round(left * sum(self._took) / len(self._took) / 60))
         return f"; about {plural(minutes, 'minute')} left"
 
     def _sweep(self, done: DoneT) -> None:
@@ -347,8 +357,6 @@ class Work(Generic[DoneT]):
         if there.exists():
             try:
                 with _opened(there) as store:
-                    if not store.expectations():  # it was killed before they were there
-                        store.set_expectations(expectations)
                     expectations = expectations or store.expectations()
                     return self._executed(item, plan, store)
             except RunChanged as e:
@@ -378,7 +386,11 @@ class Work(Generic[DoneT]):
 
 
 def _opened(run: Path) -> RunStore:
-    """Raises RunChanged for one that is damaged, or was begun by a version that stored other things."""
+    """Raises RunChanged for one that is damaged, that was begun by a version that stored other things, or
+    that was killed while it was made: of that, known failures and bugs may be missing.
+    """
+    if not (run / PLAN).exists():
+        raise RunChanged(f"{run} has no plan: it was killed while it was made", "begin it anew")
     try:
         return RunStore.open(run)
     except StoreError as e:

@@ -27,6 +27,7 @@ from harness.symptoms import Symptom
 from harness.tests.oracles.cases import CLEAN, EACH, file, history, tree
 from harness.tests.store.samples import CASE, INFO, OTHER, put_case
 
+THIRD = CaseId("xfs", "default", "third")
 OK = Judgement()
 BAD = Judgement((Violation("durability", "a", "gone", "data", "nothing", "s"),))
 LOST = Judgement(unknown=("guest lost",))
@@ -551,6 +552,11 @@ PLANNED, RECORDED = CaseStatus.PLANNED, CaseStatus.RECORDED
         ({CASE: (DONE, [LOST])}, ExitCode.UNDECIDED),
         ({CASE: (RECORDED, [OK, LOST])}, ExitCode.UNDECIDED),
         ({CASE: (DONE, [OK]), OTHER: (CaseStatus.UNKNOWN, [])}, ExitCode.UNDECIDED),
+        ({CASE: (DONE, [OK]), OTHER: (DONE, [])}, ExitCode.UNDECIDED),
+        (
+            {CASE: (DONE, [OK]), OTHER: (DONE, []), THIRD: (PLANNED, [])},
+            ExitCode.UNDECIDED,
+        ),
     ],
 )
 def test_only_a_run_that_decided_something_and_nothing_red_ends_with_time_up(

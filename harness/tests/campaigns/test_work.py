@@ -24,9 +24,9 @@ from harness.series import work as engine
 from harness.series.journal import End, Journal
 from harness.series.work import OnDone
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus
+from harness.store.records import CaseInfo, CaseStatus, Counts
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
-from harness.summary import Summary
+from harness.summary import CaseSummary, Summary
 from harness.tests.campaigns.toys import (
     Killed,
     ToyRuns,
@@ -135,7 +135,7 @@ def test_a_finding_whose_run_directory_is_lost_does_not_end_the_campaign(tmp_pat
     assert all(m.reason for m in ledger.not_again)
     assert {m.run for m in ledger.not_again} == {ledger.done["1"].run}
     assert ledger.causes, "of the second batch"
-    assert exit_code(ledger, End.COMPLETE) is ExitCode.INCONSISTENT
+    assert exit_code(ledger, End.COMPLETE, require_all=True) is ExitCode.INCONSISTENT
 
 
 def test_run_directories_without_findings_are_deleted(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_batches_of_which_nothing_comes_end_the_campaign(tmp_path: Path) -> None
     ledger = read_ledger(path)
     assert runs.calls == 3
     assert [d.failed for d in ledger.done.values()] == ["no guest comes up"] * 2
-    assert exit_code(ledger, End.TIME_UP) is ExitCode.UNDECIDED
+    assert exit_code(ledger, End.TIME_UP, require_all=True) is ExitCode.UNDECIDED
 
 
 def test_batches_that_failed_have_another_turn_when_the_campaign_goes_on(
@@ -250,6 +250,44 @@ def test_batches_of_which_nothing_is_judged_end_the_campaign(tmp_path: Path) -> 
     assert kept(path) == set()
 
 
+class Lacking(ToyRuns):
+    """The host has no mkfs for a second mode."""
+
+    def _judge(self, store: RunStore, case: CaseId) -> None:
+        super()._judge(store, case)
+        other = CaseId("xfs", "default", case.workload)
+        store.add_case(CaseInfo(other))
+        store.set_case_status(other, CaseStatus.NOT_RUN, "mkfs.xfs is missing")
+
+
+def test_a_mode_that_was_named_and_cannot_be_run_is_no_pass(tmp_path: Path) -> None:
+    """`-c ext4/ordered,xfs/default` was green, and ended in 0, on a host without mkfs.xfs."""
+    plan = plan_of("ace2", batch=60)
+    named = msgspec.structs.replace(plan, run=msgspec.structs.replace(plan.run, require_all=True))
+    path = begun(tmp_path, named)
+    end, ledger, _ = carried_out(named, path, Lacking(nothing, batches=99))
+    assert end is not None
+    assert exit_code(ledger, end, require_all=True) is ExitCode.NOTHING_RUN
+    assert exit_code(ledger, end, require_all=False) is ExitCode.CONSISTENT
+    assert page_of(path, named, ledger).kind == "unknown"
+    assert "; xfs/default could not be run" in page_of(path, named, ledger).headline
+    assert page_of(path, plan, ledger).kind == "pass"
+
+
+def test_all_undecided_cases_are_counted(tmp_path: Path) -> None:
+    """Of 26 cases with a reason each, 20 were said to be undecided."""
+    names = [chr(ord("a") + n) for n in range(26)]
+    cases = [
+        CaseSummary(
+            CaseInfo(CaseId("ext4", "ordered", n)), CaseStatus.UNKNOWN, f"lost {n}", 0.0, Counts(), (), (), {}
+        )
+        for n in names
+    ]
+    told = list(work_module._undecided(cases))
+    assert sum(u.cases for u in told) == 26
+    assert told[-1].reason == "other reasons"
+
+
 def test_what_the_host_lacks_ends_it_at_once(tmp_path: Path) -> None:
     plan = plan_of("random")
     path, runs = begun(tmp_path, plan), Broken(EnvironmentLacks("mkfs.ext4 is missing"))
@@ -264,7 +302,7 @@ def test_a_campaign_that_has_no_more_workloads_is_complete(tmp_path: Path) -> No
     end, ledger, _ = carried_out(plan, path, runs := ToyRuns(nothing, batches=99))
     assert end is End.COMPLETE
     assert sorted(runs.cases) == sorted(generators.every_two())
-    assert exit_code(ledger, End.COMPLETE) is ExitCode.CONSISTENT
+    assert exit_code(ledger, End.COMPLETE, require_all=True) is ExitCode.CONSISTENT
 
 
 def test_time_that_is_up_before_anything_ran_is_no_pass(tmp_path: Path) -> None:
@@ -272,7 +310,7 @@ def test_time_that_is_up_before_anything_ran_is_no_pass(tmp_path: Path) -> None:
     path = begun(tmp_path, plan)
     end = engine.carry_out(CampaignSeries(plan, path), Said(), until_s=0.0, run=ToyRuns())
     assert end is End.TIME_UP
-    assert exit_code(read_ledger(path), end) is ExitCode.NOTHING_RUN
+    assert exit_code(read_ledger(path), end, require_all=True) is ExitCode.NOTHING_RUN
 
 
 @pytest.mark.parametrize(

@@ -183,21 +183,24 @@ def test_a_series_of_another_command_is_named(command: str, tmp_path: Path) -> N
 def test_a_verdict_goes_on_with_as_many_guests_and_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--resume` forgot -j, and the command that it was named by had no end."""
+    """`--resume` forgot -j and --new-only, and the command that it was named by had no end."""
     again: list[str] = []
     jobs: list[int] = []
+    new_only: list[bool] = []
 
     def work(series: VerdictSeries, what: str, command: str, until_s: float | None = None) -> End:
         again.append(command)
         jobs.append(series.plan.plan.jobs)
+        new_only.append(series.plan.new_only)
         return End.INTERRUPTED
 
     monkeypatch.setattr("harness.cli.verdict.run_series", work)
-    words = ["-c", "ext4/ordered", "--minutes", "2.5", "-j", "7", "--out", tmp_path]
+    words = ["-c", "ext4/ordered", "--minutes", "2.5", "-j", "7", "--new-only", "--out", tmp_path]
     powercut("verdict", *words)
     (made,) = (tmp_path / "runs").iterdir()
     powercut("verdict", "--resume", made)
     assert jobs == [7, 7]
+    assert new_only == [True, True]
     assert again[0].endswith(" --minutes 2.5")
 
 

@@ -19,7 +19,7 @@ from harness.faults import campaign as campaign_module
 from harness.faults.campaign import FaultSeries, create, load_plan
 from harness.faults.catalogue import PlantedFault
 from harness.faults.page import headline, page_of
-from harness.faults.results import Campaign, FaultsPlan, Status
+from harness.faults.results import Campaign, FaultsPlan, Row, Status, Trial
 from harness.guests import disk as disk_module
 from harness.guests import machine
 from harness.guests.session import find_agent
@@ -284,6 +284,30 @@ def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels) -> None:
     assert first.startswith("[1/2] baseline-1")
     assert first.endswith("about 1 minute left")
     assert last.startswith("[2/2] harmless: missed")
+
+
+def test_minutes_left_are_those_of_what_is_left(tmp_path: Path, kernels: ToyKernels) -> None:
+    """Behind the last one that had to be tried again it said how long all the decided ones would take."""
+    kernels.plant(fault("mortal"), fault("harmless"))
+    path = begin(tmp_path)
+    gone_on(path, kernels)
+    progress = Progress()
+    gone_on(path, kernels, progress)
+    (told,) = progress.lines
+    assert told.startswith("[2/3] mortal: undecided")
+    assert "left" not in told
+
+
+@pytest.mark.parametrize(
+    ("states", "code"), [(("exhaustive",), ExitCode.INCONSISTENT), (("prefix",), ExitCode.CONSISTENT)]
+)
+def test_a_gap_that_is_found_goes_against_its_file_under_the_defaults_alone(
+    states: tuple[str, ...], code: ExitCode
+) -> None:
+    """It was the other way round."""
+    row = Row(fault("forgetful", gap="nobody looks"), Status.FOUND, note="its file says that it is missed")
+    plan = FaultsPlan(machine="toy", fault_models=states)
+    assert exit_code(Campaign(plan, "", Trial(item="baseline"), (row,))) is code
 
 
 def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def test_the_finding_that_nobody_expected_comes_first(run: Path) -> None:
         assert named.oracle == "durability"
         with pytest.raises(UsageError, match="no finding of 'fsck'"):
             finding_to_shrink(store, str(BROKEN), "fsck")
+        with pytest.raises(UsageError, match="is a finding of durability, not of fsck"):
+            finding_to_shrink(store, named.id, "fsck")
 
 
 def test_a_finding_is_named_by_its_id(run: Path) -> None:

@@ -62,12 +62,27 @@ def test_what_was_looked_at_in_part_is_said_to_be() -> None:
     first, last = kernels("+.")
     part = msgspec.structs.replace(last.answers[0], in_part=True)
     both = first, msgspec.structs.replace(last, answers=(part,))
-    told = "there in k1.9; gone in k2.9 (last seen in k1.9; some crash states were left out)"
-    assert story(both, CASE, "mountable") == told
+    left_out = ", where some crash states were left out"
+    assert story(both, CASE, "mountable") == f"there in k1.9; gone in k2.9{left_out} (last seen in k1.9)"
+    assert story(both, CASE, "fsck") == f"none of the 2 kernels from k1.9 to k2.9 shows it{left_out}"
+    assert story(both[1:], CASE, "fsck") == f"k2.9 does not show it{left_out}"
     plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
     page = page_of(Sweep(plan, both))
     assert "91 kept, in part" in page.text()
     assert "in part: the budget left out some" in page.html()
+
+
+def test_a_kernel_that_left_states_undecided_does_not_show_that_a_finding_is_gone() -> None:
+    """Another oracle's finding made the case FAIL, and nine of ten states had not been decided."""
+    first, last = kernels("+.")
+    fsck = (Seen("fsck", "two names", f"{CASE}@9", 1),)
+    reason = "9 of 10 states could not be decided"
+    broken = msgspec.structs.replace(last.answers[0], verdict=CaseVerdict.FAIL, findings=fsck, reason=reason)
+    last = msgspec.structs.replace(last, answers=(broken,))
+    assert broken.undecided
+    assert not last.decided
+    assert story((first, last), CASE, "mountable") == "k1.9 shows it"
+    assert story((first, last), CASE, "fsck").startswith("came after k1.9, first seen in k2.9")
 
 
 def test_another_oracles_finding_is_not_this_one() -> None:
@@ -101,6 +116,18 @@ def test_a_sweep_that_looked_at_nothing_is_not_green() -> None:
         assert not sweep.decided
         assert of.decided is not left_out.lacks
         assert '<header class="unknown">' in page_of(sweep).html()
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_mode_that_was_named_and_cannot_be_run_is_no_pass(*, required: bool) -> None:
+    """Of two modes one was kept and the other had no mkfs: the matrix was green."""
+    (kept,) = kernels(".")
+    lacking = msgspec.structs.replace(on("k1", "-").answers[0], workload="other", states=0, lacks=True)
+    both = msgspec.structs.replace(kept, answers=(*kept.answers, lacking))
+    asked = Plan(configurations=[], workloads=[], require_all=required)
+    sweep = Sweep(SweepPlan(title="t", kernels=["k1"], plan=asked), (both,), Path("/s"))
+    assert sweep.decided is not required
+    assert page_of(sweep).kind == ("unknown" if required else "pass")
 
 
 def test_a_history_becomes_the_strip_of_its_finding_and_a_matrix_does_not() -> None:

@@ -31,6 +31,7 @@ from harness.store.records import SCHEMA as RUN_SCHEMA
 from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
+from harness.tests.store.samples import INFO
 
 QUIET = Lines(Console(quiet=True))
 BROKEN = next(iter(JUDGES))
@@ -150,6 +151,24 @@ def test_an_interrupted_run_is_gone_on_with(
     assert [k.interrupted for k in again.kernels] == [False, False, False]
     assert told[0] == 2, "what is known is shown until it is done anew"
     assert len(list((path / "kernels/debian-7.3/runs").iterdir())) == 1
+
+
+def test_a_run_that_was_killed_while_it_was_made_is_begun_anew(tmp_path: Path) -> None:
+    """It was gone on with, without the known bugs that its series had been given."""
+    record = Record(severity=Severity.COSMETIC, mechanism="m", first="6.1")
+    bugs = KnownBugs(bug=(KnownBug(name="ours", title="t", record=record),))
+    plan = msgspec.structs.replace(PLAN, kernels=["debian-6.1"], known=bugs)
+    series = SweepSeries(plan, create(plan, tmp_path, "matrix"))
+    RunStore.create(series.place("debian-6.1"), "run", INFO).close()
+    known: list[KnownBugs] = []
+
+    def execute(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        known.append(store.known())
+        return finished([])(plan, store, progress, on_done)
+
+    carry_out(series, QUIET, run=execute)
+    assert known == [bugs]
+    assert "killed while it was made" in series.sweep.kernels[0].anew
 
 
 def test_what_was_left_undecided_is_tried_again(

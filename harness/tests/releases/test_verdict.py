@@ -13,7 +13,7 @@ import pytest
 
 from harness.cli.verdict import exit_code
 from harness.errors import ExitCode
-from harness.known.base import KnownBug, KnownBugs, Record, Severity
+from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
 from harness.plan import Plan
 from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan
 from harness.releases.verdict import DEPTHS, Kind, standings
@@ -94,6 +94,32 @@ def test_a_configuration_with_an_undecided_workload_is_not_called_safe() -> None
     text = verdict_page(sweep(answers)).text()
     assert "not decided: 1 of 2 workloads kept every promise (20 states); b: the archive has no mkfs" in text
     assert "not enough is known: b: the archive has no mkfs" in text
+
+
+def test_known_findings_of_a_case_that_is_not_decided_are_no_whole_answer() -> None:
+    """With --new-only it ended in 0 although three of four states could not be decided."""
+    left = msgspec.structs.replace(answer("xfs/default", KNOWN), reason="3 of 4 states could not be decided")
+    ((_, (standing,)),) = standings(sweep((left,)))
+    assert (standing.kind, standing.looked, standing.undecided) == (Kind.KNOWN, 0, 1)
+    assert exit_code([standing], new_only=True) is ExitCode.UNDECIDED
+
+
+def test_a_bug_is_looked_up_by_the_version_of_linux_not_by_the_release() -> None:
+    """Debian's 6.1.0-50-amd64 is Linux 6.1.176: a bug that was mended in 6.1.150 was listed."""
+    record = msgspec.structs.replace(OURS.record, mended=("6.1.150",), shows=(
+        Sighting(modes=("xfs/*",), oracles=("fsck",), symptoms=("x",)),))  # fmt: skip
+    mended = msgspec.structs.replace(OURS, record=record)
+    of = sweep((answer("xfs/default"),))
+    plan = msgspec.structs.replace(of.plan, known=KnownBugs(bug=(mended,)))
+    (kernel,) = of.kernels
+
+    def not_shown(linux: str) -> bool:
+        on = msgspec.structs.replace(kernel, release="6.1.0-50-amd64", linux=linux)
+        ((_, (standing,)),) = standings(Sweep(plan, (on,)))
+        return mended in standing.not_shown
+
+    assert not_shown("")
+    assert not not_shown("6.1.176")
 
 
 @pytest.mark.parametrize(("lacks", "of"), [(True, 2), (False, 1)])

@@ -88,6 +88,13 @@ def test_the_folder_of_an_item_is_below_that_of_the_series(tmp_path: Path, item:
     assert ".." not in series.place(item).parts
 
 
+def test_two_names_have_two_folders(tmp_path: Path) -> None:
+    """Each of two kernels began the other's run anew, and deleted it."""
+    series = Empty(tmp_path, [])
+    assert series.place("/src/linux/new/bzImage") != series.place("/src/linux_new/bzImage")
+    assert series.place("debian-6.12").name == "debian-6.12"
+
+
 def test_of_an_installation_that_was_renewed_not_every_part_is_named() -> None:
     """Seventy modes and programs, each with two digests, stood before a resumed verdict began."""
     several = "RUN was begun with other parts than there are now: source: 1 then, 2 now"
