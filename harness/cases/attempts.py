@@ -132,15 +132,18 @@ class Attempts:
         *,
         faulty_disk: bool = False,
         answers: Answers | None = None,
+        machine: str = "",
     ) -> None:
         """`again`: how often recovery is to be cut; what it writes is noted so often. `faulty_disk`: the disk
-        is to err while a state is recovered; what that asks for is noted. `answers`: of cases of this mode.
+        is to err while a state is recovered; what that asks for is noted. `answers`: of cases of this
+        mode, on this kind of guest, `machine`; empty: that of the first.
         """
         self._recording = recording
         self._again = again
         self._fault_targets = FaultTargets(recording) if faulty_disk else None
         self._memo = memo
-        self.answers = answers or Answers()
+        self.answers, self._machine = answers or Answers(), machine
+        self._of_others: dict[str, Answers] = {}
         self._known_ends: set[tuple[bool, str]] = set()  # see `_Loss.kind`; it only grows
         self._ends_told: set[tuple[bool, str]] = set()
 
@@ -215,11 +218,14 @@ class Attempts:
         noted = len(state.again) < self._again
         recovery = session.recover(target, shown, ask, note=noted or self._fault_targets is not None)
         _need_no_stall(recovery.outcome.kernel_log)
-        hashes = self.answers.hashes(session.disk) if self._memo.recalls else Hashes(session.disk)
+        hashes = self._answers(session).hashes(session.disk) if self._memo.recalls else Hashes(session.disk)
         fsck = self._check(session, state, target, hashes)
         asked = self._requests_seen(session, state) if repair is None else None
         outcome = dataclasses.replace(recovery.outcome, fsck=fsck.result)
-        if not is_worth_a_second_look(outcome) or fsck.gave_none:
+        if fsck.gave_none and is_worth_a_second_look(outcome):
+            no_end = Usability(undecided="fsck came to no end, so it was not mounted again")
+            outcome = dataclasses.replace(outcome, usable=no_end)
+        if outcome.usable is not None or not is_worth_a_second_look(outcome):
             tried = not could_not_try(outcome.mount_errno)
             return Visited(outcome, self._reads(session, fsck) if tried else None)
         try:
@@ -236,6 +242,13 @@ class Attempts:
             self._recovery_of(session, state, target) if noted and repair is None else None,
             asked,
         )
+
+    def _answers(self, session: Session) -> Answers:
+        """What is known of fsck and of writing on this kind of guest: another one answers for itself."""
+        if self._machine in ("", session.machine_name):
+            self._machine = session.machine_name
+            return self.answers
+        return self._of_others.setdefault(session.machine_name, Answers())
 
     def _requests_seen(self, session: Session, state: CrashState) -> RequestsSeen | None:
         """What the visit asked of its disk, if anybody wants to know."""
@@ -296,7 +309,7 @@ class Attempts:
         the answer for the same blocks is known, and the second mount was to show what this recovery showed.
         """
         profile, writes = self._recording.profile, is_worth_writing_to(recovery.outcome)
-        answers = self.answers.use if writes else self.answers.look
+        answers = self._answers(session).use if writes else self._answers(session).look
         known = answers.recall(hashes) if self._memo.recalls else None
         if known is not None and known.holds_for(recovery) and not self._memo.sampled(state):
             return known
@@ -311,8 +324,9 @@ class Attempts:
         _need_no_stall(answer.result.kernel_log)
         if known is not None and not hushed:
             self._memo.compare_use(state, known, answer)
-        # For other states it would be an answer without what this guest had said before.
-        if self._memo.recalls and not hushed:
+        # For other states it would be an answer without what this guest had said before; and what differs
+        # from the first mount of this state may not differ from that of another.
+        if self._memo.recalls and not hushed and not answer.result.changed:
             answers.remember(hashes, answer)
         return answer
 
@@ -325,14 +339,15 @@ class Attempts:
         """fsck of the recovered image; not run if its answer for the same blocks is known."""
         if self._recording.profile.fsck is None:
             return FsckReads.of(self._recording.profile, session.image)
-        known = self.answers.fsck.recall(hashes) if self._memo.recalls else None
+        answers = self._answers(session).fsck
+        known = answers.recall(hashes) if self._memo.recalls else None
         if known is not None and not self._memo.sampled(state):
             return known
         answer = self._fsck_of(session, target)
         if known is not None:
             self._memo.compare_fsck(state, known.result, answer.result)
         if self._memo.recalls:
-            self.answers.fsck.remember(hashes, answer)
+            answers.remember(hashes, answer)
         return answer
 
     def _fsck_of(self, session: Session, target: Target) -> FsckReads:

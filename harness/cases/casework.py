@@ -177,8 +177,10 @@ class Casework:
         bases: dict[str, Path],
         recorded: Mapping[CaseId, Mapping[str, str]] = MappingProxyType({}),
         on_done: Callable[[CaseId], None] = lambda case: None,
+        answers: SharedMessages | None = None,
     ) -> None:
         """`recorded`: of another run's recordings, if there are any to be judged again, the files' hashes.
+        `answers`: of earlier cases that the same workers decided.
         `on_done` is told of each case that has come to its end, in the store's thread.
         """
         self._plan = plan
@@ -189,7 +191,7 @@ class Casework:
         self._recorded_files = recorded
         self._on_done = on_done
         self._limits = Limits(plan)
-        self._answers = SharedMessages()
+        self._answers = answers or SharedMessages()
         self._contents = (
             None if plan.again or plan.disk else KnownContents(on_case_mismatch=store.set_case_mismatch)
         )

@@ -45,7 +45,7 @@ class Checks:
        fails there cannot work here (for instance on a kernel without what the program needs), and its
        results are not used; nor are those of an application that never acknowledged anything, since its
        check then demands nothing.
-    2. The first thread that visits a state runs these controls, once; the others wait.
+    2. The first thread that visits a state runs these controls, once for each kind of guest; the others wait.
     3. A check runs once for each combination of the contents of the files that it reads, kind of guest, and
        list of acknowledgements. Threads that want the same result wait for it; if the run fails, the next of
        them tries.
@@ -60,8 +60,8 @@ class Checks:
         self._history = recording.history
         self._answers = CheckAnswers()
         self._trying = threading.Lock()
-        self._tried = not self._checks
-        self._useless: dict[int, str] = {}  # operations whose check cannot be trusted, and why
+        # By the kind of guest: operations whose check cannot be trusted there, and why.
+        self._useless: dict[str, dict[int, str]] = {}
         self.doubt = ""  # why a check may find nothing, in words
 
     def __bool__(self) -> bool:
@@ -70,25 +70,31 @@ class Checks:
     # --- controls -----------------------------------------------------------------------------
 
     def try_once(self, machine: str, observe: Observe) -> None:
-        """Run the controls, unless that has been done."""
-        if self._tried:
+        """Run the controls, unless that has been done on this kind of guest."""
+        if not self._checks or machine in self._useless:
             return
         with self._trying:
-            if self._tried:
+            if machine in self._useless:
                 return
             useless = self._refusing(machine, observe, self._recording.end, "after a clean unmount")
             if any(c.application for c in self._checks):
                 useless |= self._refusing(machine, observe, UNTOUCHED, "of an empty file system")
-            self._useless = useless | self._silent()
-            if not self._useless:
-                self.doubt = self._yes_to_nothing(machine, observe)
-            self._tried = True
+            if not useless and not all(c.application for c in self._checks):
+                useless |= self._accepting_nothing(machine, observe)
+            useless |= self._silent()
+            if not useless:
+                self.doubt = self.doubt or self._yes_to_nothing(machine, observe)
+            self._useless[machine] = useless
 
     def _refusing(self, machine: str, observe: Observe, state: CrashState, when: str) -> dict[int, str]:
         """The operations whose check fails at a state that no crash has touched, with the reason."""
         observed = observe(state, self.ask(self.question(machine, [state])))
         if isinstance(observed, Unobserved):
             return {c.operation: observed.reason for c in self._checks}
+        if state is not UNTOUCHED and (
+            blind := [c for c in self._checks if not _contents(observed.tree, c.reads)]
+        ):
+            return {c.operation: f"it reads no file: {', '.join(c.reads)} fits none" for c in blind}
         text = f"it does not say yes even {when}, so it cannot do its work here"
         return {
             c.operation: f"{text}: {c.output.strip() or f'it ended with {c.exit_code} and said nothing'}"
@@ -96,13 +102,27 @@ class Checks:
             if c.exit_code != 0
         }
 
+    def _accepting_nothing(self, machine: str, observe: Observe) -> dict[int, str]:
+        """The operations whose check, of a tool, says yes to an empty file system: it verifies nothing."""
+        of_tools = [c for c in self._checks if not c.application]
+        acked = max(c.operation for c in of_tools) + 1
+        question = dataclasses.replace(self.question(machine, [UNTOUCHED]), acked=acked)
+        observed = observe(UNTOUCHED, self.ask(question))
+        if isinstance(observed, Unobserved):
+            return {c.operation: observed.reason for c in of_tools}
+        text = "it says yes to an empty file system, so it verifies nothing"
+        tools = {c.operation for c in of_tools}
+        return {c.operation: text for c in observed.checks if c.operation in tools and c.exit_code == 0}
+
     def _yes_to_nothing(self, machine: str, observe: Observe) -> str:
         """The doubt about a check that accepts an empty file system although all was acknowledged."""
         most = self._recording.position(self._recording.end).app_acks
         question = dataclasses.replace(self.question(machine, [UNTOUCHED]), app_acks=(most,))
-        observed = observe(UNTOUCHED, self.ask(question)) if most else Unobserved("")
-        if isinstance(observed, Unobserved):
+        if not most:
             return ""
+        observed = observe(UNTOUCHED, self.ask(question))
+        if isinstance(observed, Unobserved):
+            return f"whether the check can say no is not known: {observed.reason}"
         codes = [c.exit_code for c in observed.checks if c.app_acks]
         return ACCEPTS_NOTHING if codes and all(code == 0 for code in codes) else ""
 
@@ -113,16 +133,17 @@ class Checks:
         checks = (c for c in self._checks if c.application)
         return {c.operation: why for c in checks if c.operation not in acknowledged}
 
-    def trusted(self, outcome: Outcome) -> Outcome:
-        """`outcome` with untrusted results marked as not run, with the reason. Returns the same object where
-        there are none, so that the judge's cache recognises it.
+    def trusted(self, machine: str, outcome: Outcome) -> Outcome:
+        """`outcome`, as this kind of guest gave it, with untrusted results marked as not run, with the
+        reason. Returns the same object where there are none, so that the judge's cache recognises it.
         """
-        if not any(result.operation in self._useless for result in outcome.checks):
+        useless = self._useless.get(machine, {})
+        if not any(result.operation in useless for result in outcome.checks):
             return outcome
-        return dataclasses.replace(outcome, checks=tuple(map(self._trusted, outcome.checks)))
+        checks = tuple(self._trusted(result, useless.get(result.operation)) for result in outcome.checks)
+        return dataclasses.replace(outcome, checks=checks)
 
-    def _trusted(self, result: CheckResult) -> CheckResult:
-        why = self._useless.get(result.operation)
+    def _trusted(self, result: CheckResult, why: str | None) -> CheckResult:
         return result if why is None else dataclasses.replace(result, exit_code=None, output=why)
 
     # --- answers ------------------------------------------------------------------------------

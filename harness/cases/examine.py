@@ -170,7 +170,7 @@ class Examiner:
         visited = self._attempt(session, states[0], ask, stop)
         if isinstance(visited.outcome, Unobserved):
             return Observation(visited.outcome)
-        outcome = self._checks.trusted(visited.outcome)
+        outcome = self._checks.trusted(machine, visited.outcome)
         number = self.memo.keep(outcome)
         return Observation(outcome, False, number, visited.reads, visited.recovery, visited.requests_seen)
 
@@ -212,7 +212,7 @@ class Examiner:
         answered = self._checks.known(self._checks.question(machine, states), outcome)
         if answered is None:
             return None
-        trusted = self._checks.trusted(answered)
+        trusted = self._checks.trusted(machine, answered)
         key = (number, trusted.checks)
         if key not in self._checked:
             self._checked[key] = self.memo.keep(trusted)

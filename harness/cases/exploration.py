@@ -761,6 +761,8 @@ class Exploration:
         if self._plain is None:
             self._plain = deque(self._by_content())
         while self._plain and len(self._batch) < max(1, self._room()):
+            if self._batch and self._plain[0][0] != self._pass:
+                break  # the budget's time does not apply to pass 0
             self._pass = self._plain[0][0]
             if self._is_late() or not self._room():
                 break

@@ -260,7 +260,13 @@ class OutcomeMemo:
         return len(emptied) < 2 and self._essence(a) == self._essence(b)
 
     def _essence(self, outcome: Outcome) -> tuple[object, ...]:
-        errors = (outcome.mount_errno, outcome.unmount_errno, outcome.walk_errors, outcome.lost)
+        errors = (
+            outcome.mount_errno,
+            outcome.unmount_errno,
+            outcome.walk_errors,
+            outcome.lost,
+            outcome.not_started,
+        )
         said = self._complaints(outcome.kernel_log)
         used = outcome.usable
         if said and used is not None:  # what it then says of writing may be kept back

@@ -126,8 +126,9 @@ class _Served:
             )
             answers = self._answers_of(asked.key)
             self._attempts = Attempts(
-                recording, self._memo, asked.again, faulty_disk=asked.faulty_disk, answers=answers
-            )
+                recording, self._memo, asked.again, faulty_disk=asked.faulty_disk, answers=answers,
+                machine=self._sessions["judge"].machine_name,
+            )  # fmt: skip
         memo, attempts = self._memo, self._attempts
         if not asked.recalls:
             memo.turn_off()

@@ -13,13 +13,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from harness import __version__
+from harness.cases.answers import SharedMessages
 from harness.cases.casework import Casework
 from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pins import differences, host_pins, source_hash
@@ -174,6 +175,7 @@ class Fitted:
     folder: OwnedFolder
     store: RunStore
     pool: Pool
+    answers: SharedMessages = field(default_factory=SharedMessages)
 
     def work(self, job: Job, progress: Relay) -> Payload:
         """Record and decide the case. Raises Unfit if the guests of this host do not come up."""
@@ -186,7 +188,8 @@ class Fitted:
             if job.payload.rows:
                 store.adopt(job.payload.rows)
             plan, folder = self.requirements.plan, self.folder.path
-            casework = Casework(plan, store, progress, folder, self.bases, {case: job.files})
+            files = {case: job.files}
+            casework = Casework(plan, store, progress, folder, self.bases, files, answers=self.answers)
             try:
                 casework.work(self.pool, [(profile, workload)], {})
                 self._need_hope(case)

@@ -367,9 +367,11 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self._kind != target.disk:
             self.close()
             self._kind = target.disk
-        base, shown = target.base, (target.base, target.log, target.order, target.mount_counters)
+        base, stat = target.base, target.base.stat()
+        made = (stat.st_ino, stat.st_mtime_ns)  # another image may have taken its place
+        shown = (base, made, target.log, target.order, target.mount_counters)
         if self._shown != shown:
-            size = base.stat().st_size
+            size = stat.st_size
             if self._guest and size != self._size_bytes:
                 self.close()
             self.disk.open(base, target.log, target.order, mount_counters=target.mount_counters)

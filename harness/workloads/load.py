@@ -109,6 +109,12 @@ class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeat: int = 1
     each: dict[str, list[_Choice]] = {}
 
+    def __post_init__(self) -> None:
+        if self.repeat < 1:
+            raise ValueError(f"repeat = {self.repeat}: at least 1")
+        if empty := [name for name, choices in self.each.items() if not choices]:
+            raise ValueError(f"each: {empty[0]!r} has no choices")
+
     def lines(self) -> Iterator[str]:
         """The operations one by one."""
         n = 0
@@ -308,12 +314,19 @@ def _load_fio(path: Path) -> Workload:
     sections = [s for s in parser.sections() if s != "global"]
     if not sections:
         raise UsageError(f"{path}: no job section", "see fio(1), JOB FILE FORMAT")
+    for section in sections:
+        if not any("verify" in parser[s] for s in ("global", section) if s in parser):
+            raise UsageError(
+                f"{path}: [{section}] has no verify=, so nothing would be looked at after a crash",
+                "add verify=crc32c",
+            )
     job = f"/etc/{path.name}"
     runs = tuple(Operation(OperationKind.RUN, argv=("fio", f"--section={s}", job)) for s in sections)
     # Where a file is not what it should be, fio leaves its state in a file: below /mnt, the second mount
     # showed what the first had not.
     verify = ("fio", "--aux-path=/", "--verify_only")
-    checks = tuple(Check(i, (*verify, f"--section={s}", job), (f"{s}.*",)) for i, s in enumerate(sections))
+    # `filename=` and others say where a job's files are, so the check may read any.
+    checks = tuple(Check(i, (*verify, f"--section={s}", job), ("*",)) for i, s in enumerate(sections))
     first_comment = next(
         (line.lstrip("; #") for line in text.splitlines() if line[:1] in ";#"), "fio job file"
     )

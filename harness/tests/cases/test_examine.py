@@ -108,7 +108,9 @@ class FakeDisk:
 
 
 class FakeSession:
-    """Answers with what `outcomes` holds for a prefix; an exception there is raised."""
+    """Answers with what `outcomes` holds for a prefix; an exception there is raised. Before the log begins
+    the tree is empty, and a tool's check says no, unless something else is said.
+    """
 
     def __init__(self, outcomes: dict[int, list[Outcome | Exception]]) -> None:
         self.disk = FakeDisk()
@@ -137,7 +139,7 @@ class FakeSession:
         assert not note, "nobody asked for cuts in recoveries"
         self.looked.append(state.prefix)
         self.disk.state = state
-        answers = self.outcomes[state.prefix]
+        answers = self.outcomes[state.prefix] if state.prefix else self.outcomes.setdefault(0, [NOTHING])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -166,6 +168,8 @@ class FakeSession:
 
     def run_check(self, check: Check, acknowledged: Sequence[str]) -> CheckResult:
         """An application that has kept what the digest of its file says."""
+        if not self.looked[-1] and not check.application and 0 not in self.application:
+            return CheckResult(check.operation, 1, "nothing is there")
         self.asked.append((self.looked[-1], len(acknowledged)))
         return CheckResult(check.operation, self.application[self.looked[-1]](acknowledged), "it says")
 
@@ -193,6 +197,7 @@ def clean_fsck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 GOOD = Outcome(tree={"": ROOT})
+NOTHING = Outcome(tree={"": dataclasses.replace(ROOT, mode=0o700)})
 OTHER = Outcome(tree={"": ROOT, "f": dataclasses.replace(ROOT, path="f", inode=12)})
 
 
@@ -1171,10 +1176,28 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     examiner = Examiner(with_check(recording))
     session = FakeSession({2: [answered(clean)], 3: [answered(crashed)]})
     seen = observe(examiner, session, 3)
-    assert session.looked == [2, 3]
+    controls = [2, 0] if clean == 0 else [2]
+    assert session.looked == [*controls, 3]
     assert examiner.judge(CrashState(3), seen).verdict is verdict
     observe(examiner, session, 3)
-    assert session.looked == [2, 3, 3], "once is enough"
+    assert session.looked == [*controls, 3, 3], "once is enough"
+
+
+@pytest.mark.parametrize(("reads", "says"), [(("*",), "says yes to an empty"), (("job.*",), "reads no file")])
+def test_a_check_that_verifies_nothing_passes_nowhere(
+    recording: Recording, reads: tuple[str, ...], says: str
+) -> None:
+    """fio with `filename=` was asked once, of files that nobody looked at; without `verify=` it said yes to
+    an empty file system.
+    """
+    check = Check(0, ("fio",), reads)
+    plain = dataclasses.replace(recording.workload, checks=(check,))
+    examiner = Examiner(dataclasses.replace(recording, workload=plain))
+    session = FakeSession({2: [GOOD], 3: [GOOD]})
+    session.application = {0: lambda _: 0, 2: lambda _: 0, 3: lambda _: 0}
+    judgement = examiner.judge(CrashState(3), observe(examiner, session, 3))
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert says in judgement.unknown[0]
 
 
 def test_a_recalled_answer_of_a_check_counts_no_more_than_the_one_that_was_given(
@@ -1283,7 +1306,7 @@ def test_two_threads_that_begin_together_run_the_controls_once(
     monkeypatch.setattr(first, "recover", slowly)
     observe(examiner, first, 3)
     other.join(10)
-    assert (first.looked, second.looked) == ([2, 3], [3])
+    assert (first.looked, second.looked) == ([2, 0, 3], [3])
 
 
 # --- the checks' answers ----------------------------------------------------------------------
@@ -1445,7 +1468,55 @@ def test_another_machine_answers_for_itself(application: Recording) -> None:
     recorder.machine_name = "another"
     assert verdicts(examiner, judge, 1, 2) == [Verdict.PASS, Verdict.FAIL]
     verdicts(examiner, recorder, 1, 2)
-    assert recorder.asked == [(1, 1)]
+    assert [asked for asked in recorder.asked if asked[0] == 1] == [(1, 1)]
+
+
+def test_a_check_that_cannot_work_on_another_machine_confirms_nothing_there(application: Recording) -> None:
+    """The controls ran on the first machine alone: a check that always says no confirmed each finding."""
+    examiner = Examiner(application)
+    judge, recorder = application_worker({3: 0}), application_worker({3: 100})
+    recorder.machine_name = "another"
+    recorder.application = dict.fromkeys((0, 3, 5), lambda _: 1)
+    assert verdicts(examiner, judge, 3) == [Verdict.FAIL]
+    assert verdicts(examiner, recorder, 3) == [Verdict.UNKNOWN]
+
+
+def test_another_machine_mounts_a_second_time_itself(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It recalled what the judge's kernel had left unusable, and confirmed that."""
+    same_blocks(monkeypatch)
+    judge, other = FakeSession({1: [GOOD]}), FakeSession({1: [GOOD]})
+    judge.uses, judge.used_blocks, other.used_blocks = {1: [BROKEN]}, (7,), (7,)
+    other.machine_name = "another"
+    examiner = Examiner(recording, memo=True, sample_rate=0.0)
+    assert verdicts(examiner, judge, 1) == [Verdict.FAIL]
+    assert verdicts(examiner, other, 1) == [Verdict.PASS]
+    assert other.used == [1]
+
+
+def test_what_an_fsck_without_an_end_leaves_is_unknown(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--oracle usable` it passed: nobody had mounted it a second time."""
+    killed = FsckReads(FsckResult(FsckClass.FAILED, -1, "killed by signal 9"), None)
+    monkeypatch.setattr(FsckReads, "of", classmethod(lambda *_: killed))
+    session = FakeSession({1: [GOOD]})
+    examiner = Examiner(recording, oracles=("usable",))
+    judgement = examiner.judge(CrashState(1), observe(examiner, session, 1))
+    assert judgement.unknown
+    assert "fsck came to no end" in judgement.unknown[0]
+
+
+def test_a_lost_control_leaves_a_doubt(application: Recording) -> None:
+    """Whether the check can say no is not known then, and nothing said so."""
+    session = application_worker({3: 3})
+    session.application = dict.fromkeys((0, 3, 5), lambda _: 0)
+    first, *_ = session.outcomes[0]
+    session.outcomes[0] = [first, *[GuestLost("no answer")] * 3, holding(0)]
+    examiner = Examiner(application)
+    assert verdicts(examiner, session, 3) == [Verdict.PASS]
+    assert "is not known" in examiner.doubt
 
 
 def test_what_one_machine_answered_does_not_confirm_itself_in_another(application: Recording) -> None:
@@ -1453,7 +1524,8 @@ def test_what_one_machine_answered_does_not_confirm_itself_in_another(applicatio
     judge, recorder = application_worker({1: 0}), application_worker({1: 0})
     recorder.machine_name = "another"
     assert verdicts(examiner, judge, 1, 2) == verdicts(examiner, recorder, 1, 2)
-    assert recorder.asked == [(1, 1), (1, 0)], "the same content, asked again"
+    assert (1, 1) in recorder.asked, "the same content, asked again; with 0, a control of its own has told"
+    assert (0, 0) in recorder.asked
 
 
 def test_checks_of_two_operations_answer_each_for_its_own(recording: Recording) -> None:

@@ -521,6 +521,8 @@ def test_what_a_replay_changed_in_memory_alone_is_missed_at_the_second_mount(
         word: {Verdict.FAIL} for word in found if word[0] == "1"
     }
     assert found["00"] == {Verdict.PASS}
+    # What the second mount of another state showed was recalled for sound ones.
+    assert {word for word in found if word[0] == "0" and found[word] != {Verdict.PASS}} == set()
 
 
 @pytest.mark.parametrize("states", WORDS)

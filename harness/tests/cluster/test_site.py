@@ -177,7 +177,7 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
     """Else each of its cases counts as one that lost a worker, and is UNKNOWN after three."""
 
     class Ends:
-        def __init__(self, *_: object) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
         def work(self, *_: object) -> None:
             raise error

@@ -333,6 +333,29 @@ def test_a_binary_file_is_no_workload(tmp_path: Path, name: str) -> None:
         load_workload(str(tmp_path / name))
 
 
+@pytest.mark.parametrize("text", ["[a]\nrw=write\n", "[global]\nbs=4k\n[a]\nverify=crc32c\n[b]\nrw=write\n"])
+def test_a_fio_job_that_verifies_nothing_is_refused(text: str, tmp_path: Path) -> None:
+    """It kept every promise, with its data lost."""
+    (tmp_path / "mine.fio").write_text(text)
+    with pytest.raises(UsageError, match="has no verify="):
+        load_workload(str(tmp_path / "mine.fio"))
+
+
+def test_a_fio_job_reads_the_files_that_it_names_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.fio").write_text("[global]\nverify=crc32c\n[a]\nfilename=data\n")
+    (check,) = load_workload(str(tmp_path / "mine.fio")).checks
+    assert check.reads == ("*",)
+
+
+@pytest.mark.parametrize("key", ["repeat = -3", "repeat = 0", "each = {s = []}"])
+def test_a_block_of_operations_that_would_vanish_is_refused(key: str, tmp_path: Path) -> None:
+    """It was left out without a word."""
+    path = tmp_path / "mine.toml"
+    path.write_text(f'summary = "x"\noperations = ["create a", {{{key}, operations = ["fsync a"]}}]\n')
+    with pytest.raises(UsageError, match=r"at least 1|no choices"):
+        load_workload(str(path))
+
+
 def test_a_fio_file_that_does_not_parse_says_where(tmp_path: Path) -> None:
     (tmp_path / "mine.fio").write_text("bs=4k\n[job]\n")
     with pytest.raises(UsageError, match=r"mine\.fio"):
