@@ -16,7 +16,7 @@ from harness.oracles.surface import telling_line
 from harness.ruled.judging import Judging
 from harness.rules import micro
 from harness.rules.rules import Rule, Rules
-from harness.rules.states import Partial, torn_states
+from harness.rules.states import EVERY_MAX, Partial, torn_states
 from harness.rules.words import without_numbers
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedMark
@@ -271,7 +271,7 @@ class CheckedTrees:
         states = [
             *map(Partial, begun),
             *(Partial(whole & ~m.bit) for m in blocks),
-            *torn_states(effect, begun),
+            *torn_states(effect, begun, each=len(blocks) <= EVERY_MAX),
         ]
         self.judging.ask((state, acks) for state in states)
         return any(self.judging.result(state, acks).exit_code == 1 for state in states)

@@ -254,8 +254,8 @@ class Effects:
                 self.changes.append(Change(call, Sort.DATA, inode, path))
                 self.takings.append(Taking(call, path, inode, 0))
             self._sizes[inode] = 0
-        if "sync" in how:
-            self._synchronous.add(inode)
+        # Which of several descriptors a call used, is not known: the last one opened, most likely.
+        (self._synchronous.add if "sync" in how else self._synchronous.discard)(inode)
 
     def _rename(self, call: ProgramCall, old: str, new: str, *, exchange: bool) -> None:
         moved, victim = self._inode(old), self._named.get(new)
@@ -268,10 +268,16 @@ class Effects:
         self._give(call, new, moved)
         if exchange and victim is not None:
             self._give(call, old, victim)
-        below = [path for path in self._named if path.startswith(f"{old}/")]
-        for path in below:
-            self._note(call, new + path.removeprefix(old), self._named[path])
+        moves = self._below(old, new) | (self._below(new, old) if exchange else {})
+        inodes = {path: self._named[path] for path in moves}
+        for path in moves:
             self._note(call, path, None)
+        for path, moved_to in moves.items():
+            self._note(call, moved_to, inodes[path])
+
+    def _below(self, old: str, new: str) -> dict[str, str]:
+        """The paths in a directory, with what they are once it is called otherwise."""
+        return {p: new + p.removeprefix(old) for p in self._named if p.startswith(f"{old}/")}
 
     def _give(self, call: ProgramCall, path: str, inode: int) -> None:
         self.changes.append(Change(call, Sort.GIVEN, inode, path, self._inode(directory_of(path))))

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from harness.blocks import describe
 from harness.blocks.fields import BlockName, Kind
 from harness.explain.program import Program
-from harness.model import SECTOR_BYTES, CrashState, History
+from harness.model import SECTOR_BYTES, CrashState, History, Operation, OperationKind
 from harness.states.legal import NEVER, LegalStates
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedFlush, TimedWrite, Times
@@ -173,10 +174,14 @@ class Facts:
         return any(Kind.LOG in self.kinds(entry) for entry in self.names)
 
     def owner(self, name: BlockName) -> str:
-        """The path of the file whose data it is; empty where that is not known."""
+        """The path of the file whose data it is, the one concerned where it is that; empty where that is not
+        known.
+        """
         steps = self.history.steps
-        known = name.writer is not None and name.writer < len(steps)
-        return steps[name.writer].operation.path if known and name.writer is not None else ""
+        if name.writer is None or name.writer >= len(steps):
+            return ""
+        path = steps[name.writer].operation.path
+        return self.subject if self.subject in self._names[name.writer] else path
 
     def owner_before(self, entry: int) -> int | None:
         """A write before one, with data of the file concerned, that was the last to some place that it
@@ -210,8 +215,49 @@ class Facts:
         last = len(steps) - 1 if self.promise is None else self.promise
         if name.writer is None or name.writer > last or name.writer >= len(steps):
             return False
-        operation = steps[name.writer].operation
-        return self.subject in (operation.path, operation.target)
+        return self.subject in self._names[name.writer]
+
+    @cached_property
+    def _names(self) -> list[frozenset[str]]:
+        return names_of([step.operation for step in self.history.steps])
+
+
+def names_of(operations: Sequence[Operation]) -> list[frozenset[str]]:
+    """For each operation, the names that the files it is about ever have, handles among them."""
+    now: dict[str, set[str]] = {}
+    of_each: list[tuple[set[str], ...]] = []
+    for op in operations:
+        mine = now.setdefault(op.path, {op.path})
+        about: tuple[set[str], ...] = (mine,)
+        match op.kind:
+            case OperationKind.RENAME:
+                _move(now, op.path, op.target)
+            case OperationKind.EXCHANGE:
+                _move(now, op.path, _ASIDE)
+                _move(now, op.target, op.path)
+                _move(now, _ASIDE, op.target)
+            case OperationKind.LINK | OperationKind.OPEN:
+                now[op.target] = mine
+                mine.add(op.target)
+            case OperationKind.OPEN_TMPFILE:
+                now[op.target] = {op.target}
+            case OperationKind.UNLINK | OperationKind.RMDIR:
+                del now[op.path]
+            case OperationKind.CLONE | OperationKind.COPY_RANGE | OperationKind.EXCHANGE_RANGE:
+                about = (mine, now.setdefault(op.target, {op.target}))
+        of_each.append(about)
+    return [frozenset().union(*about) - {_ASIDE} for about in of_each]
+
+
+_ASIDE = "\0"
+
+
+def _move(now: dict[str, set[str]], old: str, new: str) -> None:
+    """Give a file, or a directory with what is below it, another name."""
+    for path in [p for p in now if p == old or p.startswith(f"{old}/")]:
+        moved = new + path.removeprefix(old)
+        now[moved] = now.pop(path)
+        now[moved].add(moved)
 
 
 Part = tuple[int, int, int]

@@ -341,7 +341,8 @@ def _too_late(notes: Notes, found: Vulnerability, needed: Sequence[Remedy]) -> s
         return ""
     files, behind = {remedy.inode for remedy in needed}, notes.acks[found.acks - 1].calls
     for number, call in enumerate(notes.calls[behind:], behind):
-        files -= (files if call.word == "sync" else {call.inode}) if call.is_sync else set()
+        if call.is_sync and not call.length:  # msync(2) of a range may cover something else
+            files -= files if call.word == "sync" else {call.inode}
         if needed and not files:  # each was synced
             return (
                 f"Call {number}, `{text_of(call)}`, comes behind that acknowledgement: acknowledge after it"
@@ -360,9 +361,27 @@ def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
         guess = f"{'another order of these calls, or ' if swapped else ''}one rename that brings both"
     elif lost == {Sort.NAME} and all(found.state.torn is None for found in founds):
         guess = "another order of these calls"
+    elif all(_comes_behind(search.effect, found) for found in founds):
+        guess = "another order of these calls, with an fsync between them"
+    elif all(_are_stores(search.effect, found) for found in founds):
+        guess = "an msync or fsync between these stores, whose order nobody saw"
     elif lost == {Sort.ATTRIBUTES}:
         guess = "a file that is made with these permissions, or has them before its data"
     return f"nothing that was tried helps: no fsync of what is lost prevents this. A guess: {guess}"
+
+
+def _comes_behind(effect: Effect, found: Vulnerability) -> bool:
+    """Whether all that is lost was called behind all that is there, so that no sync can be between."""
+    there = [m.call for m in effect.of(found.present)]
+    lost = list(effect.of(found.missing))
+    stored = any(m.stored for m in lost)
+    return bool(there and lost) and not stored and min(m.call for m in lost) > max(there)
+
+
+def _are_stores(effect: Effect, found: Vulnerability) -> bool:
+    """Whether all that is lost, and all that is there, are stores into mappings."""
+    micros = [*effect.of(found.missing), *effect.of(found.present)]
+    return bool(found.missing and found.present) and all(m.stored for m in micros if m.sort is Sort.DATA)
 
 
 def _together(search: Search, least: Sequence[Remedy]) -> str:

@@ -230,9 +230,12 @@ class _Case:
         """`visited`: so many of the listed states, the first."""
         judging = self._judging
         stretches, losses, why = judging.legal.stretches, None, ""
-        if not listed.exhaustive:
+        if not listed.every_set:
             losses = 1 if listed.singles else 0
             why = "more sets of unsynced micro-operations than are visited"
+        elif listed.torn_left:
+            losses = 1
+            why = "of blocks that are torn beside what is lost, not each is visited"
         if not judging.all_visited:
             losses = 0 if visited >= len(listed.ends) else -1
             why = "the time of the run" if judging.is_over else f"the budget: {judging.budget.text}"
@@ -307,8 +310,8 @@ class _Case:
 
 def _left(listed: Listed, visited: int) -> int:
     """How many states were not visited: counted if they are few, else the sets that the rules may allow."""
-    if listed.exhaustive and listed.at_most <= _COUNTED_MAX:
-        return max(1, sum(1 for _ in listed) - visited)
+    if listed.every_set and listed.at_most <= _COUNTED_MAX:
+        return max(1, min(MANY, sum(1 for _ in listed) - visited + listed.torn_left))
     every = sum(min(MANY, 1 << s.open.bit_count()) for s in listed.legal.stretches)
     return max(1, every - visited) if every < MANY else MANY
 

@@ -201,7 +201,9 @@ class Search:
     def _explained(
         self, legal: Legal, kind: Kind, found: Vulnerability, states: Sequence[Partial]
     ) -> Iterable[Partial]:
-        yield from (s for s in states if found.explains(s, legal.acks(s)))
+        mine = {s for s in states if found.explains(s, legal.acks(s))}
+        yield from mine
+        yield from (s for s in states if s.torn is not None and not mine.isdisjoint(s.untorn))
         if not kind.remedies:
             yield from (s for s in states if self._fails_alike(legal, found, s))
             return
@@ -235,7 +237,13 @@ class Search:
         """Whether what cannot be mended explains a state."""
         unmended = (kind.found for kind in self.kinds.values() if not kind.remedies)
         acks = legal.acks(state)
-        return any(v.explains(state, acks) or self._fails_alike(legal, v, state) for v in unmended)
+        same = (state,) if state.torn is None else (state, *state.untorn)
+        return any(
+            v.explains(s, acks) or self._fails_alike(legal, v, s)
+            for v in unmended
+            for s in same
+            if s == state or not self.check.passes(s, acks)
+        )
 
     def _with(self, remedies: Iterable[Remedy], legal: Legal | None = None) -> Legal:
         more = tuple(r.sync(self.effect) for r in remedies)

@@ -4,7 +4,9 @@ Pure.
 Between two syncs that make something durable, any set of what was asked for may have persisted, beside what
 is durable, as long as each member has what it needs. Where these sets are few, all are listed. Where they
 are many: all prefixes; each micro-operation lost alone, at the end and behind each later one; each one there
-alone; each pair lost; and some sets drawn at random. Each block of data is torn besides.
+alone; each pair lost; and some sets drawn at random. Each block of data is torn besides, at the end of each
+of its sectors: beside every set where these are very few, else beside prefixes; where there are many sets, at
+the end of the first sector and in the middle.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from harness.rules.micro import Effect, Micro, Sort, Sync
 
 EVERY_MAX = 12
 """Micro-operations between two syncs of which every set is listed."""
+TORN_MAX = 6
+"""Of which blocks are torn beside every set."""
 LISTED_MAX = 4000
 """States of one such stretch, where not every set is listed."""
 DRAWN = 200
@@ -45,6 +49,11 @@ class Partial:
     def whole(self) -> int:
         """What persisted whole."""
         return self.persisted if self.torn is None else self.persisted & ~(1 << self.last)
+
+    @property
+    def untorn(self) -> tuple[Partial, Partial]:
+        """Of a torn one: with its last member whole, and without it. Both are left possible where it is."""
+        return Partial(self.persisted), Partial(self.whole)
 
     def named(self, sector: int) -> CrashState:
         """The state as crash points are named: entries are micro-operations."""
@@ -138,7 +147,8 @@ class Legal:
         """The states to visit."""
         ends = [Partial(end) for s in self.stretches for end in (s.durable, s.asked)]
         every = all(s.open.bit_count() <= EVERY_MAX for s in self.stretches)
-        return Listed(self, tuple(dict.fromkeys(ends)), every)
+        torn_left = sum(_torn_left(self.effect, s) for s in self.stretches) if every else 0
+        return Listed(self, tuple(dict.fromkeys(ends)), every, torn_left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +156,19 @@ class Listed:
     """The states to visit, which are made one after the other: a program of thousands of calls has hundreds
     of thousands. First the `ends`, all lost and all kept in each stretch; then the other prefixes and what
     else each has, in turn, so that a budget leaves no stretch out; those before the first acknowledgement
-    last. `exhaustive`: these are all, but for torn blocks beside anything but prefixes.
+    last. `every_set`: those of whole micro-operations are all; then `torn_left` states with a torn block are
+    left out, or some fewer.
     """
 
     legal: Legal
     ends: tuple[Partial, ...]
-    exhaustive: bool
+    every_set: bool
+    torn_left: int
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether these are all states that the rules leave possible."""
+        return self.every_set and not self.torn_left
 
     def __iter__(self) -> Iterator[Partial]:
         """Each once."""
@@ -180,7 +197,26 @@ class Listed:
 
 def _at_most(open_: int) -> int:
     """Of a stretch with so many open micro-operations: sets, prefixes, and torn blocks."""
-    return 2 * open_ + (1 << open_ if open_ <= EVERY_MAX else open_ + 1 + LISTED_MAX)
+    if open_ <= TORN_MAX:
+        return (1 + _SECTORS) << open_
+    if open_ <= EVERY_MAX:
+        return _SECTORS * open_ + (1 << open_)
+    return 3 * open_ + 1 + LISTED_MAX
+
+
+_SECTORS = 7
+"""At the end of which a block of 4 KiB may be torn."""
+
+
+def _torn_left(effect: Effect, stretch: Stretch) -> int:
+    """How many states with a torn block are not listed, at most: beside sets that are no prefixes."""
+    if stretch.open.bit_count() <= TORN_MAX:
+        return 0
+    left = 0
+    for n, micro in enumerate(effect.of(stretch.open)):
+        if may_be_torn(effect, micro, effect.with_needs(micro.bit) | stretch.durable):
+            left += len(_sectors(effect, micro)) * ((1 << n) - 1)
+    return left
 
 
 def _in_turn(lists: Iterable[Iterator[Partial]]) -> Iterator[Partial]:
@@ -207,8 +243,10 @@ def _prefixes(effect: Effect, stretch: Stretch) -> Iterator[int]:
 
 def _besides(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
     """The states of a stretch that are no prefixes."""
-    yield from torn_states(effect, itertools.islice(_prefixes(effect, stretch), 1, None))
     open_ = [m.bit for m in effect.of(stretch.open)]
+    few = len(open_) <= TORN_MAX
+    beside = _every(effect, stretch, open_) if few else _prefixes(effect, stretch)
+    yield from torn_states(effect, itertools.islice(beside, 1, None), each=len(open_) <= EVERY_MAX)
     if len(open_) <= EVERY_MAX:
         yield from map(Partial, _every(effect, stretch, open_))
         return
@@ -231,19 +269,21 @@ def may_be_torn(effect: Effect, micro: Micro, state: int) -> bool:
     return effect.without(state, micro.bit) == state & ~micro.bit
 
 
-def torn_states(effect: Effect, states: Iterable[int]) -> Iterator[Partial]:
+def torn_states(effect: Effect, states: Iterable[int], *, each: bool) -> Iterator[Partial]:
     """Each state whose last micro-operation is a block of data, with that block torn: its first part is
-    there, up to the end of a sector.
+    there, up to the end of a sector. `each`: of every one; else of the first, and of that in the middle.
     """
-    sector = effect.rules.torn_bytes
     for state in states:
         last = effect.micros[state.bit_length() - 1]
         if may_be_torn(effect, last, state):
-            first = -last.offset % sector or sector
-            if first < last.length:
-                yield Partial(state, sector)
-            if sector < last.length // 2:
-                yield Partial(state, last.length // 2 // sector * sector)
+            ends = _sectors(effect, last)
+            yield from (Partial(state, end) for end in (ends if each else (*ends[:1], *ends[3:4])))
+
+
+def _sectors(effect: Effect, micro: Micro) -> range:
+    """Where a block of data may be torn: bytes from the begin of the sector in which it begins."""
+    sector = effect.rules.torn_bytes
+    return range(sector, micro.offset % sector + micro.length, sector)
 
 
 def _every(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:

@@ -37,12 +37,14 @@ class Vulnerability:
     swapped: bool = False
 
     def explains(self, state: Partial, acks: int) -> bool:
-        """Whether a state fails for the same reason."""
+        """Whether a state fails for the same reason; a torn one, by its tear. One that fails untorn as well
+        is explained by what that is.
+        """
         there = state.whole
-        if self.base & ~there or acks < self.acks:
+        if self.base & ~there or acks < self.acks or (self.state.torn is None) != (state.torn is None):
             return False
-        if self.state.torn is not None:
-            return state.torn is not None and state.last == self.state.last
+        if state.torn is not None:
+            return state.last == self.state.last
         return not self.present & ~there and (not self.missing or bool(self.missing & ~there))
 
 
@@ -75,6 +77,8 @@ class Reducer:
 
     def reduced(self, state: Partial, acks: int) -> Vulnerability:
         """Why a state fails that does with so many acknowledgements."""
+        if state.torn is not None:
+            state = next((s for s in state.untorn if not self.passes(s, acks)), state)
         stretch, acks = self._first_that_fails(state, acks)
         if state.torn is not None:
             needed = self._fewest_acks(state, acks)

@@ -27,7 +27,7 @@ from harness.explain.explain import (
     ladder,
     sync_of_the_lost,
 )
-from harness.explain.facts import Facts
+from harness.explain.facts import Facts, names_of
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import ANOTHER, Evidence, Gap, Order, Program, program_of, wanted_sync
@@ -50,6 +50,7 @@ from harness.states.legal import LegalStates
 from harness.store.records import Finding
 from harness.tests.states.recorder import Recorder, recorders
 from harness.tests.there import there
+from harness.workloads.load import parse_operation
 from harness.writelog.calls import ProgramCall, ProgramCalls
 
 
@@ -229,6 +230,36 @@ def told(facts: Facts, made_up: bool = False, refused: bool = False) -> Mechanis
 
 
 DATA = name(Kind.DATA, "data of f", writer=0)
+
+
+@pytest.mark.parametrize(
+    ("operations", "subject"),
+    [
+        (["append f 4096", "fsync f"], "f"),
+        (["append tmp 4096", "fsync tmp", "rename tmp f"], "f"),
+        (["append d/tmp 4096", "fsync d/tmp", "rename d e"], "e/tmp"),
+        (["append a 4096", "fsync a", "exchange a f"], "f"),
+        (["append a 4096", "fsync a", "link a f"], "f"),
+    ],
+)
+def test_data_that_was_not_sent_is_that_of_a_file_by_any_name(operations: list[str], subject: str) -> None:
+    """Of a file that had been renamed it was said that everything was sent, and that recovery dropped it."""
+    made = Recorder()
+    for mark in ("begin 1", "ack 1", "cut"):
+        made.mark(mark)
+    data = made.submit(5)
+    made.complete(data)
+    steps = [HistoryStep(n, parse_operation(text), 0, 0) for n, text in enumerate(operations)]
+    facts = facts_of(made, {data: DATA}, (), 1, at="cut")
+    assert told(replace(facts, history=History(tuple(steps)), subject=subject)) is Mechanism.NOT_SENT
+
+
+def test_a_file_has_the_names_that_it_is_given() -> None:
+    texts = ["create a", "open a @h", "rename a b", "append @h 1", "create a", "exchange a b", "unlink b"]
+    names = names_of([parse_operation(text) for text in texts])
+    assert names[3] == {"a", "@h", "b"}
+    assert names[4] == {"a", "b"}
+    assert names[6] == names[4]
 
 
 def test_no_flush_at_all() -> None:
@@ -603,11 +634,21 @@ def forgetful(*calls: str, idle: bool = False, more: int = 0) -> Application:
         forgetful("write(f, 5)", "sync()"),
         forgetful("write(f, 5)", "rename(f, g)", "fsync(g)"),
         forgetful("openat(f, create|dsync)", "write(f, 5)"),
+        forgetful("write(b/x, 5)", "renameat2 exchange(a, b)", "fsync(a/x)", "fsync(a)", "fsync(.)"),
         forgetful("write(f, 5)", "io_uring_enter(1 requests)"),
         forgetful("write(f, 5)", more=3),
         forgetful("write(g, 5)", "fsync(g)", "write(log, 5)", idle=True),
     ],
-    ids=["fsync", "sync", "renamed", "O_DSYNC", "io_uring", "not noted", "an fsync that sent nothing"],
+    ids=[
+        "fsync",
+        "sync",
+        "renamed",
+        "O_DSYNC",
+        "exchanged",
+        "io_uring",
+        "not noted",
+        "an fsync that sent nothing",
+    ],
 )
 def test_a_program_is_not_accused_of_what_its_calls_do_not_show(app: Application) -> None:
     assert app.found() is None
