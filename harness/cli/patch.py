@@ -34,6 +34,7 @@ from harness.guests.machine import buildable, profile_of
 from harness.kernels.build import Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
+from harness.patches.page import why_not_asked
 from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
 from harness.patches.work import PatchSeries, Phase, create, lines_in, load_plan, mistakes_in, need_head
@@ -151,6 +152,7 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         lines=lines_in(kernels, series, asked.nobodys) if given["looking"] else (),
         mistakes=mistakes_in(kernels, series, asked.nobodys) if given["planting"] else (),
         nobodys=asked.nobodys,
+        named=asked.named,
         recovery=asked.recovery,
         config=config,
         machine=given["machine"],
@@ -187,7 +189,7 @@ def _show(plan: PatchPlan) -> ExitCode:
     if plan.mistakes:
         console.say(f"then {plural(len(plan.mistakes), 'mistake')} to plant, such as {plan.mistakes[0]}")
     for file in plan.nobodys:
-        console.say(f"not asked: {file}: no mode of Powercut runs it")
+        console.say(f"not asked: {file}: {why_not_asked(plan, file)}")
     return ExitCode.CONSISTENT
 
 

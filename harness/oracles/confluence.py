@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from harness.model import Outcome, Violation
 from harness.oracles.case import Case
+from harness.oracles.surface import could_not_try
 from harness.oracles.trees import changes, other
 
 
@@ -21,6 +22,8 @@ def confluence(case: Case) -> Iterator[Violation]:
     before, after = case.undisturbed, case.outcome
     if before is None or before.lost or after.lost:  # `mountable` tells of a kernel that died
         return
+    if any(could_not_try(o.mount_errno) or abs(o.unmount_errno) == errno.EBUSY for o in (before, after)):
+        return  # `mountable` and `readable` say that nobody could look
     yield from _differences(before, after)
 
 

@@ -344,9 +344,9 @@ class _Each:
             return False
         promises = self._of_place if named else self._of_inode
         since = _later(promises.get(inode, _NOTHING), self._everything).since
-        allowed = [(inode,)] if named else [(inode,), (inode, ABSENT)]
         names = self._timeline.entries.names(inode, since, self._position.begun)
-        return len(names) != 1 or any(
+        allowed = [(inode,)] if named or len(names) > 1 else [(inode,), (inode, ABSENT)]
+        return not names or any(
             tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
         )
 
@@ -376,7 +376,9 @@ class _Each:
 
 
 def _later(a: _Promise, b: _Promise) -> _Promise:
-    return b if (b.since, -b.point) > (a.since, -a.point) or a is _NOTHING else a
+    if b is _NOTHING:
+        return a
+    return b if a is _NOTHING or (b.since, -b.point) > (a.since, -a.point) else a
 
 
 def _inodes(held: _Held) -> set[int]:

@@ -115,7 +115,9 @@ def _units(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
 
 
 def _from(extent: Extent, start: int, end: int, origin: int) -> bool:
-    return comes_from(extent, max(start, extent.start), min(end, extent.end), origin)
+    first = max(start, extent.start)
+    unseen = extent.kind is ExtentKind.FOREIGN and first >= extent.start + len(extent.data)
+    return not unseen and comes_from(extent, first, min(end, extent.end), origin)
 
 
 def _texts(pieces: list[Extent]) -> str:

@@ -17,6 +17,7 @@ from harness.model import (
     DifferenceKind,
     ExtentKind,
     FsckClass,
+    FsckResult,
     Said,
     Violation,
 )
@@ -190,10 +191,7 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
     if result is None:
         yield Undecided("fsck was not run")
     elif result.classified is FsckClass.FAILED:
-        yield Undecided(
-            f"fsck could not do its work: exit code {result.exit_code}: "
-            f"{result.complaint or result.output.strip()[:200]}"
-        )
+        yield Undecided(_fsck_failed(result))
     elif result.classified is not FsckClass.CLEAN:
         complaint = result.complaint or _first_complaint(result.output)
         yield Violation(
@@ -204,6 +202,11 @@ def fsck(case: Case) -> Iterator[Violation | Undecided]:
             f"exit code {result.exit_code}: {complaint}",
             f"fsck: {folded(complaint)}",
         )
+
+
+def _fsck_failed(result: FsckResult) -> str:
+    said = result.complaint or result.output.strip()[:200]
+    return f"fsck could not do its work: exit code {result.exit_code}: {said}"
 
 
 def usable(case: Case) -> Iterator[Violation | Undecided]:
@@ -232,10 +235,7 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
     if seen.unmount_errno:
         name = _errno_name(seen.unmount_errno)
         yield _unusable("unmount", f"unmount fails with {name}", name, f"unmount: {name}")
-    if seen.fsck is not None and seen.fsck.classified not in (FsckClass.CLEAN, FsckClass.FAILED):
-        complaint = seen.fsck.complaint or _first_complaint(seen.fsck.output)
-        what = f"fsck finds errors after it was written to and emptied: {complaint}"
-        yield _unusable("file system", what, complaint, f"fsck: {folded(complaint)}")
+    yield from _fsck_afterwards(seen.fsck)
     if kept_back := suppressed(seen.kernel_log):
         yield Undecided(_kept_back(kept_back))
     for kind, text in complaints(case.errors, seen.kernel_log).items():
@@ -243,6 +243,17 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
             yield Undecided(_slow(text))
         else:
             yield _unusable("kernel", f"the kernel complains while it is written to: {text}", text, kind)
+
+
+def _fsck_afterwards(result: FsckResult | None) -> Iterator[Violation | Undecided]:
+    if result is None or result.classified is FsckClass.CLEAN:
+        return
+    if result.classified is FsckClass.FAILED:
+        yield Undecided(f"after it was written to, {_fsck_failed(result)}")
+        return
+    complaint = result.complaint or _first_complaint(result.output)
+    what = f"fsck finds errors after it was written to and emptied: {complaint}"
+    yield _unusable("file system", what, complaint, f"fsck: {folded(complaint)}")
 
 
 def last_words(console: str) -> str:

@@ -14,6 +14,7 @@ from harness.patches.results import (
     Fate,
     Found,
     LinesSeen,
+    PatchPlan,
     Regression,
     Standing,
     how_far,
@@ -281,7 +282,7 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
         begun = stage.name in answer.head
         yield Line("not to its end" if begun else "not begun", f"{stage.name}{_extra(stage)}")
     for file in answer.plan.nobodys:
-        yield Line("no mode of Powercut runs it", file)
+        yield Line(why_not_asked(answer.plan, file), file)
     if answer.plan.lines and not answer.lines.stages:
         yield Line("which changed lines run" + (f" ({answer.lines.why})" if answer.lines.why else ""))
     for file in answer.lines.stages and sorted(_headers(answer)):
@@ -289,6 +290,12 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
     if more := len(answer.plan.mistakes) - len(answer.planted):
         yield Line(f"{plural(more, 'more mistake')} that could be planted in the patch")
     yield Line("schedules other than the recorded one of each case")
+
+
+def why_not_asked(plan: PatchPlan, file: str) -> str:
+    """Of a changed file that no mode of the plan runs."""
+    mode = plan.named.get(file)
+    return f"what runs it is asked only if it is named: -c {mode}" if mode else "no mode of Powercut runs it"
 
 
 def _headers(answer: Answer) -> set[str]:

@@ -45,14 +45,16 @@ class Stage(msgspec.Struct, frozen=True):
 
 class AffectedModes(msgspec.Struct, frozen=True):
     """What follows from changed files. `first`: the modes that come first; `then`: other modes of the same
-    file systems. `recovery`: changed files with recovery code. `nobodys`: changed files that nothing here
-    runs. `alone`: modes that alone run one of the files, where `workloads` do.
+    file systems. `recovery`: changed files with recovery code. `nobodys`: changed files that none of these
+    runs; `named`: of those, which mode does, if it is named. `alone`: modes that alone run one of the files,
+    where `workloads` do.
     """
 
     first: tuple[str, ...]
     then: tuple[str, ...] = ()
     recovery: tuple[str, ...] = ()
     nobodys: tuple[str, ...] = ()
+    named: dict[str, str] = {}
     alone: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
 
@@ -100,13 +102,16 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
             )
         raise UsageError(f"nothing here runs {files}", "name modes with -c, such as -c ext4/ordered")
     then = [p.name for p in own if p.name not in first]
+    others = [p for p in profiles().values() if p not in own]
     nobodys = [f for f in changed if f not in owned]
+    on_request = {f: p.name for f in nobodys for p in others if any(is_of(f, s) for s in p.source)}
     running = [p for p in own if p.name in alone and p.workloads]
     return AffectedModes(
         tuple(dict.fromkeys(first)),
         tuple(then),
         recovery_of(changed, own),
         tuple(nobodys),
+        on_request,
         tuple(p.name for p in running),
         tuple(dict.fromkeys(w for p in running for w in p.workloads)),
     )

@@ -23,7 +23,8 @@ Found = tuple[str, str]
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `tree`: for people; `series`: see `CommitRange`. `mistakes`: those to plant once the
     last commit has passed, in order. `lines`: the changed lines of which it is asked whether they run.
-    `minutes`: None: until all stages are done. `first`: until the first finding that is new, too.
+    `nobodys`, `named`: see `AffectedModes`. `minutes`: None: until all stages are done. `first`: until the
+    first finding that is new, too.
     """
 
     tree: str
@@ -34,6 +35,7 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     mistakes: tuple[Mistake, ...] = ()
     lines: tuple[ChangedLines, ...] = ()
     nobodys: tuple[str, ...] = ()
+    named: dict[str, str] = {}
     recovery: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     machine: str

@@ -279,7 +279,7 @@ class PatchSeries(Series[Trial]):
         statement that it changes. What stood there before the patch may run all the same.
         """
         first = self._trial(LINES, self.plan.stages[0])
-        if mistake.reverts or first is None or not first.run or first.interrupted or first.failed:
+        if mistake.reverts or first is None or not _looked_at_all(first):
             return False
         lines = range(mistake.first, mistake.last + 1)
         there = [x for x in self._lines_of(first) if x.file == mistake.file and x.line in lines]
@@ -399,7 +399,7 @@ class PatchSeries(Series[Trial]):
         """Which changed lines ran, as far as somebody looked."""
         done = {s.name: t for s in self.plan.stages if (t := self._trial(LINES, s)) is not None}
         runs = [self._lines_of(t) for t in done.values() if t.run]
-        whole = tuple(name for name, t in done.items() if t.run and not t.interrupted and not t.failed)
+        whole = tuple(name for name, t in done.items() if _looked_at_all(t))
         why = next((t.failed for t in done.values() if t.failed), "")
         return LinesSeen(united(runs), whole, why)
 
@@ -448,6 +448,11 @@ class PatchSeries(Series[Trial]):
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:
     """Build the kernel of the last commit. Raises KernelError, for git bisect's 125, if it does not build."""
     kernels.kernel(plan.series.head)
+
+
+def _looked_at_all(trial: Trial) -> bool:
+    """Whether every case of a run was decided."""
+    return bool(trial.run) and trial.decided
 
 
 def lines_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[ChangedLines, ...]:

@@ -118,6 +118,13 @@ def test_both_mount_unmount_and_read_alike() -> None:
     ]
 
 
+def test_where_nobody_could_look_nothing_differs() -> None:
+    """A mount without memory was "recovery that was cut comes to another mount"."""
+    for outcome in (Outcome(mount_errno=errno.ENOMEM), replace(WHOLE, unmount_errno=errno.EBUSY)):
+        assert signatures(outcome) == []
+        assert signatures(WHOLE, outcome) == []
+
+
 def test_a_kernel_that_died_is_told_of_elsewhere() -> None:
     assert signatures(Outcome(lost="Kernel panic")) == []
     assert signatures(WHOLE, Outcome(lost="Kernel panic")) == []

@@ -518,6 +518,22 @@ def test_a_directory_that_is_lost_takes_along_what_is_in_it() -> None:
     assert judged(moved, cut_short, FAT).verdict is PASS
 
 
+def test_a_synced_file_with_two_names_is_no_moved_one() -> None:
+    """Its contents were never judged: a second name counted as one that had been given since."""
+    two = tree(file("f", links=2), file("g", links=2))
+    operations = [*MADE, "link f g"]
+    assert oracles(judged([*operations, "sync"], two, FAT)) == {"durability"}
+    assert judged([*MADE, "sync", "link f g"], two, FAT).verdict is PASS
+
+
+def test_a_promise_about_a_file_from_the_beginning_counts() -> None:
+    """One of the first operation lost to no promise at all."""
+    operations = ["tmpfile a 4096", "fdatasync a"]
+    for first in ([], ["create z"]):
+        empty = tree(file("a"), *(file("z") for _ in first))
+        assert oracles(judged([*first, *operations], empty, SYNCED)) == {"durability"}
+
+
 @pytest.mark.parametrize("moved", ["rename f g", "rename t f"])
 def test_what_is_renamed_or_replaced_may_be_lost_until_something_covers_it(moved: str) -> None:
     """fsck.fat cuts a file short whose clusters another has, or that are free."""

@@ -58,6 +58,7 @@ def test_a_refusal_excuses_nothing_that_is_lost_for_good() -> None:
 def test_what_fsck_finds_only_after_the_fault_was_destroyed_by_it() -> None:
     dirty = FsckResult(FsckClass.DIRTY, 4, "Inode bitmap differences")
     assert on_faulty_disk(WHOLE, replace(WHOLE, fsck=dirty)) is Seen.DESTROYED
+    assert seen(replace(WHOLE, fsck=dirty), replace(REFUSED, after_fault=WHOLE))[0] is Seen.REPORTED
 
 
 @pytest.mark.parametrize(
@@ -94,10 +95,10 @@ def test_what_the_kernel_says_at_every_recovery_is_no_report() -> None:
     assert seen(WHOLE, replace(saying(OTHER, line), after_fault=WHOLE))[0] is Seen.REPORTED
 
 
-def judged(outcome: Outcome) -> Judgement:
+def judged(outcome: Outcome, undisturbed: Outcome = WHOLE) -> Judgement:
     judge = Judge(ORDERED, history([]), error_patterns=(), oracles={"honesty": ORACLES["honesty"]})
     injected_fault = InjectedFault(DiskFault(FaultKind.EIO_WRITE, 8), "inode table", checked=True)
-    return judge.judge(Position(0, 0, 0), outcome, WHOLE, injected_fault)
+    return judge.judge(Position(0, 0, 0), outcome, undisturbed, injected_fault)
 
 
 def test_what_nobody_could_look_at_is_unknown() -> None:
@@ -113,5 +114,6 @@ def test_what_nobody_could_look_at_is_unknown() -> None:
         found = judged(outcome)
         assert found.verdict is Verdict.UNKNOWN, outcome
         assert why in found.unknown[0]
+    assert judged(replace(REFUSED, after_fault=WHOLE), gave_up).verdict is Verdict.UNKNOWN
     assert judged(replace(WHOLE, after_fault=WHOLE)).verdict is Verdict.PASS
     assert judged(replace(OTHER, after_fault=OTHER)).verdict is Verdict.FAIL

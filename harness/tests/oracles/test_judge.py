@@ -127,7 +127,6 @@ def test_nothing_wrong_passes() -> None:
         (good(usable=Usability(fsck=CLEAN)), set()),
         (good(usable=Usability(fsck=DIRTY)), {"usable"}),
         (good(usable=Usability(fsck=FsckResult(FsckClass.REPAIRED, 1, "fixed"))), {"usable"}),
-        (good(usable=Usability(fsck=FsckResult(FsckClass.FAILED, 8, "operational error"))), set()),
         (good(usable=Usability(undecided="late", errors=(CallError(Call.WRITE, "f", 5),))), {"usable"}),
     ],
     ids=lambda p: "+".join(sorted(p)) if isinstance(p, set) else "",
@@ -146,6 +145,7 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         good(usable=Usability(mount_errno=errno.ENOMEM)),
         good(usable=Usability(mount_errno=-errno.EACCES)),
         good(unmount_errno=errno.EBUSY),
+        good(usable=Usability(fsck=FsckResult(FsckClass.FAILED, 8, "operational error"))),
         good(
             walk_errors=(CallError(Call.READ, "f", errno.EFBIG),),
             tree=tree(file("f", zeros(0, 0), Extent(ExtentKind.UNREADABLE, 0, 0, errno.EFBIG))),
@@ -160,6 +160,7 @@ def test_the_surface(outcome: Outcome, expected: set[str]) -> None:
         "none later",
         "not allowed later",
         "busy",
+        "fsck failed later",
         "larger than what is looked at",
         "late",
     ],

@@ -33,6 +33,20 @@ def test_a_question_is_answered_by_what_came_back() -> None:
     assert asked(ASKED, Outcome(tree=SHORT)) == (["f has 4096 bytes"], False)
 
 
+def test_bytes_that_nobody_looked_at_answer_nothing() -> None:
+    """Of bytes that nobody wrote the first 64 are kept; what is behind these was taken for what was asked."""
+    foreign = Extent(ExtentKind.FOREIGN, 0, 8192, data=b"\xde\xad" * 32)
+    assert asked(ASKED, Outcome(tree=tree(file("f", foreign))))[0]
+    behind = Question(
+        group="g",
+        asks="?",
+        holds=[{"f": Look(bytes=[Bytes(start=4096, end=8192, of=[1])])}],
+        kept=[],
+        broken=[],
+    )
+    assert why_not(behind, tree(file("f", foreign)))
+
+
 def test_a_question_judges_only_where_it_is_named() -> None:
     """A question that is answered with no breaks no promise: a run of litmus programs would be red."""
     assert "question" not in BY_DEFAULT

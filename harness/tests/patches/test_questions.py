@@ -78,6 +78,10 @@ def test_shared_code_is_asked_of_a_few_file_systems() -> None:
 def test_files_that_nothing_runs_are_named() -> None:
     asked = affected_by(["Documentation/x.rst", "fs/btrfs/inode.c"])
     assert (asked.first, asked.nobodys) == (("btrfs/default",), ("Documentation/x.rst",))
+    assert not asked.named
+    beside = affected_by(["fs/ext4/inode.c", "fs/hfsplus/extents.c"])
+    assert beside.nobodys == ("fs/hfsplus/extents.c",)
+    assert beside.named["fs/hfsplus/extents.c"].startswith("hfsplus/"), "it said that no mode runs it"
     with pytest.raises(UsageError, match=r"nothing here runs Documentation/x\.rst"):
         affected_by(["Documentation/x.rst"])
 

@@ -466,6 +466,20 @@ def test_a_look_that_was_stopped_tells_what_ran_and_not_what_did_not(tmp_path: P
     assert "nothing ran" not in text
 
 
+def test_a_look_with_undecided_cases_says_of_no_line_that_nothing_ran_it(tmp_path: Path) -> None:
+    """A case whose guest was lost may have run it; mistakes in such lines were not planted, either."""
+    mistaken = msgspec.structs.replace(plan(QUICK), lines=LINES, mistakes=(OTHER,))
+    path = create(mistaken, tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    for series.phase in (Phase.ASKING, Phase.LOOKING):
+        carry_out(series, Said(), run=noting((b"\1\0", b"\0\0"), []))
+    assert [p.why for p in series.answer.planted] == ["no case of the first stage runs it"]
+    done = series.known.done["lines-quick"]
+    series.known.done["lines-quick"] = msgspec.structs.replace(done, undecided={"ext4-ordered/b": "lost"})
+    assert series.answer.planted == ()
+    assert "nothing ran" not in series.page().text()
+
+
 def carried_out_to_the_first(
     tmp_path: Path, shows: Shows, stages: Sequence[Stage] = (QUICK, MORE)
 ) -> tuple[PatchSeries, list[tuple[str, Plan]]]:
