@@ -11,6 +11,7 @@ home or as a copy in the journal.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ _JOURNAL = 8
 _SPECIAL = {1: "bad blocks", 2: "the root directory", 7: "resize", 8: "the journal", 11: "lost+found"}
 _S_IFMT, _S_IFDIR, _S_IFREG = 0xF000, 0x4000, 0x8000
 _MAX_GROUPS, _MAX_RUN, _MAX_DEPTH = 1 << 16, 1 << 20, 5
+_MAX_TABLE_BLOCKS = 1 << 18
+"""Blocks of inode tables that are read, 4 million inodes: a damaged superblock may speak of any number."""
 _DIRECT = 12
 
 
@@ -144,6 +147,7 @@ class Ext4:
             self._tables.append((at[2], group))
             self._add_copies(group, count)
         self._tables.sort()
+        self._starts = {group: first for first, group in self._tables}
         self._table_blocks = table_blocks
 
     def _add_copies(self, group: int, count: int) -> None:
@@ -160,11 +164,17 @@ class Ext4:
             self._fixed.setdefault(first + 1 + count + n, f"reserved group descriptors{copy}")
 
     def _read_inodes(self) -> None:
+        for block in itertools.islice(self._table_places(), _MAX_TABLE_BLOCKS):
+            data = self._image.read(block * self._block, self._block)
+            if data.strip(b"\0"):
+                self._learn_table(-1, block, data)
+
+    def _table_places(self) -> Iterator[int]:
+        """The blocks of all inode tables, each once."""
+        end = 0
         for first, _ in self._tables:
-            for n in range(min(self._table_blocks, _MAX_RUN)):
-                data = self._image.read((first + n) * self._block, self._block)
-                if data.strip(b"\0"):
-                    self._learn_table(-1, first + n, data)
+            yield from range(max(first, end), first + self._table_blocks)
+            end = max(end, first + self._table_blocks)
 
     def _find_journal(self) -> None:
         if self._second:
@@ -340,7 +350,7 @@ class Ext4:
 
     def _first_inode(self, block: int) -> int:
         group = self._table_of(block) or 0
-        first = next(start for start, of in self._tables if of == group)
+        first = self._starts[group]
         per_block = self._block // self._l.inode_bytes
         return group * self._l.inodes_per_group + (block - first) * per_block + 1
 

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.blocks import words
 from harness.blocks.fields import BlockName, Image, Kind, Names, Write, blocks, le, shown_name
 
 _BLOCK = 4096
@@ -91,8 +92,10 @@ class F2fs:
 
     def _is_node(self, data: bytes) -> bool:
         """Whether a block of the main area has the footer of a node: numbers that fit, and a next block in
-        the main area (f2fs-tools leave that 0).
+        the main area (f2fs-tools leave that 0). What operations wrote may have such numbers there.
         """
+        if words.extents(data[_FOOTER_AT:]):
+            return False
         nid, inode, after = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4), le(data, _BLOCK - 4, 4)
         limit = (self._l.ssa - self._l.nat) * _NAT_ENTRIES
         if not (

@@ -34,6 +34,7 @@ from harness.litmus.programs import programs
 from harness.litmus.results import LitmusPlan
 from harness.litmus.work import LitmusSeries, create, load_plan
 from harness.model import bounds
+from harness.report.lines import resume_litmus
 from harness.report.words import plural, shown_path
 from harness.series.journal import End
 from harness.trust import need_named_files
@@ -123,7 +124,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> LitmusPlan:
 def _carry_out(plan: LitmusPlan, path: Path) -> ExitCode:
     series = LitmusSeries(plan, path)
     what = f"{plural(len(programs(plan.names)), 'program')} in {plural(len(plan.columns), 'column')}"
-    end = run_series(series, what, f"powercut litmus --resume {shown_path(path)}")
+    end = run_series(series, what, resume_litmus(plan.kernels, shown_path(path)))
     litmus = series.litmus
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED

@@ -256,6 +256,6 @@ def exit_code(answer: Answer) -> ExitCode:
         return ExitCode.INCONSISTENT
     if answer.interrupted:
         return ExitCode.INTERRUPTED
-    if not answer.states or answer.undecided or len(answer.compared) < len(answer.regressions):
+    if answer.is_open:
         return ExitCode.UNDECIDED
     return ExitCode.TIME_UP if answer.left else ExitCode.CONSISTENT

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import StoreError
 from harness.faults.results import Campaign, Detection, OtherCampaign, Row, Score, Status, score_of
-from harness.report.lines import source_of
+from harness.report.lines import source_in
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import sentence
-from harness.report.words import asked_states, number, plural, seconds, shown_path
-from harness.store.directory import read_info, read_plan
+from harness.report.words import asked_states, number, plural, seconds
 
 _ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
 _CLASSES = {
@@ -208,18 +206,8 @@ def _examples(row: Row, path: Path) -> Sequence[tuple[Detection, str]]:
     """What each oracle found first, with the command that shows it again."""
     first = {s.oracle: s for s in reversed(row.detections)}
     inside = bool(row.runs) and (path / row.runs[0]).resolve().is_relative_to(path.resolve())
-    run = _source(path / row.runs[0]) if inside else ""
+    run = source_in(path / row.runs[0]) if inside else ""
     return [(s, f"powercut repro {s.example} --from {run}") for s in reversed(first.values())]
-
-
-def _source(run: Path) -> str:
-    """The arguments after `--from`. The kernel is a file of this host, so it has to be named; of a run that
-    is not there any more, only its path is known.
-    """
-    try:
-        return source_of(read_plan(run, read_info(run).plan), shown_path(run))
-    except StoreError:
-        return shlex.quote(shown_path(run))
 
 
 def _when(campaign: Campaign) -> str:

@@ -18,7 +18,7 @@ from harness.litmus.results import (
     contradictions,
 )
 from harness.litmus.together import KINDS, WORDS, by_filesystem, by_kernel, together
-from harness.report.lines import full
+from harness.report.lines import full, source_in
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import on_page
 from harness.report.words import enumerated, number, plural
@@ -73,7 +73,9 @@ def headline(litmus: Litmus) -> str:
         f"{yes}{f' ({number(so_far)} so far)' if so_far else ''}, {number(len(no))} no",
         _broken_promises(len(litmus.broken), sum(c.standing is Standing.KNOWN for c in looked)),
     ]
-    if unseen := sum(c.standing is Standing.UNSEEN for m in litmus.shown.values() for c in m.cells):
+    every = max((len(m.cells) for m in litmus.shown.values()), default=0)
+    unseen = sum(c.standing is Standing.UNSEEN for m in litmus.shown.values() for c in m.cells)
+    if unseen := unseen + sum(every for m in litmus.shown.values() if m.failed and not m.cells):
         parts.append(f"{plural(unseen, 'question')} not looked at")
     if others := litmus.others:
         parts.append(f"new findings of other oracles in {plural(len(others), 'cell')}")
@@ -254,8 +256,8 @@ def _broken(litmus: Litmus) -> Iterator[Finding]:
 
 
 def _repro(litmus: Litmus, mode: OnMode, cell: CellAnswer) -> str:
-    run = full(litmus.path / mode.run) if mode.run else ""
-    return f"reproduce: powercut repro {cell.point} --from {shlex.quote(run)}"
+    run = source_in(litmus.path / mode.run) if mode.run else ""
+    return f"reproduce: powercut repro {cell.point} --from {run}"
 
 
 def _program(litmus: Litmus, program: Program) -> Finding:

@@ -131,7 +131,7 @@ NOTES = (
 
 def answer(samples: Samples) -> str:
     """The outcome of all cuts, in a sentence."""
-    names = samples.configurations()
+    names = [name for name in samples.configurations() if samples.words(name, "verdict")]
     verdicts = Counter(v for name in names for v in samples.words(name, "verdict"))
     cuts = sum(verdicts.values())
     if not cuts:

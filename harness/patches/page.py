@@ -21,8 +21,9 @@ from harness.patches.results import (
     unexpected,
 )
 from harness.report.junit import TestCase, cases_xml
+from harness.report.lines import source_in
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
-from harness.report.words import number, plural, seconds, shown_path
+from harness.report.words import number, plural, seconds
 
 _CLASSES = {Standing.NEW: "fail", Standing.IN_BASE: "xfail", Standing.UNDECIDED: "unknown"}
 _NEW = (
@@ -50,7 +51,7 @@ _FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate
 
 def headline(answer: Answer) -> str:
     """`no promise broken that the base keeps, in 1,204 crash states of 40 cases`"""
-    cases = sum(len(t.cases) for t in answer.head.values())
+    cases = len({case for t in answer.head.values() for case in t.cases})
     looked = f"{plural(answer.states, 'crash state')} of {plural(cases, 'case')}"
     if answer.new:
         return f"{plural(len(answer.new), 'promise')} broken that the base keeps, in {looked}."
@@ -63,13 +64,20 @@ def headline(answer: Answer) -> str:
     return f"no promise broken that the base keeps, in {looked}{more}."
 
 
+def _ended(answer: Answer) -> str:
+    if answer.plan.first and answer.new:
+        return "it ended with its first finding"
+    if answer.interrupted:
+        return "it was interrupted"
+    return "it ended" if answer.plan.minutes is None else "the time was up"
+
+
 def page_of(answer: Answer) -> Page:
     plan, series = answer.plan, answer.plan.series
     left = answer.left
-    kind = "fail" if answer.new else "unknown" if answer.undecided or not answer.states else "pass"
+    kind = "fail" if answer.new else "unknown" if answer.is_open else "pass"
     by = {s: [r for r in answer.regressions if r.standing is s] for s in Standing}
-    ended = "it ended with its first finding" if plan.first and answer.new else "the time was up"
-    time_up = [f"stages not done when {ended}: {', '.join(s.name for s in left)}"] * bool(left)
+    not_done = [f"stages not done when {_ended(answer)}: {', '.join(s.name for s in left)}"] * bool(left)
     return Page(
         what="patch",
         subject=f"{series.head} against {series.base}",
@@ -80,7 +88,7 @@ def page_of(answer: Answer) -> Page:
             f"asked in {', '.join(plan.stages[0].modes)}",
             *_noticed(answer),
             *([lines_in_words(answer.lines)] if answer.lines.lines else []),
-            *time_up,
+            *not_done,
         ),
         notice="Interrupted: the stages that are left are listed as such." * answer.interrupted,
         sections=(
@@ -191,7 +199,7 @@ def _finding(answer: Answer, told: Regression) -> Finding:
 
 def _commands(answer: Answer, told: Regression) -> Iterator[str]:
     if told.run:
-        run = shlex.quote(shown_path(answer.path / told.run))
+        run = source_in(answer.path / told.run)
         yield f"reproduce: powercut repro {told.seen[0].example} --from {run}"
         yield f"explain: powercut show {told.seen[0].id} --from {run}"
 

@@ -197,6 +197,11 @@ class Answer:
         return found | {s: t.failed for s, t in self.head.items() if t.failed}
 
     @property
+    def is_open(self) -> bool:
+        """Whether something that was looked at is not decided, or nothing was looked at."""
+        return not self.states or bool(self.undecided) or len(self.compared) < len(self.regressions)
+
+    @property
     def left(self) -> tuple[Stage, ...]:
         """Stages that were not done, or not to their end."""
         done = {name for name, t in self.head.items() if how_far(t) == "done"}

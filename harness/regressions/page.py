@@ -51,14 +51,14 @@ def headline(recall: Recall) -> str:
 def page_of(recall: Recall) -> Page:
     rows = sorted(recall.rows, key=lambda r: (_ORDER.index(r.outcome), r.bug.name))
     run = [r for r in rows if r.outcome is not BugOutcome.NO_MODE]
-    done = run and all(r.outcome is BugOutcome.FOUND for r in run)
+    done = run and all(r.outcome is BugOutcome.FOUND and r.silent for r in run)
     plan = recall.plan
     sets = ", ".join(plan.workloads) + (f", part {plan.shard}" if plan.shard else "")
     return Page(
         what="upstream bugs",
         subject="upstream bugs",
         headline=headline(recall),
-        kind="pass" if done else "unknown",
+        kind="pass" if done else "fail" if any(r.silent is False for r in run) else "unknown",
         figures=(
             f"under {sets}: general sets; what a workload finds that was written for a bug is counted apart",
             asked_states(plan.fault_models, plan.budget),

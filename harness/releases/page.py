@@ -13,7 +13,7 @@ import msgspec
 from harness.model import CaseId
 from harness.plan import LEGAL
 from harness.releases.results import SCHEMA, Answer, OnKernel, Sweep, story
-from harness.report.lines import full
+from harness.report.lines import full, source_in
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import on_page
 from harness.report.strip import Strip, StripCell
@@ -129,7 +129,8 @@ def _findings(sweep: Sweep) -> Iterator[Finding]:
         shown_by = enumerated([k.title for k, _ in showing])
         seen = next(f for f in answer.findings if sweep.plan.oracle in ("", f.oracle))
         expected = f"; expected: {seen.expected}" if seen.expected else ""
-        again = f"reproduce: powercut repro {seen.point} --from {shlex.quote(_run(sweep, kernel))}"
+        run = source_in(sweep.path / kernel.run) if kernel.run else ""
+        again = f"reproduce: powercut repro {seen.point} --from {run}"
         yield Finding(
             str(case),
             (Line(seen.summary, oracle=seen.oracle, aside=f"{shown_by}{expected}"),),

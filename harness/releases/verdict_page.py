@@ -13,7 +13,7 @@ from harness.known.base import KnownBug, Severity
 from harness.known.words import brief
 from harness.releases.results import OnKernel, Sweep
 from harness.releases.verdict import DEPTHS, NOT_REACHED, Kind, Standing, deeper, standings
-from harness.report.lines import full, resume_sweep
+from harness.report.lines import full, resume_sweep, source_in
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import on_page
 from harness.report.words import enumerated, number, plural
@@ -255,7 +255,7 @@ def _new(sweep: Sweep, rows: Rows) -> Iterator[Finding]:
 
 
 def _repro(sweep: Sweep, kernel: OnKernel, point: str) -> str:
-    return f"powercut repro {point} --from {shlex.quote(full(sweep.path / kernel.run))}"
+    return f"powercut repro {point} --from {source_in(sweep.path / kernel.run)}"
 
 
 def _kernel(sweep: Sweep, k: OnKernel) -> Line:

@@ -32,7 +32,7 @@ from harness.summary import CaseSummary, Summary, summarise
 class FindingChange(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
     look at all that the first may have looked at. FIRST is not NEW: the first run checked no state of its
-    case.
+    case, or did not look in the way that it takes.
     """
 
     NEW = "new"
@@ -119,7 +119,7 @@ def changes(first: Side, second: Side) -> Changes:
     found = []
     for key, f in after.items():
         first_case = mine.get(f.case)
-        looked = first_case is not None and first_case.counts.checked
+        looked = first_case is not None and _was_asked(f, first_case, first)
         unlike = FindingChange.NEW if looked else FindingChange.FIRST
         found.append(_changed(FindingChange.STILL if key in before else unlike, f, second))
     for key, f in before.items():
@@ -132,6 +132,16 @@ def changes(first: Side, second: Side) -> Changes:
     both = [case for case in mine if _decided(mine[case]) and _decided(others.get(case))]
     undecided = _undecided(first, second, as_far)
     return Changes(one.run, two.run, len(both), tuple(found), tuple(undecided))
+
+
+def _was_asked(finding: Finding, case: CaseSummary, run: Side) -> bool:
+    """Whether a run judged states of a case by the oracle of a finding, and cut recoveries, or let the disk
+    err, as it takes to show it.
+    """
+    looked, state = run.looked_at(finding.case), finding.state
+    deep = len(state.again) <= len(looked.cuts)
+    erred = state.fault is None or state.fault.kind in looked.faults
+    return bool(case.counts.checked) and finding.oracle in _judging(case) and deep and erred
 
 
 def _changed(change: FindingChange, finding: Finding, run: Side) -> Changed:
@@ -154,6 +164,8 @@ def _as_far(case: CaseId, state: CrashState, first: Side, second: Side) -> bool:
     """
     if not _decided(second.cases[case]) or _other_work(case, first, second):
         return False
+    if _made_otherwise(case, first, second):
+        return False
     if second.looked_at(case).covers(first.looked_at(case), state):
         return True
     return _same_states(case, first, second)
@@ -163,6 +175,18 @@ def _other_work(case: CaseId, first: Side, second: Side) -> bool:
     """Whether the operations of the runs differ; a program, which stands for all that it does, may."""
     mine, others = ([s.operation for s in side.cases[case].info.steps] for side in (first, second))
     return bool(mine and others) and mine != others
+
+
+def _made_otherwise(case: CaseId, first: Side, second: Side) -> str:
+    """In what the runs differ by which one cannot show what the other does; empty if in nothing."""
+    one, two = first.cases[case].info, second.cases[case].info
+    both = {
+        "completions": (first.plan.completions, second.plan.completions),
+        "the disk that it began with": (first.plan.image, second.plan.image),
+        "the options of mkfs": (one.mkfs_options, two.mkfs_options),
+        "the options of mount": (one.mount_options, two.mount_options),
+    }
+    return enumerated([what for what, (mine, theirs) in both.items() if mine != theirs])
 
 
 def _same_states(case: CaseId, first: Side, second: Side) -> bool:
@@ -191,6 +215,8 @@ def _undecided(first: Side, second: Side, as_far: AbstractSet[CaseId]) -> list[s
             continue
         if _other_work(case, first, second):
             lines.append(f"{case}: the operations of the second run are not those of the first")
+        elif otherwise := _made_otherwise(case, first, second):
+            lines.append(f"{case}: in the second run {otherwise} differed")
         elif case not in as_far:
             one, two = (_extent(side, case) for side in (first, second))
             less = f"the second run did not cover as much: {two}; the first: {one}"

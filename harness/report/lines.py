@@ -14,6 +14,7 @@ from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import LOG_BYTES, Budget, Clock, Completions, Plan
 from harness.store import RunStore
+from harness.store.directory import read_info, read_plan
 from harness.store.records import CaseInfo, Finding
 from harness.trust import is_own, may_hold, with_kept_modules
 from harness.workloads.load import is_installed
@@ -75,6 +76,16 @@ def source_of(plan: Plan, path: str) -> str:
     return shlex.join([full(path), *_own_files(plan)])
 
 
+def source_in(run: Path) -> str:
+    """The arguments after `--from`, of a run directory: a kernel that is a file of this host has to be named.
+    Of a run that is not there any more, only its path is known.
+    """
+    try:
+        return source_of(read_plan(run, read_info(run).plan), full(run))
+    except StoreError:
+        return shlex.quote(full(run))
+
+
 def full(path: str | Path) -> str:
     """The absolute path. Links such as `latest` are not resolved."""
     return os.path.abspath(path)  # noqa: PTH100  # Path.resolve would follow the link
@@ -125,6 +136,12 @@ def resume_sweep(
     words = [full(path), *(w for k in kernels if "/" in k for w in _shown(["--kernels", k]))]
     words += [*_workload_files(workloads), *(_shown(["--from", of_run]) if of_run else [])]
     return f"powercut {command} --resume {shlex.join(words)}"
+
+
+def resume_litmus(kernels: Sequence[str], path: str) -> str:
+    """The command that continues stopped litmus programs."""
+    words = [full(path), *(w for k in kernels if "/" in k for w in _shown(["--kernels", k]))]
+    return f"powercut litmus --resume {shlex.join(words)}"
 
 
 def run_again(plan: Plan, configuration: str, workload: str) -> str:

@@ -4,6 +4,7 @@ about the file system. Next to each ratio are the published value and what diffe
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC
 from pathlib import Path
@@ -52,7 +53,7 @@ def page_of(measurements: Sequence[Measurement]) -> Page:
             for section in _sections(m, f", {headline(m)[0]}" if len(measurements) > 1 else "")
         ),
         figures=(made_on(first),),
-        command=" ".join(first.command),
+        command=shlex.join(first.command),
     )
 
 
@@ -190,7 +191,7 @@ def _facts(m: Measurement) -> Iterator[Line]:
         ("Emulated", _EMULATED if is_emulated(m) else ""),
         ("Kernel events", m.source),
         ("All figures", ", ".join(m.figures)),
-        ("Command", " ".join(m.command)),
+        ("Command", shlex.join(m.command)),
         ("Started", f"{m.started.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
         ("Took", words.seconds(m.seconds)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import subprocess
 from collections.abc import Sequence
@@ -85,6 +86,33 @@ def form_of(image: Image) -> Format | None:
 def test_each_format_knows_its_own_image_and_no_other(name: str, images: dict[str, dict[int, bytes]]) -> None:
     known = [read(Memory(images[name]), 0) for read in FORMATS]
     assert [type(form).__name__.lower() for form in known if form is not None] == [name]
+
+
+def test_a_superblock_that_speaks_of_endless_inode_tables_ends(images: dict[str, dict[int, bytes]]) -> None:
+    """Groups of a few blocks, each with a table of a million: the same blocks were read again for each."""
+    data = bytearray(images["ext4"][0])
+    struct.pack_into("<I", data, 1024 + 0x20, 64)  # blocks of a group
+    struct.pack_into("<I", data, 1024 + 0x28, 1 << 24)  # inodes of a group
+    read_at: list[int] = []
+
+    class Counted(Memory):
+        def read(self, at: int, length: int) -> bytes:
+            read_at.append(at)
+            return super().read(at, length)
+
+    form_of(Counted({**images["ext4"], 0: bytes(data)}))
+    assert len(read_at) < 300_000
+
+
+def test_what_operations_wrote_is_no_node_of_f2fs(images: dict[str, dict[int, bytes]]) -> None:
+    """The last words of some blocks have the numbers of a node: their names were told with certainty."""
+    form = form_of(Memory(images["f2fs"]))
+    assert form is not None
+    place = (40 << 20) // BLOCK  # far in the main area
+    for writer, block in itertools.product(range(7), range(8, 32)):
+        data = struct.pack("<512Q", *(word(writer, block * 512 + n) for n in range(512)))
+        found = list(name_write(form, Write(0, place * BLOCK, data)))
+        assert [n.writer for n in found] == [writer], found
 
 
 @pytest.mark.parametrize("name", MKFS)

@@ -290,6 +290,7 @@ def test_a_mode_that_could_not_be_run_stands_with_its_file_system() -> None:
     failed = OnMode(item="ext4/fast debian-7", mode="ext4/fast", asked="debian-7", failed="no mkfs")
     litmus = replace(litmus, columns={**litmus.columns, failed.item: failed})
     assert in_row(litmus)["ext4"] == "not looked at: fast on 7; else always"
+    assert "1 question not looked at" in page_of(litmus, programs([NAME])).headline
     assert "## ext4" in markdown(litmus, programs([NAME]))
 
 

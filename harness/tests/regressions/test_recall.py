@@ -232,5 +232,6 @@ def test_a_series_where_all_is_found_and_silent_ends_well(ran: list[str], tmp_pa
         done, rows=tuple(msgspec.structs.replace(r, silent=False) for r in done.rows[:1])
     )
     assert exit_code(loud) is ExitCode.INCONSISTENT
+    assert [page_of(recall).kind for recall in (done, loud)] == ["pass", "fail"], "it was green"
     nothing = dataclasses.replace(done, rows=done.rows[1:])
     assert exit_code(nothing) is ExitCode.UNDECIDED, "nothing was run"

@@ -5,11 +5,43 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
+from harness.model import CrashState
 from harness.plan import Plan
 from harness.report.changes import FindingChange, Side, changes
 from harness.store.records import Step
 from harness.summary import CaseSummary, summarise
 from harness.tests.report.demo import demo_run
+
+
+def test_what_the_other_run_could_not_show_is_neither_new_nor_fixed(tmp_path: Path) -> None:
+    """A first run that judged by fsck alone made the second one's findings new; one with other options of
+    mount, fixed.
+    """
+    with demo_run(tmp_path) as store:
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+    case = next(c for c in side.summary.cases if [f.oracle for f in c.findings] == ["durability"])
+    passed = replace(case.counts, failed=0, passed=case.counts.passed + case.counts.failed)
+    info = replace(case.info, coverage=None)
+    broken, kept = replace(case, info=info), replace(case, info=info, findings=(), counts=passed)
+
+    def became(first: CaseSummary, second: CaseSummary, again: int = 0) -> tuple[set[FindingChange], str]:
+        sides = [replace(side, summary=replace(side.summary, cases=(c,))) for c in (first, second)]
+        sides[1] = replace(sides[1], plan=msgspec.structs.replace(side.plan, again=again))
+        found = changes(*sides)
+        return {c.change for c in found.found}, "\n".join(found.undecided)
+
+    by_fsck = replace(kept, info=replace(info, oracles=("fsck",)))
+    assert became(kept, broken)[0] == {FindingChange.NEW}
+    assert became(by_fsck, broken)[0] == {FindingChange.FIRST}
+    (finding,) = case.findings
+    cut = replace(broken, findings=(replace(finding, state=CrashState.parse("@t12@t4-1")),))
+    assert became(kept, cut, again=1)[0] == {FindingChange.FIRST}
+    assert became(broken, kept)[0] == {FindingChange.FIXED}
+    changed, told = became(broken, replace(kept, info=replace(info, mount_options="data=journal")))
+    assert changed == {FindingChange.GONE}
+    assert "in the second run the options of mount differed" in told
 
 
 def test_a_finding_of_other_operations_is_not_fixed(tmp_path: Path) -> None:
