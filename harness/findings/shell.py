@@ -93,8 +93,8 @@ def _allocated(op: Operation, _: str) -> str:
 
 
 def _attribute(op: Operation, _: str) -> str:
-    value = shlex.quote(op.value.decode("utf-8", "backslashreplace"))
-    return f"setfattr -n {_quoted(op.name)} -v {value} {_quoted(op.path)}"
+    """In hexadecimal: setfattr takes other values that begin with 0x or 0s, or are quoted, for a code."""
+    return f"setfattr -n {_quoted(op.name)} -v 0x{op.value.hex()} {_quoted(op.path)}"
 
 
 _WAKE = "v=/proc/sys/vm/dirty_writeback_centisecs; echo $(($(cat $v) ^ 1)) >$v"

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -272,8 +272,11 @@ def examined(
     )
     if suspect.workload.opaque:
         return msgspec.structs.replace(member, reason="it runs programs: only operations can be shrunk")
+    unconfirmed: CauseMember | None = None
+    tried: list[Experiment] = []
     for way in _ways(suspect.case):
-        if not _shown_at_all(tries, operations, suspect.symptom, way):
+        tried += _until_shown(tries, operations, suspect.symptom, way)
+        if not tried[-1].shows(suspect.symptom):
             continue
         left = minimal(
             tries.profile.contract,
@@ -281,39 +284,47 @@ def examined(
             _reporting(functools.partial(_shows, tries, suspect.symptom, way), operations, tries, say),
         )
         slow = way._replace(fast=False)
-        confirmed = _shown_at_all(tries, left, suspect.symptom, slow)
-        if confirmed or not way.fast:
-            again = _attempts(tries, left, slow if confirmed else way._replace(fast=True))
-            shown = next(t for t in again if t.shows(suspect.symptom))
-            return msgspec.structs.replace(
-                member,
-                minimal=tuple(map(str, left)),
-                shows=shown.shown,
-                schedule=str(way.schedule),
-                confirmed=confirmed,
-                recordings=tries.made - before,
-            )
-    return msgspec.structs.replace(member, reason=_why_not(tries, suspect), recordings=tries.made - before)
+        confirmed = _until_shown(tries, left, suspect.symptom, slow)[-1].shows(suspect.symptom)
+        again = _until_shown(tries, left, suspect.symptom, slow if confirmed else way)
+        shrunk = msgspec.structs.replace(
+            member,
+            minimal=tuple(map(str, left)),
+            shows=again[-1].shown,
+            schedule=str(way.schedule),
+            confirmed=confirmed,
+        )
+        if confirmed:
+            return msgspec.structs.replace(shrunk, recordings=tries.made - before)
+        unconfirmed = unconfirmed or shrunk
+    told = unconfirmed or msgspec.structs.replace(member, reason=_why_not(tried, suspect.case))
+    return msgspec.structs.replace(told, recordings=tries.made - before)
 
 
 def _ways(case: CaseId) -> list[Way]:
-    """A finding that shows without its schedule does not need it, and a fast machine costs least."""
+    """A finding that shows without its schedule, on either machine, does not need it; the fast one first."""
     schedules = dict.fromkeys((FAST.schedule, without_schedule(case.workload)[1]))
-    return [Way(fast, schedule) for fast in (True, False) for schedule in schedules]
+    return [Way(fast, schedule) for schedule in schedules for fast in (True, False)]
 
 
-def _why_not(tries: Tester, suspect: Suspect) -> str:
+def _why_not(tried: Sequence[Experiment], case: CaseId) -> str:
     """Why a finding does not show in new recordings of its whole workload."""
-    way = _ways(suspect.case)[-1]
-    last = tries.experiment(suspect.workload.operations, way, ATTEMPTS - 1)
-    if last.failed:
-        return f"a new recording failed: {last.failed}"
-    under = f", with and without schedule {way.schedule.number}," if way.schedule else ""
-    return f"{ATTEMPTS} new recordings on each machine{under} did not show it"
+    failed = [t.failed for t in tried if t.failed]
+    if len(failed) == len(tried):
+        return f"new recordings failed: {failed[-1]}"
+    schedule = without_schedule(case.workload)[1]
+    under = f", with and without schedule {schedule.number}," if schedule else ""
+    but = f"; {len(failed)} of {len(tried)} failed: {failed[-1]}" if failed else ""
+    return f"{ATTEMPTS} new recordings on each machine{under} did not show it{but}"
 
 
-def _attempts(tries: Tester, operations: Operations, way: Way) -> Iterator[Experiment]:
-    return (tries.experiment(operations, way, attempt) for attempt in range(ATTEMPTS))
+def _until_shown(tries: Tester, operations: Operations, symptom: Symptom, way: Way) -> list[Experiment]:
+    """Attempts up to the first that shows it, or all of them."""
+    made = []
+    for attempt in range(ATTEMPTS):
+        made.append(tries.experiment(operations, way, attempt))
+        if made[-1].shows(symptom):
+            break
+    return made
 
 
 def _reporting(
@@ -338,10 +349,6 @@ def _reporting(
 
 def _shows(tries: Tester, symptom: Symptom, way: Way, operations: Operations) -> bool:
     return tries.experiment(operations, way).shows(symptom)
-
-
-def _shown_at_all(tries: Tester, operations: Operations, symptom: Symptom, way: Way) -> bool:
-    return any(t.shows(symptom) for t in _attempts(tries, operations, way))
 
 
 # --- all of them -----------------------------------------------------------------------------

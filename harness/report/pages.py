@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +15,9 @@ from harness.host.resources import resource
 from harness.host.text import printable
 
 Function = Callable[..., object]
+
+_RUN = re.compile(r"\d{8}-\d{6}-")
+"""How the name of a run directory begins, with its time. Another folder of runs has other files."""
 
 
 def template(
@@ -53,8 +58,10 @@ def _shown(word: str) -> str:
         below = str(path.relative_to(here))
         return below if "/" in below else f"./{below}"  # what has no slash may be a name
     parts = path.parts
-    at = parts.index("runs", 2) if "runs" in parts[2:-1] else 1
-    return "/".join(parts[at - 1 :]) if at > 1 else word
+    for at, (folder, name) in enumerate(itertools.pairwise(parts[2:]), 1):
+        if folder == "runs" and _RUN.match(name):
+            return "/".join(parts[at:])
+    return word
 
 
 def sentence(text: str) -> str:

@@ -122,6 +122,14 @@ def test_data_of_an_append_goes_to_the_end(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"BBBCC"
 
 
+@pytest.mark.parametrize("value", [b"it's", b"0x41", b"0sQQ==", b'"quoted"', b"\xff\0", b""])
+def test_a_value_of_an_attribute_is_never_taken_for_a_code(value: bytes) -> None:
+    """setfattr takes 0x41 for the letter A, 0s for base64, and quotes for quotes."""
+    line = shell_line(Operation(OperationKind.SETXATTR, "f", name="user.a", value=value), 0)
+    code = line.removeprefix("setfattr -n user.a -v 0x").removesuffix(" f")
+    assert bytes.fromhex(code) == value
+
+
 def test_an_operation_of_every_kind_becomes_a_line_that_a_shell_understands() -> None:
     operations = [parse_operation(text) for text in EVERY_KIND]
     k = OperationKind

@@ -57,13 +57,19 @@ def unlinked(ops: list[str]) -> Mapping[str, str]:
 
 class FakeTries:
     """Shows planted faults. `slow_only`: only the machine that records shows them. `under`: only that
-    schedule does.
+    schedule does. `when`: in recordings of such a kind alone. `lost`: in these the guest is lost.
     """
 
     def __init__(
-        self, planted: Planted, *, slow_only: bool = False, under: ScheduleName | None = None
+        self,
+        planted: Planted,
+        *,
+        slow_only: bool = False,
+        under: ScheduleName | None = None,
+        when: Callable[[Way], bool] = lambda way: True,
+        lost: Callable[[Way], bool] = lambda way: False,
     ) -> None:
-        self._under = under
+        self._under, self._when, self._lost = under, when, lost
         (self.profile,) = select_profiles(["ext4/fast_commit"])
         self.made = 0
         self._planted, self._slow_only = planted, slow_only
@@ -76,7 +82,10 @@ class FakeTries:
     def experiment(self, operations: Operations, way: Way = FAST, attempt: int = 0) -> Experiment:
         self.made += 1
         text = [str(op) for op in operations]
+        if self._lost(way):
+            return Experiment(tuple(text), attempt, way.fast, failed="it is gone", schedule=str(way.schedule))
         hidden = (way.fast and self._slow_only) or self._under not in (None, way.schedule)
+        hidden = hidden or not self._when(way)
         found = {} if hidden else self._planted(text)
         paths = paths_of(operations)
         shown = tuple((symptom_of(o, s, paths), f"@7 {o}: {s}") for o, s in found.items())
@@ -150,6 +159,33 @@ def test_what_the_fast_machine_does_not_show_is_shrunk_on_the_other(tmp_path: Pa
     run = run_with(tmp_path, nameless, "random1-4-20")
     found = triaged(tmp_path, run, FakeTries(nameless, slow_only=True))
     assert [(g.smallest.minimal[0], g.smallest.confirmed) for g in found.causes] == [("tmpfile foo 0", True)]
+
+
+def test_what_only_the_judging_machine_shows_is_shrunk_and_says_so(tmp_path: Path) -> None:
+    """It was told as not shown again, on either machine."""
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    found = triaged(tmp_path, run, FakeTries(nameless, when=lambda way: way.fast))
+    assert [(g.smallest.minimal[0], g.smallest.confirmed) for g in found.causes] == [("tmpfile foo 0", False)]
+    with RunStore.open(run) as store:
+        assert "   only the machine that judges shows this; the one that records does not" in text_of(
+            found, [store], {}
+        )
+
+
+def test_a_schedule_is_needed_only_if_neither_machine_shows_it_without(tmp_path: Path) -> None:
+    """`not under the default one` was said without a recording by the machine that records."""
+    run = run_with(tmp_path, nameless, "random1-4-20.s3")
+    shown = FakeTries(nameless, when=lambda way: bool(way.schedule) or not way.fast)
+    (cause,) = triaged(tmp_path, run, shown).causes
+    assert (cause.smallest.schedule, cause.smallest.confirmed) == ("", True)
+
+
+def test_recordings_that_failed_are_told_beside_those_that_showed_nothing(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    found = triaged(tmp_path, run, FakeTries(lambda ops: {}, lost=lambda way: way.fast))
+    assert {m.reason for m in found.not_again} == {
+        f"{ATTEMPTS} new recordings on each machine did not show it; 3 of 6 failed: it is gone"
+    }
 
 
 def test_a_finding_is_shrunk_under_the_schedule_that_it_needs(tmp_path: Path) -> None:
@@ -258,7 +294,7 @@ def test_what_failed_is_tried_again_and_says_why(tmp_path: Path, monkeypatch: py
     run = run_with(tmp_path, nameless, "random1-4-20")
     with RunStore.open(run) as store, quiet(tmp_path) as progress:
         found = triage([store], Named(), progress)
-    assert {m.reason for m in found.not_again} == {"a new recording failed: the guest is gone"}
+    assert {m.reason for m in found.not_again} == {"new recordings failed: the guest is gone"}
     assert not list((tmp_path / "cache").rglob("*.jsonl"))
 
 

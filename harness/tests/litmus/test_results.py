@@ -125,7 +125,7 @@ def table(*cells: CellAnswer, compare: bool = False, **more: object) -> Litmus:
     modes = ["ext4/ordered", "xfs/default"][: len(cells)]
     plan = LitmusPlan(modes=modes, kernels=["debian-6.12"], machine="uml", compare=compare, argv=["litmus"])
     columns = {
-        m: OnMode(item=m, mode=m, kernel="debian-6.12.1", run="modes/m/runs/r", cells=(c,))
+        m: OnMode(item=m, mode=m, kernel="debian-6.12.1", run="modes/m/runs/20261129-120000-r", cells=(c,))
         for m, c in zip(modes, cells, strict=True)
     }
     return replace(Litmus(plan, columns, Path("/t")), **more)  # type: ignore[arg-type]  # its own fields
@@ -203,7 +203,7 @@ def test_every_cell_leads_to_its_program_and_the_command_that_shows_it() -> None
     assert '<td class="unknown" title="no in 5 of 40' in html
     assert f'<a href="#{NAME}">no</a>' in html
     assert f'id="{NAME}"' in html
-    assert f"powercut repro {CASE}@4 --from m/runs/r" in html
+    assert f"powercut repro {CASE}@4 --from m/runs/20261129-120000-r" in html
 
 
 def test_columns_with_the_same_answer_share_a_line_and_each_no_has_its_own() -> None:

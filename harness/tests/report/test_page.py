@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
+from harness.report.pages import on_page
 
 FOREIGN = "<script>alert(1)</script> \x1b[31m\nreproduce: rm -rf /"
 
@@ -95,11 +96,14 @@ def test_figures_of_a_table_are_to_the_right() -> None:
     [
         ("show f --from /home/me/reports/runs/X", "show f --from reports/runs/X"),
         (
-            "show f --from /srv/ci/reports/runs/X -w /home/me/a.toml",
-            "show f --from reports/runs/X -w ./a.toml",
+            "show f --from /srv/ci/reports/runs/20261129-120000-r -w /home/me/a.toml",
+            "show f --from reports/runs/20261129-120000-r -w ./a.toml",
         ),
         ("repro a/b@1 --from '/home/me/a b/runs/X'", "repro a/b@1 --from 'a b/runs/X'"),
-        ("repro a --from /srv/v/runs/V/kernels/k/runs/X", "repro a --from v/runs/V/kernels/k/runs/X"),
+        (
+            "repro a --from /srv/v/runs/20261129-110000-v/kernels/k/runs/20261129-120000-r",
+            "repro a --from v/runs/20261129-110000-v/kernels/k/runs/20261129-120000-r",
+        ),
         ("run --kernel /srv/linux/bzImage", "run --kernel /srv/linux/bzImage"),
         ("not here: it's packed; /home/me/x", "not here: it's packed; /home/me/x"),
     ],
@@ -112,3 +116,16 @@ def test_a_page_has_no_path_of_its_makers(command: str, shown: str, monkeypatch:
     for form in (html.unescape(page.html()), page.markdown()):
         assert form.count(f"powercut {shown}") == 2, form
     assert page.text().count(f"powercut {command}") == 2, "on a terminal it is pasted in any folder"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "/srv/runs/mine/bzImage",  # every path below a folder `runs` lost what stands before it
+        "/srv/runs/workload.toml",
+    ],
+)
+def test_a_path_is_shortened_only_if_it_is_of_a_run(word: str) -> None:
+    assert on_page(f"powercut run -w {word}") == f"powercut run -w {word}"
+    run = "powercut show 1 --from {}reports/runs/20261129-120000-r"
+    assert on_page(run.format("/srv/")) == run.format("")
