@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.console import Console
@@ -62,6 +62,8 @@ _MARKS = {
 }
 _PLAIN_WIDTH = 100
 _MIN_COLUMN = 9
+_MAX_PLANNED = 20
+"""Rows of the table without any case that was started."""
 
 
 def print_summary(summary: Summary, source: str, console: Console | None = None) -> None:
@@ -147,9 +149,13 @@ def _paced(summary: Summary) -> str:
 
 def _tables(summary: Summary, width: int) -> Iterator[Table | Text]:
     """Modes and workloads, the more numerous as rows. If too wide for one table, headings are wrapped; if
-    still too wide, there are several tables.
+    still too wide, there are several tables. Many rows that the run did not come to are counted.
     """
     matrix = Matrix.of(summary)
+    begun = tuple(row for row in matrix.rows if not matrix.is_only_planned(row))
+    left = len(matrix.rows) - len(begun)
+    if left > _MAX_PLANNED:
+        matrix = replace(matrix, rows=begun)
     first = max((len(name) for name in matrix.rows), default=0)
     headings = {name: [name] for name in matrix.columns}
     if first + sum(_column_width(matrix, n, headings[n]) for n in headings) > width:
@@ -165,6 +171,9 @@ def _tables(summary: Summary, width: int) -> Iterator[Table | Text]:
         used += column
     if columns:
         yield from (_table(matrix, columns, headings), Text())
+    if left > _MAX_PLANNED:
+        yield _line("dim", f"and {plural(left, 'row')} of cases that were not started")
+        yield Text()
 
 
 def _table(matrix: Matrix, columns: Sequence[str], headings: Mapping[str, Sequence[str]]) -> Table:
@@ -179,7 +188,7 @@ def _table(matrix: Matrix, columns: Sequence[str], headings: Mapping[str, Sequen
 
 
 def _cells_width(matrix: Matrix, column: str) -> int:
-    return max(len(_cell(matrix.cell(row, column))) for row in matrix.rows)
+    return max((len(_cell(matrix.cell(row, column))) for row in matrix.rows), default=0)
 
 
 def _column_width(matrix: Matrix, column: str, heading: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ from harness.oracles import BY_DEFAULT, ORACLES
 from harness.plan import Budget
 from harness.store.records import (
     CaseInfo,
+    CaseStatus,
     Counts,
     Coverage,
     DrawnEntry,
@@ -257,6 +258,11 @@ class Matrix:
     def cell(self, row: str, column: str) -> Cell | None:
         """None where no such case was planned."""
         return self.cells.get((row, column))
+
+    def is_only_planned(self, row: str) -> bool:
+        """Whether the run came to an end before any case of the row was started."""
+        cells = (cell for column in self.columns if (cell := self.cell(row, column)))
+        return all(c.status is CaseStatus.PLANNED for cell in cells for c in cell.cases)
 
 
 def pieces(name: str) -> list[str]:

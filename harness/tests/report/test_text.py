@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -535,6 +536,17 @@ def test_cases_that_the_run_did_not_come_to_take_one_line(summary: Summary) -> N
     assert text.count("before it was started") == 1
     assert "ext4-journal/w0 ext4-journal/w1 " in text
     assert summary_text(stopped(summary, 1), SOURCE).count("UNKNOWN ext4-journal/w0: the run ended") == 1
+
+
+def test_many_rows_that_the_run_did_not_come_to_are_counted(summary: Summary) -> None:
+    """A run of 201 schedules that ended with its first finding printed 199 rows, each UNKNOWN."""
+
+    def rows(count: int) -> list[str]:
+        lines = summary_text(stopped(summary, count), SOURCE).splitlines()
+        return [line for line in lines if re.match(r"w\d+ .*UNKNOWN$", line)]
+
+    assert (len(rows(20)), len(rows(21))) == (20, 0)
+    assert "and 21 rows of cases that were not started" in summary_text(stopped(summary, 21), SOURCE)
 
 
 def test_cases_not_run_for_one_reason_take_one_line(summary: Summary) -> None:
