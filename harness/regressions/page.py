@@ -155,9 +155,8 @@ def _origin(bug: Bug) -> str:
 
 
 def _commands(row: Row, path: Path) -> Iterator[str]:
-    """A finding of each oracle once more. The runs are in the order of the bug's modes."""
-    runs = {Path(run).parts[1].partition("_")[2]: run for run in row.runs}
+    """A finding of each oracle once more."""
     first = {d.oracle: d for d in reversed(row.credited)}
     for seen in reversed(first.values()):
-        if run := runs.get(seen.mode):
+        if run := row.runs.get(seen.mode):
             yield f"powercut repro {seen.example} --from {shlex.quote(shown_path(path / run))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,8 @@ class Row(msgspec.Struct, frozen=True):
     """One bug in the table. `credited`: the findings on the kernel before that make it found, the case with
     the fewest states first. `why`: for one that was not found. `after`: what the kernel after showed, in
     words; `silent`: whether it showed nothing unexpected; None: it is not known. `shared`: other bugs that
-    the same findings are credited to. `runs`: the run directories of the kernel before.
+    the same findings are credited to. `runs`: the run directories of the kernel before, by mode as
+    a case names it.
     """
 
     bug: Bug
@@ -59,7 +60,7 @@ class Row(msgspec.Struct, frozen=True):
     shared: tuple[str, ...] = ()
     states: int = 0
     cases: int = 0
-    runs: tuple[str, ...] = ()
+    runs: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,9 @@ def row_of(bug: Bug, before: Sequence[Trial | None], after: Sequence[Trial | Non
         silent=silent,
         states=sum(t.states for t in ran),
         cases=sum(len(t.cases) for t in ran),
-        runs=tuple(t.run for t in ran if t.run),
+        runs={
+            mode.replace("/", "-"): t.run for mode, t in zip(bug.modes, before, strict=True) if t and t.run
+        },
     )
 
 

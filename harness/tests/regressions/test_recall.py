@@ -188,6 +188,17 @@ def test_a_kernel_that_could_not_be_had_is_tried_again(ran: list[str], tmp_path:
     assert ran == ["debian-6.1.0-54"]
 
 
+def test_a_bug_that_a_faulty_disk_shows_has_a_command_too(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of its run ends with the disk, and was taken for that of another mode."""
+    erring = msgspec.structs.replace(bug("found"), disk=("errors",))
+    monkeypatch.setattr(catalogue, "bugs", lambda: {"found": erring})
+    page = page_of(carried(create(PLAN, tmp_path))).html()
+    assert "powercut repro ext4-journal_checksum/append-fsync@0 --from" in page
+    assert "ext4-journal_checksum_errors/runs/" in page
+
+
 def test_the_page_shows_what_found_it_and_how_to_see_it_again(ran: list[str], tmp_path: Path) -> None:
     path = create(PLAN, tmp_path)
     text = page_of(carried(path)).text()
@@ -199,6 +210,7 @@ def test_the_page_shows_what_found_it_and_how_to_see_it_again(ran: list[str], tm
     assert "powercut repro ext4-journal_checksum/append-fsync@0 --from" in page
     assert "kernels/debian-6.12.113_ext4-journal_checksum/runs/" in page
     told = json.loads((path / "regressions.json").read_text())
+    assert [*told["rows"][0]["runs"]] == ["ext4-journal_checksum"]
     assert told["score"] == {
         "found": 1,
         "missed": 1,
