@@ -24,6 +24,7 @@ _Slot = tuple[int, str]
 """A directory's inode, and a name in it."""
 _Given = Mapping[_Slot, frozenset[int | None]]
 """What each name may be of; None: it is not there."""
+_DURABLE = " (durable by "
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Allowed:
     def kept_by(self, micro: Micro) -> str:
         """Which kind of call made a micro-operation durable, the first that did."""
         times = [sync.time for sync in self.effect.syncs if sync.covers & micro.bit]
-        return f" (durable by {self.effect.notes.calls[int(min(times))].word})"
+        return f"{_DURABLE}{self.effect.notes.calls[int(min(times))].word})"
 
     def refusal(self, tree: Iterable[Left], stretch: Stretch) -> str:
         """Why the rules do not leave a tree possible in a stretch; empty if they do."""
@@ -226,7 +227,8 @@ class _File:
         if self.left.kind != "file":
             return ""
         refused = [self._size_refusal(own, cut) or self._data_refusal(own, cut) for cut in self._cuts(own)]
-        return refused[0] if all(refused) else ""
+        # Of several, none of which can be: what was durable is told, as it holds whatever else persisted.
+        return max(refused, key=lambda why: _DURABLE in why) if all(refused) else ""
 
     def _owners(self, own: Sequence[Micro]) -> set[tuple[int, int, int]]:
         found = {self.allowed.effect.made[self.inode].owner}

@@ -173,3 +173,11 @@ def test_what_a_truncation_removed_does_not_come_back_where_the_file_grew_again(
     assert "its bytes 5 to 4096" in allowed.refusal([Left("f", "file", FILE, tail)], end)
     names = Stretch(1, end.asked, 6.0)
     assert not allowed.refusal([Left("f", "file", FILE, tail)], names), "but until its block is synced"
+
+
+def test_what_was_durable_is_told_whatever_a_later_cut_did() -> None:
+    """`1 would be the least`, of a cut that may not have persisted, hid which sync the old contents broke."""
+    calls = Calls().create("f").write("f", b"a" * 5).fsync("f").fsync(".").size("f", 1)
+    allowed = Allowed(effect_of(calls.notes(), rules()))
+    refused = allowed.refusal([Left("f", "file", FILE, b"")], allowed.between(5, 5))
+    assert refused == "f: it has 0 bytes, which no call left it with; 5 would be the least (durable by fsync)"
