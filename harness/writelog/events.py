@@ -207,7 +207,7 @@ def join_device(
     writes, flushes = _pair(bios)
     timed = _join_writes([e for e in entries if changes(e)], writes, device)
     timed = _tightened(entries, flushes, timed, late)
-    return timed, _join_flushes(entries, flushes, timed, device)
+    return timed, _join_flushes(entries, flushes, timed, device, late.marks)
 
 
 def behind_copies(bios: Sequence[Bio]) -> Set[int]:
@@ -333,9 +333,13 @@ _ANOTHERS = (
 
 
 def _join_flushes(
-    entries: Sequence[LogEntry], flushes: _Flushes, writes: Sequence[TimedWrite], device: int
+    entries: Sequence[LogEntry],
+    flushes: _Flushes,
+    writes: Sequence[TimedWrite],
+    device: int,
+    marks: Mapping[int, int],
 ) -> list[TimedFlush]:
-    """The flushes without data, in the order of completion."""
+    """The flushes without data, in the order of completion. `marks`: see `Late`."""
     logged = [e.index for e in entries if EntryFlag.FLUSH in e.flags]
     ahead = [w for w in writes if w.preflush]
     submitted = sorted([*flushes.ahead, *flushes.submitted])
@@ -350,13 +354,36 @@ def _join_flushes(
                 f"entry {write.entry} was written before the flush ahead of it, entry {flush}", _AGAIN
             )
     timed: list[TimedFlush] = []
-    for _, group in itertools.groupby(flushes.submitted, key=lambda at: first[rank[at]]):
+    for start, group in itertools.groupby(flushes.submitted, key=lambda at: first[rank[at]]):
         own = list(group)
         completed = flushes.completed[len(timed) : len(timed) + len(own)]
-        for at, may, must in zip(completed, *flush_bounds(own, completed), strict=True):
-            entry = logged[rank[flushes.submitted[len(timed)]]]
+        of_group = logged[start : bisect.bisect_right(first, start)]
+        named = _apart_by_marks(of_group, [logged[rank[at]] for at in own], completed, marks)
+        for entry, at, may, must in zip(named, completed, *flush_bounds(own, completed), strict=True):
             timed.append(TimedFlush(entry, may, at, None if may == must else must, device))
     return timed
+
+
+def _apart_by_marks(
+    group: Sequence[int], likely: Sequence[int], completed: Sequence[int], marks: Mapping[int, int]
+) -> list[int]:
+    """Which entries of a group are the flushes that completed in these events, where a mark tells. `likely`:
+    those by the order in which they were submitted. One that completed behind the event of a mark is no entry
+    in front of that mark: a flush ahead of data, of whose completion no event tells, is.
+    """
+    places = sorted(marks)
+    named: list[int] = []
+    for entry, at in zip(likely, completed, strict=True):
+        later = (e for e in group if e >= entry and not (named and e <= named[-1]))
+        fits = (e for e in later if marks.get(_next(places, e), at) >= at)
+        named.append(next(fits, entry))
+    return named
+
+
+def _next(places: Sequence[int], entry: int) -> int:
+    """The first of them behind an entry; -1: there is none."""
+    at = bisect.bisect_right(places, entry)
+    return places[at] if at < len(places) else -1
 
 
 def _groups(

@@ -303,6 +303,8 @@ def test_what_flushes_in_flight_together_make_durable_lies_between_the_bounds(de
         times = device.times
     except EventsDiffer:
         assert device.overtakes  # then the n-th equal write in the log need not be the n-th that completed
+        places = [(b.letters, b.sector, b.sectors, b.fua) for b in device.done if b.sectors]
+        assert len(set(places)) < len(places)
         return
     known = [(b.completed, b.submitted) for b in device.done if not b.sectors]
     assert [f.completed for f in times.flushes] == sorted(completed for completed, _ in known)
@@ -416,6 +418,19 @@ def _flushes_with_a_write_between(*, first_carries: bool, overtakes: bool = Fals
     device.advance(0)
     device.finish()
     return device
+
+
+def test_a_flush_ahead_of_data_that_overtakes_another_stands_before_the_mark_behind_it() -> None:
+    """It was taken for the other one, which completes behind the mark: the recording was refused."""
+    device = Device(overtakes=True)
+    device.submit("W", 0, 0, preflush=True, fua=False)
+    device.submit("W", 8, 8, preflush=True, fua=True)
+    device.advance(1)
+    device.mark("begin 0")
+    device.finish()
+    first, _ = device.times.flushes
+    assert [e.flags for e in device.entries[:2]] == [EntryFlag.FLUSH, EntryFlag.MARK]
+    assert (first.completed, first.entry) == (3, 2)
 
 
 def test_a_flush_that_took_along_what_completed_after_its_event_is_not_told() -> None:
