@@ -198,7 +198,7 @@ def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
     words = [f"there in {first[0]}"] if first[1] else []
     for before, after in changes:
         words.append(
-            f"came after {before[0]}, first seen in {after[0]}"
+            f"came after {before[0]}{before[2]}, first seen in {after[0]}"
             if after[1]
             else f"gone in {after[0]}{after[2]} (last seen in {before[0]})"
         )

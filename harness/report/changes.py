@@ -180,9 +180,12 @@ def _other_work(case: CaseId, first: Side, second: Side) -> bool:
 def _made_otherwise(case: CaseId, first: Side, second: Side) -> str:
     """In what the runs differ by which one cannot show what the other does; empty if in nothing."""
     one, two = first.cases[case].info, second.cases[case].info
-    both = {
+    recorded = {
         "completions": (first.plan.completions, second.plan.completions),
         "the disk that it began with": (first.plan.image, second.plan.image),
+    }
+    # A run that judges another one's recordings has none of its own.
+    both = ({} if one.log_hash and one.log_hash == two.log_hash else recorded) | {
         "the options of mkfs": (one.mkfs_options, two.mkfs_options),
         "the options of mount": (one.mount_options, two.mount_options),
     }

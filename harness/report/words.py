@@ -826,7 +826,8 @@ def where(finding: Finding) -> str:
     """`@417, the smallest of 38 states that show it; mount fails with EIO there, too`."""
     beside = f"; {finding.unmounted} there, too" if finding.unmounted else ""
     if finding.states > 1:
-        return f"{finding.state}, the smallest of {number(finding.states)} states that show it{beside}"
+        which = "the smallest" if finding.is_smallest else "one"
+        return f"{finding.state}, {which} of {number(finding.states)} states that show it{beside}"
     if finding.states == 1:
         return f"{finding.state}, the only state that was seen to show it{beside}"
     return f"{finding.state}, seen while another finding was minimised{beside}"

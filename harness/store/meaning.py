@@ -39,12 +39,11 @@ class Meaning:
     def given_to(
         self,
         f: Finding,
-        steps: Sequence[Step],
+        ran: Sequence[LoggedOperation],
         flushed: Callable[[int, int], bool],
         cause: Callable[[], str],
     ) -> Finding:
-        """The finding with what it means. `flushed`, `cause`: see `Observed`."""
-        ran = [LoggedOperation(s.operation, s.begin, s.ack) for s in steps]
+        """The finding with what it means. `ran`, `flushed`, `cause`: see `Observed`."""
         seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause)
         known = match(self.bugs, seen)
         expected = first_match(self.expectations, f.case, f.symptom, f.state)

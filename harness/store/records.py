@@ -380,7 +380,8 @@ class CaseRows:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Violations of one oracle with one signature in one case, shown at their smallest crash state.
+    """Violations of one oracle with one signature in one case, shown at their smallest crash state; or, where
+    a known bug breaks the promise there, at the smallest at which another is broken: not `is_smallest`.
 
     `what`: the signature without the names and numbers of its workload (`harness.symptoms`).
     Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
@@ -400,6 +401,7 @@ class Finding:
     known: Match | None = None
     loss: str = ""
     unmounted: str = ""
+    is_smallest: bool = True
 
     @property
     def symptom(self) -> Symptom:

@@ -8,7 +8,7 @@ import itertools
 import shutil
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from harness.errors import StoreError
 from harness.expectations import Expectation
 from harness.host.files import json_bytes, valid_text
 from harness.known.base import KnownBugs
-from harness.known.match import promised_by
+from harness.known.match import LoggedOperation, promised_by
 from harness.model import CaseId, CrashState, Judgement, Verdict, Violation
 from harness.plan import Plan
 from harness.store.database import Database, read_from
@@ -563,13 +563,13 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         if not groups:
             return ()
         steps = self._steps(number)
-        paths = paths_in(steps)
+        paths, ran = paths_in(steps), [LoggedOperation(s.operation, s.begin, s.ack) for s in steps]
+        flushed = functools.partial(_flushed, functools.cache(lambda: self.timeline(case)))
         parsed = {text: CrashState.parse(text) for text in {row[-1] for row in rows}}
         failed: dict[str, Finding] = {}
         findings: list[Finding] = []
         for (oracle, signature), states in sorted(groups.items(), key=lambda g: g[0][0] != "mountable"):
             symptom = symptom_of(oracle, signature, paths)
-            flushed = functools.partial(self._flushed, case)
             told: list[Finding] = []
             for state, violations in _each_promise(states, parsed):
                 beside = failed[str(state)].summary if str(state) in failed else ""
@@ -578,8 +578,11 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
                     unmounted=beside,
                 )  # fmt: skip
                 cause = functools.partial(self._cause_of, shown.id)
-                told.append(meaning.given_to(shown, steps, flushed, cause))
-            found = next((f for f in told if not f.known), told[0])
+                told.append(meaning.given_to(shown, ran, flushed, cause))
+                if not told[-1].expectation and not told[-1].newness:
+                    break
+            found = min(told, key=lambda f: (f.expectation is not None, f.known is not None, f.newness))
+            found = replace(found, is_smallest=found.state == told[0].state)
             if oracle == "mountable":
                 failed |= dict.fromkeys(states, found)
             elif states.keys() <= failed.keys():
@@ -601,15 +604,16 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
         return msgspec.json.decode(info, type=CaseInfo).steps
 
-    def _flushed(self, case: CaseId, begin: int, end: int) -> bool:
-        """Whether the log has a flush, or a write with FUA, between two entries."""
-        return any(begin < e.index < end and e.kind in MAKE_DURABLE for e in self.timeline(case))
-
     def _number(self, case: CaseId) -> int:
         rows = self._database.query("SELECT id FROM cases WHERE name = ?", str(case))
         if not rows:
             raise StoreError(f"the run in {self.path} has no case {case}", "call add_case first")
         return int(rows[0][0])
+
+
+def _flushed(timeline: Callable[[], Sequence[DrawnEntry]], begin: int, end: int) -> bool:
+    """Whether the log has a flush, or a write with FUA, between two entries."""
+    return any(begin < e.index < end and e.kind in MAKE_DURABLE for e in timeline())
 
 
 def _each_promise(

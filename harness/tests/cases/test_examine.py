@@ -1183,21 +1183,29 @@ def test_a_check_counts_only_if_it_says_yes_after_a_clean_unmount(
     assert session.looked == [*controls, 3, 3], "once is enough"
 
 
-@pytest.mark.parametrize(("reads", "says"), [(("*",), "says yes to an empty"), (("job.*",), "reads no file")])
-def test_a_check_that_verifies_nothing_passes_nowhere(
-    recording: Recording, reads: tuple[str, ...], says: str
-) -> None:
-    """fio with `filename=` was asked once, of files that nobody looked at; without `verify=` it said yes to
-    an empty file system.
-    """
-    check = Check(0, ("fio",), reads)
+def test_a_check_that_verifies_nothing_passes_nowhere(recording: Recording) -> None:
+    """fio without `verify=` said yes to an empty file system."""
+    check = Check(0, ("fio",), ("*",))
     plain = dataclasses.replace(recording.workload, checks=(check,))
     examiner = Examiner(dataclasses.replace(recording, workload=plain))
     session = FakeSession({2: [GOOD], 3: [GOOD]})
     session.application = {0: lambda _: 0, 2: lambda _: 0, 3: lambda _: 0}
     judgement = examiner.judge(CrashState(3), observe(examiner, session, 3))
     assert judgement.verdict is Verdict.UNKNOWN
-    assert says in judgement.unknown[0]
+    assert "says yes to an empty" in judgement.unknown[0]
+
+
+def test_a_check_whose_files_are_not_there_is_asked_of_each_tree(recording: Recording) -> None:
+    """A spool that ends empty made a check useless; under a name that nobody gave a file, one answer stood
+    for all states.
+    """
+    check = Check(0, ("check",), ("job.*",))
+    plain = dataclasses.replace(recording.workload, checks=(check,))
+    examiner = Examiner(dataclasses.replace(recording, workload=plain))
+    session = FakeSession({2: [GOOD], 3: [GOOD], 5: [OTHER]})
+    session.application = {2: lambda _: 0, 3: lambda _: 0, 5: lambda _: 1}
+    assert examiner.judge(CrashState(3), observe(examiner, session, 3)).verdict is Verdict.PASS
+    assert rejected(examiner.judge(CrashState(5), observe(examiner, session, 5)))
 
 
 def test_a_recalled_answer_of_a_check_counts_no_more_than_the_one_that_was_given(

@@ -64,6 +64,9 @@ def test_what_was_looked_at_in_part_is_said_to_be() -> None:
     both = first, msgspec.structs.replace(last, answers=(part,))
     left_out = ", where some crash states were left out"
     assert story(both, CASE, "mountable") == f"there in k1.9; gone in k2.9{left_out} (last seen in k1.9)"
+    early = msgspec.structs.replace(first.answers[0], in_part=True, verdict=CaseVerdict.PASS, findings=())
+    came = msgspec.structs.replace(first, answers=(early,)), kernels("++")[1]
+    assert story(came, CASE, "mountable").startswith(f"came after k1.9{left_out}, first seen in k2.9")
     assert story(both, CASE, "fsck") == f"none of the 2 kernels from k1.9 to k2.9 shows it{left_out}"
     assert story(both[1:], CASE, "fsck") == f"k2.9 does not show it{left_out}"
     plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))

@@ -44,6 +44,26 @@ def test_what_the_other_run_could_not_show_is_neither_new_nor_fixed(tmp_path: Pa
     assert "in the second run the options of mount differed" in told
 
 
+def test_a_run_that_judges_the_recordings_of_another_has_no_completions_of_its_own(tmp_path: Path) -> None:
+    """It was said to have other completions, and nothing could be fixed in it."""
+    with demo_run(tmp_path) as store:
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+    case = next(c for c in side.summary.cases if [f.oracle for f in c.findings] == ["durability"])
+    passed = replace(case.counts, failed=0, passed=case.counts.passed + case.counts.failed)
+    prompt = msgspec.structs.replace(side.plan, completions="prompt")
+
+    def became(log: str) -> set[FindingChange]:
+        info = replace(case.info, coverage=None, log_hash="a")
+        first = replace(case, info=info)
+        second = replace(case, info=replace(info, log_hash=log), findings=(), counts=passed)
+        one = replace(side, plan=prompt, summary=replace(side.summary, cases=(first,)))
+        two = replace(side, summary=replace(side.summary, cases=(second,)))
+        return {c.change for c in changes(one, two).found}
+
+    assert became("a") == {FindingChange.FIXED}
+    assert became("b") == {FindingChange.GONE}
+
+
 def test_a_finding_of_other_operations_is_not_fixed(tmp_path: Path) -> None:
     """A file of operations that lost its fsync was told as one whose finding was fixed."""
     with demo_run(tmp_path) as store:
