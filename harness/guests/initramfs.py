@@ -58,14 +58,15 @@ class Initramfs:
     def add_program(self, wanted: str) -> None:
         """A program of this host with the shared libraries that it needs, at their own paths.
 
-        `wanted`: `program`, or `program:package`; a program given as a path is at that path in the guest too.
-        Raises EnvironmentLacks if it is not installed.
+        `wanted`: `program`, or `program:package`; a program given as a path is at that path in the guest,
+        and has its name as well if no other one has. Raises EnvironmentLacks if it is not installed.
         """
         asked = PurePosixPath(wanted.partition(":")[0])
         path = find_program(wanted)
-        self.add(f"bin/{asked.name}", path.read_bytes(), 0o755)
-        if asked.is_absolute() and str(asked.parent) not in ("/bin", "/usr/bin"):  # these are one
-            self.links[str(asked).lstrip("/")] = f"/bin/{asked.name}"
+        apart = asked.is_absolute() and str(asked.parent) not in ("/bin", "/usr/bin")  # these are one
+        self.add(str(asked) if apart else f"bin/{asked.name}", path.read_bytes(), 0o755)
+        if apart:
+            self.links.setdefault(f"bin/{asked.name}", str(asked))
         self._add_libraries([path])
         if asked.name == "busybox":
             self._add_shell()

@@ -212,8 +212,23 @@ def test_a_program_is_found_at_the_path_that_it_was_named_by(tmp_path: Path) -> 
     tool = tmp_path / "tool"
     shutil.copy(shutil.which("env") or "", tool)
     found = initramfs_with(str(tool))
-    assert found["bin/tool"][1] == tool.read_bytes()
-    assert found[str(tool).lstrip("/")] == (stat.S_IFLNK | 0o777, b"/bin/tool")
+    assert found[str(tool).lstrip("/")][1] == tool.read_bytes()
+    assert found["bin/tool"] == (stat.S_IFLNK | 0o777, str(tool).encode())
+
+
+def test_programs_of_one_name_at_two_paths_are_two(tmp_path: Path) -> None:
+    """The last one stood at both paths, and one called `sh` took the place of the guest's shell."""
+    root = Initramfs()
+    for number, name in enumerate(("one/server", "two/server", "two/sh")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(Path(shutil.which("env") or "").resolve().read_bytes() + b"%d" % number)
+        (tmp_path / name).chmod(0o755)
+    for program in sorted(["busybox", *(str(p) for p in tmp_path.glob("*/*"))]):
+        root.add_program(program)
+    found = unpacked(root.pack())
+    for path in tmp_path.glob("*/*"):
+        assert found[str(path).lstrip("/")][1] == path.read_bytes()
+    assert found["bin/sh"] == (stat.S_IFLNK | 0o777, b"busybox")
 
 
 def initramfs_with(program: str) -> dict[str, tuple[int, bytes]]:
