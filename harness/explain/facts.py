@@ -4,7 +4,7 @@ covers them. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -181,7 +181,7 @@ class Facts:
         if name.writer is None or name.writer >= len(steps):
             return ""
         path = steps[name.writer].operation.path
-        return self.subject if self.subject in self._names[name.writer] else path
+        return self.subject if self._concerns(name.writer) else path
 
     def owner_before(self, entry: int) -> int | None:
         """A write before one, with data of the file concerned, that was the last to some place that it
@@ -215,49 +215,74 @@ class Facts:
         last = len(steps) - 1 if self.promise is None else self.promise
         if name.writer is None or name.writer > last or name.writer >= len(steps):
             return False
-        return self.subject in self._names[name.writer]
+        return self._concerns(name.writer)
+
+    def _concerns(self, operation: int) -> bool:
+        return any(self.subject in names for names in self._names[operation])
 
     @cached_property
-    def _names(self) -> list[frozenset[str]]:
+    def _names(self) -> Sequence[Sequence[Set[str]]]:
         return names_of([step.operation for step in self.history.steps])
 
 
-def names_of(operations: Sequence[Operation]) -> list[frozenset[str]]:
-    """For each operation, the names that the files it is about ever have, handles among them."""
-    now: dict[str, set[str]] = {}
-    of_each: list[tuple[set[str], ...]] = []
+def names_of(operations: Sequence[Operation]) -> list[tuple[Set[str], ...]]:
+    """For each operation, of each file that it is about, the names that it ever has, handles among them: one
+    set for each file, which operations share.
+    """
+    names = _NamesNow()
+    of_each: list[tuple[Set[str], ...]] = []
     for op in operations:
-        mine = now.setdefault(op.path, {op.path})
-        about: tuple[set[str], ...] = (mine,)
+        mine = names.of(op.path)
+        about: tuple[Set[str], ...] = (mine,)
         match op.kind:
             case OperationKind.RENAME:
-                _move(now, op.path, op.target)
+                names.move(op.path, op.target)
             case OperationKind.EXCHANGE:
-                _move(now, op.path, _ASIDE)
-                _move(now, op.target, op.path)
-                _move(now, _ASIDE, op.target)
+                names.move(op.path, _ASIDE)
+                names.move(op.target, op.path)
+                names.move(_ASIDE, op.target)
             case OperationKind.LINK | OperationKind.OPEN:
-                now[op.target] = mine
-                mine.add(op.target)
+                names.give(op.target, mine)
             case OperationKind.OPEN_TMPFILE:
-                now[op.target] = {op.target}
+                names.give(op.target, set())
             case OperationKind.UNLINK | OperationKind.RMDIR:
-                del now[op.path]
+                names.drop(op.path)
             case OperationKind.CLONE | OperationKind.COPY_RANGE | OperationKind.EXCHANGE_RANGE:
-                about = (mine, now.setdefault(op.target, {op.target}))
+                about = (mine, names.of(op.target))
         of_each.append(about)
-    return [frozenset().union(*about) - {_ASIDE} for about in of_each]
+    return of_each
 
 
 _ASIDE = "\0"
 
 
-def _move(now: dict[str, set[str]], old: str, new: str) -> None:
-    """Give a file, or a directory with what is below it, another name."""
-    for path in [p for p in now if p == old or p.startswith(f"{old}/")]:
-        moved = new + path.removeprefix(old)
-        now[moved] = now.pop(path)
-        now[moved].add(moved)
+class _NamesNow:
+    """Which names there are, each with all that its file ever had."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, set[str]] = {}
+        self._above: set[str] = set()  # of any name that there was: only below these are other names
+
+    def of(self, path: str) -> set[str]:
+        if path not in self._now:
+            self.give(path, set())
+        return self._now[path]
+
+    def give(self, path: str, names: set[str]) -> None:
+        names.add(path)
+        self._now[path] = names
+        top = path
+        while (top := top.rpartition("/")[0]) and top not in self._above:
+            self._above.add(top)
+
+    def drop(self, path: str) -> None:
+        del self._now[path]
+
+    def move(self, old: str, new: str) -> None:
+        """Give a file, or a directory with what is below it, another name."""
+        below = [p for p in self._now if p.startswith(f"{old}/")] if old in self._above else []
+        for path in filter(self._now.__contains__, [old, *below]):
+            self.give(new + path.removeprefix(old), self._now.pop(path))
 
 
 Part = tuple[int, int, int]

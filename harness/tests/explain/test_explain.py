@@ -256,10 +256,18 @@ def test_data_that_was_not_sent_is_that_of_a_file_by_any_name(operations: list[s
 
 def test_a_file_has_the_names_that_it_is_given() -> None:
     texts = ["create a", "open a @h", "rename a b", "append @h 1", "create a", "exchange a b", "unlink b"]
-    names = names_of([parse_operation(text) for text in texts])
+    names = [frozenset().union(*files) - {"\0"} for files in names_of(list(map(parse_operation, texts)))]
     assert names[3] == {"a", "@h", "b"}
     assert names[4] == {"a", "b"}
     assert names[6] == names[4]
+
+
+def test_the_names_of_a_file_are_kept_once() -> None:
+    """10,000 links to one file took 5 GiB: each operation had all of its names."""
+    texts = ["create f", *(f"link f g{n}" for n in range(100))]
+    (first,), *_, (last,) = names_of(list(map(parse_operation, texts)))
+    assert first is last
+    assert len(first) == 101
 
 
 def test_no_flush_at_all() -> None:
