@@ -22,7 +22,9 @@ def patched_folder(patch: Path) -> str:
     """The folder of the kernel's source that a patch (`-p1`) changes: `fs/jbd2`, `drivers/md`. Raises
     UsageError if it is not exactly one below `fs` or `drivers`.
     """
-    changed = re.finditer(r"^\+\+\+ b/((?:fs|drivers)/\w+)/\S+$", patch.read_text(), re.MULTILINE)
+    text = patch.read_text(errors="surrogateescape")  # a patch may have a name in Latin-1
+    # diff -u writes a tab and a time behind the name
+    changed = re.finditer(r"^\+\+\+ b/((?:fs|drivers)/\w+)/\S+(?:\t.*)?$", text, re.MULTILINE)
     folders: list[str] = sorted({m[1] for m in changed})
     if len(folders) != 1:
         raise UsageError(
@@ -70,7 +72,7 @@ def patched_module(kernel: Kernel, patch: Path, say: Callable[[str], None], name
 
 def _apply(patch: Path, tree: Path) -> None:
     words = ["patch", "-p1", "--batch", "--fuzz=0", "-d", str(tree), "-i", str(patch.resolve())]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise UsageError(
             f"{patch} does not apply: {done.stdout.strip()}", "this source differs from the one it was for"

@@ -98,6 +98,23 @@ def test_a_patch_changes_one_module(patch: Path) -> None:
             patched_folder(patch)
 
 
+def test_a_patch_may_have_times_in_its_header(patch: Path, built: list[str]) -> None:
+    """Just what diff -u writes, which the refusal named as the way to write it, was refused."""
+    time = "\t2024-01-02 03:04:05.678901234 +0100"
+    patch.write_text(PATCH.replace("recovery.c\n", f"recovery.c{time}\n"))
+    assert patched_folder(patch) == "fs/jbd2"
+    patched_module(kernel(), patch, print)
+    assert built == [SOURCE.replace("1", "2")]
+
+
+def test_a_patch_need_not_be_utf_8(patch: Path, built: list[str]) -> None:
+    """A name in Latin-1 above the patch ended in a UnicodeDecodeError."""
+    patch.write_bytes("From: Jörg\n\n".encode("latin-1") + PATCH.encode())
+    assert patched_folder(patch) == "fs/jbd2"
+    patched_module(kernel(), patch, print)
+    assert built == [SOURCE.replace("1", "2")]
+
+
 def test_headers_are_used_where_they_were_unpacked() -> None:
     """No module of 7.3 could be built: the headers' Makefile names its own place, too."""
     installed = "KBUILD_OUTPUT=/usr/src/headers-amd64\ninclude /usr/src/headers-common/Makefile\n"
