@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from harness.host.progress import silent, telling
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
 from harness.kernels.find import Kernel
+from harness.kernels.git import is_top, read_only_git
 from harness.kernels.pins import Pin, pins
 
 TOOLS = {
@@ -36,6 +37,12 @@ TOOLS = {
     "xz": "xz-utils",
     "lz4": "lz4",
 }
+_ESSENTIAL = ("CONFIG_DM_LOG_WRITES", "CONFIG_VIRTIO_BLK")
+_NOT_SET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
+
+
+class BuildFails(KernelError):
+    """Make ended with an error: the fault is that of the source, and not of what is around it."""
 
 
 class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -227,7 +234,8 @@ def make_kernel(
     tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path, say: Callable[[str], None] = silent
 ) -> None:
     """Configure and build a source tree in the empty folder `out`. Every few seconds `say` is told how many
-    files are compiled. Raises KernelError with the end of the log if it does not build.
+    files are compiled. Raises BuildFails with the end of the log if it does not build, and KernelError if
+    make was killed or the configuration lacks what was asked for.
     """
     configure(tree, out, flavour, log)
     with telling(lambda: compiled(out), say):
@@ -252,6 +260,7 @@ def _stat(file: Path) -> os.stat_result | None:
 def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
     """Give the empty folder `out` the configuration of a flavour. Raises as `make_kernel`."""
     fragments = list(map(_fragment, flavour.fragments))
+    own = [Path(name) for name in flavour.fragments if _is_own(name)]
     common = _make(tree, out, flavour)
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
     steps = [
@@ -260,7 +269,9 @@ def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
         [*common, "olddefconfig"],
     ]
     _run(steps, log)
-    _check_options(out / ".config", fragments)
+    have = _options((out / ".config").read_text().splitlines())
+    _check_options(have, [f for f in fragments if f not in own])
+    _check_own_options(have, own, tree)
 
 
 def make_again(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
@@ -278,20 +289,50 @@ def _run(steps: Sequence[Sequence[str]], log: Path) -> None:
         for step in steps:
             if code := run_group(step, f):
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-                raise KernelError(
-                    f"{' '.join(step[-2:])} failed with {code}:\n{tail}", f"the whole log is {log}"
-                )
+                fault = BuildFails if code > 0 else KernelError  # a signal says nothing of the source
+                raise fault(f"{' '.join(step[-2:])} failed with {code}:\n{tail}", f"the whole log is {log}")
 
 
-def _check_options(config: Path, fragments: list[Path]) -> None:
+def _options(lines: Iterable[str]) -> dict[str, str]:
+    """What lines of a configuration set each option to, the last one first heard: `n` for one that is not
+    set.
+    """
+    found: dict[str, str] = {}
+    for line in map(str.strip, lines):
+        name, _, value = line.partition("=")
+        if unset := _NOT_SET.fullmatch(line):
+            found[unset[1]] = "n"
+        elif name.startswith("CONFIG_"):
+            found[name] = value if value.startswith('"') else re.sub(r"\s+#.*", "", value)
+    return found
+
+
+def _lost(have: dict[str, str], fragments: Sequence[Path]) -> list[str]:
+    """The options of fragments that a configuration has otherwise. A kernel without modules makes y of m."""
+    wanted = _options(line for file in fragments for line in file.read_text(errors="replace").splitlines())
+    return [
+        f"{name}={value}"
+        for name, value in wanted.items()
+        if have.get(name, "n") not in ((value, "y") if value == "m" else (value,))
+    ]
+
+
+def _check_options(have: dict[str, str], fragments: Sequence[Path]) -> None:
     """Raises KernelError if an essential option is missing: olddefconfig drops options that a tree lacks."""
-    have = set(config.read_text().splitlines())
-    wanted = [line for f in fragments for line in f.read_text().splitlines() if line.startswith("CONFIG_")]
-    lost = [line for line in wanted if not line.endswith("=n") and line not in have]
-    essential = [line for line in lost if line.split("=")[0] in ("CONFIG_DM_LOG_WRITES", "CONFIG_VIRTIO_BLK")]
-    if essential:
+    if essential := [line for line in _lost(have, fragments) if line.split("=")[0] in _ESSENTIAL]:
         raise KernelError(
             f"the tree's configuration lacks {', '.join(essential)}", "is it a kernel of 4.1 or later?"
+        )
+
+
+def _check_own_options(have: dict[str, str], fragments: Sequence[Path], tree: Path) -> None:
+    """Raises KernelError for options of the user's own that are not as they were asked for: a kernel without
+    them would be judged as if it had them.
+    """
+    if lost := _lost(have, fragments):
+        raise KernelError(
+            f"{tree} does not take {', '.join(lost)} of {', '.join(map(str, fragments))}",
+            "see in its Kconfig files how each is spelled and what it depends on, and name that as well",
         )
 
 
@@ -399,34 +440,59 @@ def _source_archive(source: str) -> Archive:
 
 
 def _identity(tree: Path) -> str:
-    """Identifies the contents of a user's tree: its commit and a hash of the changes to it or, without git, a
-    hash of every file's size and time.
+    """Identifies the contents of a user's tree: its commit, a hash of the changes to it and of the size and
+    time of each file that git does not know or, without git, of every file's.
     """
-    git = ["git", "-C", str(tree)]
-    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    if head.returncode == 0:
-        changed = subprocess.run([*git, "diff", "HEAD"], capture_output=True, check=True).stdout
-        return head.stdout.strip() + hashlib.sha256(changed).hexdigest()
-    digest = hashlib.sha256()
-    for folder, _, files in sorted(os.walk(tree)):
-        for name in sorted(files):
-            path = Path(folder) / name
-            info = path.lstat()
-            digest.update(f"{path.relative_to(tree)} {info.st_size} {info.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    head = read_only_git(tree, "rev-parse", "--verify", "--quiet", "HEAD") if is_top(tree) else None
+    if head is None or head.returncode:
+        return hashlib.sha256(_stamps(tree, tree)).hexdigest()
+    plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--full-index", "--ignore-submodules=none")
+    changed = _asked(tree, "diff", *plain, "HEAD").encode(errors="surrogateescape")
+    digest = hashlib.sha256(changed)
+    for name in filter(None, _asked(tree, "ls-files", "-o", "--exclude-standard", "-z").split("\0")):
+        digest.update(_stamps(tree / name, tree))
+    return head.stdout.strip() + digest.hexdigest()
+
+
+def _asked(tree: Path, *words: str) -> str:
+    done = read_only_git(tree, *words)
+    if done.returncode:
+        raise KernelError(f"git {words[0]}: {done.stderr.strip()}", f"is {tree} a whole git tree?")
+    return done.stdout
+
+
+def _stamps(path: Path, tree: Path) -> bytes:
+    """A line for a file, or for each one of a folder: its place in the tree, its size and its time."""
+    lines = []
+    for file in _files(path):
+        info = file.lstat()
+        lines.append(f"{file.relative_to(tree)} {info.st_size} {info.st_mtime_ns}\n")
+    return "".join(lines).encode(errors="surrogateescape")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file itself; of a folder, as a repository within the tree or a link to one that is elsewhere, all."""
+    if not path.is_dir():
+        yield path
+        return
+    for folder, _, names in sorted(os.walk(path)):
+        yield from (Path(folder, name) for name in sorted(names))
 
 
 def _described(tree: Path) -> str:
     """`~/linux (v6.12-3-g1f2e3d4c5b6a-dirty)`; without git, the tree alone."""
     shown = f"~/{tree.relative_to(Path.home())}" if tree.is_relative_to(Path.home()) else str(tree)
-    describe = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
-    said = subprocess.run(describe, capture_output=True, text=True, check=False)
-    return f"{shown} ({said.stdout.strip()})" if said.returncode == 0 else shown
+    said = read_only_git(tree, "describe", "--always", "--dirty") if is_top(tree) else None
+    return shown if said is None or said.returncode else f"{shown} ({said.stdout.strip()})"
+
+
+def _is_own(name: str) -> bool:
+    """Whether a fragment is a user's own, by its whole path, and not a file of `kernels/`."""
+    return Path(name).is_absolute()
 
 
 def _fragment(name: str) -> Path:
-    """A file of `kernels/`, or a user's own by its whole path."""
-    return Path(name) if Path(name).is_absolute() else resource("kernels", name)
+    return Path(name) if _is_own(name) else resource("kernels", name)
 
 
 def key_for(identity: str, flavour: Flavour) -> str:

@@ -251,3 +251,113 @@ def test_a_kernel_of_ones_own_is_named_by_its_tree_and_commit(
     booted = dataclasses.replace(info, kernel=dataclasses.replace(info.kernel, release="6.12.0"))
     assert kernel_name(booted) == "Linux 6.12.0 of ~/linux (v6.12-dirty)"
     assert kernel_build.title_of(dataclasses.replace(kernel, image=tmp_path / "bzImage")) == str(image)
+
+
+def git(tree: Path, *words: str) -> None:
+    named = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(tree), *named, *words], check=True)
+
+
+def source_of_a_user(path: Path) -> Path:
+    """A git tree with one commit."""
+    (path / "fs").mkdir(parents=True)
+    (path / "Kconfig").write_text("mainmenu\n")
+    (path / ".gitignore").write_text("*.o\n")
+    git(path, "init", "-q")
+    git(path, "add", "-A")
+    git(path, "commit", "-qm", "base")
+    return path
+
+
+def identities(tree: Path, file: Path) -> list[str]:
+    """Of a tree before there is a file, with it, and once it has changed."""
+    found = [kernel_build._identity(tree)]
+    for text in ("int bug;\n", "int mended;\n"):
+        file.write_text(text)
+        found.append(kernel_build._identity(tree))
+    return found
+
+
+def test_a_new_file_makes_another_kernel(tmp_path: Path) -> None:
+    """A file that was not added to git yet was mended, and the kernel from before was `built already`."""
+    tree = source_of_a_user(tmp_path / "linux")
+    assert len(set(identities(tree, tree / "fs/new.c"))) == 3
+    assert len(set(identities(tree, tree / "fs/new.o"))) == 1, "no source"
+    (tree / "fs/new.c").write_text("int other;\n")
+    git(tree, "add", "-N", "fs/new.c")
+    assert len(set(identities(tree, tree / "fs/new.c"))) == 3
+
+
+def test_a_new_folder_that_git_does_not_look_into_makes_another_kernel(tmp_path: Path) -> None:
+    """Of a file system in a repository of its own, or behind a link, git tells the folder alone."""
+    tree = source_of_a_user(tmp_path / "linux")
+    source_of_a_user(tree / "fs/nested")
+    assert len(set(identities(tree, tree / "fs/nested/new.c"))) == 3
+    (tmp_path / "myfs").mkdir()
+    (tree / "fs/linked").symlink_to(tmp_path / "myfs")
+    assert len(set(identities(tree, tmp_path / "myfs/new.c"))) == 3
+
+
+def test_a_source_below_another_repository_is_not_that_repositorys(tmp_path: Path) -> None:
+    """It was known by that repository's commit, which no change of the source changes."""
+    outer = source_of_a_user(tmp_path / "project")
+    (outer / ".gitignore").write_text("linux/\n")
+    git(outer, "commit", "-qam", "ignore")
+    tree = outer / "linux"
+    (tree / "fs").mkdir(parents=True)
+    assert len(set(identities(tree, tree / "fs/new.c"))) == 3
+    assert kernel_build._described(tree) == str(tree)
+
+
+def test_a_hook_does_not_change_which_tree_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git tells its hooks a repository by GIT_DIR: the kernel was known by that one's commit."""
+    tree, other = source_of_a_user(tmp_path / "linux"), source_of_a_user(tmp_path / "other")
+    git(other, "commit", "-qm", "two", "--allow-empty")
+    before = kernel_build._identity(tree)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    assert kernel_build._identity(tree) == before
+
+
+MAKEFILE = """
+allnoconfig:
+\t@:
+olddefconfig:
+\t@grep -v KASSAN $(O)/.config >$(O)/some
+\t@sed -e 's/^CONFIG_XFS_FS=m/CONFIG_XFS_FS=y/' -e 's/# CONFIG_PRINTK .*/CONFIG_PRINTK=y/' \\
+\t\t-e 's/=y .*/=y/' $(O)/some >$(O)/.config
+"""
+"""It knows no KASSAN, has no modules, and something selects PRINTK."""
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Any:
+    """Configures a toy tree with a fragment of the user's, and returns what the configuration then is."""
+    merge = tmp_path / "linux/scripts/kconfig/merge_config.sh"
+    merge.parent.mkdir(parents=True)
+    merge.write_text('#!/bin/sh\nto=$3; shift 4; cat "$@" >$to/.config\n')
+    merge.chmod(0o755)
+    (tmp_path / "linux/Makefile").write_text(MAKEFILE)
+    (tmp_path / "out").mkdir()
+
+    def configure(*fragments: str) -> str:
+        files = [tmp_path / f"{number}.config" for number in range(len(fragments))]
+        for file, text in zip(files, fragments, strict=True):
+            file.write_text(text)
+        flavour = Flavour("toy", "linux", "linux", tuple(map(str, files)))
+        kernel_build.configure(tmp_path / "linux", tmp_path / "out", flavour, tmp_path / "log")
+        return (tmp_path / "out/.config").read_text()
+
+    return configure
+
+
+def test_an_option_of_ones_own_that_the_tree_does_not_take_is_named(configured: Any) -> None:
+    """A misspelled KASAN was dropped without a word: the kernel was judged as one that has it."""
+    with pytest.raises(KernelError, match="does not take CONFIG_KASSAN=y, CONFIG_PRINTK=n of "):
+        configured("CONFIG_KASSAN=y\nCONFIG_KASAN=y\n# CONFIG_PRINTK is not set\n")
+
+
+def test_an_option_of_ones_own_that_the_tree_takes_is_no_complaint(configured: Any) -> None:
+    taken = '# a comment\nCONFIG_KASAN=y  # all of it\nCONFIG_XFS_FS=m\nCONFIG_CMDLINE="a # b"\n'
+    assert "CONFIG_KASAN=y\nCONFIG_XFS_FS=y\n" in configured(f"{taken}# CONFIG_KCSAN is not set\n")
+    assert "KASAN=n" in configured("CONFIG_KASAN=y\n", "CONFIG_KASAN=n\n"), "the last one counts"

@@ -1,0 +1,35 @@
+"""Git as Powercut asks it: nothing of the surroundings points it elsewhere, and of a user's tree it only
+reads.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+
+def plain_environment() -> dict[str, str]:
+    """Without variables that point git elsewhere, as a hook has them, and with no prompt."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+
+def read_only_git(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Ask the user's repository, without the refresh of its index that some questions bring."""
+    return subprocess.run(
+        ["git", "-C", str(tree), "-c", "diff.autoRefreshIndex=false", *words],
+        env=plain_environment(),
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+
+
+def is_top(tree: Path) -> bool:
+    """Whether a folder is the top of a git tree. A source that was unpacked below another repository is not:
+    that repository's commit says nothing of the source.
+    """
+    top = read_only_git(tree, "rev-parse", "--show-toplevel")
+    return top.returncode == 0 and Path(top.stdout.rstrip("\n")).resolve() == tree.resolve()
