@@ -26,12 +26,12 @@ from harness.cli.options import (
     workloads_option,
 )
 from harness.cli.series import show_series, work_at
-from harness.errors import ExitCode, KernelError, UsageError
+from harness.errors import ExitCode, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
 from harness.findings.repro import repro_context
 from harness.guests.machine import buildable, profile_of
-from harness.kernels.build import Flavour
+from harness.kernels.build import BuildFails, Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
 from harness.patches.page import why_not_asked
@@ -196,7 +196,7 @@ def _show(plan: PatchPlan) -> ExitCode:
 def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -> ExitCode:
     try:
         need_head(kernels, plan)
-    except KernelError as e:
+    except BuildFails as e:
         say_error(e)
         return ExitCode.BISECT_SKIP
     series = PatchSeries(plan, path, kernels, explained if why else None)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -39,6 +38,7 @@ from harness.host.locks import exclusive
 from harness.host.progress import telling
 from harness.kernels.build import (
     Addition,
+    BuildFails,
     Built,
     Flavour,
     added_files,
@@ -49,6 +49,7 @@ from harness.kernels.build import (
     need_tools,
 )
 from harness.kernels.edits import Edit, apply_edit
+from harness.kernels.git import plain_environment, read_only_git
 from harness.kernels.instrumented import Points, hits_of, keep_noting
 from harness.kernels.variants import WAIT_S, keep_image
 
@@ -58,6 +59,16 @@ NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _WHO = {f"GIT_{who}_{what}": "powercut" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 _WHEN = {f"GIT_{who}_DATE": "2000-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
 """So that equal contents are equal commits."""
+_PLAIN = {
+    "core.hooksPath": "/dev/null",
+    "commit.gpgSign": "false",
+    "log.showSignature": "false",
+    # Whatever goes on in the background would hold our lock.
+    "core.fsmonitor": "false",
+    "gc.autoDetach": "false",
+    "maintenance.autoDetach": "false",
+}
+"""For our repository: the user's settings are not for commits that nobody sees."""
 _ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* .*$", re.MULTILINE)
 
 
@@ -105,7 +116,8 @@ class CommitTree:
     def series(self, asked: str = "", base: str = "", mbox: Path | None = None) -> CommitRange:
         """The series that was asked for: `BASE..HEAD`, or `base` up to what the tree holds now, with changes
         that are not committed as a last commit; without either, from where the branch left its upstream, or
-        its last commit. `mbox`: patches that are applied to the base, or to HEAD.
+        its last commit. `mbox`: patches that are applied to the base, or to HEAD. Of a base that has gone its
+        own way since, the commit where the two parted is taken, and that is said.
 
         Raises UsageError for what names no commit, holds none, or does not apply.
         """
@@ -145,20 +157,44 @@ class CommitTree:
         return head if end != head else self._named("HEAD~1")
 
     def _range(self, base: str, head: str) -> CommitRange:
-        listed = self._git("log", "--reverse", "--first-parent", "--format=%H %s", f"{base}..{head}")
-        commits = tuple(Revision(*line.split(" ", 1)) for line in listed.splitlines())
+        commits = self._listed("--reverse", "--first-parent", f"{base}..{head}")
         if not commits:
             raise UsageError(
                 f"there is no commit from {base[:12]} to {head[:12]}",
                 "name the base of your patch with --base",
             )
-        changed = self._git("diff", "--name-only", "-z", base, head).split("\0")
-        subject = self._git("log", "-1", "--format=%s", base).strip()
-        return CommitRange(Revision(base, subject), commits, tuple(filter(None, changed)))
+        start = self._below(base, commits[-1])
+        # Where a file came from is changed as well: that it is gone there is part of the patch.
+        changed = self._git("diff", "--name-only", "--no-renames", "-z", start.id, head).split("\0")
+        return CommitRange(start, commits, tuple(filter(None, changed)))
+
+    def _listed(self, *words: str) -> tuple[Revision, ...]:
+        """Commits by their names and subjects. Some characters of a subject end a line for Python."""
+        records = self._git("log", "-z", "--format=%H %s", *words).split("\0")
+        pairs = (record.split(" ", 1) for record in records if record)
+        return tuple(Revision(name, " ".join(subject.split())) for name, subject in pairs)
+
+    def _below(self, base: str, head: Revision) -> Revision:
+        """The base, if the head is on top of it, else where the two parted. The patch did not take away what
+        the base got since: it never had that.
+        """
+        try:
+            parted = self._git("merge-base", base, head.id).strip()
+        except KernelError as e:
+            raise UsageError(
+                f"{base[:12]} and {head.short} have no commit in common",
+                f"name a base below {head.short}; for a tree that is not whole: git fetch --unshallow",
+            ) from e
+        [asked] = self._listed("-1", base)
+        if parted == base:
+            return asked
+        [start] = self._listed("-1", parted)
+        self._say(f"{asked} is not below {head}: the base is {start}, where the two parted")
+        return start
 
     def _uncommitted(self, head: str) -> str:
         """A commit of ours with the changes to tracked files; empty if there are none."""
-        changed = self._git_there("diff", "--name-only", "-z", "HEAD").stdout
+        changed = self._git_there("diff", "--name-only", "--no-renames", "-z", "HEAD").stdout
         with self._index() as index:
             self._git("read-tree", head, env=index)
             taken = ("update-index", "--add", "--remove", "-z", "--stdin")
@@ -175,7 +211,8 @@ class CommitTree:
         try:
             self._git("am", "--quiet", "--3way", str(mbox.resolve()), at=source, env=_WHO)
         except KernelError as e:
-            subprocess.run([*self._ours(source), "am", "--abort"], capture_output=True, check=False)
+            abort = [*self._ours(source), "am", "--abort"]
+            subprocess.run(abort, env=plain_environment(), capture_output=True, check=False)
             raise UsageError(
                 f"{mbox} does not apply to {base[:12]}: {e.what}",
                 "name the commit that it is made for with --base",
@@ -207,8 +244,8 @@ class CommitTree:
         return key_for(f"git tree {tree}", self.flavour)
 
     def kernel(self, commit: Revision) -> Path:
-        """The image of a commit's kernel, built unless the cache has it. Raises KernelError, with the first
-        error that make told, if it does not build.
+        """The image of a commit's kernel, built unless the cache has it. Raises BuildFails, with the first
+        error that make told, if it does not build, and KernelError if something else is at fault.
         """
         final = cache_dir("kernels", "variants") / self.key(commit.id)[:24]
         if not (final / "image").exists():
@@ -255,10 +292,10 @@ class CommitTree:
                 (self.path / "configured").touch()
             with telling(lambda: compiled(self.path / "out", begun), self._say):
                 make_again(source, self.path / "out", self.flavour, self._jobs, log)
-        except KernelError as e:
+        except BuildFails as e:
             first = _ERROR.search(log.read_text(errors="replace"))
             what = first[0].strip() if first else e.what
-            raise KernelError(
+            raise BuildFails(
                 f"{commit} does not build: {what}",
                 f"the whole log is {log}; see whether the commit before it builds",
             ) from e
@@ -308,6 +345,12 @@ class CommitTree:
         (self.path / "source").mkdir(exist_ok=True)
         return self.path / "source"
 
+    def clean(self) -> None:
+        """Remove files of a switch that was killed: git does not know that it wrote them, and so the next
+        switch would leave them among the sources.
+        """
+        self._git("clean", "-ffdxq", at=self._work_tree())
+
     def _switch(self, commit: str) -> None:
         self._git("checkout", "--quiet", "--force", "--detach", commit, at=self._work_tree())
 
@@ -330,7 +373,8 @@ class CommitTree:
             if at
             else [f"--git-dir={self.path / 'git'}"]
         )
-        return ["git", *where, *(["-C", str(at)] if at else [])]
+        settings = [word for name, value in _PLAIN.items() for word in ("-c", f"{name}={value}")]
+        return ["git", *where, *(["-C", str(at)] if at else []), *settings]
 
     def _git(
         self,
@@ -339,7 +383,9 @@ class CommitTree:
         given: str | None = None,
         at: Path | None = None,
     ) -> str:
-        """What git prints, in our repository. Raises KernelError with what it complains of."""
+        """What git prints, in our repository. Raises KernelError with what it complains of. If this process
+        is killed, git may go on: until it ends, it holds the lock of `commit_tree`, as make does.
+        """
         done = subprocess.run(
             [*self._ours(at), *words],
             env=plain_environment() | dict(env or {}),
@@ -348,6 +394,7 @@ class CommitTree:
             encoding="utf-8",
             errors="surrogateescape",
             check=False,
+            close_fds=False,
         )
         if done.returncode:
             said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
@@ -357,24 +404,6 @@ class CommitTree:
     def _git_there(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Ask the user's repository; these commands only read."""
         return read_only_git(self.tree, *words)
-
-
-def plain_environment() -> dict[str, str]:
-    """Without variables that point git elsewhere, as a hook has them, and with no prompt."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-
-
-def read_only_git(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Ask the user's repository, without the refresh of its index that some questions bring."""
-    return subprocess.run(
-        ["git", "-C", str(tree), "-c", "diff.autoRefreshIndex=false", *words],
-        env=plain_environment(),
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        check=False,
-    )
 
 
 @contextlib.contextmanager
@@ -402,8 +431,24 @@ def commit_tree(
     path.mkdir(exist_ok=True)
     hold(path)
     with exclusive(path / "lock", f"the kept build of {root}", say, WAIT_S):
+        left = _removed_leftovers(path / "git")
         _borrow(path / "git", store)
-        yield CommitTree(root, path, flavour, jobs, say)
+        kept = CommitTree(root, path, flavour, jobs, say)
+        if left:
+            kept.clean()
+        yield kept
+
+
+def _removed_leftovers(ours: Path) -> bool:
+    """Remove what a killed git left in our repository, where git then refuses all further work; whether there
+    was something. Whoever holds our lock knows that no git is at work there.
+    """
+    locks, patches = list(ours.glob("*.lock")), ours / "rebase-apply"
+    left = bool(locks) or patches.exists()
+    for lock in locks:
+        lock.unlink(missing_ok=True)
+    shutil.rmtree(patches, ignore_errors=True)
+    return left
 
 
 def _borrow(ours: Path, theirs: Path) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.cli import patch
+from harness.errors import ExitCode, KernelError
+from harness.kernels.build import BuildFails
 from harness.kernels.commits import CommitTree
 from harness.tests.cli.runner import refused
 
@@ -37,6 +41,24 @@ def test_what_cannot_be_used_is_refused_before_a_kernel_is_built(
         subprocess.run(["git", *command], check=True)
     for more in (["-n"], []):
         assert says in refused("patch", tree, *words, *more)
+
+
+def test_only_a_kernel_that_does_not_build_is_one_for_git_bisect_to_skip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A repository of ours that was locked ended with 125: `git bisect run` skipped every commit."""
+
+    def ends_with(fault: KernelError) -> ExitCode:
+        def fail(*_: object) -> None:
+            raise fault
+
+        monkeypatch.setattr(patch, "need_head", fail)
+        nothing: Any = None
+        return patch._carry_out(nothing, Path(), nothing, why=False)
+
+    assert ends_with(BuildFails("main.c:1: error: no")) is ExitCode.BISECT_SKIP
+    with pytest.raises(KernelError, match=r"index\.lock"):
+        ends_with(KernelError("git checkout: index.lock: File exists"))
 
 
 _WHO = ["-c", "user.name=t", "-c", "user.email=t@localhost"]

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import KernelError, UsageError
 from harness.kernels import commits as commits_module
 from harness.kernels import variants
-from harness.kernels.build import Addition, Flavour, make_again
+from harness.kernels.build import Addition, BuildFails, Flavour, make_again
 from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
 from harness.kernels.edits import Edit
 from harness.kernels.instrumented import Points, points_of
@@ -196,7 +196,7 @@ def test_a_mailbox_that_does_not_apply_says_so_and_the_next_one_does(
 def test_a_commit_that_does_not_build_says_the_first_error(tree: Path, kernels: CommitTree) -> None:
     change(tree, "no_such_name", "broken")
     series = kernels.series()
-    with pytest.raises(KernelError, match=r"broken.* does not build: .*no_such_name"):
+    with pytest.raises(BuildFails, match=r"broken.* does not build: .*no_such_name"):
         kernels.kernel(series.head)
     assert answer(kernels.kernel(series.base)) == 107
 
@@ -283,3 +283,136 @@ def test_a_build_of_a_commit_tells_how_far_it_is(
     monkeypatch.setattr(commits_module, "make_again", slowly)
     change(tree, "3", "three")
     kernels.kernel(kernels.series().head)
+
+
+def diverged(tree: Path) -> tuple[str, str]:
+    """A branch `topic`, and `main` that got a fix since it forked: where it forked, and the fix."""
+    forked = git(tree, "rev-parse", "HEAD")
+    git(tree, "checkout", "-qb", "topic")
+    change(tree, "3", "three")
+    git(tree, "checkout", "-q", "main")
+    (tree / "fs/main.c").write_text(f"/* fixed */\n{MAIN}")
+    git(tree, "commit", "-qam", "a fix")
+    return forked, git(tree, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("by", ["range", "base"])
+def test_a_branch_is_not_blamed_for_what_its_base_got_since(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """`main..topic` took the tip of main as the base: a fix that topic lacks was its first commit's."""
+    said: list[str] = []
+    monkeypatch.setattr(kernels, "_say", said.append)
+    forked, fix = diverged(tree)
+    git(tree, "checkout", "-q", "topic")
+    series = kernels.series("main..topic") if by == "range" else kernels.series(base="main")
+    assert (series.base.id, [c.subject for c in series.commits]) == (forked, ["three"])
+    assert series.changed == ("fs/other.c",)
+    assert len(said) == 1
+    assert f"{fix[:12]} (a fix) is not below" in said[0]
+    assert f"the base is {forked[:12]} (base)" in said[0]
+
+
+def test_a_base_that_the_head_is_on_top_of_is_taken_without_a_word(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(kernels, "_say", said.append)
+    base = git(tree, "rev-parse", "HEAD")
+    change(tree, "3", "three")
+    assert kernels.series("main~1..main").base.id == base
+    assert said == []
+
+
+def test_commits_of_unrelated_histories_are_no_patch(tree: Path, kernels: CommitTree) -> None:
+    """All of the other history was taken for what the patch changes."""
+    git(tree, "checkout", "-q", "--orphan", "other")
+    git(tree, "commit", "-qm", "another root")
+    with pytest.raises(UsageError, match="no commit in common"):
+        kernels.series("main..other")
+
+
+def test_what_a_killed_git_left_does_not_break_the_kept_build(
+    tree: Path, cache: Path, tmp_path: Path
+) -> None:
+    """A kill during a checkout or an application of patches left the kept repository unusable for good."""
+    base = git(tree, "rev-parse", "HEAD")
+    change(tree, "3", "three")
+    mbox = tmp_path / "series.mbox"
+    mbox.write_text(git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n")
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        kept.kernel(kept.series().head)
+        (kept.path / "git/index.lock").touch()
+        (kept.path / "git/HEAD.lock").touch()
+        patches = kept.path / "git/rebase-apply"
+        patches.mkdir()
+        for name in ("next", "last"):
+            (patches / name).write_text("1\n")
+        (kept.path / "source/fs/half.c").write_text("a file of the commit that was not reached\n")
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        assert not (kept.path / "source/fs/half.c").exists()
+        assert [c.subject for c in kept.series(base=base, mbox=mbox).commits] == ["three"]
+        change(tree, "4", "four")
+        assert answer(kept.kernel(kept.series().head)) == 104
+
+
+def test_a_git_that_outlives_its_process_holds_the_lock(kernels: CommitTree) -> None:
+    """The next process would take its lock for a left one, and write the same files at the same time."""
+    asked = ("-c", "alias.held=!readlink /proc/self/fd/*; true", "held")
+    assert str(kernels.path / "lock") in kernels._git(*asked).splitlines()
+
+
+def test_a_git_that_fails_is_no_commit_that_does_not_build(tree: Path, kernels: CommitTree) -> None:
+    """A repository that was locked ended with 125, so `git bisect run` skipped commit after commit."""
+    change(tree, "3", "three")
+    head = kernels.series().head
+    (kernels.path / "git/index.lock").touch()
+    with pytest.raises(KernelError, match=r"index\.lock") as raised:
+        kernels.kernel(head)
+    assert not isinstance(raised.value, BuildFails)
+
+
+def test_settings_of_the_user_are_not_for_commits_of_ours(
+    tree: Path, kernels: CommitTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits of ours were to be signed, and hooks of the user ran in our sources: no mailbox applied."""
+    change(tree, "3", "three")
+    mbox = tmp_path / "series.mbox"
+    mbox.write_text(git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n")
+    git(tree, "reset", "-q", "--hard", "HEAD~1")
+    home = tmp_path / "home"
+    (home / "hooks").mkdir(parents=True)
+    for hook in ("applypatch-msg", "post-checkout"):
+        (home / "hooks" / hook).write_text(f"#!/bin/sh\ntouch {home}/ran\nexit 1\n")
+        (home / "hooks" / hook).chmod(0o755)
+    (home / ".gitconfig").write_text(
+        f"[core]\n\thooksPath = {home}/hooks\n[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = false\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    assert [c.subject for c in kernels.series(mbox=mbox).commits] == ["three"]
+    assert not (home / "ran").exists()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_file_that_was_moved_is_gone_where_it_was(tree: Path, kernels: CommitTree, committed: bool) -> None:
+    """Git told the new name alone: what was not committed was built with the old file as well, and the modes
+    of the folder that the file left were not asked.
+    """
+    (tree / "lib").mkdir()
+    git(tree, "mv", "fs/other.c", "lib/other.c")
+    if committed:
+        git(tree, "commit", "-qm", "move")
+    series = kernels.series()
+    assert not kernels.has(series.head.id, "fs/other.c")
+    assert kernels.has(series.head.id, "lib/other.c")
+    assert series.changed == ("fs/other.c", "lib/other.c")
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\x0c", "\x85", "\r"])
+def test_a_subject_may_have_what_ends_a_line_for_python(tree: Path, kernels: CommitTree, odd: str) -> None:
+    """Such a subject was read as two commits, the second one without a subject: TypeError."""
+    change(tree, "3", f"ext4: a{odd}b")
+    change(tree, "4", "four")
+    series = kernels.series("main~2..main")
+    assert [c.subject for c in series.commits] == ["ext4: a b", "four"]
+    assert kernels.series("main~1..main").base.subject == "ext4: a b"
