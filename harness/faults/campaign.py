@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -180,8 +181,8 @@ class FaultSeries(Series[Trial]):
         self.plan, self._kernels, self._chosen = plan, kernels, chosen_faults(plan)
         need_places(self._chosen, kernels)
         self._build_s: dict[str, float] = {}
-        baseline = enumerate(baseline_runs(self._chosen), 1)
-        self._baseline = [self._item(f"{BASELINE}-{n}", (), asked) for n, asked in baseline]
+        self._asked = {f"{BASELINE}-{n}": asked for n, asked in enumerate(baseline_runs(self._chosen), 1)}
+        self._baseline = [self._item(name, (), asked) for name, asked in self._asked.items()]
         self._trials = {f.name: self._trial_of(f) for f in self._chosen}
         super().__init__(path, plan.argv, list(known_losses()))
 
@@ -190,12 +191,12 @@ class FaultSeries(Series[Trial]):
 
     def _trial_of(self, fault: PlantedFault) -> Item:
         item = self._item(fault.name, fault.edits, test_set_of(fault))
-        return replace(item, enough=self._found_by) if self.plan.first else item
+        return replace(item, enough=partial(self._found_by, fault)) if self.plan.first else item
 
-    def _found_by(self, store: RunStore, case: CaseId) -> str:
+    def _found_by(self, fault: PlantedFault, store: RunStore, case: CaseId) -> str:
         """Why no further case is needed after this one; empty if it does not find the fault."""
         seen = (detection_of(f, 0) for f in store.findings_of(case))
-        baseline = self._joined_baseline
+        baseline = self._baseline_of(fault)
         return f"{case} finds the fault" if any(counts(s, baseline) for s in seen) else ""
 
     def _item(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Item:
@@ -238,19 +239,24 @@ class FaultSeries(Series[Trial]):
         kernel = " ".join(filter(None, [built.source, built.source_version, built.release]))
         rows = tuple(map(self._row, self._chosen))
         known = self.known
-        return Campaign(
-            self.plan, kernel, self._joined_baseline, rows, self.path, known.finished, known.interrupted
-        )
+        baseline = self._joined(self._baseline)
+        return Campaign(self.plan, kernel, baseline, rows, self.path, known.finished, known.interrupted)
 
     def page(self) -> Page:
         return page_of(self.campaign)
 
     def _row(self, fault: PlantedFault) -> Row:
-        return row_of(fault, self.whole(self._trials[fault.name]), self._joined_baseline)
+        return row_of(fault, self.whole(self._trials[fault.name]), self._baseline_of(fault))
 
-    @property
-    def _joined_baseline(self) -> Trial:
-        return joined(BASELINE, [t for item in self._baseline if (t := self.whole(item))])
+    def _baseline_of(self, fault: PlantedFault) -> Trial:
+        """What the unmodified kernel came to on such a disk, with recoveries cut as often: cases of other runs
+        have the same names.
+        """
+        asked = {name: (of.disk, of.again) for name, of in self._asked.items()}
+        return self._joined(i for i in self._baseline if asked[i.name] == (fault.disk, fault.again))
+
+    def _joined(self, items: Iterable[Item]) -> Trial:
+        return joined(BASELINE, [t for item in items if (t := self.whole(item))])
 
 
 def trial_of(item: str, summary: Summary) -> Trial:

@@ -19,7 +19,7 @@ from harness.faults import campaign as campaign_module
 from harness.faults.campaign import FaultSeries, create, load_plan
 from harness.faults.catalogue import PlantedFault
 from harness.faults.page import headline, page_of
-from harness.faults.results import Campaign, FaultsPlan, Row, Status, Trial
+from harness.faults.results import Campaign, Detection, FaultsPlan, Row, Status, Trial
 from harness.guests import disk as disk_module
 from harness.guests import machine
 from harness.guests.session import find_agent
@@ -154,6 +154,29 @@ def test_a_fault_says_what_is_done_to_recoveries(kernels: ToyKernels, tmp_path: 
     assert ways["faulty_disk"] == (0, ("errors",))
     assert {way for name, way in ways.items() if name.startswith("baseline")} == set(ways.values())
     assert len({item.key for item in (*series._baseline, *series._trials.values())}) == 6
+
+
+def test_a_fault_is_held_against_the_kernel_on_the_same_disk_alone(
+    kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases of a sound disk have the same names, and stood for those that a faulty one left undecided."""
+    whole, erring = fault("whole"), msgspec.structs.replace(fault("erring"), disk=("errors",))
+    kernels.plant(whole, erring)
+    path = create(FaultsPlan(machine="toy", workloads=["quick"]), tmp_path)
+    series = FaultSeries(load_plan(path), path, kernels)
+    case = "ext4-ordered/append-fsync"
+    seen = Detection(
+        id="1", case=case, oracle="durability", states=3, of=9, summary="lost", example=f"{case}@3"
+    )  # fmt: skip
+    lost = msgspec.structs.replace(Trial(item="x", cases=(case,), states=9), detections=(seen,))
+    sound, undecided = Trial(item="x", cases=(case,), states=9), Trial(item="x", undecided={case: "lost"})
+    of_disk = {(): sound, ("errors",): undecided}
+    asked = {name: of_disk[of.disk] for name, of in series._asked.items()}
+    monkeypatch.setattr(series, "whole", lambda item: asked.get(item.name, lost))
+    assert [(row.fault.name, row.status) for row in series.campaign.rows] == [
+        ("whole", Status.FOUND),
+        ("erring", Status.UNDECIDED),
+    ]
 
 
 def begin(tmp_path: Path) -> Path:
