@@ -29,7 +29,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.model.schedules import with_schedules
 from harness.regressions.catalogue import Bug, select_bugs
 from harness.regressions.recall import RecallSeries, create, load_plan
-from harness.regressions.results import DEFAULT_SETS, BugOutcome, Recall, RegressionsPlan
+from harness.regressions.results import DEFAULT_SETS, Recall, RegressionsPlan, kind_of
 from harness.report.lines import resume_regressions
 from harness.report.words import plural, shown_path
 
@@ -93,13 +93,10 @@ def _carry_out(path: Path) -> ExitCode:
 
 def exit_code(recall: Recall) -> ExitCode:
     """The exit code for a series."""
-    if recall.interrupted:
-        return ExitCode.INTERRUPTED
-    rows = [r for r in recall.rows if r.outcome is not BugOutcome.NO_MODE]
-    if any(r.outcome in (BugOutcome.MISSED, BugOutcome.OWN) or r.silent is False for r in rows):
-        return ExitCode.INCONSISTENT
-    decided = all(r.outcome is BugOutcome.FOUND and r.silent for r in rows)
-    return ExitCode.CONSISTENT if rows and decided else ExitCode.UNDECIDED
+    return ExitCode.INTERRUPTED if recall.interrupted else _CODES[kind_of(recall)]
+
+
+_CODES = {"fail": ExitCode.INCONSISTENT, "unknown": ExitCode.UNDECIDED, "pass": ExitCode.CONSISTENT}
 
 
 def _list(chosen: list[Bug]) -> ExitCode:

@@ -249,8 +249,8 @@ class FaultSeries(Series[Trial]):
         return row_of(fault, self.whole(self._trials[fault.name]), self._baseline_of(fault))
 
     def _baseline_of(self, fault: PlantedFault) -> Trial:
-        """What the unmodified kernel came to on such a disk, with recoveries cut as often: cases of other runs
-        have the same names.
+        """What the unmodified kernel came to on such a disk, with recoveries cut as often: cases of other
+        runs have the same names.
         """
         asked = {name: (of.disk, of.again) for name, of in self._asked.items()}
         return self._joined(i for i in self._baseline if asked[i.name] == (fault.disk, fault.again))

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-from harness.faults.results import Campaign, Detection, OtherCampaign, Row, Score, Status, score_of
+from harness.faults.results import (
+    Campaign,
+    Detection,
+    OtherCampaign,
+    Row,
+    Score,
+    Status,
+    kind_of,
+    score_of,
+)
 from harness.report.lines import source_in
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import sentence
@@ -36,13 +45,12 @@ _ABOUT = (
 def page_of(campaign: Campaign) -> Page:
     """All of it. What was not found comes first."""
     rows = sorted(campaign.rows, key=lambda r: (_ORDER.index(r.status), r.fault.name))
-    is_green = bool(rows) and _CLASSES[rows[0].status] == "pass"
     open_rows = [r for r in rows if r.why or r.note]
     return Page(
         what="planted kernel faults",
         subject=campaign.kernel,
         headline=headline(campaign),
-        kind="pass" if is_green else "unknown",
+        kind=kind_of(campaign),
         figures=(
             asked_states(campaign.plan.fault_models, campaign.plan.budget),
             baseline_words(campaign),

@@ -277,6 +277,23 @@ def score_of(rows: Sequence[Row]) -> Score:
     )
 
 
+DEFAULT_STATES = ["exhaustive"]
+
+
+def kind_of(campaign: Campaign) -> str:
+    """`fail` if a fault was missed, or found, against what its file says; `unknown` if one was not decided. A
+    gap is one of the default crash states and workloads: with others, the fault may be found.
+    """
+    plan, rows = campaign.plan, campaign.rows
+    default = list(plan.fault_models) == DEFAULT_STATES and not (plan.workloads or plan.schedules)
+    if any(r.note and (r.fault.equivalent or default) for r in rows):
+        return "fail"
+    if any(r.status is Status.MISSED and not r.fault.gap for r in rows):
+        return "fail"
+    is_open = not rows or any(r.status in (Status.UNDECIDED, Status.NOT_TRIED) for r in rows)
+    return "unknown" if is_open or campaign.interrupted else "pass"
+
+
 def joined(name: str, trials: Iterable[Trial]) -> Trial:
     """Several runs as one: those of the baseline."""
     all_of = list(trials)

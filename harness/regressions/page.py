@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.faults.page import states_words
 from harness.regressions.catalogue import Bug
-from harness.regressions.results import BugOutcome, Recall, Row
+from harness.regressions.results import BugOutcome, Recall, Row, kind_of
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import asked_states, plural, shown_path
 
@@ -51,14 +51,13 @@ def headline(recall: Recall) -> str:
 def page_of(recall: Recall) -> Page:
     rows = sorted(recall.rows, key=lambda r: (_ORDER.index(r.outcome), r.bug.name))
     run = [r for r in rows if r.outcome is not BugOutcome.NO_MODE]
-    done = run and all(r.outcome is BugOutcome.FOUND and r.silent for r in run)
     plan = recall.plan
     sets = ", ".join(plan.workloads) + (f", part {plan.shard}" if plan.shard else "")
     return Page(
         what="upstream bugs",
         subject="upstream bugs",
         headline=headline(recall),
-        kind="pass" if done else "fail" if any(r.silent is False for r in run) else "unknown",
+        kind=kind_of(recall),
         figures=(
             f"under {sets}: general sets; what a workload finds that was written for a bug is counted apart",
             asked_states(plan.fault_models, plan.budget),
@@ -71,10 +70,12 @@ def page_of(recall: Recall) -> Page:
             Section(
                 "Kernels after that were not silent",
                 "What is unexpected there is no news of these bugs: another one, or one that was not mended.",
+                lines=tuple(dict.fromkeys(Line(r.after, r.bug.after) for r in run if r.silent is False)),
+            ),
+            Section(
+                "Kernels after that were not decided",
                 lines=tuple(
-                    dict.fromkeys(
-                        Line(r.after, r.bug.after) for r in run if r.silent is False or ":" in r.after
-                    )
+                    dict.fromkeys(Line(r.after, r.bug.after) for r in run if r.silent is None and r.after)
                 ),
             ),
             Section(

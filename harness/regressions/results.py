@@ -78,6 +78,17 @@ class Recall:
         return sum(r.outcome in outcomes for r in self.rows)
 
 
+def kind_of(recall: Recall) -> str:
+    """`fail` if a bug was not found by general sets, or a kernel after was not silent; `unknown` if one was
+    not decided.
+    """
+    rows = [r for r in recall.rows if r.outcome is not BugOutcome.NO_MODE]
+    if any(r.outcome in (BugOutcome.MISSED, BugOutcome.OWN) or r.silent is False for r in rows):
+        return "fail"
+    decided = all(r.outcome is BugOutcome.FOUND and r.silent for r in rows)
+    return "pass" if rows and decided and not recall.interrupted else "unknown"
+
+
 def row_of(bug: Bug, before: Sequence[Trial | None], after: Sequence[Trial | None]) -> Row:
     """What became of a bug. `before`, `after`: the runs in each of its modes; None: not made, or not to its
     end.

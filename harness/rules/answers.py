@@ -34,8 +34,8 @@ class Answers:
     def add(self, files: Files, acks: int, tried: Tried) -> None:
         """A check said this of a tree, given so many acknowledgements."""
         # What it opened under a name of its own may be a file of the tree that it had renamed or linked.
-        known = tried.opened is not None and tried.opened <= files.keys()
-        opened = tuple(sorted(tried.opened if known else files))
+        named = files.keys() if tried.opened is None else tried.opened
+        opened = tuple(sorted(named if named <= files.keys() else files))
         there = self._known.setdefault((outside_key_of(files), acks), {})
         there.setdefault(opened, {})[_contents(files, opened)] = tried.result
 

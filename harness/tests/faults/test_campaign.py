@@ -333,6 +333,20 @@ def test_a_gap_that_is_found_goes_against_its_file_under_the_defaults_alone(
     assert exit_code(Campaign(plan, "", Trial(item="baseline"), (row,))) is code
 
 
+def test_the_page_has_the_colour_of_the_exit_code() -> None:
+    """A missed fault was told as undecided, on a page whose command had exited 1."""
+    plan = FaultsPlan(machine="toy", fault_models=("exhaustive",))
+    colours = {"pass": ExitCode.CONSISTENT, "fail": ExitCode.INCONSISTENT, "unknown": ExitCode.UNDECIDED}
+    for status, kind in (
+        (Status.FOUND, "pass"),
+        (Status.EQUIVALENT, "pass"),
+        (Status.MISSED, "fail"),
+        (Status.UNDECIDED, "unknown"),
+    ):
+        campaign = Campaign(plan, "", Trial(item="baseline"), (Row(fault("forgetful"), status),))
+        assert (page_of(campaign).kind, exit_code(campaign)) == (kind, colours[kind])
+
+
 def test_a_directory_without_a_campaign_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no campaign"):
         load_plan(tmp_path)

@@ -109,6 +109,7 @@ def test_each_bug_is_found_missed_or_unknown_with_its_reason(ran: list[str], tmp
         "Found 1 of 3 upstream bugs that were run: 1 missed, 1 UNKNOWN; 1 for which there is no mode."
     )
     assert exit_code(done) is ExitCode.INCONSISTENT
+    assert page_of(done).kind == "fail", "a missed bug was told as undecided"
 
 
 def test_a_bug_that_takes_a_faulty_disk_has_runs_of_its_own(
