@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import UsageError
+from harness.filesystems.disks import USUAL
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
+from harness.filesystems.tools import Tool
 from harness.findings.bug_report import EVIDENCE, MAIL, NO_CHECK, SCRIPT, TO_DO
 from harness.findings.mail import mail
-from harness.findings.shell import shell_line
+from harness.findings.shell import shell_lines
 from harness.host.files import file_hash, toml_string, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
@@ -78,7 +80,9 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
             shrunk=bool(shown),
         ),
         "finding.toml": _toml(store, finding, profile, shown),
-        SCRIPT: script(profile, finding, operations, shown, 0 if shown else _returned(record.info, finding)),
+        SCRIPT: script(
+            profile, finding, operations, shown, None if shown else _returned(record.info, finding)
+        ),
         f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
     }
     files[f"{EVIDENCE}/finding.html"] = _page(store, finding)
@@ -115,7 +119,7 @@ def _maintainers(store: RunStore, profile: Profile) -> str:
 
 
 _NUMBERED = re.compile(
-    r"(?P<words>\(?\boperation )(?P<of>\d+)(?P<end>\)?)"
+    r"(?P<words> ?\(?\boperation )(?P<of>\d+)(?P<end>\)?)"
     r"|\bthe first (?P<count>\d+)(?: operations\b|(?=[:;]|$))"
 )
 
@@ -124,23 +128,16 @@ def renumbered(
     finding: Finding, explanation: Explanation | None, whole: Sequence[str], short: Sequence[str]
 ) -> tuple[Finding, Explanation | None]:
     """With the operations' numbers of the shrunk workload in place of those of the whole one; without a
-    number where that has none.
+    number where that has none, or may have several.
     """
-    kept: list[int] = []
-    for place, text in enumerate(whole):
-        if len(kept) < len(short) and text == short[len(kept)]:
-            kept.append(place)
-    known = len(kept) == len(short)
-
-    def number(found: re.Match[str]) -> str:
-        if found["of"] is not None:
-            new = kept.index(int(found["of"])) if known and int(found["of"]) in kept else "that was left out"
-            return f"{found['words']}{new}{found['end']}"
-        before = sum(n < int(found["count"]) for n in kept)
-        return first_operations(before) if known else found[0]
+    texts = [text for v in finding.violations for text in (v.summary, v.expected, v.found)]
+    if explanation is not None:
+        texts += [explanation.headline, explanation.mechanism, *explanation.lines.values()]
+    named = {int(m["of"]) for text in texts for m in _NUMBERED.finditer(text) if m["of"] is not None}
+    numbers = _numbers(whole, short, named)
 
     def told(text: str) -> str:
-        return _NUMBERED.sub(number, text)
+        return _NUMBERED.sub(numbers.told, text)
 
     violations = tuple(
         replace(v, summary=told(v.summary), expected=told(v.expected), found=told(v.found))
@@ -155,6 +152,85 @@ def renumbered(
             lines=lines,
         )
     return replace(finding, violations=violations), explanation
+
+
+class _Numbers:
+    """Which operation of the whole workload is which of the shrunk one. Equal operations can be taken for one
+    another, so there may be several ways: those count that have the most of `wanted`, all others are
+    forgotten.
+    """
+
+    def __init__(self, whole: Sequence[str], short: Sequence[str], wanted: Set[int]) -> None:
+        self._whole, self._short, self._wanted = whole, short, wanted
+        forward = self._most(whole, short, [n in wanted for n in range(len(whole))])
+        backward = self._most(whole[::-1], short[::-1], [n in wanted for n in reversed(range(len(whole)))])
+        self._before = forward
+        self._behind = [row[::-1] for row in reversed(backward)]
+        self.most = forward[-1][-1]
+
+    @staticmethod
+    def _most(whole: Sequence[str], short: Sequence[str], wanted: Sequence[bool]) -> list[list[int]]:
+        """Of each number of operations of both, from the first on: how many wanted ones a way has that finds
+        all of the short ones; less than 0 if there is none.
+        """
+        rows = [[0, *[_NO_WAY] * len(short)]]
+        for text, is_wanted in zip(whole, wanted, strict=True):
+            row = rows[-1]
+            found = [
+                max(row[j + 1], row[j] + is_wanted if text == other else _NO_WAY)
+                for j, other in enumerate(short)
+            ]
+            rows.append([0, *found])
+        return rows
+
+    def of(self, number: int) -> set[int | None]:
+        """Which operations of the shrunk workload it may be; None: none of them."""
+        before, behind = self._before[number], self._behind[number + 1]
+        mine = number in self._wanted
+        found: set[int | None] = {
+            j
+            for j, text in enumerate(self._short)
+            if text == self._whole[number] and before[j] + behind[j + 1] + mine == self.most
+        }
+        skipped = any(a + b == self.most for a, b in zip(before, behind, strict=True))
+        return found | ({None} if skipped else set())
+
+    def first(self, count: int) -> set[int]:
+        """How many of the first operations may be left."""
+        pairs = zip(self._before[count], self._behind[count], strict=True)
+        return {j for j, (a, b) in enumerate(pairs) if a + b == self.most}
+
+    def told(self, found: re.Match[str]) -> str:
+        """A number in the words of the shrunk workload."""
+        if found["of"] is None:
+            left = self._first_or_none(int(found["count"]))
+            return "some of the operations" if left is None else first_operations(left)
+        number = int(found["of"])
+        places = self.of(number) if self.most >= 0 and number < len(self._whole) else set()
+        if len(places) == 1:
+            (place,) = places
+            return f"{found['words']}{'that was left out' if place is None else place}{found['end']}"
+        if found["words"].lstrip().startswith("(") and found["end"]:
+            return ""
+        return f"{found['words'].replace('operation ', 'one of the operations')}{found['end']}"
+
+    def _first_or_none(self, count: int) -> int | None:
+        """How many of the first operations are left; None if that is not known."""
+        known = self.first(min(count, len(self._whole))) if self.most >= 0 else set()
+        return known.pop() if len(known) == 1 else None
+
+
+_NO_WAY = -(10**9)
+
+
+def _numbers(whole: Sequence[str], short: Sequence[str], named: Set[int]) -> _Numbers:
+    """The ways that have all operations that are named and may be left; where there is none, all ways."""
+    any_way = _Numbers(whole, short, frozenset())
+    if any_way.most < 0:
+        return any_way
+    there = {n for n in named if n < len(whole) and any_way.of(n) != {None}}
+    with_these = _Numbers(whole, short, there)
+    return with_these if with_these.most == len(there) else any_way
 
 
 def _page(store: RunStore, finding: Finding) -> str:
@@ -217,25 +293,22 @@ def script(
     finding: Finding,
     operations: Sequence[Operation],
     shown: str = "",
-    returned: int = 0,
+    returned: int | None = None,
 ) -> str:
     """reproduce.sh from its template. `shown`: what these operations show, if they are shrunk. `returned`: so
-    many had when the power failed; 0: all. What fsck or mount decides is complete; else the check is to be
+    many had when the power failed; None: all. What fsck or mount decides is complete; else the check is to be
     written, and until then the script exits with 2: it could not tell.
     """
-    if profile.parts or profile.repair or profile.first or profile.layer:
-        raise UsageError(
-            f"{profile.name} takes several devices or a layer, or something is done before it is mounted",
-            "the template knows none of these: write reproduce.sh by hand",
-        )
+    _need_plain(profile)
     title = f"{profile.name}: {one_line(_titled(shown or finding.summary))}"
     fsck = [profile.fsck.program, *profile.fsck.arguments] if profile.fsck else ["true"]
-    lines = [shell_line(op, i) for i, op in enumerate(operations)]
+    lines = shell_lines(operations)
+    last = (len(operations) if returned is None else returned) - 1
     used = {word for line in lines for word in ("xfs_io", "setfattr", "perl") if word in line}
     unmountable = 'echo "BROKEN: the crashed file system cannot be mounted"\n\texit 0'
     values = {
         "TITLE": title,
-        "CUT": str((returned or len(operations)) - 1),
+        "CUT": str(last) if last >= 0 else "begun",
         "OPTIONS": shlex.quote(profile.mount_options),
         "TOOLS": " ".join(sorted(used | {profile.mkfs.program, fsck[0]})),
         "MODULES": " ".join(profile.modules),
@@ -248,25 +321,55 @@ def script(
         "IF_UNMOUNTABLE": unmountable
         if finding.oracle == "mountable"
         else 'fail "the crashed file system cannot be mounted"',
-        "CHECK": _check(finding, shlex.join(fsck)),
+        "CHECK": _check(finding, profile.fsck, shlex.join(fsck)),
     }
     template = resource("reports", "templates", SCRIPT).read_text()
     return re.sub(r"@([A-Z_]+)@", lambda m: values[m[1]], template)
 
 
-def _check(finding: Finding, fsck: str) -> str:
-    said = f'{fsck} "$DIR/after" >"$DIR/said" 2>&1'
+def _need_plain(profile: Profile) -> None:
+    """Raises UsageError for a mode that takes more than mkfs and a mount on the usual disk."""
+    if profile.parts or profile.repair or profile.first or profile.layer:
+        what = "several devices or a layer, or something is done before it is mounted"
+    elif profile.steps or profile.disk != USUAL:
+        what = "another kind of disk, or programs that run after mkfs"
+    else:
+        return
+    raise UsageError(
+        f"{profile.name} takes {what}", "the template knows none of these: write reproduce.sh by hand"
+    )
+
+
+def _check(finding: Finding, fsck: Tool | None, command: str) -> str:
+    said = f'{command} "$DIR/after" >"$DIR/said" 2>&1'
     if finding.oracle == "fsck":
-        kept, broken = "KEPT: fsck finds nothing wrong", "BROKEN: fsck finds errors"
-        return (
-            f'if {said}; then\n\techo "{kept} after recovery"\nelse\n\tcat "$DIR/said"\n'
-            f'\techo "{broken} after recovery"\nfi'
-        )
+        return _fsck_decides(fsck, said)
     if finding.oracle == "mountable":
         return 'echo "KEPT: the crashed file system can be mounted"'
     expected = one_line(finding.violations[0].expected)
     todo = f"# TO DO: while it is mounted, look at what was promised: {expected}"
     return f'{said} || cat "$DIR/said"\n{todo}\nfail "{NO_CHECK}"'
+
+
+def _fsck_decides(fsck: Tool | None, said: str) -> str:
+    """By fsck's exit code, as a run does: by one that is neither clean nor dirty, it could not check."""
+    clean, dirty, allowed = (fsck.clean, fsck.dirty, fsck.allowed) if fsck else ((0,), (), [])
+    broken = ['echo "BROKEN: fsck finds errors after recovery"']
+    if allowed:
+        broken = [
+            "# TO DO: BROKEN if it says more than what recovery means to leave (regular expressions):",
+            *(f"#   {one_line(pattern)}" for pattern in allowed),
+            f'fail "{NO_CHECK}"',
+        ]
+    branches = {
+        clean: ['echo "KEPT: fsck finds nothing wrong after recovery"'],
+        dirty: ['cat "$DIR/said"', *broken],
+    }
+    lines = ["ended=0", f"{said} || ended=$?", "case $ended in"]
+    for codes, does in branches.items():
+        lines += [f"{' | '.join(map(str, codes))})", *(f"\t{line}" for line in does), "\t;;"] if codes else []
+    lines += ["*)", '\tcat "$DIR/said" >&2', '\tfail "fsck could not check: it ended with $ended"', "\t;;"]
+    return "\n".join([*lines, "esac"])
 
 
 def log_excerpt(timeline: Sequence[DrawnEntry], info: CaseInfo, finding: Finding) -> str:

@@ -4,7 +4,7 @@
 # dm-log-writes logs a write once a later flush has made it durable, so its log up to the moment at which an operation
 # returned is what the platter held if the disk lost its cache in that moment.
 #
-#   CUT=@CUT@      the power fails after this operation of the workload below; 0 is the first
+#   CUT=@CUT@      the power fails after this operation of the workload below; 0 is the first, begun: before that
 #   OPTIONS=    mount options; a control may take others
 #
 # Needs root, loop devices and dm-log-writes. Prints BROKEN or KEPT; exits with 2 if it could not tell.
@@ -90,7 +90,7 @@ walk() {
 
 # --- the workload ----------------------------------------------------------------------------
 
-# put FILE OFFSET LENGTH LETTER [sync|dsync|direct]
+# put FILE OFFSET LENGTH LETTER [FLAG,...]; flags are sync, dsync and direct
 put() {
 	head -c "$3" /dev/zero | tr '\0' "$4" |
 		dd of="$1" bs="$3" count=1 seek="$2" iflag=fullblock oflag=seek_bytes"${5:+,$5}" conv=notrunc status=none
@@ -110,10 +110,15 @@ disk_off
 
 # --- what is left of it ----------------------------------------------------------------------
 
-echo "Linux $(uname -r), @FSTYPE@ ${OPTIONS:-(no options)}. The log of writes, from operation $CUT on:"
-walk show "$([ "$CUT" = 0 ] && echo begun || echo "done-$((CUT - 1))")" | head -n 24
+case $CUT in
+begun) from=begun to=begun ;;
+0) from=begun to=done-0 ;;
+*) from=done-$((CUT - 1)) to=done-$CUT ;;
+esac
+echo "Linux $(uname -r), @FSTYPE@ ${OPTIONS:-(no options)}. The log of writes, from the mark $from on:"
+walk show "$from" | head -n 24
 cp --sparse=always "$DIR/base" "$DIR/after"
-walk replay "done-$CUT"
+walk replay "$to"
 AFTER=$(losetup -f --show "$DIR/after") || fail "no loop device"
 if ! mount -t @FSTYPE@ -o "@FIRST@${OPTIONS:+,$OPTIONS}" "$AFTER" "$DIR/mnt"@THEN@; then
 	@IF_UNMOUNTABLE@
