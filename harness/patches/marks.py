@@ -16,16 +16,18 @@ from itertools import takewhile
 
 from harness.kernels.edits import without_comments_and_strings
 
-DECLARED = "void powercut_ran(unsigned int); "
+DECLARED = "void powercut_ran(unsigned int);\n#line 1\n"
+"""On lines of its own, which the compiler does not count: the first line of a file may be a directive."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _HEAD = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _LABEL = re.compile(r"[A-Za-z_]\w*\s*:(?!:)")
 _CASE = re.compile(r"(?:case\b[^:]*|default\s*):")
 _RUNS = re.compile(
     r"(?:return|goto|break|continue)\b"
-    r"|(?!(?:[A-Z_0-9]+|typeof|guard|static_assert|asm)\s*\()[A-Za-z_]\w*\s*\("  # LIST_HEAD(list) declares
+    r"|(?!\w+\s*\**\s*\(\s*\*[^()]*\)\s*[(\[])(?:"  # int (*fn)(void) = g declares
+    r"(?!(?:[A-Z_0-9]+|typeof|guard|static_assert|asm)\s*\()[A-Za-z_]\w*\s*\("  # LIST_HEAD(list) declares
     r"|[\w.\->\[\]*()]+\s*(?:[|&+\-^*/%]|<<|>>)?=[^=]"
-    r"|(?:\+\+|--)|[\w.\->\[\]()]+\s*(?:\+\+|--)\s*;"
+    r"|(?:\+\+|--)|[\w.\->\[\]()]+\s*(?:\+\+|--)\s*;)"
 )
 """What a statement begins with that is no declaration."""
 _NAME = re.compile(r"\b(?!__)([A-Za-z_]\w*)\s*\(")

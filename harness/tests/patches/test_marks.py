@@ -148,9 +148,35 @@ def test_marked_lines_that_ran_are_those_that_gcov_counts(tmp_path: Path, argume
 
 def test_lines_stay_where_they_are_and_name_their_function() -> None:
     result = marked(SOURCE, EVERY, 0)
-    assert result.text.count("\n") == SOURCE.count("\n")
+    assert result.text.removeprefix(DECLARED).count("\n") == SOURCE.count("\n")
     of = {n: function for n, (_, function) in result.marks.items()}
     assert (of[19], of[34], of[73]) == ("chosen", "twice", "recover")
+
+
+def test_a_file_that_begins_with_a_directive_can_be_built_and_keeps_its_lines(tmp_path: Path) -> None:
+    """The declaration and `#include` stood on one line, which no compiler takes."""
+    source = "#include <stdlib.h>\nint recover(int n)\n{\n\treturn abs(n) - n + __LINE__;\n}\n"
+    done = started(built(tmp_path, marked(source, [4], 0).text), 1)
+    assert (done.returncode, done.stderr) == (4, "0\n")
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        "int (*fn)(int) = g",
+        "void*(*fn)(void)=g",
+        "u32 (*fn)(u32)",
+        "int (*all[])(int) = {g}",
+        "int (*row)[2] = t",
+    ],
+)
+def test_a_pointer_to_a_function_is_declared_where_it_is_used(declared: str) -> None:
+    """It was wrapped in a block of its own, and nothing below it knew its name."""
+    text = f"int f(int n)\n{{\n\t{declared};\n\tg(*fn);\n\treturn (*fn)(n);\n}}\n"
+    result = marked(text, [3, 4, 5], 0)
+    assert f"\n\t{declared};\n" in result.text
+    assert "{ powercut_ran(0); g(*fn); }" in result.text
+    assert "{ powercut_ran(1); return (*fn)(n); }" in result.text
 
 
 def test_lines_of_one_statement_share_its_mark_and_numbers_begin_where_asked() -> None:
