@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import accumulate, chain, zip_longest
 
 import msgspec
 
@@ -34,6 +34,8 @@ _ENDS_ONE = re.compile(r"(?:[;{}:)]|\belse|\bdo)\s*$")
 """What the text before a statement ends with."""
 _CONDITION = re.compile(r"\bif\s*\(")
 _ORDER_FLAG = re.compile(r"\s*\|\s*REQ_(?:PREFLUSH|FUA)\b|\bREQ_(?:PREFLUSH|FUA)\s*\|\s*")
+_BEGIN = "\x01"
+"""Before each line, to see where a comment or a string goes on."""
 _ORDERS = re.compile(r"\w*(?:flush|sync|wait|barrier|submit)\w*\s*\(|REQ_")
 
 
@@ -88,10 +90,40 @@ def hunks(diff: str) -> Iterator[Hunk]:
 
 def mistakes(file: str, source: str, changed: Iterable[Hunk]) -> list[Mistake]:
     """Those for one file of the patch: those that order writes first, and of each hunk in turn."""
-    code, tokens = without_comments_and_strings(source).splitlines(), _tokens(source)
-    of_hunks = [list(_of_hunk(file, source.splitlines(), code, hunk)) for hunk in changed]
+    code, lines, text = without_comments_and_strings(source).splitlines(), source.splitlines(), _Text(source)
+    of_hunks = [list(_of_hunk(file, lines, code, hunk)) for hunk in changed]
     by_turns = (m for m in chain.from_iterable(zip_longest(*of_hunks)) if m is not None)
-    return sorted((m for m in by_turns if _tokens(m.planted(source)) != tokens), key=_rank)
+    return sorted((m for m in by_turns if text.changes(m)), key=_rank)
+
+
+class _Text:
+    """A file, to compare with what mistakes make of it: near their lines alone, since a file has thousands of
+    lines, and a patch hundreds of mistakes.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._lines = source.splitlines(keepends=True)
+        noted = without_comments_and_strings("".join(f"{_BEGIN}{line}" for line in self._lines))
+        begins = accumulate((1 + len(line) for line in self._lines), initial=0)
+        self._apart = [noted[at : at + 1] != " " for at in begins]
+
+    def changes(self, mistake: Mistake) -> bool:
+        """Whether a compiler sees another text. What is compared begins and ends outside comments: lines
+        around a changed one may lie in a comment that it begins or ends.
+        """
+        begin, end = mistake.first - 1, mistake.last
+        while not self._apart[begin]:
+            begin -= 1
+        while not self._apart[end]:
+            end += 1
+        if "/*" in without_comments_and_strings(self._between(begin, end, mistake)):
+            end = len(self._lines)  # a comment that ends somewhere below
+        return _tokens("".join(self._lines[begin:end])) != _tokens(self._between(begin, end, mistake))
+
+    def _between(self, begin: int, end: int, mistake: Mistake) -> str:
+        """Some lines with the mistake."""
+        before, behind = self._lines[begin : mistake.first - 1], self._lines[mistake.last : end]
+        return "".join([*before, mistake.text, *behind])
 
 
 def _tokens(source: str) -> list[str]:
@@ -156,7 +188,7 @@ def _statement(code: Sequence[str], number: int) -> int:
     text = code[number - 1].strip()
     if _NO_STATEMENT.match(text) or not (_CALL.match(text) or _ASSIGNED.match(text)):
         return 0
-    before = next((line for line in reversed(code[: number - 1]) if line.strip()), "")
+    before = next((code[n] for n in range(number - 2, -1, -1) if code[n].strip()), "")
     if not _ENDS_ONE.search(before):
         return 0
     whole = ""
