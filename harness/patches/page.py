@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.faults.results import Detection, Trial
@@ -46,6 +47,11 @@ _UNRUN = (
     "No workload and no recovery of these stages ran these lines, so a mistake in them cannot have shown. A "
     "line counts if it holds a statement or part of one: comments, data, macros and headers do not."
 )
+_DO_NOT_COUNT = {
+    Fate.UNDECIDED: ("was not decided", "were not decided"),
+    Fate.NO_KERNEL: ("does not build", "do not build"),
+}
+_UNKNOWN = "no mode of Powercut is known to run it"
 _FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate.UNDECIDED: "unknown"}
 
 
@@ -60,6 +66,7 @@ def headline(answer: Answer) -> str:
     rest = [f"{plural(len(answer.undecided), 'case')} undecided"] * bool(answer.undecided)
     compared = sum(r.standing is Standing.UNDECIDED for r in answer.regressions)
     rest += [f"{plural(compared, 'finding')} not compared with the base"] * bool(compared)
+    rest += ["the modes that were asked run none of the changed files"] * answer.plan.runs_none
     more = f"; {', '.join(rest)}" if rest else ""
     return f"no promise broken that the base keeps, in {looked}{more}."
 
@@ -75,7 +82,7 @@ def _ended(answer: Answer) -> str:
 def page_of(answer: Answer) -> Page:
     plan, series = answer.plan, answer.plan.series
     left = answer.left
-    kind = "fail" if answer.new else "unknown" if answer.is_open else "pass"
+    kind = "fail" if answer.new else "pass" if answer.passes else "unknown"
     by = {s: [r for r in answer.regressions if r.standing is s] for s in Standing}
     not_done = [f"stages not done when {_ended(answer)}: {', '.join(s.name for s in left)}"] * bool(left)
     return Page(
@@ -234,11 +241,15 @@ def _asked(answer: Answer) -> PageTable:
 
 
 def _noticed(answer: Answer) -> Iterator[str]:
-    """`11 of 14 mistakes that were planted in the patch were noticed`"""
+    """`11 of 14 mistakes that were planted in the patch were noticed; beside them, 2 do not build`"""
+    fates = Counter(p.fate for p in answer.planted)
+    rest = (f"{n} {words[n != 1]}" for fate, words in _DO_NOT_COUNT.items() if (n := fates[fate]))
+    beside, tried = ", ".join(rest), plural(len(answer.built), "mistake")
     if answer.built:
-        noticed = sum(p.fate is Fate.NOTICED for p in answer.built)
-        tried = len(answer.built)
-        yield f"{noticed} of {plural(tried, 'mistake')} that were planted in the patch were noticed"
+        told = f"{fates[Fate.NOTICED]} of {tried} that were planted in the patch were noticed"
+        yield f"{told}; beside them, {beside}" if beside else told
+    elif beside:
+        yield f"none of the mistakes that were planted in the patch counts: {beside}"
 
 
 def lines_in_words(seen: LinesSeen) -> str:
@@ -303,7 +314,7 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
 def why_not_asked(plan: PatchPlan, file: str) -> str:
     """Of a changed file that no mode of the plan runs."""
     mode = plan.named.get(file)
-    return f"what runs it is asked only if it is named: -c {mode}" if mode else "no mode of Powercut runs it"
+    return f"what runs it is asked only if it is named: -c {mode}" if mode else _UNKNOWN
 
 
 def _headers(answer: Answer) -> set[str]:

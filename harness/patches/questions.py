@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
@@ -74,9 +74,7 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
     """What a change to these files of the kernel is asked. Raises UsageError if nothing here runs any of
     them.
     """
-    shared = msgspec.toml.decode(
-        resource("vms", "filesystems", "shared-code.toml").read_bytes(), type=SharedCode
-    )
+    shared = _shared_code()
     owned: set[str] = set()
 
     def touched(patterns: Iterable[str]) -> bool:
@@ -100,7 +98,10 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
                 f"{files}: the modes that run this are asked only if they are named",
                 f"name them: -c {','.join(named)}",
             )
-        raise UsageError(f"nothing here runs {files}", "name modes with -c, such as -c ext4/ordered")
+        raise UsageError(
+            f"nothing here is known to run {files}",
+            "name modes with -c, such as -c ext4/ordered: what they break is told, and a pass is undecided",
+        )
     then = [p.name for p in own if p.name not in first]
     others = [p for p in profiles().values() if p not in own]
     nobodys = [f for f in changed if f not in owned]
@@ -117,6 +118,11 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
     )
 
 
+def _shared_code() -> SharedCode:
+    file = resource("vms", "filesystems", "shared-code.toml")
+    return msgspec.toml.decode(file.read_bytes(), type=SharedCode)
+
+
 def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ...]:
     """The changed files that hold recovery code of these modes."""
     recovers = {source.file for profile in own for source in profile.recovery}
@@ -124,9 +130,54 @@ def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ..
 
 
 def chosen(modes: Sequence[str], changed: Sequence[str]) -> AffectedModes:
-    """The same where the user named the modes. Raises UsageError for one that there is not."""
+    """The same where the user named the modes, which may run none of the files. Raises UsageError for a mode
+    that there is not.
+    """
     found = select_profiles(modes)
-    return AffectedModes(tuple(p.name for p in found), (), recovery_of(changed, found))
+    run = set(_run_by(found, changed))
+    nobodys = tuple(f for f in changed if f not in run)
+    return AffectedModes(
+        tuple(p.name for p in found),
+        recovery=recovery_of([f for f in changed if f in run], found),
+        nobodys=nobodys,
+        named={f: name for f in nobodys if (name := _mode_for(f))},
+    )
+
+
+def _run_by(modes: Sequence[Profile], changed: Sequence[str]) -> Iterator[str]:
+    """The changed files that these modes run: a file that a mode alone runs only if it is one of them."""
+    of_one_mode = [s for p in profiles().values() for s in p.mode_source]
+    alone = [s for p in modes for s in p.mode_source]
+    run = [*_shared_code().paths, *(s for p in modes for s in _sources(p))]
+    for file in changed:
+        if any(is_of(file, s) for s in (alone if any(is_of(file, s) for s in of_one_mode) else run)):
+            yield file
+
+
+def _sources(mode: Profile) -> Iterator[str]:
+    """The code of a mode: its file system, and what is below it, above it, or in a file of it."""
+    yield from mode.source
+    if mode.stacked:
+        yield from mode.stacked.stack.source
+    if mode.layer:
+        yield from mode.layer.source
+    if mode.inside:
+        yield from mode.inside.source
+
+
+def _mode_for(file: str) -> str:
+    """The mode to name for a file, a usual one first, and of others the plainest; empty: none is known to run
+    it.
+    """
+    modes = sorted(profiles().values(), key=lambda p: (not p.usual, len(p.name)))
+    beside = [(f"{ON_STACKS}@{name}", stack.source) for name, stack in stacks().items()]
+    beside += [(f"{ON_STACKS}@{name}", layer.source) for name, layer in layers().items()]
+    known = [
+        *((p.name, p.mode_source) for p in modes),
+        *((p.name, p.source) for p in modes),
+        *sorted(beside, key=lambda of: len(of[0])),
+    ]
+    return next((name for name, source in known if any(is_of(file, s) for s in source)), "")
 
 
 def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:

@@ -45,6 +45,11 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     argv: list[str] = []
 
     @property
+    def runs_none(self) -> bool:
+        """Whether the modes run none of the changed files, so that a pass says nothing of the patch."""
+        return bool(self.changed) and set(self.changed) <= set(self.nobodys)
+
+    @property
     def series(self) -> CommitRange:
         return CommitRange(Revision(*self.base), tuple(Revision(*c) for c in self.commits), self.changed)
 
@@ -198,8 +203,17 @@ class Answer:
 
     @property
     def is_open(self) -> bool:
-        """Whether something that was looked at is not decided, or nothing was looked at."""
+        """Whether something that was looked at is not decided, or nothing was looked at, or nothing that the
+        patch changes.
+        """
+        if self.plan.runs_none:
+            return True
         return not self.states or bool(self.undecided) or len(self.compared) < len(self.regressions)
+
+    @property
+    def passes(self) -> bool:
+        """Whether all that was to be asked was, and nothing new came of it."""
+        return not (self.new or self.interrupted or self.is_open or self.left)
 
     @property
     def left(self) -> tuple[Stage, ...]:

@@ -82,7 +82,7 @@ def test_files_that_nothing_runs_are_named() -> None:
     beside = affected_by(["fs/ext4/inode.c", "fs/hfsplus/extents.c"])
     assert beside.nobodys == ("fs/hfsplus/extents.c",)
     assert beside.named["fs/hfsplus/extents.c"].startswith("hfsplus/"), "it said that no mode runs it"
-    with pytest.raises(UsageError, match=r"nothing here runs Documentation/x\.rst"):
+    with pytest.raises(UsageError, match=r"nothing here is known to run Documentation/x\.rst"):
         affected_by(["Documentation/x.rst"])
 
 
@@ -126,6 +126,46 @@ def test_what_the_user_names_is_asked_and_nothing_else() -> None:
     asked = chosen(["ext4/journal"], ["fs/jbd2/commit.c"])
     (stage,) = stages(asked, ["append-fsync"])
     assert (stage.modes, stage.workloads) == (("ext4/journal",), ("append-fsync",))
+
+
+@pytest.mark.parametrize(
+    ("mode", "file", "named"),
+    [
+        ("ext4/ordered", "drivers/net/foo.c", ""),
+        ("ext4/ordered", "fs/btrfs/inode.c", "btrfs/default"),
+        ("ext4/ordered", "drivers/md/dm-writecache.c", "ext4/ordered@writecache"),
+        ("ext4/ordered", "fs/overlayfs/super.c", "ext4/ordered@overlay"),
+        ("xfs/default", "fs/xfs/xfs_exchrange.c", "xfs/exchange"),
+    ],
+)
+def test_named_modes_that_do_not_run_a_changed_file_are_told_so(mode: str, file: str, named: str) -> None:
+    """Nothing was said: mistakes were planted in a file that nothing ran, and the page read as a pass."""
+    asked = chosen([mode], ["fs/ext4/inode.c", "fs/xfs/xfs_log.c", "fs/iomap/direct-io.c", file])
+    assert file in asked.nobodys
+    assert asked.named.get(file, "") == named
+    if named:
+        assert file not in chosen([named], [file]).nobodys
+
+
+@pytest.mark.parametrize(
+    ("mode", "file"),
+    [
+        ("ext4/ordered", "fs/jbd2/commit.c"),
+        ("ext4/fast_commit", "fs/ext4/fast_commit.c"),
+        ("minix", "block/blk-flush.c"),
+        ("ext4/ordered@raid1", "drivers/md/raid1.c"),
+        ("ext4/ordered@loop", "drivers/block/loop.c"),
+        ("ext4/ordered@overlay", "fs/overlayfs/super.c"),
+    ],
+)
+def test_what_a_named_mode_runs_is_asked(mode: str, file: str) -> None:
+    assert chosen([mode], [file]).nobodys == ()
+
+
+def test_recovery_that_the_named_modes_do_not_run_is_not_cut() -> None:
+    """Stages of minutes cut recoveries of a mode that had not been named."""
+    assert chosen(["ext4/fast_commit"], ["fs/ext4/fast_commit.c"]).recovery == ("fs/ext4/fast_commit.c",)
+    assert chosen(["ext4/ordered"], ["fs/ext4/fast_commit.c"]).recovery == ()
 
 
 def test_every_file_system_and_stack_says_which_code_is_its_own() -> None:

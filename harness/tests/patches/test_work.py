@@ -25,7 +25,7 @@ from harness.host.progress import Progress
 from harness.kernels.commits import Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.mistakes import Mistake
-from harness.patches.page import junit_of
+from harness.patches.page import junit_of, page_of
 from harness.patches.questions import Stage
 from harness.patches.ran import ChangedLines
 from harness.patches.results import Answer, Fate, PatchPlan, Regression, Standing
@@ -246,6 +246,30 @@ def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: 
     assert series.page().headline == "nothing was looked at, so nothing is known."
 
 
+def test_a_page_is_green_only_where_the_exit_code_is_0(tmp_path: Path) -> None:
+    """Interrupted, or with stages left when the time was up, it was green, and ended in 130 or in 5."""
+    done = Trial(item="head-quick", cases=(str(CASE),), states=4)
+    for stages, interrupted, code in (
+        ((QUICK,), False, ExitCode.CONSISTENT),
+        ((QUICK, MORE), False, ExitCode.TIME_UP),
+        ((QUICK,), True, ExitCode.INTERRUPTED),
+    ):
+        answer = Answer(plan(*stages), tmp_path, {"quick": done}, (), {}, interrupted=interrupted)
+        assert exit_code(answer) is code
+        assert page_of(answer).kind == ("pass" if code is ExitCode.CONSISTENT else "unknown")
+
+
+def test_a_pass_where_no_changed_file_is_run_is_undecided(tmp_path: Path) -> None:
+    """`-c ext4/ordered` of a change to a network driver was a green page, and exit code 0."""
+    done = Trial(item="head-quick", cases=(str(CASE),), states=4)
+    nothing = msgspec.structs.replace(plan(QUICK), nobodys=plan(QUICK).changed)
+    answer = Answer(nothing, tmp_path, {"quick": done}, (), {})
+    assert exit_code(answer) is ExitCode.UNDECIDED
+    page = page_of(answer)
+    assert page.kind == "unknown"
+    assert page.headline.endswith("the modes that were asked run none of the changed files.")
+
+
 def test_a_series_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     series, _, _ = carried_out(tmp_path, from_third_on, (QUICK, MORE))
     again = PatchSeries(load_plan(series.path), series.path, Kernels())
@@ -358,7 +382,15 @@ def test_a_mistake_that_no_case_notices_is_told_as_that(tmp_path: Path) -> None:
 def test_a_mistake_that_does_not_build_or_is_undecided_counts_for_nothing(tmp_path: Path) -> None:
     series = planted(tmp_path, lambda commit: None, Kernels(commit_with(LEFT_OUT)))
     assert [p.fate for p in series.answer.planted] == [Fate.NO_KERNEL, Fate.UNDECIDED]
-    assert "mistakes that were planted" not in series.page().text()
+    text = series.page().text()
+    assert "mistakes that were planted in the patch counts: 1 was not decided, 1 does not build" in text
+
+
+def test_mistakes_that_do_not_count_are_told_beside_those_that_do(tmp_path: Path) -> None:
+    """ "1 of 1 mistake was noticed", and nothing of the one that does not build."""
+    series = planted(tmp_path, lambda commit: LOST, Kernels(commit_with(OTHER)))
+    text = " ".join(series.page().text().split())
+    assert "1 of 1 mistake that were planted in the patch were noticed; beside them, 1 does not build" in text
 
 
 def test_what_the_patch_shows_itself_notices_no_mistake(tmp_path: Path) -> None:
