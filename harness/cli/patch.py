@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from harness.cli.options import (
     OneOf,
     beside_resume,
     bounded,
+    is_typed,
     listed,
     named_here,
     out_option,
@@ -34,6 +35,7 @@ from harness.guests.machine import buildable, profile_of
 from harness.kernels.build import BuildFails, Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
+from harness.model.schedules import under_schedule, without_schedule
 from harness.patches.page import why_not_asked
 from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
@@ -44,9 +46,10 @@ from harness.report.words import plural, shown_path
 from harness.series.journal import End
 from harness.store import RunStore
 from harness.trust import Named, need_named_workloads, plan_here
-from harness.workloads.load import select_workloads
+from harness.workloads.load import select_workloads, workload_files
 
 MINUTES = 10.0
+_RUNS_NONE = "the modes that are asked run none of the changed files: a pass is undecided"
 _OPTION = re.compile(r"(#.*)?|CONFIG_\w+=\S.*", re.ASCII)
 ASKING_SHARE, LOOKING_SHARE = 0.6, 0.75
 """Of the time: until it is asked which lines of a patch that has passed so far run, and until mistakes are
@@ -72,7 +75,7 @@ planted in it.
 @workloads_option("Ask with these workloads. Default: general sets, those that find most first.")
 @click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
               show_default=True, help="Stop asking after so long. What was found by then is compared with "
-              "the base all the same.")  # fmt: skip
+              "the base all the same. Beside --resume: so long again.")  # fmt: skip
 @click.option("--first", is_flag=True, help="End with the first finding that is new, once the commit that "
               "brings it is named.")  # fmt: skip
 @click.option("--lines/--no-lines", "looking", default=True, show_default=True,
@@ -82,7 +85,8 @@ planted in it.
 @click.option("--why/--no-why", default=True, show_default=True, help="Explain each new finding as it comes.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be asked; build and run nothing.")
 @click.option("--machine", type=OneOf(buildable), default=lambda: buildable()[0],
-              help="The machine that records and judges. Default: the fastest.")  # fmt: skip
+              help="The machine that records and judges. Default: the fastest; beside --resume, the "
+              "one before.")  # fmt: skip
 @click.option("-j", "--jobs", type=bounded(bounds.Jobs), default=os.cpu_count() or 1, show_default=True,
               help="Guests to run at once, and processes that compile.")  # fmt: skip
 @out_option()
@@ -111,13 +115,14 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     a time: it removes a statement, negates a condition or removes a flush. If the cases notice a planted
     mistake, they would have noticed the same mistake in your patch.
 
-    Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided or a harness error, 5 nothing was new
-    when the time was up, 125 the last commit does not build, 130 interrupted.
+    Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided (also where the modes of -c run none of
+    the changed files) or a harness error, 5 nothing was new when the time was up, 125 the last commit does
+    not build, 130 interrupted.
     """
-    machine, jobs = given["machine"], given["jobs"]
     config = tuple(str(path.resolve()) for path in given["config"])
     select_workloads(given["workloads"])  # refused before the tree is looked at
-    begun = _begun(given, machine, config) if given["resume"] else None
+    begun = _begun(given, config) if given["resume"] else None
+    machine, jobs = begun.machine if begun else given["machine"], given["jobs"]
     with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
         plan = begun or _plan(kernels, commits, config, given)
         if given["no_action"]:
@@ -142,13 +147,14 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
     series = kernels.series(commits, given["base"], given["mbox"])
+    workloads = [_absolute(w) for w in given["workloads"]]
     asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
     return PatchPlan(
         tree=str(kernels.tree),
         base=(series.base.id, series.base.subject),
         commits=tuple((c.id, c.subject) for c in series.commits),
         changed=series.changed,
-        stages=tuple(stages(asked, given["workloads"])),
+        stages=tuple(stages(asked, workloads)),
         lines=lines_in(kernels, series, asked.nobodys) if given["looking"] else (),
         mistakes=mistakes_in(kernels, series, asked.nobodys) if given["planting"] else (),
         nobodys=asked.nobodys,
@@ -163,22 +169,32 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
     )
 
 
-def _begun(given: dict[str, Any], machine: str, config: tuple[str, ...]) -> PatchPlan:
+def _absolute(word: str) -> str:
+    """The user's own workload by its absolute path: a series is resumed from another folder, too."""
+    plain, number = without_schedule(word)
+    path = Path(plain)
+    own = path.is_file() or ("/" in plain and path.is_dir())
+    return under_schedule(str(path.resolve()), number) if own and plain not in workload_files() else word
+
+
+def _begun(given: dict[str, Any], config: tuple[str, ...]) -> PatchPlan:
     """The plan of a series that is resumed. Raises UsageError, with the options to add, for files that only
     its directory names, and for one that was begun otherwise.
     """
-    shared = ("resume", "tree", "config", "machine", "why", "workloads", "no_action")
+    shared = ("resume", "tree", "config", "machine", "minutes", "why", "workloads", "no_action")
     beside_resume("patch", shared)
     plan = load_plan(given["resume"])
     need_named_workloads([w for stage in plan.stages for w in stage.workloads], named_here(given))
     if plan.config != config:
         words = " ".join(f"--config {shlex.quote(path)}" for path in plan.config) or "no --config"
         raise UsageError("it was begun with other options of the kernel", f"go on with {words}")
-    if plan.machine != machine:
+    if is_typed("machine") and plan.machine != given["machine"]:
         raise UsageError(
-            f"it was begun on {plan.machine}, and this is {machine}", f"go on with --machine {plan.machine}"
+            f"it was begun on {plan.machine}, and this is {given['machine']}",
+            f"go on with --machine {plan.machine}",
         )
-    return plan
+    minutes = given["minutes"] if is_typed("minutes") else plan.minutes
+    return msgspec.structs.replace(plan, minutes=minutes)
 
 
 def _show(plan: PatchPlan) -> ExitCode:
@@ -190,6 +206,8 @@ def _show(plan: PatchPlan) -> ExitCode:
         console.say(f"then {plural(len(plan.mistakes), 'mistake')} to plant, such as {plan.mistakes[0]}")
     for file in plan.nobodys:
         console.say(f"not asked: {file}: {why_not_asked(plan, file)}")
+    if plan.runs_none:
+        console.say(_RUNS_NONE)
     return ExitCode.CONSISTENT
 
 
@@ -202,30 +220,45 @@ def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -
     series = PatchSeries(plan, path, kernels, explained if why else None)
     own = [w for stage in plan.stages for w in stage.workloads]
     again = resume_patch(shown_path(kernels.tree), plan.config, own, shown_path(path))
-    limit = None if plan.minutes is None else plan.minutes * 60
     console.say(f"{shown_path(path)}: {plural(len(plan.commits), 'commit')} up to {plan.series.head}")
-    end = End.COMPLETE
-    for phase, what, until_s in _phases(series, limit):
+    if plan.runs_none:
+        console.say(_RUNS_NONE)
+    ends: dict[Phase, End] = {}
+    for phase, what, until_s in _phases(series, series.known.at):
         series.phase = phase
-        end = work_at(series, what, until_s)
-        if end is End.INTERRUPTED:
+        ends[phase] = work_at(series, what, until_s)
+        if ends[phase] is End.INTERRUPTED:
             break
-    show_series(series, end, again)
+    show_series(series, end_of(ends, series.answer), again)
     return exit_code(series.answer)
 
 
-def _phases(series: PatchSeries, limit_s: float | None) -> Iterator[tuple[Phase, str, float | None]]:
-    """What to work at, in turn, and until when. A patch that passes has its mistakes planted before all of
-    the time is over; a finding is followed to its end, whatever the time.
+def end_of(ends: Mapping[Phase, End], answer: Answer) -> End:
+    """How a process's part of a series ended, by the last end of each phase. What was found is followed to
+    its end even where the time was up before all was asked.
+    """
+    if End.INTERRUPTED in ends.values():
+        return End.INTERRUPTED
+    left = answer.left and not (answer.plan.first and answer.new)
+    cut = [p for p, end in ends.items() if end is End.TIME_UP and (left or p is not Phase.ASKING)]
+    return End.TIME_UP if cut else End.COMPLETE
+
+
+def _phases(series: PatchSeries, begun_s: float) -> Iterator[tuple[Phase, str, float | None]]:
+    """What to work at, in turn, and until when, where so long was worked before. A patch that passes has its
+    mistakes planted before all of the time is over; a finding is followed to its end, whatever the time.
     """
     plan = series.plan
-    first_s = limit_s and limit_s * (ASKING_SHARE if plan.mistakes or plan.lines else 1)
+
+    def until(share: float) -> float | None:
+        return None if plan.minutes is None else begun_s + share * plan.minutes * 60
+
+    first_s, limit_s = until(ASKING_SHARE if plan.mistakes or plan.lines else 1), until(1)
     yield Phase.ASKING, "the last commit, and what its base says of findings", first_s
     if series.follows_left:
         yield Phase.FOLLOWING, "what was found, against the base", None
     if plan.lines and not series.answer.new:
-        until_s = limit_s and limit_s * (LOOKING_SHARE if plan.mistakes else 1)
-        yield Phase.LOOKING, "which changed lines run", until_s
+        yield Phase.LOOKING, "which changed lines run", until(LOOKING_SHARE if plan.mistakes else 1)
     if plan.mistakes and not series.answer.new:
         yield Phase.PLANTING, "mistakes in the patch: are they noticed?", limit_s
     if first_s != limit_s and series.answer.left:
