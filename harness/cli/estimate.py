@@ -66,8 +66,9 @@ def estimate(plan: Plan, cases: Sequence[tuple[Profile, Workload]], judge: str) 
     limits = [f"it stops after {plan.minutes:g} min"] if plan.minutes is not None else []
     harder = [name for name, asked in (("--again", plan.again), ("--disk", plan.disk)) if asked]
     if plan.unit_sectors is not None or harder:
-        beside = f", and {' and '.join(harder)} look again at each" if harder else ""
-        limits.append(f"all legal states may be many more{beside}; budget: {plan.budget.text}")
+        beside = f", {' and '.join(harder)} look again at each" if harder else ""
+        more = f"all legal states may be many more{beside}" if plan.unit_sectors is not None else beside[2:]
+        limits.append(f"{more}; budget: {plan.budget.text}")
         if plan.budget.seconds is not None:
             most = math.ceil(len(cases) / plan.jobs) * plan.budget.seconds + START_S + guest_s / plan.jobs
             limits.append(f"about {seconds(round(most))} if all of it is used")

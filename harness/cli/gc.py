@@ -39,7 +39,13 @@ class Age(click.ParamType):  # type: ignore[type-arg]  # not generic before clic
 
 
 @click.command("gc")
-@click.option("--runs", "run_days", type=Age(), metavar="AGE", help="Delete runs that are older: 14d, 36h.")
+@click.option(
+    "--runs",
+    "run_days",
+    type=Age(),
+    metavar="AGE",
+    help="Delete runs that nobody read or changed for so long: 14d, 36h.",
+)
 @click.option(
     "--cache",
     "cache_days",

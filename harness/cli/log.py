@@ -138,11 +138,12 @@ def log_ls(
         text = _events(file.with_name("events.zst"))
         joined = times_of(log.entries, text) if text else None
         times = _shown(joined) if joined else {}
+        most = selection.pop("limit") if by_time else None
         chosen = list(select(log, **selection))
         if (by_time or blkparse or perfetto) and not times:
             raise UsageError(f"{file} has no times", "they are in events.zst beside a run's log.zst")
         if by_time:
-            chosen.sort(key=lambda entry: _first(times.get(entry.index, "")))
+            chosen = sorted(chosen, key=lambda entry: _first(times.get(entry.index, "")))[:most]
         order = sorted(times, key=lambda n: _first(times[n]))
         texts = texts_of(file, log, path, order) if names else Texts(devices=log.devices)
         if blkparse:

@@ -140,7 +140,7 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     """Compare two runs: of the same recordings state by state, of others finding by finding.
 
     \b
-    powercut run --recordings reports/latest --machine uml
+    powercut run -c MODE,... -w WORKLOAD,... --recordings FIRST --machine uml    # those of FIRST
     powercut compare FIRST SECOND                        # do both judge every crash state alike?
     powercut compare BEFORE AFTER --html patch.html      # what did a patch fix, what did it break?
 

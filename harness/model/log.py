@@ -105,7 +105,8 @@ class CrashState:
         if self.again and any(c.persisted is None or c.again or c.fault for c in self.again):
             raise ValueError("a cut in a recovery is a state by times, such as @t12-3")
         if self.prefix < 0 or (self.dropped and any(not 0 <= d < self.prefix for d in self.dropped)):
-            raise ValueError(f"dropped entries {self.dropped} must lie below the prefix {self.prefix}")
+            dropped = ", ".join(map(str, self.dropped))
+            raise ValueError(f"entry {dropped} is not among the first {self.prefix}, and cannot be dropped")
         if self.dropped and list(self.dropped) != sorted(set(self.dropped)):
             raise ValueError(f"dropped entries {self.dropped} must ascend without repeats")
         if self.persisted is None:

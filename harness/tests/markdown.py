@@ -74,7 +74,9 @@ def _words(line: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of a session, and what it prints; `...` stands for any number of lines."""
+    """A command of a session, its lines as they stand there, and what it prints; `...` stands for any number
+    of lines.
+    """
 
     command: str
     output: tuple[str, ...]
@@ -106,7 +108,7 @@ def _steps(block: str) -> Iterator[Step]:
         command, _, output = part.partition("\n")
         while command.endswith("\\"):
             more, _, output = output.partition("\n")
-            command = f"{command[:-1].rstrip()} {more.strip()}"
+            command = f"{command}\n{more}"
         yield Step(command, tuple(output.rstrip("\n").splitlines()))
 
 

@@ -160,8 +160,8 @@ def test_a_fault_is_held_against_the_kernel_on_the_same_disk_alone(
     kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cases of a sound disk have the same names, and stood for those that a faulty one left undecided."""
-    whole, erring = fault("whole"), msgspec.structs.replace(fault("erring"), disk=("errors",))
-    kernels.plant(whole, erring)
+    whole, faulty = fault("whole"), msgspec.structs.replace(fault("faulty"), disk=("errors",))
+    kernels.plant(whole, faulty)
     path = create(FaultsPlan(machine="toy", workloads=["quick"]), tmp_path)
     series = FaultSeries(load_plan(path), path, kernels)
     case = "ext4-ordered/append-fsync"
@@ -175,7 +175,7 @@ def test_a_fault_is_held_against_the_kernel_on_the_same_disk_alone(
     monkeypatch.setattr(series, "whole", lambda item: asked.get(item.name, lost))
     assert [(row.fault.name, row.status) for row in series.campaign.rows] == [
         ("whole", Status.FOUND),
-        ("erring", Status.UNDECIDED),
+        ("faulty", Status.UNDECIDED),
     ]
 
 

@@ -193,8 +193,8 @@ def test_a_bug_that_a_faulty_disk_shows_has_a_command_too(
     ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder of its run ends with the disk, and was taken for that of another mode."""
-    erring = msgspec.structs.replace(bug("found"), disk=("errors",))
-    monkeypatch.setattr(catalogue, "bugs", lambda: {"found": erring})
+    faulty = msgspec.structs.replace(bug("found"), disk=("errors",))
+    monkeypatch.setattr(catalogue, "bugs", lambda: {"found": faulty})
     page = page_of(carried(create(PLAN, tmp_path))).html()
     assert "powercut repro ext4-journal_checksum/append-fsync@0 --from" in page
     assert "ext4-journal_checksum_errors/runs/" in page
