@@ -437,8 +437,8 @@ def _crash_points() -> Lines:
     yield from ("# Names of crash points", "")
     yield from (
         "A crash point is a case and a crash state: `ext4-ordered/append-fsync@417`.",
-        "`powercut repro` and `show` take it; one with two or more `@`, if the run found something in a cut of "
-        "that recovery.",
+        "`powercut repro` and `show` take it; one with two or more `@`, if the run found something in a cut "
+        "of that recovery.",
         "",
     )
     for text, _ in _POINTS:

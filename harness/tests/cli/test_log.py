@@ -98,6 +98,7 @@ def test_a_write_that_preceded_an_acknowledgement_stands_before_it_by_time(tmp_p
 
     assert order() == ["0", "1", "2"]
     assert order("--by-time") == ["1", "0", "2"]
+    assert order("--by-time", "--limit", "1") == ["1"], "the first of the log was cut off before"
 
 
 def test_a_truncated_log_says_what_is_missing(tmp_path: Path) -> None:
