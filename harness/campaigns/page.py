@@ -322,7 +322,7 @@ def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
 
 def _cause(place: int, c: ShownCause) -> Finding:
     more = f" and {number(len(c.similar) - _NAMED)} more" if len(c.similar) > _NAMED else ""
-    unlike = "" if c.smallest.confirmed else "; only the machine that judges shows this"
+    unlike = f"; {c.smallest.why_unconfirmed}" if c.smallest.why_unconfirmed else ""
     known = f"known: {', '.join(c.known)}" if c.known else NEW
     lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}"), Line(known)]
     for symptom, text in c.smallest.shows:

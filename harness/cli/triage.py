@@ -189,8 +189,8 @@ def _cause_lines(number: int, cause: Cause, stores: Sequence[RunStore], files: d
     lines += [f"   shows {text}" for _, text in smallest.shows] or [f"   {smallest.summary}"]
     if smallest.schedule:
         lines.append(f"   under schedule {smallest.schedule.removeprefix('.s')}; not under the default one")
-    if smallest.minimal and not smallest.confirmed:
-        lines.append("   only the machine that judges shows this; the one that records does not")
+    if smallest.why_unconfirmed:
+        lines.append(f"   {smallest.why_unconfirmed}")
     for name in cause.contains:
         lines.append(f"   contains the operations of {name}: perhaps a consequence of that")
     examples = {(m.symptom, rule): m for m, rule in reversed([*zip(cause.members, cause.rules, strict=True)])}

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from harness.host.text import one_line
 from harness.model import CaseId
 from harness.symptoms import Symptom
 
@@ -39,7 +40,7 @@ class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     smallest crash state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and
     then `reason` says why. `schedule`: that under which it shows, `.s3`; empty: the default one. `shows`:
     every symptom of that workload, with an example. `confirmed`: whether the recording machine of the run
-    shows it, too. `recordings`: how many were made for it.
+    shows it, too; `untried`: why that is not known. `recordings`: how many were made for it.
     """
 
     run: str
@@ -55,12 +56,22 @@ class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str = ""
     shows: tuple[tuple[Symptom, str], ...] = ()
     confirmed: bool = False
+    untried: str = ""
     recordings: int = 0
     reason: str = ""
 
     @property
     def case(self) -> str:
         return str(CaseId.named_in(self.point))
+
+    @property
+    def why_unconfirmed(self) -> str:
+        """Why only the machine that judges shows it, in words; empty where the other one does, too."""
+        if self.confirmed or not self.minimal:
+            return ""
+        if self.untried:
+            return f"could not be tried on the machine that records: {one_line(self.untried)}"
+        return "only the machine that judges shows this; the one that records does not"
 
     @property
     def filesystem(self) -> str:

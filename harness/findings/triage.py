@@ -284,7 +284,8 @@ def examined(
             _reporting(functools.partial(_shows, tries, suspect.symptom, way), operations, tries, say),
         )
         slow = way._replace(fast=False)
-        confirmed = _until_shown(tries, left, suspect.symptom, slow)[-1].shows(suspect.symptom)
+        on_slow = _until_shown(tries, left, suspect.symptom, slow)
+        confirmed = on_slow[-1].shows(suspect.symptom)
         again = _until_shown(tries, left, suspect.symptom, slow if confirmed else way)
         shrunk = msgspec.structs.replace(
             member,
@@ -292,6 +293,7 @@ def examined(
             shows=again[-1].shown,
             schedule=str(way.schedule),
             confirmed=confirmed,
+            untried=on_slow[-1].failed if all(e.failed for e in on_slow) else "",
         )
         if confirmed:
             return msgspec.structs.replace(shrunk, recordings=tries.made - before)
@@ -415,7 +417,7 @@ def _words(member: CauseMember) -> str:
     if not member.minimal:
         return f"{what}: {member.reason}"
     shown = f"{member.operations} to {len(member.minimal)} operations, {member.recordings} recordings"
-    return f"{what}: {shown}" + ("" if member.confirmed else "; only the judging machine shows it")
+    return "; ".join(filter(None, [f"{what}: {shown}", member.why_unconfirmed]))
 
 
 def workload_of(cause: Cause) -> str:

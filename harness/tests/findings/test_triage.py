@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from harness.campaigns.page import ShownCause, _cause
 from harness.cli.triage import text_of
 from harness.errors import ExitCode, GuestLost
 from harness.expectations import Expectation
@@ -170,6 +171,33 @@ def test_what_only_the_judging_machine_shows_is_shrunk_and_says_so(tmp_path: Pat
         assert "   only the machine that judges shows this; the one that records does not" in text_of(
             found, [store], {}
         )
+
+
+def test_recordings_that_failed_do_not_say_that_the_machine_does_not_show_it(tmp_path: Path) -> None:
+    """No guest of the machine that records came up, and it was told that it does not show the finding."""
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    found = triaged(tmp_path, run, FakeTries(nameless, lost=lambda way: not way.fast))
+    member = found.causes[0].smallest
+    assert (member.confirmed, member.untried) == (False, "it is gone")
+    why = "could not be tried on the machine that records: it is gone"
+    with RunStore.open(run) as store:
+        lines = text_of(found, [store], {})
+    assert f"   {why}" in lines
+    told = (tmp_path / "said").read_text()
+    assert why in " ".join(told.split())
+    assert not any("does not" in line or "only" in line for line in [*lines, told])
+    shown = _cause(1, ShownCause(found.causes[0], (), 0.0, "f.toml", "reproduce", "run"))
+    assert shown.lines[0].text.endswith(f"; {why}")
+
+
+def test_one_recording_that_did_not_fail_says_that_the_machine_does_not_show_it(tmp_path: Path) -> None:
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    tries = FakeTries(
+        nameless, when=lambda way: way.fast, lost=lambda way: not way.fast and tries.made % 2 > 0
+    )
+    member = triaged(tmp_path, run, tries).causes[0].smallest
+    assert member.untried == ""
+    assert member.why_unconfirmed == "only the machine that judges shows this; the one that records does not"
 
 
 def test_a_schedule_is_needed_only_if_neither_machine_shows_it_without(tmp_path: Path) -> None:
