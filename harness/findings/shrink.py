@@ -87,7 +87,7 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     """The shortest workload found that shows the finding's symptom (`harness.symptoms`); None if a new
     recording of the whole workload does not show it. If it is interrupted, the shortest until then. Raises
     UsageError for a workload that is not a list of operations, and for files that only the run directory
-    names; KeyboardInterrupt if nothing shorter was known.
+    names; what kept the whole workload from being recorded; KeyboardInterrupt if nothing shorter was known.
     """
     plan, case = plan_here(store, named), finding.case
     (profile,) = select_profiles([case.configuration])
@@ -99,6 +99,8 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
         candidates = _Candidates(equipment, profile, case, symptom, say)
         try:
             if not candidates.holds(workload.operations):
+                if candidates.failed is not None:
+                    raise candidates.failed
                 return None
             left, interrupted = shortest(profile.contract, workload.operations, candidates.holds), False
             candidates.reduce_schedule(left)
@@ -126,7 +128,7 @@ def _shrunk(name: str, chosen: ScheduleName) -> str:
 class _Candidates:
     """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed,
     `shown_under`: the schedule. `chosen`: that of the next candidate, and in the end what is left of it;
-    `decisions`: that in words.
+    `decisions`: that in words. `failed`: why the last candidate could not be tried.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class _Candidates:
         self.left: tuple[Operation, ...] = ()
         self.chosen = self.shown_under = without_schedule(case.workload)[1]
         self.decisions: tuple[str, ...] = ()
+        self.failed: PowercutError | None = None
 
     def reduce_schedule(self, operations: Sequence[Operation]) -> None:
         """Leave of the schedule what these operations need to show the symptom."""
@@ -154,13 +157,17 @@ class _Candidates:
             self.chosen = chosen
             return self.holds(operations)
 
+        seen = self.seen
         schedule = schedule_of(given, len(operations))
         decides = self._equipment.recorder.decides_threads(schedule)
         threads = with_threads(schedule).threads if decides else None
         left = fewest_decisions(given, threads, said, holds)
-        shows = not left.only or holds(left)
+        # What is told of a violation is what the last recording said: that must be one of this schedule.
+        shows = holds(left) if left.only or left != self.shown_under else True
         self.chosen = left if shows else given
-        if left.only and shows and (made := self._told()):
+        if not shows:
+            self.seen = seen
+        elif left.only and (made := self._told()):
             self.decisions = tuple(f"{number}: {text}" for number, text in made.lines.items())
 
     def _told(self) -> ThreadsTold | None:
@@ -171,11 +178,13 @@ class _Candidates:
         cannot be recorded shows none.
         """
         self.tried += 1
+        self.failed = None
         try:
             found = self._violation(operations)
         except NotSupported as e:
             raise UsageError(e.what) from e
         except PowercutError as e:
+            self.failed = e
             self._say(f"{self._what(operations)}: cannot be tried: {e.what}")
             return False
         self._say(f"{self._what(operations)}: {found or 'does not show it'}")

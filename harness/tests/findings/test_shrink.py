@@ -269,6 +269,16 @@ def test_a_candidate_that_cannot_be_tried_shows_nothing(broken_by: Shrink) -> No
     assert "  3 operations: cannot be tried: the guest says no" in said
 
 
+def test_a_whole_workload_that_cannot_be_recorded_is_not_told_as_harmless(broken_by: Shrink) -> None:
+    """No guest came up, and `shrink` said that a new recording does not show it: there was none."""
+
+    def shows(operations: list[str], state: str) -> tuple[str, ...]:
+        raise GuestError("the guest says no")
+
+    with pytest.raises(GuestError, match="the guest says no"):
+        broken_by(shows)
+
+
 def test_what_the_file_system_does_not_have_is_the_users_error(broken_by: Shrink) -> None:
     def shows(operations: list[str], state: str) -> tuple[str, ...]:
         raise NotSupported("no such operation here")
@@ -315,8 +325,8 @@ SAID = [
 class UnderSchedules(_Candidates):
     """Candidates that are not recorded: `shows` says under which schedule the symptom is there."""
 
-    def __init__(self, shows: Callable[[ScheduleName], bool]) -> None:
-        recorder = SimpleNamespace(decides_threads=lambda _: True, said=[Said(None, tuple(SAID))])
+    def __init__(self, shows: Callable[[ScheduleName], bool], said: Sequence[str] = SAID) -> None:
+        recorder = SimpleNamespace(decides_threads=lambda _: True, said=[Said(None, tuple(said))])
         equipment = cast(Equipment, SimpleNamespace(recorder=recorder))
         (profile,) = select_profiles(["ext4/ordered"])
         case = CaseId("ext4", "ordered", "append-fsync.s2")
@@ -354,6 +364,37 @@ def test_decisions_that_do_not_show_it_when_tried_again_are_not_what_is_left() -
     assert ScheduleName(2, (3,)) in tried
     assert candidates.chosen == ScheduleName(2)
     assert candidates.decisions == ()
+
+
+class SaysItsSchedule(UnderSchedules):
+    """What it shows names the schedule."""
+
+    def _violation(self, operations: Sequence[Operation]) -> str:
+        return f"@1 size{self.chosen}" if self._shows(self.chosen) else ""
+
+
+@pytest.mark.parametrize("shows_again", [True, False])
+def test_what_is_told_is_what_the_schedule_that_is_left_showed(
+    shows_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where too many decisions were left, the whole schedule was named with the summary of a few of them."""
+    monkeypatch.setattr("harness.findings.fewest_decisions.NAMED_MAX", 1)
+    tried: list[ScheduleName] = []
+
+    def shows(chosen: ScheduleName) -> bool:
+        tried.append(chosen)
+        needed = {3, 9, 17} <= set(chosen.only) or chosen == ScheduleName(2)
+        return needed and (shows_again or tried.count(ScheduleName(2)) < 3)
+
+    made = [f"powercut_threads: {n}: b" for n in (11, 17)]
+    said = ["powercut_threads: 90 points, 4 decisions", *SAID[1:], *made]
+    candidates = SaysItsSchedule(shows, said)
+    operations = [parse_operation("create f")]
+    assert candidates.holds(operations)
+    candidates.reduce_schedule(operations)
+    assert candidates.chosen == ScheduleName(2)
+    assert ScheduleName(2, (3, 9, 17)) in tried
+    assert candidates.seen == "@1 size.s2"
 
 
 def test_what_is_left_of_a_schedule_is_told() -> None:
