@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
@@ -77,14 +79,16 @@ def _need_whole(chosen: Sequence[BugReport]) -> None:
 
 
 def _asked(chosen: Sequence[BugReport], kernels: Sequence[str]) -> Iterable[tuple[BugReport, StatedRun]]:
-    """Every run of these bug reports; with `kernels`, what shows the bug on each of those."""
+    """Every run of these bug reports; with `kernels`, what shows the bug on each of those, with the same
+    module or patch: what is broken may not be the kernel's own.
+    """
     for bug_report in chosen:
         if not kernels:
             yield from ((bug_report, stated) for stated in bug_report.run)
             continue
         shows = next(r for r in bug_report.run if r.says == "BROKEN")
         for kernel in kernels:
-            yield bug_report, StatedRun(kernel=kernel, says="BROKEN", environment=shows.environment)
+            yield bug_report, msgspec.structs.replace(shows, kernel=kernel, note="")
 
 
 def _run(bug_report: BugReport, stated: StatedRun, progress: Progress, evidence: bool) -> Rerun:
@@ -154,7 +158,6 @@ def bugreport_command(
             console.say(f"before you send it: {one_line(line)}")
     for what in load(folder).lacks():
         console.say(f"TO DO: {what}")
-    console.say(
-        f"finish what says TO DO, then: powercut findings {folder.name} --folder {full(folder.parent)}"
-    )
+    again = shlex.join(["powercut", "findings", folder.name, "--folder", full(folder.parent)])
+    console.say(f"finish what says TO DO, then: {again}")
     return ExitCode.CONSISTENT

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 from harness.model import CaseId, CrashPoint, Verdict
+from harness.report.lines import full, resume
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
 
@@ -68,7 +70,7 @@ def compare(first: RunStore, second: RunStore) -> Comparison:
     mine, others = ({c.case: c for c in store.cases()} for store in (first, second))
     for store, cases in ((first, mine), (second, others)):
         if not cases:
-            raise UsageError(f"{store.path.name} has no case yet", f"powercut run --resume {store.path}")
+            raise UsageError(f"{store.path.name} has no case yet", _resume(store))
     common = [case for case in mine if case in others]
     if not common:
         raise UsageError(
@@ -84,6 +86,14 @@ def compare(first: RunStore, second: RunStore) -> Comparison:
         + tuple(f"{case}: undecided in both" for case in common if _open(mine[case]) and _open(others[case])),
         len(common),
     )
+
+
+def _resume(store: RunStore) -> str:
+    """The command that goes on with a run, as far as its plan can be read."""
+    try:
+        return resume(store.plan(), str(store.path))
+    except StoreError:
+        return f"powercut run --resume {shlex.quote(full(store.path))}"
 
 
 def _open(case: CaseRecord) -> bool:

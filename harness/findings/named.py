@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from pathlib import Path
 
 from harness.errors import UsageError
 from harness.host.text import named_few
+from harness.report.lines import source_in
 from harness.store import RunStore
 from harness.store.records import Finding
 
@@ -20,7 +22,10 @@ _BESIDE = 50
 def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
     """An error for words that name neither a finding nor a crash point, and a hint at what may be meant."""
     if text.startswith(("/", ".")):
-        return f"{text} is a path: a finding or a crash point is wanted", f"name a run with --from {text}"
+        return (
+            f"{text} is a path: a finding or a crash point is wanted",
+            f"name a run with --from {shlex.quote(text)}",
+        )
     known = [f.id for f in store.findings()]
     if meant := [n for n in known if text and n.startswith(text)]:
         return f"{text!r} is only the beginning of a finding's id", f"is {' or '.join(meant[:3])} meant?"
@@ -43,7 +48,7 @@ def finding_by_id(text: str, store: RunStore) -> Finding | None:
     if found:
         raise UsageError(f"{text} may be any of {len(found)} findings", f"one more digit: {ids}")
     elsewhere = _elsewhere(text, store)
-    step = f"{elsewhere} has: add --from {elsewhere}" if elsewhere else f"its findings: {ids}"
+    step = f"{elsewhere} has: add --from {source_in(elsewhere)}" if elsewhere else f"its findings: {ids}"
     raise UsageError(f"the run {store.path.name} has no finding {text}", step)
 
 

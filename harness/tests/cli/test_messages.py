@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from harness.cli.kernel import _next
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.bug_report import bug_reports, findings_folder
-from harness.findings.named import finding_by_id
+from harness.findings.named import finding_by_id, not_a_point
 from harness.guests.kernel_list import KernelRow
 from harness.host.console import SafeConsole
 from harness.host.progress import Lines, silent, telling
@@ -150,6 +151,24 @@ def test_the_beginning_of_an_id_names_a_finding_if_no_other_begins_so(run: RunSt
     for wrong in ("0123456789ab", "ffff0000"):
         with pytest.raises(UsageError, match="has no finding"):
             finding_by_id(wrong, run)
+
+
+def test_a_run_that_is_named_for_from_can_be_pasted(run: RunStore, tmp_path: Path) -> None:
+    """`add --from /my runs/x` was two words, and without the file of the run's kernel."""
+    beside = tmp_path / "my runs"
+    id_ = run.findings()[0].id
+    with (
+        RunStore.create(beside, "other", run_info()) as store,
+        RunStore.create(beside, "t", run_info()) as own,
+    ):
+        store.put_plan(Plan(configurations=[], workloads=[], kernel="/my/bzImage"))
+        (store.path / "results.json").write_text(f'{{"id": "{id_}"}}')
+        with pytest.raises(UsageError) as refused:
+            finding_by_id(id_, own)
+        words = shlex.split(refused.value.next_step.partition(": add ")[2])
+        assert words == ["--from", str(store.path), "--kernel", "/my/bzImage"]
+        _, step = not_a_point(str(store.path), own, "")
+    assert shlex.split(step)[-2:] == ["--from", str(store.path)]
 
 
 def test_an_id_that_several_begin_with_names_none(run: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:

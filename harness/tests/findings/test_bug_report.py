@@ -6,10 +6,20 @@ import re
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from harness.cli.findings import _asked
 from harness.errors import UsageError
-from harness.findings.bug_report import MAIL, bug_reports, findings_folder, load, select_bug_reports
+from harness.findings.bug_report import (
+    MAIL,
+    BugReport,
+    StatedRun,
+    bug_reports,
+    findings_folder,
+    load,
+    select_bug_reports,
+)
 from harness.findings.mail import LINES
 from harness.kernels.find import look_up_pc_kernel
 
@@ -81,6 +91,17 @@ def test_an_unknown_slug_is_refused_with_the_near_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         select_bug_reports(["a-big"], tmp_path)
     assert "a-bug" in raised.value.next_step
+
+
+@pytest.mark.parametrize("own", [{"module": "mine.ko"}, {"patch": "mine.patch"}])
+def test_another_kernel_is_asked_with_the_module_that_is_broken(own: dict[str, str]) -> None:
+    """`findings --kernels` asked the stock kernel, and so said KEPT of a module of somebody's own."""
+    plain = StatedRun(kernel="debian-6.12", says="BROKEN", environment={"A": "b"}, note="why")
+    broken = msgspec.structs.replace(plain, **own)
+    report = BugReport(title="t", run=[StatedRun(kernel="debian-6.12", says="KEPT"), broken])
+    ((_, asked),) = _asked([report], ["debian-6.1"])
+    assert asked.name == " ".join(["debian-6.1", "A=b", *own.values()])
+    assert (asked.says, asked.note) == ("BROKEN", "")
 
 
 COMMITTED = bug_reports(findings_folder())

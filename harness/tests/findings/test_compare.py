@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from harness.errors import UsageError
 from harness.findings.compare import Comparison, compare
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.tests.store.samples import CASE, INFO, OTHER
@@ -110,6 +112,21 @@ def test_a_run_that_ended_before_its_first_case_is_to_go_on(stores: tuple[RunSto
     with pytest.raises(UsageError, match="has no case yet") as refused:
         compare(one, two)
     assert str(two.path) in refused.value.next_step
+
+
+@pytest.mark.parametrize("has_plan", [False, True])
+def test_a_run_to_go_on_with_is_quoted_and_has_its_files(has_plan: bool, tmp_path: Path) -> None:
+    """`powercut run --resume /my runs/x` was of another directory, and without the kernel's file."""
+    names = ("one", "two")
+    with ExitStack() as opened:
+        one, two = (opened.enter_context(RunStore.create(tmp_path / "my runs", n, INFO)) for n in names)
+        put(one, {0: OK})
+        if has_plan:
+            two.put_plan(Plan(configurations=[], workloads=[], kernel="/my/bzImage"))
+        with pytest.raises(UsageError) as refused:
+            compare(one, two)
+        kernel = ["--kernel", "/my/bzImage"] if has_plan else []
+        assert shlex.split(refused.value.next_step) == ["powercut", "run", "--resume", str(two.path), *kernel]
 
 
 def test_crash_points_of_two_recordings_are_not_the_same(stores: tuple[RunStore, RunStore]) -> None:

@@ -561,6 +561,16 @@ def test_the_command_writes_a_folder_and_says_what_is_next(run: RunStore, tmp_pa
     assert [r.says for r in load(tmp_path / "new").run] == ["BROKEN", "KEPT"]
 
 
+def test_the_command_that_is_next_can_be_pasted(run: RunStore, tmp_path: Path) -> None:
+    """`--folder /my reports` was two words."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, finding, "create a")
+    folder = tmp_path / "my reports" / "new"
+    said = powercut("bugreport", finding.id, "--from", run.path, "--output", folder).output.splitlines()[-1]
+    words = shlex.split(said.partition("then: ")[2])
+    assert words == ["powercut", "findings", "new", "--folder", str(folder.parent)]
+
+
 def test_a_case_without_a_finding_has_no_bug_report(run: RunStore) -> None:
     assert "has no finding" in refused("bugreport", "xfs-default/append-fsync", "--from", run.path)
 
