@@ -260,7 +260,6 @@ def _stat(file: Path) -> os.stat_result | None:
 def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
     """Give the empty folder `out` the configuration of a flavour. Raises as `make_kernel`."""
     fragments = list(map(_fragment, flavour.fragments))
-    own = [Path(name) for name in flavour.fragments if _is_own(name)]
     common = _make(tree, out, flavour)
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
     steps = [
@@ -269,9 +268,12 @@ def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
         [*common, "olddefconfig"],
     ]
     _run(steps, log)
-    have = _options((out / ".config").read_text().splitlines())
-    _check_options(have, [f for f in fragments if f not in own])
-    _check_own_options(have, own, tree)
+    _check_options(out, [_fragment(name) for name in flavour.fragments if not _is_own(name)])
+    if lost := lost_options(out, flavour):
+        raise KernelError(
+            f"{tree} does not take {', '.join(lost)}",
+            "see in its Kconfig files how each is spelled and what it depends on, and name that as well",
+        )
 
 
 def make_again(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
@@ -307,8 +309,16 @@ def _options(lines: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _lost(have: dict[str, str], fragments: Sequence[Path]) -> list[str]:
+def lost_options(out: Path, flavour: Flavour) -> list[str]:
+    """The user's own options that a configured folder has otherwise: a kernel without them is not the one
+    that was asked about.
+    """
+    return _lost(out, [Path(name) for name in flavour.fragments if _is_own(name)])
+
+
+def _lost(out: Path, fragments: Sequence[Path]) -> list[str]:
     """The options of fragments that a configuration has otherwise. A kernel without modules makes y of m."""
+    have = _options((out / ".config").read_text(errors="replace").splitlines()) if fragments else {}
     wanted = _options(line for file in fragments for line in file.read_text(errors="replace").splitlines())
     return [
         f"{name}={value}"
@@ -317,22 +327,11 @@ def _lost(have: dict[str, str], fragments: Sequence[Path]) -> list[str]:
     ]
 
 
-def _check_options(have: dict[str, str], fragments: Sequence[Path]) -> None:
+def _check_options(out: Path, fragments: Sequence[Path]) -> None:
     """Raises KernelError if an essential option is missing: olddefconfig drops options that a tree lacks."""
-    if essential := [line for line in _lost(have, fragments) if line.split("=")[0] in _ESSENTIAL]:
+    if essential := [line for line in _lost(out, fragments) if line.split("=")[0] in _ESSENTIAL]:
         raise KernelError(
             f"the tree's configuration lacks {', '.join(essential)}", "is it a kernel of 4.1 or later?"
-        )
-
-
-def _check_own_options(have: dict[str, str], fragments: Sequence[Path], tree: Path) -> None:
-    """Raises KernelError for options of the user's own that are not as they were asked for: a kernel without
-    them would be judged as if it had them.
-    """
-    if lost := _lost(have, fragments):
-        raise KernelError(
-            f"{tree} does not take {', '.join(lost)} of {', '.join(map(str, fragments))}",
-            "see in its Kconfig files how each is spelled and what it depends on, and name that as well",
         )
 
 

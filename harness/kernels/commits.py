@@ -9,7 +9,7 @@ kernels/commits/<machine>-<repository>-<configuration>/
     lock            held by the process that uses the tree
     git/            our repository: objects, and nothing else of ours
     source/ out/    its work tree, at the commit that was built last, and the build
-    configured      written once `out` has a configuration
+    configured      the configuration that `out` was given
 kernels/variants/<key>/image
 kernels/instrumented/<key>/         a commit's kernel with marks on changed lines
 ```
@@ -34,6 +34,7 @@ from types import MappingProxyType
 
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
+from harness.host.files import write_atomically
 from harness.host.locks import exclusive
 from harness.host.progress import telling
 from harness.kernels.build import (
@@ -45,6 +46,7 @@ from harness.kernels.build import (
     compiled,
     configure,
     key_for,
+    lost_options,
     make_again,
     need_tools,
 )
@@ -285,11 +287,7 @@ class CommitTree:
         source, begun = self._work_tree(), time.time()
         self._switch(self._with_ours(commit.id, texts, more))
         try:
-            if not (self.path / "configured").exists():
-                shutil.rmtree(self.path / "out", ignore_errors=True)
-                (self.path / "out").mkdir()
-                configure(source, self.path / "out", self.flavour, log)
-                (self.path / "configured").touch()
+            self._configure(source, log)
             with telling(lambda: compiled(self.path / "out", begun), self._say):
                 make_again(source, self.path / "out", self.flavour, self._jobs, log)
         except BuildFails as e:
@@ -299,6 +297,25 @@ class CommitTree:
                 f"{commit} does not build: {what}",
                 f"the whole log is {log}; see whether the commit before it builds",
             ) from e
+        if lost := lost_options(self.path / "out", self.flavour):
+            self._say(f"{commit} does not take {', '.join(lost)}: its kernel is without")
+
+    def _configure(self, source: Path, log: Path) -> None:
+        """Give `out` its configuration, unless it has it. In a commit that does not know an option, as the
+        base of a patch that brings it, make drops that option for the commits after it as well.
+        """
+        out, given = self.path / "out", self.path / "configured"
+        if given.exists() and (out / ".config").exists():
+            if not lost_options(out, self.flavour):
+                return
+            if given.stat().st_size:
+                shutil.copyfile(given, out / ".config")
+                return
+        given.unlink(missing_ok=True)
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        configure(source, out, self.flavour, log)
+        write_atomically(given, (out / ".config").read_bytes())
 
     def _with_ours(self, commit: str, given: Mapping[str, str], more: Addition | None) -> str:
         """A commit of ours on top, with the flavour's edits and files, those that fit, and what is given."""

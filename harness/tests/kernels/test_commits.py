@@ -416,3 +416,32 @@ def test_a_subject_may_have_what_ends_a_line_for_python(tree: Path, kernels: Com
     series = kernels.series("main~2..main")
     assert [c.subject for c in series.commits] == ["ext4: a b", "four"]
     assert kernels.series("main~1..main").base.subject == "ext4: a b"
+
+
+def test_an_option_that_the_patch_brings_is_not_lost_for_the_commits_built_after_its_base(
+    tree: Path, cache: Path, tmp_path: Path
+) -> None:
+    """The base does not know it, so make dropped it, and the next commits were built and judged without."""
+    (tree / "scripts/kconfig/merge_config.sh").write_text(
+        '#!/bin/sh\nto=$3; shift 4; cat "$@" >$to/.config\n'
+    )
+    sync = "linux: sync\nsync:\n\t@[ -f fs/Kconfig ] || sed -i /MINE/d $(O)/.config\n"
+    (tree / "Makefile").write_text(MAKEFILE.replace("@touch $(O)/.config", "@:") + sync)
+    git(tree, "commit", "-qam", "base")
+    (tree / "fs/Kconfig").write_text("config MINE\n")
+    git(tree, "add", "-A")
+    change(tree, "3", "three")
+    change(tree, "4", "four")
+    fragment = tmp_path / "mine.config"
+    fragment.write_text("CONFIG_MINE=y\n")
+    flavour = Flavour("toy", "linux", "linux", (str(fragment),))
+    said: list[str] = []
+    with commit_tree(tree, "toy", flavour, 1, said.append) as kept:
+        series = kept.series("main~2..main")
+        had = []
+        for commit in (series.head, series.base, series.commits[0]):
+            kept.kernel(commit)
+            had.append((kept.path / "out/.config").read_text())
+    assert had == ["CONFIG_MINE=y\n", "", "CONFIG_MINE=y\n"]
+    lost = [line for line in said if "does not take" in line]
+    assert lost == [f"{series.base} does not take CONFIG_MINE=y: its kernel is without"]
