@@ -365,7 +365,12 @@ def _fsck_decides(fsck: Tool | None, said: str) -> str:
         clean: ['echo "KEPT: fsck finds nothing wrong after recovery"'],
         dirty: ['cat "$DIR/said"', *broken],
     }
-    lines = ["ended=0", f"{said} || ended=$?", "case $ended in"]
+    lines = ["ended=0", f"{said} || ended=$?"]
+    if fsck and fsck.too_old:
+        patterns = " ".join(f"-e {shlex.quote(pattern)}" for pattern in fsck.too_old)
+        unknown = 'fail "fsck is too old for this file system: $(cat "$DIR/said")"'
+        lines += [f'if grep -qE {patterns} "$DIR/said"; then', f"\t{unknown}", "fi"]
+    lines += ["case $ended in"]
     for codes, does in branches.items():
         lines += [f"{' | '.join(map(str, codes))})", *(f"\t{line}" for line in does), "\t;;"] if codes else []
     lines += ["*)", '\tcat "$DIR/said" >&2', '\tfail "fsck could not check: it ended with $ended"', "\t;;"]

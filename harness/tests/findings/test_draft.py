@@ -287,6 +287,23 @@ def test_only_an_fsck_that_checked_decides(
     assert done.returncode == (0 if said.startswith(("KEPT", "BROKEN")) else 2), done.stderr
 
 
+def test_an_fsck_that_is_too_old_decides_nothing(run: RunStore, tmp_path: Path) -> None:
+    """btrfs check ends with 1 also where it does not know a feature, and that was BROKEN."""
+    profile = profiles()["btrfs/default"]
+    assert profile.fsck
+    fsck = tmp_path / profile.fsck.program
+    fsck.write_text("#!/bin/sh\necho ERROR: unsupported option features 0x2000\nexit 1\n")
+    fsck.chmod(0o755)
+    text = script(profile, replace(run.findings()[0], oracle="fsck"), append_fsync())
+    check = text[text.rindex("umount") :].partition("\n")[2]
+    fail = 'fail() { echo "$*"; exit 2; }'
+    done = subprocess.run(
+        ["sh", "-euc", f"DIR=.\n{fail}\n{check}"],
+        cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.partition(":")[0]) == (2, "fsck is too old for this file system")
+
+
 def test_a_crash_before_any_operation_had_returned_is_not_one_after_all(run: RunStore) -> None:
     """`CUT=3`: of no operation that had returned, the script did all four, and cut the power then."""
     profile, finding, operations = profiles()["ext4/ordered"], run.findings()[0], append_fsync()
