@@ -109,12 +109,62 @@ class _Open:
     flags: frozenset[str] = frozenset()
     offset: int | None = None
     handle: str = ""
+    holders: int = 0
+    """How many descriptors stand for it; of processes that share theirs, each counts once."""
 
 
 @dataclass(slots=True)
 class _Process:
     directory: str = ""  # not known
     files: dict[int, _Open] = field(default_factory=dict)
+
+
+class _Names:
+    """What names stand for. A folder is moved in as many steps as there are names below it."""
+
+    def __init__(self) -> None:
+        self._inodes: dict[str, _Inode] = {}
+        self._inside: dict[str, set[str]] = {}  # by folder; also of folders that stand for nothing yet
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._inodes
+
+    def __getitem__(self, path: str) -> _Inode:
+        return self._inodes[path]
+
+    def __setitem__(self, path: str, inode: _Inode) -> None:
+        self._inodes[path] = inode
+        while path:
+            folder = posixpath.dirname(path)
+            names = self._inside.setdefault(folder, set())
+            if path in names:
+                return
+            names.add(path)
+            path = folder
+
+    def get(self, path: str) -> _Inode | None:
+        return self._inodes.get(path)
+
+    def pop(self, path: str) -> _Inode | None:
+        inode = self._inodes.pop(path, None)
+        while path and path not in self._inodes and path not in self._inside:
+            folder = posixpath.dirname(path)
+            names = self._inside.get(folder, set())
+            names.discard(path)
+            if names:
+                break
+            self._inside.pop(folder, None)
+            path = folder
+        return inode
+
+    def at(self, path: str) -> list[str]:
+        """The name, and those below it."""
+        found, folders = [path] if path in self._inodes else [], [path]
+        while folders:
+            inside = sorted(self._inside.get(folders.pop(), ()))
+            found += [name for name in inside if name in self._inodes]
+            folders += inside
+        return found
 
 
 class _LeftOut(Exception):
@@ -128,9 +178,10 @@ class _Import:
         self.operations: list[Operation] = []
         self.left_out: Counter[str] = Counter()
         self._processes: dict[int, _Process] = {}
-        self._there = {"": _Inode(_K.MKDIR, first="")}
+        self._there = _Names()
+        self._there[""] = _Inode(_K.MKDIR, first="")
         self._gone: set[str] = set()
-        self._seen: dict[str, _Inode] = {}  # by a call that only looked
+        self._seen = _Names()  # by a call that only looked
         self._handles = 0
 
     def take(self, call: SystemCall) -> None:
@@ -200,7 +251,8 @@ class _Import:
         path = self._below(told.path)
         if path is None or told.number is None:
             return None
-        known = process.files.setdefault(told.number, _Open(path))
+        if (known := process.files.get(told.number)) is None:
+            self._put(process, told.number, known := _Open(path))
         if told.is_deleted and not known.handle:
             raise _LeftOut("calls on a file that had no name when it was opened")
         if not told.is_deleted:
@@ -218,7 +270,7 @@ class _Import:
         first = posixpath.join(folder.first or "", posixpath.basename(path))
         if path in self._gone or folder.first is None or first in self._before:
             raise _LeftOut("calls on a name that came unseen")
-        inode = self._seen.pop(path, None) or _Inode(_K.CREATE)
+        inode = self._seen.pop(path) or _Inode(_K.CREATE)
         inode.kind, inode.first = _K.MKDIR if directory else inode.kind, first
         self._there[path] = self._before[first] = inode
         return inode
@@ -235,12 +287,13 @@ class _Import:
 
     def _lose(self, path: str) -> None:
         """The name goes: whoever has the file open holds it by a handle from now on."""
-        for known in {o for p in self._processes.values() for o in p.files.values() if o.path == path}:
+        opened = (o for p in self._processes.values() for o in p.files.values() if o.path == path)
+        for known in dict.fromkeys(opened):
             if not known.handle:
                 known.handle = self._handle()
                 self._do(_K.OPEN, path, target=known.handle)
-        self._there.pop(path, None)
-        self._seen.pop(path, None)
+        self._there.pop(path)
+        self._seen.pop(path)
         self._gone.add(path)
 
     def _handle(self) -> str:
@@ -259,7 +312,7 @@ class _Import:
             path = self._named(call, process, at, follows=not is_link)
         if path is None:
             return
-        inode = self._there.get(path) or self._seen.setdefault(path, _Inode(_K.CREATE))
+        inode = self._inode_seen(path)
         told = next((a for a in call.arguments if a.startswith("{")), "")
         if inode.is_changed or (call.name.startswith("readlink") and inode.kind is not _K.CREATE):
             return
@@ -271,6 +324,12 @@ class _Import:
         if inode.made and inode.size:
             self.operations.remove(inode.made)
             inode.first, self._before[inode.made.path], inode.made = inode.made.path, inode, None
+
+    def _inode_seen(self, path: str) -> _Inode:
+        """What a name stands for that a call has looked at."""
+        if (inode := self._there.get(path) or self._seen.get(path)) is None:
+            self._seen[path] = inode = _Inode(_K.CREATE)
+        return inode
 
     def opens(self, call: SystemCall, process: _Process) -> None:
         flags = frozenset(re.findall(r"O_\w+", " ".join(call.arguments)))
@@ -290,7 +349,8 @@ class _Import:
             self._do(_K.OPEN_TMPFILE, parent, target=known.handle)
         elif "O_CREAT" in flags and path not in self._there and ("O_EXCL" in flags or path not in self._seen):
             self._make(_K.CREATE, path)
-            if flags.isdisjoint({"O_EXCL", "O_TRUNC"}) and posixpath.dirname(path) in ("", *self._before):
+            parent = posixpath.dirname(path)
+            if flags.isdisjoint({"O_EXCL", "O_TRUNC"}) and (not parent or parent in self._before):
                 self._there[path].is_changed, self._there[path].made = False, self.operations[-1]
         else:
             self._need(path, directory="O_DIRECTORY" in flags)
@@ -312,9 +372,15 @@ class _Import:
         old = process.files.pop(number, None)
         if known:
             process.files[number] = known
-        others = [o for p in self._processes.values() for o in p.files.values()]
-        if old and old.handle and old not in others:
-            self._do(_K.CLOSE, old.handle)
+            known.holders += 1
+        if old:
+            self._give_up(old)
+
+    def _give_up(self, known: _Open) -> None:
+        """One descriptor less stands for it."""
+        known.holders -= 1
+        if known.handle and not known.holders:
+            self._do(_K.CLOSE, known.handle)
 
     def closes(self, call: SystemCall, process: _Process) -> None:
         number = descriptor(call.arguments[0]).number if "<" in call.arguments[0] else None
@@ -326,10 +392,8 @@ class _Import:
         del self._processes[call.pid]
         if any(p.files is process.files for p in self._processes.values()):
             return
-        others = [o for p in self._processes.values() for o in p.files.values()]
-        for known in dict.fromkeys(process.files.values()):
-            if known.handle and known not in others:
-                self._do(_K.CLOSE, known.handle)
+        for known in process.files.values():
+            self._give_up(known)
 
     def duplicates(self, call: SystemCall, process: _Process) -> None:
         known = self._known(process, call.arguments[0])
@@ -350,6 +414,9 @@ class _Import:
             raise _LeftOut("what another process did, which strace shows only with -f")
         told = " ".join(call.arguments)
         files = process.files if "CLONE_FILES" in told else dict(process.files)
+        if files is not process.files:
+            for known in files.values():
+                known.holders += 1
         is_thread = "CLONE_FS" in told and "CLONE_FILES" in told
         self._processes[call.result] = process if is_thread else _Process(process.directory, files)
 
@@ -465,10 +532,12 @@ class _Import:
 
     def _move(self, old: str, new: str) -> None:
         for names in (self._there, self._seen):
-            for name in [n for n in names if n == old or n.startswith(f"{old}/")]:
-                names[new + name.removeprefix(old)] = names.pop(name)
+            for name in names.at(old):
+                moved = new + name.removeprefix(old)
                 self._gone.add(name)
-        self._gone -= {*self._there, *self._seen}
+                self._gone.discard(moved)
+                if inode := names.pop(name):
+                    names[moved] = inode
         for known in {o for p in self._processes.values() for o in p.files.values() if not o.handle}:
             if known.path == old or known.path.startswith(f"{old}/"):
                 known.path = new + known.path.removeprefix(old)
