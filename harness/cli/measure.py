@@ -14,6 +14,7 @@ from harness.cli.guard import guarded
 from harness.cli.options import (
     RunDirectory,
     accel_option,
+    beside_resume,
     bounded,
     listed,
     named_here,
@@ -117,6 +118,7 @@ def measure_command(
         console.block(_described())
         return ExitCode.CONSISTENT
     if resume:
+        beside_resume("measurement", ("resume", "kernel", "modules", "beside"))
         plan = _planned(resume)
         image = resumable_kernel(plan.kernel, plan.modules, [], named_here(given))
         need_known("auto", plan.accel)

@@ -48,6 +48,24 @@ def test_a_kernel_that_only_the_run_directory_names_is_refused(tmp_path: Path) -
     assert f"--kernel {kernel}" in refused("measure", "--resume", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bonnie"], "name"),
+        *((words, words[0]) for words in (["--repeat", "50"], ["--scale", "80"], ["--seed", "7"])),
+        *((words, words[0]) for words in (["--only", "ext4"], ["--accel", "tcg"])),
+    ],
+)
+def test_what_a_resumed_measurement_cannot_follow_is_refused(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    """`measure --resume` took another name, other sizes and another seed, and measured as it had begun."""
+    (tmp_path / "plan.json").write_bytes(
+        msgspec.json.encode({"name": "double-write", "rounds": 2, "kernel": "debian-6.12"})
+    )
+    assert f"{said} cannot change it" in refused("measure", *words, "--resume", tmp_path)
+
+
 @pytest.mark.parametrize("words", [["--kernel", "/gone"], ["--kernel", "uml-6.1"], ["--only", ","]])
 def test_what_cannot_be_measured_leaves_no_run_directory(words: list[str], tmp_path: Path) -> None:
     assert powercut("measure", "bonnie", *words, "--out", tmp_path).exit_code == 2
