@@ -36,6 +36,10 @@ _SOURCES = (".c", ".cc", ".cpp", ".go", ".rs", ".zig", ".java")
 _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
 _RUNTIMES: Mapping[str, tuple[str, ...]] = {"python": ("python", "python3")}
 """What can be brought along as a whole, with the names under which scripts call it."""
+_ENV = "env:coreutils"
+"""Splits its words by -S. That of busybox does not."""
+_SPLITS = re.compile("-[iv]*S|--split-string=")
+_OF_TWO_WORDS = ("-u", "--unset", "-C", "--chdir")  # options of env(1)
 _INTERPRETER = re.compile(r"(python|perl|ruby|node|lua|php|bash|dash|sh)[\d.]*")
 _USER = re.compile("[a-z_][a-z0-9_-]{0,30}")  # useradd(8)
 BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
@@ -125,11 +129,13 @@ def is_copy(path: Path) -> bool:
 def _of_program(program: Path) -> str:
     """The description of an application of one program."""
     summary = toml_string(f"{program.name}: each line that it prints is acknowledged")
-    interpreter = _interpreter(_startable(program))
+    head = _startable(program)
+    interpreter = _interpreter(head)
     runtime = next((r for r, names in _RUNTIMES.items() if interpreter in names), "")
+    programs = [interpreter] if interpreter and not runtime and interpreter not in _SHELLS else []
+    programs += [_ENV] if _is_split(head) else []
     more = f'runtime = "{runtime}"\n' if runtime else ""
-    if interpreter and not runtime and interpreter not in _SHELLS:
-        more = f"programs = [{toml_string(interpreter)}]\n"
+    more += f"programs = [{', '.join(map(toml_string, programs))}]\n" if programs else ""
     return f'summary = {summary}\nacknowledges = "lines"\n{more}'
 
 
@@ -229,7 +235,7 @@ def _workload(
         variant.summary or described.summary,
         (Operation(OperationKind.RUN, argv=run),),
         (Check(0, check, described.reads, application=True, ahead=(*in_root, *as_user)),),
-        (SHELL, *described.programs),
+        (SHELL, *_programs(directory, described)),
         files,
         described.files,
         described.runtime,
@@ -238,6 +244,12 @@ def _workload(
         str(image or ""),
         described.memory_mib,
     )
+
+
+def _programs(directory: Path, described: _Description) -> list[str]:
+    """The programs of the host that it brings: those that it names, and what its first lines ask for."""
+    splits = not described.image and any(_is_split(_startable(directory / n)) for n in ("run", "check"))
+    return list(dict.fromkeys([*described.programs, *([_ENV] if splits else [])]))
 
 
 def _wrong(described: _Description) -> Iterator[str]:
@@ -295,10 +307,11 @@ def _need_program(path: Path, described: _Description) -> None:
         return
     runtime = next((r for r in _RUNTIMES if interpreter.startswith(r)), "")
     add = f'runtime = "{runtime}"' if runtime else f"{interpreter} to `programs`"
-    raise UsageError(
-        f"{path} is for {interpreter}, which the guest does not have",
-        f"add {add} in {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}",
-    )
+    step = f"add {add} in {DESCRIPTION}, or write it for #!/bin/sh; {_HELP}"
+    if runtime and runtime == described.runtime:
+        *_, last = _RUNTIMES[runtime]
+        step = f"there it is called {last}: #!/usr/bin/env {last}"
+    raise UsageError(f"{path} is for {interpreter}, which the guest does not have", step)
 
 
 def _startable(path: Path) -> bytes:
@@ -311,13 +324,42 @@ def _startable(path: Path) -> bytes:
             if path.suffix in _SOURCES
             else "write #!/bin/sh into its first line",
         )
+    words = _words(head)
+    if words[0] == "env" and len(words) > 2 and not _is_split(head):
+        raise UsageError(
+            f"{path}: Linux hands `{' '.join(words[1:])}` to env as one word, which no program is called",
+            f"write #!/usr/bin/env -S {' '.join(words[1:])}",
+        )
     return head
+
+
+def _words(head: bytes) -> list[str]:
+    """The first line of a script, with its program without the directory; `[""]` of what is no script."""
+    words = head.splitlines()[0].removeprefix(b"#!").decode(errors="replace").split()
+    if not head.startswith(b"#!") or not words:
+        return [""]
+    return [words[0].rpartition("/")[2], *words[1:]]
+
+
+def _is_split(head: bytes) -> bool:
+    """Whether a script asks env(1) to split what stands behind it."""
+    program, *rest = _words(head)
+    return program == "env" and bool(rest) and _SPLITS.match(rest[0]) is not None
 
 
 def _interpreter(head: bytes) -> str:
     """The interpreter that a script names, without its directory; empty if `head` is not of a script."""
-    words = head.splitlines()[0].removeprefix(b"#!").decode(errors="replace").split()
-    if not head.startswith(b"#!") or not words:
-        return ""
-    names = [word.rpartition("/")[2] for word in words]
-    return names[1] if names[0] == "env" and len(names) > 1 else names[0]
+    program, *rest = _words(head)
+    return _behind_env(rest).rpartition("/")[2] if program == "env" and rest else program
+
+
+def _behind_env(words: Sequence[str]) -> str:
+    """The program that env(1) starts: what follows its options, and the variables that it sets."""
+    left = iter(words)
+    for word in left:
+        rest = _SPLITS.sub("", word, count=1) if _SPLITS.match(word) else word
+        if rest in _OF_TWO_WORDS:
+            next(left, "")
+        elif rest and not rest.startswith("-") and "=" not in rest:
+            return rest
+    return "env"

@@ -194,6 +194,43 @@ def test_what_busybox_runs_is_in_every_guest(directory: Path, first: str) -> Non
     assert load_application(directory)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "-S python3 -u",
+        "-Spython3 -u",
+        "--split-string=python3 -u",
+        "-iS -u HOME PYTHONUNBUFFERED=1 /usr/bin/python3",
+    ],
+)
+def test_the_program_behind_env_is_what_the_guest_needs(directory: Path, first: str, tmp_path: Path) -> None:
+    """`#!/usr/bin/env -S python3` was told to add -S to the programs."""
+    (directory / "run").write_text(f"#!/usr/bin/env {first}\n")
+    with pytest.raises(UsageError, match="run is for python3, which the guest does not have"):
+        load_application(directory)
+    workload = described(directory, 'runtime = "python"')
+    assert workload.programs[1:] == ("env:coreutils",), "that of busybox knows no -S"
+    made = of_program(directory / "run", [], tmp_path)
+    assert (made / "workload.toml").read_text().endswith('runtime = "python"\nprograms = ["env:coreutils"]\n')
+
+
+@pytest.mark.parametrize("words", ["PYTHONUNBUFFERED=1 python3", "python3 -u"])
+def test_what_linux_hands_to_env_as_one_word_is_told(words: str, directory: Path) -> None:
+    """With a variable, env sets that and ends well: every check said yes."""
+    (directory / "check").write_text(f"#!/usr/bin/env {words}\n")
+    with pytest.raises(UsageError) as e:
+        described(directory, 'runtime = "python"')
+    assert e.value.next_step == f"write #!/usr/bin/env -S {words}"
+
+
+def test_a_version_of_python_is_not_told_to_add_what_is_there(directory: Path) -> None:
+    """With runtime = "python", `#!/usr/bin/python3.11` was told to add just that."""
+    (directory / "run").write_text("#!/usr/bin/python3.11\n")
+    with pytest.raises(UsageError, match=r"run is for python3\.11") as e:
+        described(directory, 'runtime = "python"')
+    assert e.value.next_step == "there it is called python3: #!/usr/bin/env python3"
+
+
 def test_a_description_that_is_no_text_is_refused(directory: Path) -> None:
     (directory / "workload.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"workload\.toml"):
