@@ -46,6 +46,8 @@ MAX_NAMES = 49_900
 """Names that are there at once: a guest tells 50,000 of a tree (vms/protocol/src/limits.rs), and a file
 system comes with some of its own.
 """
+MAX_EXPANDED = 1 << 18
+"""Lines of a block with all its choices, of which some come to nothing."""
 MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vms/protocol/src/pattern.rs)
 
 _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
@@ -112,6 +114,8 @@ class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.repeat < 1:
             raise ValueError(f"repeat = {self.repeat}: at least 1")
+        if not self.operations:
+            raise ValueError("operations = []: it has no operations")
         if empty := [name for name, choices in self.each.items() if not choices]:
             raise ValueError(f"each: {empty[0]!r} has no choices")
 
@@ -124,6 +128,11 @@ class _Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 for name, choice in zip(self.each, chosen, strict=True):
                     words |= _words(name, choice)
                 n += 1
+                if n * len(self.operations) > MAX_EXPANDED:
+                    raise UsageError(
+                        f"a block with more than {MAX_EXPANDED} lines, most of which come to nothing",
+                        "fewer choices, or a smaller repeat",
+                    )
                 for line in self.operations:
                     yield from self._expanded(line, words)
 
@@ -290,9 +299,9 @@ def _load_operations(path: Path) -> Workload:
         table = msgspec.toml.decode(path.read_bytes(), type=_OperationList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         if path.name == DESCRIPTION and (path.parent / "run").is_file():
-            where = path.parent if len(path.parts) > 2 else f"./{path.parent}"
             raise UsageError(
-                f"{path} describes an application, which is named by its directory", f"-w {where}"
+                f"{path} describes an application, which is named by its directory",
+                f"-w {as_argument(str(path.parent))}",
             ) from e
         raise UsageError(f"{path}: {e}", next_key(e, _OperationList)) from e
     try:
@@ -303,36 +312,87 @@ def _load_operations(path: Path) -> Workload:
 
 
 def _load_fio(path: Path) -> Workload:
-    parser = configparser.ConfigParser(
-        allow_no_value=True, strict=False, comment_prefixes=("#", ";"), interpolation=None
-    )
     try:
         text = path.read_text(encoding="utf-8")
-        parser.read_string(text, str(path))
+        jobs = _fio_jobs(text, str(path))
     except (configparser.Error, UnicodeDecodeError) as e:
-        raise UsageError(f"{path}: {e}", "see fio(1), JOB FILE FORMAT") from e
-    sections = [s for s in parser.sections() if s != "global"]
-    if not sections:
-        raise UsageError(f"{path}: no job section", "see fio(1), JOB FILE FORMAT")
-    for section in sections:
-        if not any("verify" in parser[s] for s in ("global", section) if s in parser):
-            raise UsageError(
-                f"{path}: [{section}] has no verify=, so nothing would be looked at after a crash",
-                "add verify=crc32c",
-            )
+        raise UsageError(f"{path}: {e}", _FIO_HELP) from e
+    except UsageError as e:
+        raise UsageError(f"{path}: {e.what}", e.next_step) from e
     job = f"/etc/{path.name}"
-    runs = tuple(Operation(OperationKind.RUN, argv=("fio", f"--section={s}", job)) for s in sections)
+    runs = tuple(Operation(OperationKind.RUN, argv=("fio", f"--section={s}", job)) for s in jobs)
     # Where a file is not what it should be, fio leaves its state in a file: below /mnt, the second mount
     # showed what the first had not.
     verify = ("fio", "--aux-path=/", "--verify_only")
     # `filename=` and others say where a job's files are, so the check may read any.
-    checks = tuple(Check(i, (*verify, f"--section={s}", job), ("*",)) for i, s in enumerate(sections))
-    first_comment = next(
-        (line.lstrip("; #") for line in text.splitlines() if line[:1] in ";#"), "fio job file"
+    checks = tuple(
+        Check(i, (*verify, f"--section={s}", job), ("*",))
+        for i, (s, why) in enumerate(jobs.items())
+        if not why
     )
-    return Workload(path.stem, first_comment, runs, checks, ("fio",), {job: text.encode()})
+    comments = (line.strip("; #") for line in _stripped(text) if line.startswith((";", "#")))
+    return Workload(
+        path.stem, next(filter(None, comments), "fio job file"), runs, checks, ("fio",), {job: text.encode()}
+    )
 
 
+def _stripped(text: str) -> list[str]:
+    """The lines of a job file: fio takes no notice of how far they are indented."""
+    return [line.strip() for line in text.split("\n")]
+
+
+def _fio_jobs(text: str, source: str) -> dict[str, str]:
+    """The jobs of a job file, each with why fio would verify nothing of it; empty if it does verify.
+
+    Raises configparser.Error, and UsageError unless one of them is verified.
+    """
+    shared: dict[str, str | None] = {}
+    jobs: dict[str, str] = {}
+    for name, options in _fio_sections(text, source):
+        if not name.startswith("global"):  # fio looks at no more of the name
+            why = _unverified(shared | options)
+            jobs[name] = why and jobs.get(name, why)  # sections of one name are one operation
+            continue
+        shared |= options
+        bare = next((job for job, why in jobs.items() if why == _NO_VERIFY), None)
+        if bare and "verify" in options:
+            raise UsageError(
+                f"[{bare}] stands above the [{name}] with verify=, which fio applies to what is below it",
+                f"put [{name}] above it",
+            )
+    if not jobs:
+        raise UsageError("no job section", _FIO_HELP)
+    if all(jobs.values()):
+        told = ", ".join(f"[{job}] {why}" for job, why in jobs.items())
+        raise UsageError(f"{told}, so nothing would be looked at after a crash", _VERIFY)
+    return jobs
+
+
+def _fio_sections(text: str, source: str) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The sections in their order, and what stands in each. configparser joins those of one name, and shares
+    what is in [DEFAULT]: fio does neither, so each gets a number.
+    """
+    parser = configparser.ConfigParser(
+        allow_no_value=True, comment_prefixes=("#", ";"), interpolation=None, strict=False
+    )
+    number = itertools.count()
+    lines = (f"[{next(number)} {line[1:]}" if line.startswith("[") else line for line in _stripped(text))
+    parser.read_string("\n".join(lines), source)
+    for section in parser.sections():
+        yield section.partition(" ")[2], dict(parser[section])
+
+
+def _unverified(options: Mapping[str, str | None]) -> str:
+    """Why fio would verify nothing of a job with these options; empty if it does verify."""
+    if "verify" not in options:
+        return _NO_VERIFY
+    none = (("verify", "0"), ("verify", "null"), ("do_verify", "0"))
+    return next((f"has {key}={value}" for key, value in none if options.get(key) == value), "")
+
+
+_FIO_HELP = "see fio(1), JOB FILE FORMAT"
+_NO_VERIFY = "has no verify="
+_VERIFY = "add verify=crc32c, without do_verify=0"
 _FORMATS = "workloads/README.md shows the formats, powercut list workloads those that are there"
 
 LOADERS: Mapping[str, Callable[[Path], Workload]] = {".toml": _load_operations, ".fio": _load_fio}
@@ -382,6 +442,11 @@ def _scheduled(workload: Workload, schedule: ScheduleName) -> Workload:
     return dataclasses.replace(workload, name=under_schedule(workload.name, schedule))
 
 
+def as_argument(path: str) -> str:
+    """A path as a word of a command line, where it is neither a name nor an option."""
+    return shlex.quote(path if "/" in path and not path.startswith("-") else f"./{path}")
+
+
 _MADE_IN = Path("workloads")
 """Where `powercut new` puts what has a plain name."""
 
@@ -405,7 +470,7 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
     if variant_of := _variant_of(path):
         return UsageError(
             f"no workload {name!r}: it is one of those of {variant_of}",
-            f"name the folder, and that one by -k: -w {variant_of} -k {path.name}",
+            f"name the folder, and that one by -k: -w {shlex.quote(str(variant_of))} -k {path.name}",
         )
     if "/" in name or path.suffix in LOADERS:
         return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)

@@ -333,18 +333,95 @@ def test_a_binary_file_is_no_workload(tmp_path: Path, name: str) -> None:
         load_workload(str(tmp_path / name))
 
 
-@pytest.mark.parametrize("text", ["[a]\nrw=write\n", "[global]\nbs=4k\n[a]\nverify=crc32c\n[b]\nrw=write\n"])
-def test_a_fio_job_that_verifies_nothing_is_refused(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[a]\nrw=write\n", r"\[a\] has no verify="),
+        ("[a]\nverify=0\n[b]\nrw=write\n", r"\[a\] has verify=0, \[b\] has no verify=, so nothing"),
+        ("[global]\nverify=crc32c\n[a]\nverify=null\n", r"\[a\] has verify=null"),
+        ("[global]\ndo_verify=0\n[a]\nverify=crc32c\n", r"\[a\] has do_verify=0"),
+    ],
+)
+def test_a_fio_job_that_verifies_nothing_is_refused(text: str, why: str, tmp_path: Path) -> None:
     """It kept every promise, with its data lost."""
     (tmp_path / "mine.fio").write_text(text)
-    with pytest.raises(UsageError, match="has no verify="):
+    with pytest.raises(UsageError, match=why):
         load_workload(str(tmp_path / "mine.fio"))
+
+
+def test_a_fio_section_that_only_makes_load_has_no_check(tmp_path: Path) -> None:
+    """A legal job file was refused, since nothing would be looked at; the other section is."""
+    text = "[noise]\nrw=write\n[data]\nverify=crc32c\n[idle]\nrw=read\n[more]\nverify=md5\n"
+    (tmp_path / "mine.fio").write_text(text)
+    workload = load_workload(str(tmp_path / "mine.fio"))
+    assert [op.argv[1] for op in workload.operations] == [
+        f"--section={section}" for section in ("noise", "data", "idle", "more")
+    ]
+    assert [(c.operation, c.argv[3]) for c in workload.checks] == [
+        (1, "--section=data"),
+        (3, "--section=more"),
+    ]
+
+
+def test_a_global_fio_section_below_the_jobs_that_need_it_is_refused(tmp_path: Path) -> None:
+    """fio applies [global] to the jobs below it: the check of those above found nothing wrong, ever."""
+    (tmp_path / "mine.fio").write_text("[global]\nbs=4k\n[a]\nrw=write\n[global]\nverify=crc32c\n")
+    with pytest.raises(UsageError, match=r"mine\.fio: \[a\] stands above the \[global\] with verify="):
+        load_workload(str(tmp_path / "mine.fio"))
+    (tmp_path / "mine.fio").write_text("[a]\nverify=md5\n[global]\nverify=crc32c\n[b]\nrw=write\n")
+    assert [c.operation for c in load_workload(str(tmp_path / "mine.fio")).checks] == [0, 1]
+
+
+def test_a_fio_job_may_have_any_name(tmp_path: Path) -> None:
+    """[DEFAULT] means something to Python's parser, and was no job: it was never run."""
+    (tmp_path / "mine.fio").write_text("[DEFAULT]\nverify=crc32c\n[b]\nrw=write\n")
+    workload = load_workload(str(tmp_path / "mine.fio"))
+    assert [op.argv[1] for op in workload.operations] == ["--section=DEFAULT", "--section=b"]
+    assert [c.operation for c in workload.checks] == [0], "and shares nothing with the others"
+
+
+def test_fio_lines_may_be_indented(tmp_path: Path) -> None:
+    """An indented verify= went on with the line above, and was said to be missing."""
+    (tmp_path / "mine.fio").write_text("  [a]\nrw=randwrite\n  size=64k\n\tverify=crc32c\n")
+    assert len(load_workload(str(tmp_path / "mine.fio")).checks) == 1
+
+
+@pytest.mark.parametrize("above", ["", "\n", ";\n", "[global]\n\n  ", "# \n;; "])
+def test_a_fio_workload_is_summed_up_by_its_first_comment(above: str, tmp_path: Path) -> None:
+    """An empty line above it was taken for a comment that says nothing."""
+    (tmp_path / "mine.fio").write_text(f"{above}; random writes\n[job]\nverify=crc32c\n")
+    assert load_workload(str(tmp_path / "mine.fio")).summary == "random writes"
 
 
 def test_a_fio_job_reads_the_files_that_it_names_itself(tmp_path: Path) -> None:
     (tmp_path / "mine.fio").write_text("[global]\nverify=crc32c\n[a]\nfilename=data\n")
     (check,) = load_workload(str(tmp_path / "mine.fio")).checks
     assert check.reads == ("*",)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "repeat = 1000000000000, operations = []",
+        'repeat = 1000000000000, operations = ["{a}"], each = {a = [""]}',
+        'operations = ["' + "".join(f"{{{a}}}" for a in "abcdefghijkl") + '"], each = {'
+        + ", ".join(f'{a} = ["", "", "", "", "", "", "", "", "", ""]' for a in "abcdefghijkl") + "}",
+    ],
+)  # fmt: skip
+def test_a_block_that_comes_to_nothing_ends(block: str, tmp_path: Path) -> None:
+    """It was repeated for hours, to look for an operation."""
+    path = tmp_path / "mine.toml"
+    path.write_text(f'summary = "x"\noperations = ["create f", {{{block}}}]\n')
+    with pytest.raises(UsageError, match=r"no operations|come to nothing"):
+        load_workload(str(path))
+
+
+def test_most_choices_of_a_block_may_come_to_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    each = 'each = {a = ["", "", "", "fsync f"]}'
+    block = f'{{repeat = 10000, operations = ["{{a}}", "{{a}}"], {each}}}'
+    path.write_text(f'summary = "x"\noperations = ["create f", {block}]\n')
+    assert len(load_workload(str(path)).operations) == 20_001
 
 
 @pytest.mark.parametrize("key", ["repeat = -3", "repeat = 0", "each = {s = []}"])
