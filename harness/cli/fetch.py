@@ -7,7 +7,7 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import modes_option
-from harness.errors import ExitCode, PowercutError
+from harness.errors import EnvironmentLacks, ExitCode, PowercutError
 from harness.filesystems.profiles import select_profiles
 from harness.host.progress import progress_for
 from harness.kernels.find import find_chosen
@@ -44,8 +44,9 @@ def fetch_command(kernels: tuple[str, ...], configurations: list[str], with_root
     for profile in select_profiles(configurations) if configurations else ():
         try:
             profile.fetch_tools()
-            lacks = profile.lacks()
-            console.say(f"{profile.name}: {lacks or 'its tools are here'}")
+            if lacks := profile.lacks():
+                raise EnvironmentLacks(f"{profile.name}: {lacks}")
+            console.say(f"{profile.name}: its tools are here")
         except PowercutError as e:
             problems.append(e)
     if with_rootfs:

@@ -19,7 +19,7 @@ from harness.host.folders import OwnedFolder
 from harness.report.words import number, plural, shown_path
 from harness.workloads.applications import need_name
 from harness.workloads.imported import Imported, imported
-from harness.workloads.load import operations_of
+from harness.workloads.load import as_argument, operations_of
 from harness.workloads.strace import OPTIONS, calls_of
 
 _IN_EMPTY = "it ran in an empty folder: it has to make there all that it needs"
@@ -148,7 +148,7 @@ def _tell(found: Imported, output: Path | None) -> None:
     for what, count in found.left_out.items():
         _note(f"left out: {what}: {number(count)}")
     if output:
-        _note(f"next: powercut run -c ext4/ordered -w {shown_path(output)}")
+        _note(f"next: powercut run -c ext4/ordered -w {as_argument(shown_path(output))}")
 
 
 def _note(text: str) -> None:

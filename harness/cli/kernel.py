@@ -94,7 +94,7 @@ def _need_source(named: str) -> None:
 
 def _next(source: str, machine: str, image: Path) -> str:
     """What to do with a kernel that was built."""
-    if "/" in source:
+    if "/" in source or Path(source).is_dir():  # `.` is the tree that one stands in
         return f"powercut run --machine {machine} --kernel {shlex.quote(str(image))} -c ext4/ordered -w quick"
     series = source.removeprefix("linux-source-")
     return f"powercut run --kernel debian-{series} -c ext4/ordered -w quick  (this kernel judges it)"

@@ -92,7 +92,7 @@ from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
 from harness.workloads.applications import is_application, of_program
 from harness.workloads.generate.chance import name_of as random_name
-from harness.workloads.load import workload_files
+from harness.workloads.load import what_has_the_name
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
 MANY_RANDOM = 1_000
@@ -764,11 +764,13 @@ def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
 
 
 def _absolute(name: str) -> str:
-    """The user's own workload as an absolute path, so that a run can be resumed from another directory."""
+    """The user's own workload as an absolute path, so that a run can be resumed from another directory. A
+    name of this installation stays one, whatever file has it here.
+    """
     plain, number = without_schedule(name)
     path = Path(plain)
     own = path.is_file() or ("/" in plain and path.is_dir())
-    return under_schedule(str(path.resolve()), number) if own and plain not in workload_files() else name
+    return under_schedule(str(path.resolve()), number) if own and not what_has_the_name(plain) else name
 
 
 @click.command("smoke")

@@ -25,7 +25,7 @@ from harness.plan import GuestChoice, KernelChoice
 from harness.report import shown_path
 from harness.report.words import number
 from harness.ruled.judging import followed, unsynced_lines
-from harness.workloads.load import select_workloads, what_has_the_name
+from harness.workloads.load import as_argument, select_workloads, what_has_the_name
 from harness.workloads.start import KINDS, OPERATIONS, make_workload
 
 FOLDER = Path("workloads")
@@ -69,12 +69,12 @@ def new_command(name: str, kind: str) -> ExitCode:
     if "/" not in name and (what := what_has_the_name(name)):
         raise UsageError(f"{name} is the name of {what}", f"choose another one: powercut new my-{name}")
     place = make_workload(Path(name) if "/" in name else FOLDER / name, kind)
-    shown = _as_argument(place)
+    shown = as_argument(shown_path(place))
     if place.is_dir():
         for file in sorted(place.iterdir()):
             console.say(shown_path(file))
     else:
-        console.say(shown)
+        console.say(shown_path(place))
     console.say(f"try it:   powercut try {shown}")
     rules = "" if kind == OPERATIONS else ",any"  # a list of operations has no check that rules could ask
     console.say(f"test it:  powercut run -c ext4/ordered,xfs/default{rules} -w {shown}")
@@ -86,12 +86,6 @@ def new_command(name: str, kind: str) -> ExitCode:
         console.say(f"{place.name}-forgets passes `try`, which cuts no power, and has to fail under `run`")
         console.say("in these modes: see that before you trust the check")
     return ExitCode.CONSISTENT
-
-
-def _as_argument(place: Path) -> str:
-    """A path that `-w` does not take for a name."""
-    shown = shown_path(place)
-    return shown if "/" in shown else f"./{shown}"
 
 
 @click.command("try")
