@@ -26,7 +26,7 @@ from harness.cli.options import (
     with_options,
     workloads_option,
 )
-from harness.cli.series import run_series
+from harness.cli.series import absolute_workloads, run_series
 from harness.errors import ExitCode, UsageError
 from harness.faults.campaign import (
     FaultSeries,
@@ -134,7 +134,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
     return FaultsPlan(
         names=list(names),
         modes=given["modes"],
-        workloads=given["workloads"],
+        workloads=absolute_workloads(given["workloads"]),
         schedules=given["schedules"],
         source=given["source"],
         machine=given["machine"],

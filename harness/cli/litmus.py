@@ -26,7 +26,7 @@ from harness.cli.options import (
     states_options,
     with_options,
 )
-from harness.cli.series import run_series
+from harness.cli.series import absolute_kernels, run_series
 from harness.errors import ExitCode, UsageError
 from harness.guests.machine import buildable
 from harness.guests.machine import names as machine_names
@@ -109,7 +109,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> LitmusPlan:
     return LitmusPlan(
         modes=given["modes"] or DEFAULT_MODES.split(","),
         names=list(names),
-        kernels=given["kernels"] or ["debian-6.12"],
+        kernels=absolute_kernels(given["kernels"]) or ["debian-6.12"],
         machine=given["machine"],
         fault_models=asked_states(given["fault_models"] or ["exhaustive"]),
         budget=asked_budget(given["budget"] or DEFAULT_BUDGET),

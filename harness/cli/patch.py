@@ -26,7 +26,7 @@ from harness.cli.options import (
     resume_option,
     workloads_option,
 )
-from harness.cli.series import show_series, work_at
+from harness.cli.series import absolute_workloads, show_series, work_at
 from harness.errors import ExitCode, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
@@ -35,7 +35,6 @@ from harness.guests.machine import buildable, profile_of
 from harness.kernels.build import BuildFails, Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
-from harness.model.schedules import under_schedule, without_schedule
 from harness.patches.page import why_not_asked
 from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
@@ -46,7 +45,7 @@ from harness.report.words import plural, shown_path
 from harness.series.journal import End
 from harness.store import RunStore
 from harness.trust import Named, need_named_workloads, plan_here
-from harness.workloads.load import select_workloads, workload_files
+from harness.workloads.load import select_workloads
 
 MINUTES = 10.0
 _RUNS_NONE = "the modes that are asked run none of the changed files: a pass is undecided"
@@ -147,7 +146,7 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
     series = kernels.series(commits, given["base"], given["mbox"])
-    workloads = [_absolute(w) for w in given["workloads"]]
+    workloads = absolute_workloads(given["workloads"])
     asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
     return PatchPlan(
         tree=str(kernels.tree),
@@ -167,14 +166,6 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         jobs=given["jobs"],
         argv=sys.argv[1:],
     )
-
-
-def _absolute(word: str) -> str:
-    """The user's own workload by its absolute path: a series is resumed from another folder, too."""
-    plain, number = without_schedule(word)
-    path = Path(plain)
-    own = path.is_file() or ("/" in plain and path.is_dir())
-    return under_schedule(str(path.resolve()), number) if own and plain not in workload_files() else word
 
 
 def _begun(given: dict[str, Any], config: tuple[str, ...]) -> PatchPlan:

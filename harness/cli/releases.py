@@ -28,7 +28,7 @@ from harness.cli.options import (
     source_option,
     workloads_option,
 )
-from harness.cli.series import run_series
+from harness.cli.series import absolute_kernels, absolute_workloads, run_series
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import ANY, select_profiles
 from harness.findings.shrink import finding_to_shrink
@@ -149,7 +149,7 @@ def _begun(given: dict[str, Any], command: str) -> SweepPlan:
 
 
 def _kernels(given: dict[str, Any]) -> list[str]:
-    return every_kernel() if given["kernels"] in ([], ["all"]) else list(dict.fromkeys(given["kernels"]))
+    return every_kernel() if given["kernels"] in ([], ["all"]) else absolute_kernels(given["kernels"])
 
 
 @click.command("matrix")
@@ -185,7 +185,7 @@ def matrix_command(**given: Any) -> ExitCode:
         raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
     plan = Plan(
         configurations=given["modes"] or ["all"],
-        workloads=given["workloads"] or ["quick"],
+        workloads=absolute_workloads(given["workloads"]) or ["quick"],
         fault_models=tuple(models),
         jobs=given["jobs"],
         require_all=required(None, given["modes"] or ["all"]),

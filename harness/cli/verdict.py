@@ -27,7 +27,7 @@ from harness.cli.options import (
     resume_option,
     with_options,
 )
-from harness.cli.series import run_series
+from harness.cli.series import absolute_kernels, run_series
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
@@ -104,7 +104,7 @@ def _plan(given: dict[str, Any]) -> SweepPlan:
         )
     return SweepPlan(
         title="Verdict",
-        kernels=list(dict.fromkeys(given["kernels"])) or ["debian-6.12"],
+        kernels=absolute_kernels(given["kernels"]) or ["debian-6.12"],
         plan=_run(modes, depth, given),
         depth=given["depth"],
         expectations=asked_expectations(given["expect"]) or _usual(depth),

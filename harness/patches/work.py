@@ -446,7 +446,7 @@ class PatchSeries(Series[Trial]):
 
 
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:
-    """Build the kernel of the last commit. Raises KernelError, for git bisect's 125, if it does not build."""
+    """Build the kernel of the last commit. Raises BuildFails, for git bisect's 125, if it does not build."""
     kernels.kernel(plan.series.head)
 
 

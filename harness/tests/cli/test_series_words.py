@@ -1,0 +1,44 @@
+"""Files that a series is begun with, by paths that hold in any folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli.series import absolute_kernels, absolute_workloads
+from harness.report.lines import resume_litmus, resume_sweep
+from harness.trust import need_named_files
+
+
+def test_files_of_ones_own_are_named_by_their_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--kernels mylinux` and `-w ./mine.toml` made a series whose `continue with:` line was refused."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("mylinux", "mine.toml", "quick"):
+        Path(name).touch()
+    Path("app").mkdir()
+    assert absolute_kernels(["debian-6.12", "mylinux", "./mylinux"]) == [
+        "debian-6.12",
+        str(tmp_path / "mylinux"),
+    ]
+    assert absolute_workloads(["quick", "mine.toml", "./mine.toml.s3", "./app", "app"]) == [
+        "quick",
+        str(tmp_path / "mine.toml"),
+        f"{tmp_path / 'mine.toml'}.s3",
+        str(tmp_path / "app"),
+        "app",
+    ]
+
+
+def test_a_line_that_goes_on_names_the_kernels_that_it_has_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mylinux").touch()
+    kernels = absolute_kernels(["mylinux"])
+    for line in (resume_litmus(kernels, "RUN"), resume_sweep("matrix", kernels, [], "", "RUN")):
+        words = line.split()
+        named = words[words.index("--kernels") + 1]
+        need_named_files("--kernels", kernels, [named])
