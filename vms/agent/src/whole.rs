@@ -891,10 +891,20 @@ fn read_back(task: pid_t, descriptor: i32, offset: u64, length: u64) -> io::Resu
 /// The inodes that any process maps (proc_pid_maps(5)).
 fn mapped_inodes() -> HashSet<u64> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let maps = processes.filter_map(|one| fs::read_to_string(one.path().join("maps")).ok());
-    let inode = |line: &str| line.split_ascii_whitespace().nth(4)?.parse().ok();
-    maps.flat_map(|text| text.lines().filter_map(inode).collect::<Vec<_>>())
-        .collect()
+    // Bytes, not text: a name that is not UTF-8 must not hide what else the process maps.
+    let maps = processes.filter_map(|one| fs::read(one.path().join("maps")).ok());
+    let of_lines = |text: Vec<u8>| -> Vec<u64> {
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.filter_map(mapped_inode).collect()
+    };
+    maps.flat_map(of_lines).collect()
+}
+
+fn mapped_inode(line: &[u8]) -> Option<u64> {
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    std::str::from_utf8(words.nth(4)?).ok()?.parse().ok()
 }
 
 /// What a file holds, as far as it can be read.
@@ -910,4 +920,43 @@ fn contents(file: &File) -> Vec<u8> {
     }
     held.truncate(read);
     held
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::{ffi::OsStr, os::fd::AsRawFd};
+
+    use super::*;
+
+    /// A file of this name, whose first page this process maps; where.
+    pub fn mapped_file(name: &[u8]) -> (PathBuf, File, usize) {
+        let folder = fs::canonicalize(std::env::temp_dir()).unwrap();
+        let mut whole = format!("powercut-mapped-{}-", std::process::id()).into_bytes();
+        whole.extend_from_slice(name);
+        let path = folder.join(OsStr::from_bytes(&whole));
+        fs::write(&path, [1; 4096]).unwrap();
+        let file = File::open(&path).unwrap();
+        let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: a mapping at a place that the kernel chooses, which stays until this process ends.
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                access,
+                kind,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        (path, file, mapped as usize)
+    }
+
+    /// A store was taken for unmapped, and what it wrote was no longer noted.
+    #[test]
+    fn a_file_is_mapped_where_a_name_is_not_text() {
+        let (path, file, _) = mapped_file(b"whole-\xe9");
+        assert!(mapped_inodes().contains(&file.metadata().unwrap().ino()));
+        fs::remove_file(path).unwrap();
+    }
 }
