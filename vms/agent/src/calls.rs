@@ -314,7 +314,7 @@ fn stopped_child(
 const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Every call that may be noted.
-const CHOSEN: [c_long; 43] = [
+pub const CHOSEN: [c_long; 44] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
     libc::SYS_writev,
@@ -354,6 +354,7 @@ const CHOSEN: [c_long; 43] = [
     libc::SYS_chmod,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
     libc::SYS_chown,
     libc::SYS_fchown,
     libc::SYS_lchown,
@@ -912,6 +913,10 @@ impl Call<'_> {
             libc::SYS_chown => format!("chown({})", self.target(here, 0)?),
             libc::SYS_lchown => format!("lchown({})", self.path(0)?),
             libc::SYS_fchmodat => format!("fchmodat({})", self.target(directory, 1)?),
+            libc::SYS_fchmodat2 if self.argument(3) & AT_SYMLINK_NOFOLLOW != 0 => {
+                format!("fchmodat2({})", self.path_at(0, 1)?)
+            }
+            libc::SYS_fchmodat2 => format!("fchmodat2({})", self.target(directory, 1)?),
             libc::SYS_fchownat if self.argument(4) & AT_SYMLINK_NOFOLLOW != 0 => {
                 format!("fchownat({})", self.path_at(0, 1)?)
             }

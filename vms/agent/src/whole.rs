@@ -54,8 +54,12 @@ const BYTES_MAX: u64 = 24 << 20;
 /// Bytes of a mapping that are compared at once.
 const BLOCK: usize = 4096;
 
+/// Since Linux 6.13; the C library's headers lack them.
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
+
 /// Calls that may change a file, beside those of `calls.rs`.
-pub const MORE_CHOSEN: [c_long; 15] = [
+pub const MORE_CHOSEN: [c_long; 17] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_exit_group,
@@ -67,6 +71,8 @@ pub const MORE_CHOSEN: [c_long; 15] = [
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
     libc::SYS_io_uring_setup,
     libc::SYS_mremap,
     libc::SYS_vmsplice,
@@ -822,12 +828,20 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_chmod | libc::SYS_chown => attributes(here, 0, true),
         libc::SYS_lchown => attributes(here, 0, false),
         libc::SYS_fchmodat => attributes(a(0) as i32, 1, true),
+        libc::SYS_fchmodat2 => attributes(a(0) as i32, 1, a(3) & 0x100 == 0),
         libc::SYS_fchownat => attributes(a(0) as i32, 1, a(4) & 0x100 == 0),
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
         | libc::SYS_removexattr
         | libc::SYS_lremovexattr => {
             let path = call.target_path(here, 0)?;
+            Some(Pending::new(
+                "unseen",
+                format!("a change of extended attributes of {}", path.display()),
+            ))
+        }
+        SYS_SETXATTRAT | SYS_REMOVEXATTRAT => {
+            let path = call.target_path(a(0) as i32, 1)?;
             Some(Pending::new(
                 "unseen",
                 format!("a change of extended attributes of {}", path.display()),
@@ -924,9 +938,13 @@ fn contents(file: &File) -> Vec<u8> {
 
 #[cfg(test)]
 pub mod tests {
-    use std::{ffi::OsStr, os::fd::AsRawFd};
+    use std::{
+        ffi::{CString, OsStr},
+        os::fd::AsRawFd,
+    };
 
     use super::*;
+    use crate::calls::CHOSEN;
 
     /// A file of this name, whose first page this process maps; where.
     pub fn mapped_file(name: &[u8]) -> (PathBuf, File, usize) {
@@ -958,5 +976,22 @@ pub mod tests {
         let (path, file, _) = mapped_file(b"whole-\xe9");
         assert!(mapped_inodes().contains(&file.metadata().unwrap().ino()));
         fs::remove_file(path).unwrap();
+    }
+
+    /// What changes an extended attribute is not followed, so it has to be seen.
+    #[test]
+    fn calls_that_name_a_directory_are_seen_as_those_that_do_not() {
+        let name = CString::new(format!("{MOUNT_POINT}/f")).unwrap();
+        // SAFETY: any bytes are a value of it.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.cs, registers.rsi) = (0x33, name.as_ptr() as u64);
+        registers.rdi = libc::AT_FDCWD as u64;
+        for (number, word) in [(452, "attributes"), (463, "unseen"), (466, "unseen")] {
+            registers.orig_rax = number;
+            let call = Call::own(&registers);
+            let chosen = CHOSEN.iter().chain(&MORE_CHOSEN);
+            assert_eq!(chosen.filter(|n| **n == number as c_long).count(), 1);
+            assert_eq!(other_of(&call).map(|seen| seen.word), Some(word));
+        }
     }
 }
