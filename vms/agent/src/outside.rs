@@ -44,7 +44,7 @@ struct Look {
     owners: (u32, u32),
     links: u32,
     size: u64,
-    /// A digest of link target and extended attributes.
+    /// A digest of link target or numbers of the device, and extended attributes.
     attributes: u128,
     /// A digest of the contents, where they are read.
     contents: Option<u128>,
@@ -269,6 +269,7 @@ impl<'a> Eye<'a> {
         if stat.kind == FileKind::Symlink {
             attributes.update(readlinkat(CWD, &place, Vec::new())?.as_bytes());
         }
+        attributes.update(&stat.target);
         let is_read = stat.kind == FileKind::File && reads.is_some_and(|most| stat.size <= most);
         Ok(Look {
             kind: stat.kind,
@@ -310,6 +311,7 @@ fn kind_of(place: &Path) -> Result<FileType, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{makedev, mknodat};
     use std::{fs, os::unix::fs::symlink, os::unix::fs::PermissionsExt};
 
     /// A tree that goes when the test ends.
@@ -411,6 +413,29 @@ mod tests {
             "{lines:?}"
         );
         assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn a_device_of_other_numbers_is_told() {
+        let scratch = Scratch::new("device");
+        let make = |minor| {
+            let (mode, device) = (Mode::from_raw_mode(0o644), makedev(1, minor));
+            let node = scratch.at("etc/null");
+            mknodat(CWD, node, FileType::CharacterDevice, mode, device)
+        };
+        if make(3) == Err(Errno::PERM) {
+            return; // only root makes devices
+        }
+        let (outside, _) = Outside::remember(&scratch.spec(100, 0)).unwrap();
+        assert_eq!(told(&outside), [""; 0]);
+        fs::remove_file(scratch.at("etc/null")).unwrap();
+        make(5).unwrap();
+        let lines = told(&outside);
+        assert!(
+            lines[0].starts_with("etc/null attributes: digest "),
+            "{lines:?}"
+        );
+        assert_eq!(lines.len(), 1);
     }
 
     /// A file that is too long to be read is compared by what stat(2) shows.
