@@ -183,6 +183,7 @@ struct Eye<'a> {
     xattrs: Reader,
     listing: Vec<MaybeUninit<u8>>,
     chunk: Vec<u8>,
+    names_max: usize,
 }
 
 impl<'a> Eye<'a> {
@@ -192,6 +193,7 @@ impl<'a> Eye<'a> {
             xattrs: Reader::new(),
             listing: vec![MaybeUninit::uninit(); 32 << 10],
             chunk: vec![0; CHUNK_BYTES],
+            names_max: NAMES_MAX,
         }
     }
 
@@ -204,7 +206,7 @@ impl<'a> Eye<'a> {
         let mut found = Names::from([Vec::new()]);
         let mut left = vec![Vec::new()];
         while let Some(directory) = left.pop() {
-            let names = self.names(&directory);
+            let names = self.names(&directory, self.names_max - found.len());
             for (name, is_directory) in names.map_err(|errno| (directory.clone(), errno))? {
                 let mut path = directory.clone();
                 if !path.is_empty() {
@@ -213,9 +215,6 @@ impl<'a> Eye<'a> {
                 path.extend_from_slice(&name);
                 if path == self.spec.folder.as_bytes() {
                     continue;
-                }
-                if found.len() == NAMES_MAX {
-                    return Err((directory, Errno::LOOP));
                 }
                 if is_directory {
                     left.push(path.clone());
@@ -228,11 +227,13 @@ impl<'a> Eye<'a> {
         Ok(found)
     }
 
-    fn names(&mut self, directory: &[u8]) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
+    /// The names in a directory, at most so many, and whether each is a directory. A damaged one may never end: then it
+    /// has a name twice, or too many.
+    fn names(&mut self, directory: &[u8], most: usize) -> Result<BTreeMap<Vec<u8>, bool>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = self.full(directory);
         let file = open(&place, flags, Mode::empty())?;
-        let mut names = Vec::new();
+        let mut names = BTreeMap::new();
         let mut listing = RawDir::new(&file, &mut self.listing);
         while let Some(next) = listing.next() {
             let entry = next?;
@@ -244,7 +245,12 @@ impl<'a> Eye<'a> {
                 FileType::Unknown => kind_of(&place.join(OsStr::from_bytes(name)))?,
                 known => known,
             };
-            names.push((name.to_vec(), kind == FileType::Directory));
+            if names.len() == most {
+                return Err(Errno::LOOP);
+            }
+            if (names.insert(name.to_vec(), kind == FileType::Directory)).is_some() {
+                return Err(Errno::EXIST);
+            }
         }
         Ok(names)
     }
@@ -413,6 +419,20 @@ mod tests {
             "{lines:?}"
         );
         assert_eq!(lines.len(), 2);
+    }
+
+    /// A directory was listed to its end before its names were counted, and one that is damaged has none.
+    #[test]
+    fn no_more_of_a_directory_is_listed_than_a_tree_may_have() {
+        let scratch = Scratch::new("endless");
+        let spec = scratch.spec(100, 0);
+        let mut eye = Eye::new(&spec);
+        eye.names_max = 6; // with the root and the folder
+        assert_eq!(eye.list().unwrap().len(), 5);
+        assert_eq!(eye.names(b"etc", 3).unwrap().len(), 3);
+        assert_eq!(eye.names(b"etc", 2), Err(Errno::LOOP));
+        eye.names_max = 4;
+        assert_eq!(eye.list(), Err((b"etc".to_vec(), Errno::LOOP)));
     }
 
     #[test]

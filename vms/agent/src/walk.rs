@@ -456,7 +456,8 @@ fn ordered(mut names: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
     (names, repeated)
 }
 
-fn has_repeated(names: &[CString]) -> bool {
+/// Whether a name is there twice: the directory is damaged, and not a long one.
+pub fn has_repeated(names: &[CString]) -> bool {
     let mut seen = HashSet::new();
     names.iter().any(|name| !seen.insert(name))
 }
