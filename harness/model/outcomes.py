@@ -147,7 +147,8 @@ class Extent:
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
     """One name. `path` is relative to the mount point (the root is ""), surrogate-escaped. `size` is in
-    bytes, `blocks` in units of 512 bytes. `extents` cover a regular file's contents in order, without gaps.
+    bytes, `blocks` in units of 512 bytes. `target`: of a symbolic link, where it leads; of a device, its
+    numbers, `major:minor`. `extents` cover a regular file's contents in order, without gaps.
     """
 
     path: str

@@ -213,6 +213,9 @@ def _lost_promise(
     return min(covering, default=None)
 
 
+_DEVICES = ("block", "char")
+
+
 def _difference(expected: Name | None, found: Name | None) -> str:
     """The kind of difference, in words that do not depend on the crash point."""
     if found is None:
@@ -228,7 +231,7 @@ def _difference(expected: Name | None, found: Name | None) -> str:
         ("group", "other hard links"),
     ):
         if getattr(expected, attribute) != getattr(found, attribute):
-            return word
+            return "another device" if attribute == "target" and expected.kind in _DEVICES else word
     return "another link count"
 
 

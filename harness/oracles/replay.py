@@ -45,6 +45,8 @@ from harness.oracles.timeline import (
 
 # vms/agent/src/operations.rs creates with these permissions.
 FILE_MODE = 0o644
+# It makes no other device. The agent tells the numbers of a device in the place of a link's target.
+_NULL_DEVICE = b"1:3"
 _SETUID = 0o4000
 _SETGID = 0o2000
 _GROUP_EXECUTES = 0o010
@@ -54,12 +56,12 @@ _NO_DIRECTORY = ("file", "symlink", "fifo", "char")
 # --- names -----------------------------------------------------------------------------------
 
 
-def _make(kind: str, mode: int) -> Callable[[Inodes, int, Operation], None]:
+def _make(kind: str, mode: int, device: bytes = b"") -> Callable[[Inodes, int, Operation], None]:
     def make(m: Inodes, i: int, op: Operation) -> None:
         m.absent(op.path)
         parent = m.parent(op.path)
         inherited = m.nodes[parent].mode & _SETGID if kind == "directory" else 0
-        m.nodes[i] = Inode(kind, mode | inherited, _raw(op.target), owner=_owner_in(m, parent))
+        m.nodes[i] = Inode(kind, mode | inherited, device or _raw(op.target), owner=_owner_in(m, parent))
         if kind == "file":
             m.files[i] = FileHistory(i, op.path)
         m.add(op.path, i)
@@ -493,7 +495,7 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.RENAME: _rename,
     OperationKind.EXCHANGE: _exchange,
     OperationKind.MKFIFO: _make("fifo", FILE_MODE),
-    OperationKind.MKNOD: _make("char", FILE_MODE),
+    OperationKind.MKNOD: _make("char", FILE_MODE, _NULL_DEVICE),
     OperationKind.CHMOD: _chmod,
     OperationKind.CHOWN: _chown,
     OperationKind.CLONE: _clone,

@@ -23,12 +23,13 @@ BLOCKS = 8
 Completed = subprocess.CompletedProcess[bytes]
 
 PREPARE = """
-import ctypes, os, sys
+import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 image, tail = sys.argv[1], sys.argv[2]
 buffer = ctypes.create_string_buffer(65536)
 pieces = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 4096)
 at = lambda n: ctypes.c_long(n)
+queue = ctypes.c_void_p()
 libc.fopen.restype = libc.fdopen.restype = libc.freopen.restype = ctypes.c_void_p
 fd = libc.open(image.encode(), os.O_RDONLY)
 assert fd >= 0
@@ -79,6 +80,13 @@ LOST = {
     "system call pread": "libc.syscall(17, fd, buffer, at(10), at(0))",
     "system call mmap": "libc.syscall(9, None, at(4096), 1, 2, fd, at(0))",
     "io_uring": "libc.syscall(425, 1, None)",
+    "aio_read": "assert not libc.aio_read(struct.pack('=i252x', fd))",
+    "aio_read64": "assert not libc.aio_read64(struct.pack('=i252x', fd))",
+    "lio_listio": "assert not libc.lio_listio(0, None, 0, None)",
+    "lio_listio64": "assert not libc.lio_listio64(0, None, 0, None)",
+    # libaio need not be there: the library does what it does
+    "libaio": "assert not libc.io_setup(1, ctypes.byref(queue)) and queue",
+    "libaio by its older name": "assert not libc.io_queue_init(1, ctypes.byref(queue)) and queue",
     "fork": "os._exit(0) if os.fork() == 0 else os.wait()",
     "fork that reads": "os.pread(fd, 1, 0) if os.fork() == 0 else os.wait()",
     "a program": "os.posix_spawn('/bin/cat', ['cat', image], os.environ); os.wait()",
@@ -93,6 +101,8 @@ memory = libc.aligned_alloc(at(4096), at(wide))
 look = lambda block: ctypes.string_at(memory + block * 4096, 1)
 free = lambda: libc.free(ctypes.c_void_p(memory))
 read = lambda fd: libc.pread(fd, ctypes.c_void_p(memory), at(wide), at(0))
+part = (ctypes.c_void_p * 2)(memory, wide)
+copy = os.memfd_create("copy")
 """
 WIDE_BLOCKS = 64
 ALL = tuple(range(WIDE_BLOCKS))
@@ -119,6 +129,31 @@ WIDE = {
         (),
     ),
 }
+
+
+_MEMORY = "ctypes.c_void_p(memory), at(wide)"
+GIVEN = {
+    "write": f"libc.write(copy, {_MEMORY})",
+    "pwrite": f"libc.pwrite(copy, {_MEMORY}, at(0))",
+    "pwrite64": f"libc.pwrite64(copy, {_MEMORY}, at(0))",
+    "writev": "libc.writev(copy, part, 1)",
+    "pwritev": "libc.pwritev(copy, part, 1, at(0))",
+    "pwritev64": "libc.pwritev64(copy, part, 1, at(0))",
+    "fwrite": f"libc.fwrite({_MEMORY}, at(1), stream)",
+    "system call write": f"libc.syscall(1, copy, {_MEMORY})",
+    "send": "libc.send(there.fileno(), ctypes.c_void_p(memory), at(4096), 0)",
+    "sendto": "libc.sendto(there.fileno(), ctypes.c_void_p(memory), at(4096), 0, None, 0)",
+    "sendmsg": "libc.sendmsg(there.fileno(), message, 0)",
+}
+PREPARE_GIVEN = """
+import socket
+here, there = socket.socketpair()
+part[1] = 4096
+of_part = struct.pack("PIPNPNi", 0, 0, ctypes.addressof(part), 1, 0, 0, 0)
+message = ctypes.create_string_buffer(of_part, 64)
+stream = ctypes.c_void_p(libc.fopen(f"/proc/self/fd/{copy}".encode(), b"w"))
+read(fd)
+"""
 
 
 @pytest.fixture(params=["anew", "in a fork"])
@@ -170,6 +205,15 @@ def test_of_a_wide_read_only_the_pages_that_were_looked_at_count(
     found = _run(tmp_path, start, PREPARE_WIDE + body, blocks=WIDE_BLOCKS)
     assert found is not None
     assert (found if len(blocks) < WIDE_BLOCKS else tuple(sorted(found))) == blocks
+
+
+@pytest.mark.parametrize("how", GIVEN)
+def test_memory_that_is_handed_to_the_kernel_is_whole(tmp_path: Path, start: Start, how: str) -> None:
+    """A tool that copied what it had read wrote less, or nothing, and its answer was another one."""
+    body = f"{PREPARE_GIVEN}done = {GIVEN[how]}; assert done in (1, 4096, wide), done; free()"
+    found = _run(tmp_path, start, PREPARE_WIDE + body, blocks=WIDE_BLOCKS)
+    assert found is not None
+    assert tuple(sorted(found)) == ALL
 
 
 def test_a_crash_of_the_program_stays_one(tmp_path: Path, start: Start) -> None:

@@ -195,7 +195,8 @@ class SimpleDisk:
     def new(self, op: Operation, kind: str, mode: int) -> int:
         self.next_inode += 1
         inode = self.next_inode
-        self.meta.inodes[inode] = Inode(kind, mode, op.target.encode() if kind == "symlink" else b"")
+        targets = {"symlink": op.target.encode(), "char": b"1:3"}
+        self.meta.inodes[inode] = Inode(kind, mode, targets.get(kind, b""))
         self.meta.names[op.path] = inode
         self.sizes[inode] = 0
         self.touch(inode, data=True)

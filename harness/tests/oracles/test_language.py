@@ -30,8 +30,8 @@ PASS = Verdict.PASS
 LEFT = dataclasses.replace(ORDERED, rules=("exchange-leaves-inodes",))
 
 
-def special(path: str, kind: FileKind) -> TreeEntry:
-    return dataclasses.replace(file(path), kind=kind)
+def special(path: str, kind: FileKind, numbers: bytes = b"1:3") -> TreeEntry:
+    return dataclasses.replace(file(path), kind=kind, target=numbers if kind is FileKind.CHAR else b"")
 
 
 def paths(*operations: str) -> dict[str, int]:
@@ -119,6 +119,16 @@ def test_special_files_are_of_the_kind_that_they_were_made() -> None:
     for contract in (ORDERED, EACH):
         assert judged(operations, tree(fifo), contract).verdict is Verdict.FAIL
         assert judged(operations, tree(fifo, file("n")), contract).verdict is Verdict.FAIL
+
+
+def test_a_device_has_the_numbers_that_it_was_made_with() -> None:
+    """One that came back as another device, or as none, was called correct."""
+    operations = ["mknod n", "sync"]
+    for numbers in (b"0:0", b"1:5", b""):
+        other = tree(special("n", FileKind.CHAR, numbers))
+        for contract in (ORDERED, EACH):
+            assert judged(operations, other, contract).verdict is Verdict.FAIL
+        assert any("another device" in v.signature for v in judged(operations, other).violations)
 
 
 def test_special_files_are_linked_and_removed_but_have_no_contents() -> None:

@@ -26,7 +26,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    ffi::CString,
+    ffi::{CString, OsStr},
     fs::{self, File},
     io::{self, Read, Write},
     os::unix::{ffi::OsStrExt, fs::FileExt},
@@ -314,7 +314,7 @@ fn stopped_child(
 const IGNORED: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// Every call that may be noted.
-const CHOSEN: [c_long; 43] = [
+pub const CHOSEN: [c_long; 44] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
     libc::SYS_writev,
@@ -354,6 +354,7 @@ const CHOSEN: [c_long; 43] = [
     libc::SYS_chmod,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
     libc::SYS_chown,
     libc::SYS_fchown,
     libc::SYS_lchown,
@@ -762,9 +763,17 @@ impl Call<'_> {
 
     /// The file that is mapped at an address, and the offset in it.
     pub fn mapped_path(&self, address: u64) -> Option<(PathBuf, u64)> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.task)).ok()?;
-        let (path, offset) = maps.lines().find_map(|line| mapping(line, address))?;
-        Some((whole_below(Path::new(path))?, offset))
+        let (path, offset) = self.mapping(address)?;
+        Some((whole_below(&path)?, offset))
+    }
+
+    /// A call of this process.
+    #[cfg(test)]
+    pub fn own(registers: &user_regs_struct) -> Call<'_> {
+        Call {
+            task: std::process::id() as pid_t,
+            registers,
+        }
     }
 
     /// Argument `number`, from 0.
@@ -904,6 +913,10 @@ impl Call<'_> {
             libc::SYS_chown => format!("chown({})", self.target(here, 0)?),
             libc::SYS_lchown => format!("lchown({})", self.path(0)?),
             libc::SYS_fchmodat => format!("fchmodat({})", self.target(directory, 1)?),
+            libc::SYS_fchmodat2 if self.argument(3) & AT_SYMLINK_NOFOLLOW != 0 => {
+                format!("fchmodat2({})", self.path_at(0, 1)?)
+            }
+            libc::SYS_fchmodat2 => format!("fchmodat2({})", self.target(directory, 1)?),
             libc::SYS_fchownat if self.argument(4) & AT_SYMLINK_NOFOLLOW != 0 => {
                 format!("fchownat({})", self.path_at(0, 1)?)
             }
@@ -962,7 +975,7 @@ impl Call<'_> {
 
     fn joined(&self, directory: i32, argument: usize) -> Option<PathBuf> {
         let name = self.string(self.argument(argument))?;
-        let name = Path::new(std::ffi::OsStr::from_bytes(&name));
+        let name = Path::new(OsStr::from_bytes(&name));
         let from = match directory {
             _ if name.is_absolute() => PathBuf::new(),
             libc::AT_FDCWD => self.link("cwd")?,
@@ -984,9 +997,17 @@ impl Call<'_> {
 
     /// The file that is mapped at an address, and the offset in it.
     fn mapped(&self, address: u64) -> Option<(String, u64)> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.task)).ok()?;
-        let (path, offset) = maps.lines().find_map(|line| mapping(line, address))?;
-        Some((below_mount(Path::new(path))?, offset))
+        let (path, offset) = self.mapping(address)?;
+        Some((below_mount(&path)?, offset))
+    }
+
+    /// The same, wherever the file is.
+    fn mapping(&self, address: u64) -> Option<(PathBuf, u64)> {
+        // Names are bytes: one that is not UTF-8 must not hide all the others.
+        let maps = fs::read(format!("/proc/{}/maps", self.task)).ok()?;
+        let mut lines = maps.split(|byte| *byte == b'\n');
+        let (path, offset) = lines.find_map(|line| mapping(line, address))?;
+        Some((PathBuf::from(OsStr::from_bytes(path)), offset))
     }
 
     fn memory<const BYTES: usize>(&self, at: u64) -> Option<[u8; BYTES]> {
@@ -1022,13 +1043,14 @@ impl Call<'_> {
 }
 
 /// The path and offset of a line of /proc/PID/maps, if it is of this address (proc_pid_maps(5)).
-fn mapping(line: &str, address: u64) -> Option<(&str, u64)> {
-    let mut words = line.splitn(6, ' ');
-    let (begin, end) = words.next()?.split_once('-')?;
+fn mapping(line: &[u8], address: u64) -> Option<(&[u8], u64)> {
+    let mut words = line.splitn(6, |byte| *byte == b' ');
+    let mut text = |skipped| std::str::from_utf8(words.nth(skipped)?).ok();
     let hexadecimal = |word| u64::from_str_radix(word, 16).ok();
+    let (begin, end) = text(0)?.split_once('-')?;
     let (begin, end) = (hexadecimal(begin)?, hexadecimal(end)?);
-    let offset = hexadecimal(words.nth(1)?)?;
-    let path = words.nth(2)?.trim_start();
+    let offset = hexadecimal(text(1)?)?;
+    let path = words.nth(2)?.trim_ascii_start();
     (begin..end)
         .contains(&address)
         .then_some((path, offset + (address - begin)))
@@ -1199,10 +1221,7 @@ mod tests {
         // SAFETY: any bytes are a value of it.
         let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
         (registers.rsi, registers.rdx) = (vector.as_ptr() as u64, vector.len() as u64);
-        let call = Call {
-            task: std::process::id() as pid_t,
-            registers: &registers,
-        };
+        let call = Call::own(&registers);
         let held = call.pieces().into_iter();
         let held: Vec<_> = held
             .map(|(at, length)| call.bytes(at, length as usize))
@@ -1227,19 +1246,32 @@ mod tests {
 
     #[test]
     fn a_mapping_is_found_by_its_address() {
-        let line = "7f0000001000-7f0000003000 rw-s 00002000 fe:00 12                 /mnt/my file";
+        let line =
+            b"7f0000001000-7f0000003000 rw-s 00002000 fe:00 12                 /mnt/my f\xe9";
         assert_eq!(
             mapping(line, 0x7f00_0000_1800),
-            Some(("/mnt/my file", 0x2800))
+            Some((&b"/mnt/my f\xe9"[..], 0x2800))
         );
         assert_eq!(mapping(line, 0x7f00_0000_3000), None);
         assert_eq!(
             mapping(
-                "7f0000001000-7f0000003000 rw-p 00000000 00:00 0",
+                b"7f0000001000-7f0000003000 rw-p 00000000 00:00 0",
                 0x7f00_0000_1800
             ),
             None
         );
+    }
+
+    /// It hid all that the process maps: none of its msync(2) calls were noted.
+    #[test]
+    fn a_mapping_is_found_where_a_name_is_not_text() {
+        let (path, file, mapped) = crate::whole::tests::mapped_file(b"calls-\xe9");
+        // SAFETY: any bytes are a value of it.
+        let registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        let call = Call::own(&registers);
+        assert_eq!(call.mapping(mapped as u64 + 9), Some((path.clone(), 9)));
+        drop(file);
+        fs::remove_file(path).unwrap();
     }
 
     /// What `follow` returns for a shell script, and what it noted.

@@ -1,6 +1,6 @@
 //! Reads one regular file and classifies its bytes by origin.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use powercut_protocol::{pattern::WORD_BYTES, Extent};
 use rustix::{
@@ -56,7 +56,7 @@ pub fn read(file: &OwnedFd, bounds: Bounds, chunk: &mut [u8]) -> Contents {
         large: bounds.size > LARGE_BYTES,
     };
     let end = bounds.size;
-    let sparse = bounds.size > SPARSE_BYTES && bounds.blocks.saturating_mul(512) < bounds.size;
+    let sparse = is_sparse(bounds.size, bounds.blocks);
     let mut at = 0;
     while at < end && !reading.is_full() {
         let data = if sparse {
@@ -167,8 +167,14 @@ impl Reading {
     }
 }
 
+/// Whether holes in a file are skipped. `blocks` as in [`Bounds`].
+pub fn is_sparse(size: u64, blocks: u64) -> bool {
+    size > SPARSE_BYTES && blocks.saturating_mul(512) < size
+}
+
 /// The next stretch of data in a sparse file, in whole words: `end..end` where only a hole is left.
-fn data_from(file: &OwnedFd, at: u64, end: u64) -> std::ops::Range<u64> {
+pub fn data_from(file: impl AsFd, at: u64, end: u64) -> std::ops::Range<u64> {
+    let file = file.as_fd();
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) => start.clamp(at, end),
         Err(Errno::NXIO) => return end..end,

@@ -4,14 +4,16 @@
 //! to a copy in memory that only it sees, at the usual mount point. fsck then sees what the kernel's
 //! recovery left, and the program's answer depends on the files' contents alone.
 //!
-//! The copy has contents, kinds, hard links, modes and owners; no extended attributes. All times are the epoch: an
+//! The copy has contents, kinds, hard links, modes and owners; no extended attributes. Holes of large files stay holes:
+//! there is no memory for the zeros that a file of many GiB reads as. All times are the epoch: an
 //! answer is kept for states whose files differ in times alone.
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::{
-        fs::{symlink, MetadataExt},
+        fs::{symlink, FileExt, MetadataExt},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -26,7 +28,10 @@ use rustix::{
     process::{Gid, Uid},
 };
 
-use crate::mounts::MOUNT_POINT;
+use crate::{
+    contents::{data_from, is_sparse, CHUNK_BYTES},
+    mounts::MOUNT_POINT,
+};
 
 /// The name that the program goes by in the guest.
 pub const NAME: &str = "powercut-on-copy";
@@ -58,43 +63,79 @@ fn replace_mount() -> io::Result<()> {
     std::env::set_current_dir("/")?;
     fs::create_dir_all(COPY)?;
     mount("powercut", COPY, "tmpfs", MountFlags::empty(), None)?;
-    copy_tree(Path::new(MOUNT_POINT), Path::new(COPY), &mut HashMap::new())?;
+    Copying::default().tree(Path::new(MOUNT_POINT), Path::new(COPY))?;
     unmount(MOUNT_POINT, UnmountFlags::empty())?;
     mount_move(COPY, MOUNT_POINT)?;
     std::env::set_current_dir(MOUNT_POINT)
 }
 
-/// Copy the contents of `from` into the directory `to`. `linked`: the copy of each file with several names,
-/// by inode.
-fn copy_tree(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        copy_entry(&entry.path(), &to.join(entry.file_name()), linked)?;
-    }
-    copy_attributes(&fs::metadata(from)?, to)
+/// What has been copied.
+#[derive(Default)]
+struct Copying {
+    /// The copy of each file with several names, by device and inode: what is mounted below has inodes of its own.
+    linked: HashMap<(u64, u64), PathBuf>,
 }
 
-fn copy_entry(from: &Path, to: &Path, linked: &mut HashMap<u64, PathBuf>) -> io::Result<()> {
-    let seen = fs::symlink_metadata(from)?;
-    if seen.is_dir() {
-        fs::create_dir(to)?;
-        return copy_tree(from, to, linked);
-    }
-    if seen.nlink() > 1 {
-        if let Some(first) = linked.get(&seen.ino()) {
-            return fs::hard_link(first, to);
+impl Copying {
+    /// Copy the contents of `from` into the directory `to`. A damaged directory may never end: then a name is there
+    /// already, or the file system in memory has no room for another one.
+    fn tree(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            self.entry(&entry.path(), &to.join(entry.file_name()))?;
         }
-        linked.insert(seen.ino(), to.to_owned());
+        copy_attributes(&fs::metadata(from)?, to)
     }
-    if seen.is_file() {
-        fs::copy(from, to)?;
-    } else if seen.is_symlink() {
-        symlink(fs::read_link(from)?, to)?;
-    } else {
-        let kind = FileType::from_raw_mode(seen.mode());
-        mknodat(CWD, to, kind, Mode::from_raw_mode(seen.mode()), seen.rdev())?;
+
+    fn entry(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let seen = fs::symlink_metadata(from)?;
+        if seen.is_dir() {
+            fs::create_dir(to)?;
+            return self.tree(from, to);
+        }
+        if seen.nlink() > 1 {
+            let inode = (seen.dev(), seen.ino());
+            if let Some(first) = self.linked.get(&inode) {
+                return fs::hard_link(first, to);
+            }
+            self.linked.insert(inode, to.to_owned());
+        }
+        if seen.is_file() {
+            copy_contents(from, to, &seen)?;
+        } else if seen.is_symlink() {
+            symlink(fs::read_link(from)?, to)?;
+        } else {
+            let kind = FileType::from_raw_mode(seen.mode());
+            mknodat(CWD, to, kind, Mode::from_raw_mode(seen.mode()), seen.rdev())?;
+        }
+        copy_attributes(&seen, to)
     }
-    copy_attributes(&seen, to)
+}
+
+/// Copy a file to a new one, up to where it ends, and holes as the walk takes them: `contents::data_from`.
+fn copy_contents(from: &Path, to: &Path, seen: &fs::Metadata) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    // A name that is listed twice must not be copied over and over.
+    let mut copy = File::create_new(to)?;
+    if !is_sparse(seen.len(), seen.blocks()) {
+        return io::copy(&mut source, &mut copy).map(|_| ());
+    }
+    let (mut chunk, mut at, end) = (vec![0; CHUNK_BYTES], 0, seen.len());
+    while at < end {
+        let data = data_from(&source, at, end);
+        at = data.start;
+        while at < data.end {
+            let wanted = (data.end - at).min(CHUNK_BYTES as u64) as usize;
+            let read = match source.read_at(&mut chunk[..wanted], at) {
+                Ok(0) => return copy.set_len(at), // before its size
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            copy.write_all_at(&chunk[..read], at)?;
+            at += read as u64;
+        }
+    }
+    copy.set_len(end)
 }
 
 /// Owner and mode.
@@ -133,7 +174,7 @@ mod tests {
         symlink("nowhere", from.join("s")).unwrap();
         fs::set_permissions(from.join("d"), fs::Permissions::from_mode(0o500)).unwrap();
 
-        copy_tree(&from, &to, &mut HashMap::new()).unwrap();
+        Copying::default().tree(&from, &to).unwrap();
 
         let (old, new) = (
             fs::metadata(from.join("g")).unwrap(),
@@ -150,5 +191,91 @@ mod tests {
             fs::set_permissions(d, fs::Permissions::from_mode(0o700)).unwrap();
         }
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A folder that goes when the test ends, with `from` and `to` in it.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("powercut-copy-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            for part in ["from", "to"] {
+                fs::create_dir_all(folder.join(part)).unwrap();
+            }
+            Self(folder)
+        }
+
+        fn at(&self, path: &str) -> PathBuf {
+            self.0.join(path)
+        }
+
+        fn copy(&self, copying: &mut Copying) -> io::Result<()> {
+            copying.tree(&self.at("from"), &self.at("to"))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The zeros of a database of 16 GiB filled the guest's memory, and no state had a verdict.
+    #[test]
+    fn holes_of_a_large_file_stay_holes() {
+        let scratch = Scratch::new("holes");
+        let file = File::create(scratch.at("from/f")).unwrap();
+        for at in [0, 5 << 20, (256 << 20) - 3] {
+            file.write_all_at(b"abc", at).unwrap();
+        }
+        file.write_all_at(&vec![7; 300 << 10], 9 << 20).unwrap();
+        fs::write(scratch.at("from/small"), "text").unwrap();
+
+        scratch.copy(&mut Copying::default()).unwrap();
+
+        let copy = File::open(scratch.at("to/f")).unwrap();
+        let seen = copy.metadata().unwrap();
+        assert_eq!(seen.len(), 256 << 20);
+        assert!(seen.blocks() * 512 < 1 << 20, "{} blocks", seen.blocks());
+        let held = |at, length| {
+            let mut bytes = vec![0; length];
+            copy.read_exact_at(&mut bytes, at).unwrap();
+            bytes
+        };
+        for at in [0, 5 << 20, (256 << 20) - 3] {
+            assert_eq!(held(at, 3), b"abc");
+        }
+        assert_eq!(held(9 << 20, 300 << 10), vec![7; 300 << 10]);
+        assert_eq!(held((9 << 20) - 8, 8), [0; 8]);
+        assert_eq!(fs::read(scratch.at("to/small")).unwrap(), b"text");
+    }
+
+    /// What is mounted below the mount point counts its inodes anew: one file became a name of another.
+    #[test]
+    fn files_of_two_devices_with_one_inode_number_stay_apart() {
+        let scratch = Scratch::new("devices");
+        for name in ["f", "g"] {
+            fs::write(scratch.at(&format!("from/{name}")), name).unwrap();
+        }
+        fs::hard_link(scratch.at("from/f"), scratch.at("from/h")).unwrap();
+        let seen = fs::metadata(scratch.at("from/f")).unwrap();
+        let mut copying = Copying::default();
+        let elsewhere = (seen.dev() + 1, seen.ino());
+        copying.linked.insert(elsewhere, scratch.at("from/g"));
+        scratch.copy(&mut copying).unwrap();
+        assert_eq!(fs::read(scratch.at("to/f")).unwrap(), b"f");
+        assert_eq!(copying.linked.len(), 2);
+    }
+
+    /// It was copied over and over, until the deadline.
+    #[test]
+    fn a_directory_that_lists_a_name_again_is_an_error() {
+        let scratch = Scratch::new("again");
+        fs::write(scratch.at("from/f"), "text").unwrap();
+        scratch.copy(&mut Copying::default()).unwrap();
+        let error = scratch.copy(&mut Copying::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(scratch.at("to/f")).unwrap(), b"text");
     }
 }

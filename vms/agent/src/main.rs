@@ -9,6 +9,7 @@
 //! ```
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::{self, BufReader, Write},
 };
@@ -69,7 +70,10 @@ const MODULE_LIST: &str = "/modules";
 
 fn main() {
     if !getpid().is_init() {
-        std::process::exit(tool(&std::env::args().collect::<Vec<_>>()));
+        std::process::exit(match words(std::env::args_os()) {
+            Ok(argv) => tool(&argv),
+            Err(why) => ended(&[], Err(why)),
+        });
     }
     std::panic::set_hook(Box::new(|panic| {
         say(&format!("defect: {panic}"));
@@ -104,6 +108,14 @@ fn live(settings: &Settings) -> Result<(), Failure> {
         root::enter(&settings.root)?;
         serve(&settings.port, Agent::with_tools(), module_errors)
     }
+}
+
+/// The words of a command line. One that is not text would end the program by a panic, whose exit code may be one that
+/// a check gives.
+fn words(all: impl Iterator<Item = OsString>) -> Result<Vec<String>, String> {
+    all.map(OsString::into_string)
+        .collect::<Result<_, _>>()
+        .map_err(|word| format!("{word:?} of the command line is not UTF-8"))
 }
 
 /// The programs that this binary is under other names, for workloads. Exits with 125 if it could not do
@@ -204,4 +216,20 @@ fn power_off() -> ! {
     // Fails only without the privilege, which PID 1 has; then all that is left is to exit.
     let _ = reboot(RebootCommand::PowerOff);
     std::process::exit(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_not_text_is_an_error_and_no_panic() {
+        let all = |last: &[u8]| [OsString::from("ack"), OsString::from_vec(last.to_vec())];
+        assert_eq!(words(all(b"x").into_iter()).unwrap(), ["ack", "x"]);
+        let why = words(all(b"caf\xe9").into_iter()).unwrap_err();
+        assert_eq!(why, r#""caf\xE9" of the command line is not UTF-8"#);
+        assert_eq!(ended(&[], Err(why)), 125);
+    }
 }

@@ -44,7 +44,7 @@ struct Look {
     owners: (u32, u32),
     links: u32,
     size: u64,
-    /// A digest of link target and extended attributes.
+    /// A digest of link target or numbers of the device, and extended attributes.
     attributes: u128,
     /// A digest of the contents, where they are read.
     contents: Option<u128>,
@@ -183,6 +183,7 @@ struct Eye<'a> {
     xattrs: Reader,
     listing: Vec<MaybeUninit<u8>>,
     chunk: Vec<u8>,
+    names_max: usize,
 }
 
 impl<'a> Eye<'a> {
@@ -192,6 +193,7 @@ impl<'a> Eye<'a> {
             xattrs: Reader::new(),
             listing: vec![MaybeUninit::uninit(); 32 << 10],
             chunk: vec![0; CHUNK_BYTES],
+            names_max: NAMES_MAX,
         }
     }
 
@@ -204,7 +206,7 @@ impl<'a> Eye<'a> {
         let mut found = Names::from([Vec::new()]);
         let mut left = vec![Vec::new()];
         while let Some(directory) = left.pop() {
-            let names = self.names(&directory);
+            let names = self.names(&directory, self.names_max - found.len());
             for (name, is_directory) in names.map_err(|errno| (directory.clone(), errno))? {
                 let mut path = directory.clone();
                 if !path.is_empty() {
@@ -213,9 +215,6 @@ impl<'a> Eye<'a> {
                 path.extend_from_slice(&name);
                 if path == self.spec.folder.as_bytes() {
                     continue;
-                }
-                if found.len() == NAMES_MAX {
-                    return Err((directory, Errno::LOOP));
                 }
                 if is_directory {
                     left.push(path.clone());
@@ -228,11 +227,13 @@ impl<'a> Eye<'a> {
         Ok(found)
     }
 
-    fn names(&mut self, directory: &[u8]) -> Result<Vec<(Vec<u8>, bool)>, Errno> {
+    /// The names in a directory, at most so many, and whether each is a directory. A damaged one may never end: then it
+    /// has a name twice, or too many.
+    fn names(&mut self, directory: &[u8], most: usize) -> Result<BTreeMap<Vec<u8>, bool>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place = self.full(directory);
         let file = open(&place, flags, Mode::empty())?;
-        let mut names = Vec::new();
+        let mut names = BTreeMap::new();
         let mut listing = RawDir::new(&file, &mut self.listing);
         while let Some(next) = listing.next() {
             let entry = next?;
@@ -244,7 +245,12 @@ impl<'a> Eye<'a> {
                 FileType::Unknown => kind_of(&place.join(OsStr::from_bytes(name)))?,
                 known => known,
             };
-            names.push((name.to_vec(), kind == FileType::Directory));
+            if names.len() == most {
+                return Err(Errno::LOOP);
+            }
+            if (names.insert(name.to_vec(), kind == FileType::Directory)).is_some() {
+                return Err(Errno::EXIST);
+            }
         }
         Ok(names)
     }
@@ -269,6 +275,7 @@ impl<'a> Eye<'a> {
         if stat.kind == FileKind::Symlink {
             attributes.update(readlinkat(CWD, &place, Vec::new())?.as_bytes());
         }
+        attributes.update(&stat.target);
         let is_read = stat.kind == FileKind::File && reads.is_some_and(|most| stat.size <= most);
         Ok(Look {
             kind: stat.kind,
@@ -310,6 +317,7 @@ fn kind_of(place: &Path) -> Result<FileType, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{makedev, mknodat};
     use std::{fs, os::unix::fs::symlink, os::unix::fs::PermissionsExt};
 
     /// A tree that goes when the test ends.
@@ -411,6 +419,43 @@ mod tests {
             "{lines:?}"
         );
         assert_eq!(lines.len(), 2);
+    }
+
+    /// A directory was listed to its end before its names were counted, and one that is damaged has none.
+    #[test]
+    fn no_more_of_a_directory_is_listed_than_a_tree_may_have() {
+        let scratch = Scratch::new("endless");
+        let spec = scratch.spec(100, 0);
+        let mut eye = Eye::new(&spec);
+        eye.names_max = 6; // with the root and the folder
+        assert_eq!(eye.list().unwrap().len(), 5);
+        assert_eq!(eye.names(b"etc", 3).unwrap().len(), 3);
+        assert_eq!(eye.names(b"etc", 2), Err(Errno::LOOP));
+        eye.names_max = 4;
+        assert_eq!(eye.list(), Err((b"etc".to_vec(), Errno::LOOP)));
+    }
+
+    #[test]
+    fn a_device_of_other_numbers_is_told() {
+        let scratch = Scratch::new("device");
+        let make = |minor| {
+            let (mode, device) = (Mode::from_raw_mode(0o644), makedev(1, minor));
+            let node = scratch.at("etc/null");
+            mknodat(CWD, node, FileType::CharacterDevice, mode, device)
+        };
+        if make(3) == Err(Errno::PERM) {
+            return; // only root makes devices
+        }
+        let (outside, _) = Outside::remember(&scratch.spec(100, 0)).unwrap();
+        assert_eq!(told(&outside), [""; 0]);
+        fs::remove_file(scratch.at("etc/null")).unwrap();
+        make(5).unwrap();
+        let lines = told(&outside);
+        assert!(
+            lines[0].starts_with("etc/null attributes: digest "),
+            "{lines:?}"
+        );
+        assert_eq!(lines.len(), 1);
     }
 
     /// A file that is too long to be read is compared by what stat(2) shows.

@@ -4,6 +4,9 @@
 //! inotify(7) tells which files the check opened, and whether it changed anything. What it did not open cannot have
 //! mattered beyond its name, size and attributes; and a tree that it changed is made anew before the next. All
 //! processes are dead by then, so that files which were open to be written to have been closed, which is told, too.
+//!
+//! A file that the check renamed or linked may have been read by its other name, and counts as opened. Directories that
+//! it made or moved are not watched, or not under the names that they have: what it opened is then not known.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -80,9 +83,9 @@ impl Trees {
             there: BTreeMap::new(),
             changed: false,
             top,
-            watch: Watch::begin().ok(),
+            watch: Watch::begin(Path::new(MOUNT_POINT)).ok(),
         };
-        trees.watch(b"");
+        trees.watch(b"", true);
         Ok(trees)
     }
 
@@ -146,16 +149,18 @@ impl Trees {
         let path = below(&one.path);
         make(one, &path, bytes)
             .map_err(|e| failed(format!("make {}", path.display()))(errno_of(&e)))?;
-        if one.kind == ChangeKind::Directory {
-            self.watch(&one.path);
+        match one.kind {
+            ChangeKind::Directory => self.watch(&one.path, true),
+            ChangeKind::File => self.watch(&one.path, false),
+            _ => {}
         }
         Ok(())
     }
 
-    /// A directory that cannot be watched ends all watching.
-    fn watch(&mut self, path: &[u8]) {
+    /// A directory or file that cannot be watched ends all watching.
+    fn watch(&mut self, path: &[u8], is_directory: bool) {
         if let Some(watch) = &mut self.watch {
-            if watch.add(path).is_err() {
+            if watch.add(path, is_directory).is_err() {
                 self.watch = None;
             }
         }
@@ -194,40 +199,47 @@ fn empty(top: &fs::Metadata) -> io::Result<()> {
 }
 
 /// What a program did in directories that are watched.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// Files that it opened.
+    /// Files that it opened, or may have opened by another name.
     opened: BTreeSet<Vec<u8>>,
     changed: bool,
 }
 
-/// Watches directories.
+/// Watches directories, and files for new names of theirs.
 struct Watch {
     queue: OwnedFd,
+    top: PathBuf,
     /// By number of the watch.
     paths: HashMap<i32, Vec<u8>>,
 }
 
 impl Watch {
-    fn begin() -> Result<Self, Errno> {
+    fn begin(top: &Path) -> Result<Self, Errno> {
         Ok(Self {
             queue: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            top: top.to_owned(),
             paths: HashMap::new(),
         })
     }
 
-    fn add(&mut self, path: &[u8]) -> Result<(), Errno> {
-        let changes = WatchFlags::CLOSE_WRITE
+    /// Watch a directory; or a file, to see that it is linked, which no event in its directory tells: the new name might
+    /// as well be that of a new file.
+    fn add(&mut self, path: &[u8], is_directory: bool) -> Result<(), Errno> {
+        let all = WatchFlags::CLOSE_WRITE
             | WatchFlags::MODIFY
             | WatchFlags::ATTRIB
             | WatchFlags::CREATE
             | WatchFlags::DELETE
-            | WatchFlags::MOVE;
-        let number = inotify::add_watch(
-            &self.queue,
-            below(path).as_path(),
-            changes | WatchFlags::OPEN,
-        )?;
+            | WatchFlags::MOVE
+            | WatchFlags::OPEN;
+        let place = self.top.join(OsStr::from_bytes(path));
+        let events = if is_directory {
+            all
+        } else {
+            WatchFlags::ATTRIB
+        };
+        let number = inotify::add_watch(&self.queue, place.as_path(), events)?;
         self.paths.insert(number, path.to_vec());
         Ok(())
     }
@@ -245,16 +257,27 @@ impl Watch {
                 Err(_) => return None,
             };
             let flags = event.events();
-            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            let of_directory = flags.contains(ReadFlags::ISDIR);
+            let renamed = ReadFlags::CREATE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW)
+                || (of_directory && flags.intersects(renamed))
+            {
                 seen = None;
             } else if flags.contains(ReadFlags::IGNORED) {
                 self.paths.remove(&event.wd());
             } else if let Some(seen) = &mut seen {
                 seen.changed |= !(flags & !(ReadFlags::OPEN | ReadFlags::ISDIR)).is_empty();
-                if let (Some(top), Some(name)) = (self.paths.get(&event.wd()), event.file_name()) {
-                    if flags.contains(ReadFlags::OPEN) && !flags.contains(ReadFlags::ISDIR) {
+                let reads = ReadFlags::OPEN | ReadFlags::MOVED_FROM;
+                match (self.paths.get(&event.wd()), event.file_name()) {
+                    _ if of_directory => {}
+                    (Some(top), Some(name)) if flags.intersects(reads) => {
                         seen.opened.insert(joined(top, name.to_bytes()));
                     }
+                    // A file itself, of whose names there are more or fewer now.
+                    (Some(file), None) => {
+                        seen.opened.insert(file.clone());
+                    }
+                    _ => {}
                 }
             }
         }
@@ -336,5 +359,81 @@ mod tests {
             assert!(contents(&file(5, pieces), bytes).is_err());
         }
         assert!(contents(&file(u64::MAX, vec![]), bytes).is_err());
+    }
+
+    /// What is seen of a program in a directory that holds the files `a`, `b` and `d/c`.
+    fn seen_of(name: &str, program: impl FnOnce(&Path)) -> Option<Seen> {
+        let name = format!("powercut-trees-{name}-{}", std::process::id());
+        let top = std::env::temp_dir().join(name);
+        fs::create_dir_all(top.join("d")).unwrap();
+        let mut watch = Watch::begin(&top).unwrap();
+        for path in ["", "d"] {
+            watch.add(path.as_bytes(), true).unwrap();
+        }
+        for path in ["a", "b", "d/c"] {
+            fs::write(top.join(path), path).unwrap();
+            watch.add(path.as_bytes(), false).unwrap();
+        }
+        watch.take();
+        program(&top);
+        let seen = watch.take();
+        fs::remove_dir_all(&top).unwrap();
+        seen
+    }
+
+    fn opened(seen: Option<Seen>) -> Option<Vec<String>> {
+        let names = seen?.opened.into_iter();
+        Some(names.map(|name| String::from_utf8(name).unwrap()).collect())
+    }
+
+    #[test]
+    fn what_is_read_is_told_and_changes_nothing() {
+        let seen = seen_of("read", |top| {
+            fs::read(top.join("d/c")).unwrap();
+            fs::metadata(top.join("a")).unwrap();
+        });
+        assert!(!seen.as_ref().unwrap().changed);
+        assert_eq!(opened(seen).unwrap(), ["d/c"]);
+    }
+
+    /// An answer about a file's contents was given for a tree with other contents.
+    #[test]
+    fn a_file_that_is_read_by_a_new_name_counts_as_opened() {
+        let renamed = seen_of("renamed", |top| {
+            fs::rename(top.join("a"), top.join("new")).unwrap();
+            fs::read(top.join("new")).unwrap();
+        });
+        assert!(renamed.as_ref().unwrap().changed);
+        assert_eq!(opened(renamed).unwrap(), ["a", "new"]);
+        let linked = seen_of("linked", |top| {
+            fs::hard_link(top.join("d/c"), top.join("new")).unwrap();
+            fs::read(top.join("new")).unwrap();
+            fs::remove_file(top.join("new")).unwrap();
+        });
+        assert_eq!(opened(linked).unwrap(), ["d/c", "new"]);
+        // under the name of another file, which is opened anyway
+        let replaced = seen_of("replaced", |top| {
+            fs::remove_file(top.join("b")).unwrap();
+            fs::hard_link(top.join("a"), top.join("b")).unwrap();
+            fs::remove_file(top.join("a")).unwrap();
+            fs::read(top.join("b")).unwrap();
+        });
+        assert_eq!(opened(replaced).unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_a_program_makes_is_no_file_that_it_found() {
+        let seen = seen_of("made", |top| fs::write(top.join("log"), "text").unwrap());
+        assert!(seen.as_ref().unwrap().changed);
+        assert_eq!(opened(seen).unwrap(), ["log"]);
+    }
+
+    #[test]
+    fn where_a_directory_is_new_or_elsewhere_nothing_is_known() {
+        let made = seen_of("directory", |top| fs::create_dir(top.join("e")).unwrap());
+        let moved = seen_of("moved", |top| {
+            fs::rename(top.join("d"), top.join("e")).unwrap();
+        });
+        assert_eq!((made, moved), (None, None));
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use powercut_protocol::{Call, CallError, Difference, DifferenceKind};
+use powercut_protocol::{limits::ENTRIES, Call, CallError, Difference, DifferenceKind};
 use rustix::{
     fs::{
         fstatvfs, fsync, mkdirat, openat, renameat, seek, statvfs, statx, syncfs, unlinkat,
@@ -23,6 +23,7 @@ use rustix::{
 use crate::{
     failure::Failure,
     files::close_all,
+    walk,
     watch::{self, Call as Watched},
 };
 
@@ -32,6 +33,8 @@ const DIRECTORIES_MAX: usize = 64;
 const AGAIN: u8 = 8;
 /// Nested directories: the paths of a deeper tree do not fit into the walk's reply.
 const DEPTH_LIMIT: usize = 4096;
+/// Names in one directory: as many as the walk takes, and those that are made here. More of them are not removed.
+const NAMES_MAX: usize = ENTRIES + 16;
 /// Errors that are told. One is enough for a verdict.
 const ERRORS_MAX: usize = 100;
 /// Steps between two looks at the clock. A look is a system call, and a file system under test has a few dozen names.
@@ -109,6 +112,7 @@ pub struct User<'a> {
     /// Files that were made again and written whole, each with the byte that fills it.
     written: Vec<(CString, u8)>,
     listing: Vec<MaybeUninit<u8>>,
+    names_max: usize,
 }
 
 impl<'a> User<'a> {
@@ -127,6 +131,7 @@ impl<'a> User<'a> {
             left: 0,
             written: Vec::new(),
             listing: vec![MaybeUninit::uninit(); 32 << 10],
+            names_max: NAMES_MAX,
         }
     }
 
@@ -414,10 +419,21 @@ impl<'a> User<'a> {
         } else {
             None
         };
-        let mut listing = RawDir::new(directory, &mut self.listing);
+        let mut room = std::mem::take(&mut self.listing);
+        let mut listing = RawDir::new(directory, &mut room);
         while let Some(next) = listing.next() {
             match next {
                 Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                // A damaged directory may never end.
+                Ok(_) if self.is_late() => break,
+                Ok(_) if found.len() == self.names_max => {
+                    let names: Vec<_> = found.drain(..).map(|(name, _)| name).collect();
+                    match walk::has_repeated(&names) {
+                        true => error = Some(Errno::EXIST),
+                        false => self.finished = false,
+                    }
+                    break;
+                }
                 Ok(entry) => found.push((entry.file_name().to_owned(), entry.file_type())),
                 Err(errno) => {
                     error = Some(errno);
@@ -425,6 +441,7 @@ impl<'a> User<'a> {
                 }
             }
         }
+        self.listing = room;
         if let Some(errno) = error {
             self.error(Call::Getdents, path, errno);
         }
@@ -607,6 +624,34 @@ mod tests {
             self.unmounts = left;
             Ok(*first)
         }
+    }
+
+    /// It was listed for as long as there was memory, which ended the agent.
+    #[test]
+    fn a_directory_that_does_not_end_is_given_up() {
+        let scratch = Scratch::new("endless");
+        for number in 0..100 {
+            fs::write(scratch.0.join(number.to_string()), "").unwrap();
+        }
+        let listed = |names_max, late| {
+            let mut user = scratch.user();
+            user.names_max = names_max;
+            if late {
+                user.deadline = Instant::now();
+            }
+            let root = user.open_root().unwrap();
+            let names = user.names(&root, &mut Vec::new(), true);
+            assert!(!user.listing.is_empty());
+            (names.len(), user.end())
+        };
+        let used = |finished| Used {
+            errors: vec![],
+            differences: vec![],
+            finished,
+        };
+        assert_eq!(listed(100, false), (100, used(true)));
+        assert_eq!(listed(99, false), (0, used(false)));
+        assert_eq!(listed(100, true), (0, used(false)));
     }
 
     /// A mount after the writing that failed was told as one that succeeded: no test of the agent saw it.

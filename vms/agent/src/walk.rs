@@ -456,11 +456,13 @@ fn ordered(mut names: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
     (names, repeated)
 }
 
-fn has_repeated(names: &[CString]) -> bool {
+/// Whether a name is there twice: the directory is damaged, and not a long one.
+pub fn has_repeated(names: &[CString]) -> bool {
     let mut seen = HashSet::new();
     names.iter().any(|name| !seen.insert(name))
 }
 
+/// All that statx(2) tells.
 pub fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
     let kind = match FileType::from_raw_mode(stat.stx_mode.into()) {
         FileType::RegularFile => FileKind::File,
@@ -482,6 +484,12 @@ pub fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
         gid: stat.stx_gid,
         size: stat.stx_size,
         blocks: stat.stx_blocks,
+        target: match kind {
+            FileKind::Block | FileKind::Char => {
+                format!("{}:{}", stat.stx_rdev_major, stat.stx_rdev_minor).into_bytes()
+            }
+            _ => Vec::new(),
+        },
         ..TreeEntry::default()
     }
 }
@@ -490,7 +498,7 @@ pub fn described(stat: &Statx, path: &[u8]) -> TreeEntry {
 mod tests {
     use super::*;
     use powercut_protocol::{pattern, ExtentKind};
-    use rustix::fs::{lsetxattr, mkdirat, mkfifoat, symlinkat, XattrFlags};
+    use rustix::fs::{lsetxattr, makedev, mkdirat, mkfifoat, mknodat, symlinkat, XattrFlags};
     use std::{fs, os::unix::fs::FileExt, path::PathBuf};
 
     /// A directory that goes when the test ends.
@@ -642,6 +650,29 @@ mod tests {
         assert_eq!((file.size, file.links, file.inode), (5, 2, hard.inode));
         // A known answer, so that digests stay comparable between versions of the agent.
         assert_eq!(file.digest, "b5e9c1ad071b3e7fc779cfaa5e523818");
+    }
+
+    /// A device that came back as another one was taken for the one that was made.
+    #[test]
+    fn a_device_is_told_by_its_numbers() {
+        let looks = |numbers: (u32, u32)| {
+            let scratch = Scratch::new(&format!("device-{}", numbers.0));
+            let device = makedev(numbers.0, numbers.1);
+            let mode = Mode::from_raw_mode(0o644);
+            let node = scratch.0.join("null");
+            match mknodat(CWD, node, FileType::CharacterDevice, mode, device) {
+                Err(Errno::PERM) => return None, // only root makes devices
+                made => made.unwrap(),
+            }
+            let walked = scratch.walk();
+            let target = walked.entries[1].target.clone();
+            Some((String::from_utf8(target).unwrap(), walked.looks.names))
+        };
+        let (Some(made), Some(other)) = (looks((1, 3)), looks((0, 0))) else {
+            return;
+        };
+        assert_eq!((&*made.0, &*other.0), ("1:3", "0:0"));
+        assert_ne!(made.1, other.1);
     }
 
     #[test]

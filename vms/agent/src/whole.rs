@@ -54,8 +54,12 @@ const BYTES_MAX: u64 = 24 << 20;
 /// Bytes of a mapping that are compared at once.
 const BLOCK: usize = 4096;
 
+/// Since Linux 6.13; the C library's headers lack them.
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
+
 /// Calls that may change a file, beside those of `calls.rs`.
-pub const MORE_CHOSEN: [c_long; 15] = [
+pub const MORE_CHOSEN: [c_long; 17] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_exit_group,
@@ -67,6 +71,8 @@ pub const MORE_CHOSEN: [c_long; 15] = [
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
     libc::SYS_io_uring_setup,
     libc::SYS_mremap,
     libc::SYS_vmsplice,
@@ -822,12 +828,20 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_chmod | libc::SYS_chown => attributes(here, 0, true),
         libc::SYS_lchown => attributes(here, 0, false),
         libc::SYS_fchmodat => attributes(a(0) as i32, 1, true),
+        libc::SYS_fchmodat2 => attributes(a(0) as i32, 1, a(3) & 0x100 == 0),
         libc::SYS_fchownat => attributes(a(0) as i32, 1, a(4) & 0x100 == 0),
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
         | libc::SYS_removexattr
         | libc::SYS_lremovexattr => {
             let path = call.target_path(here, 0)?;
+            Some(Pending::new(
+                "unseen",
+                format!("a change of extended attributes of {}", path.display()),
+            ))
+        }
+        SYS_SETXATTRAT | SYS_REMOVEXATTRAT => {
+            let path = call.target_path(a(0) as i32, 1)?;
             Some(Pending::new(
                 "unseen",
                 format!("a change of extended attributes of {}", path.display()),
@@ -891,10 +905,20 @@ fn read_back(task: pid_t, descriptor: i32, offset: u64, length: u64) -> io::Resu
 /// The inodes that any process maps (proc_pid_maps(5)).
 fn mapped_inodes() -> HashSet<u64> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let maps = processes.filter_map(|one| fs::read_to_string(one.path().join("maps")).ok());
-    let inode = |line: &str| line.split_ascii_whitespace().nth(4)?.parse().ok();
-    maps.flat_map(|text| text.lines().filter_map(inode).collect::<Vec<_>>())
-        .collect()
+    // Bytes, not text: a name that is not UTF-8 must not hide what else the process maps.
+    let maps = processes.filter_map(|one| fs::read(one.path().join("maps")).ok());
+    let of_lines = |text: Vec<u8>| -> Vec<u64> {
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.filter_map(mapped_inode).collect()
+    };
+    maps.flat_map(of_lines).collect()
+}
+
+fn mapped_inode(line: &[u8]) -> Option<u64> {
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    std::str::from_utf8(words.nth(4)?).ok()?.parse().ok()
 }
 
 /// What a file holds, as far as it can be read.
@@ -910,4 +934,64 @@ fn contents(file: &File) -> Vec<u8> {
     }
     held.truncate(read);
     held
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::{
+        ffi::{CString, OsStr},
+        os::fd::AsRawFd,
+    };
+
+    use super::*;
+    use crate::calls::CHOSEN;
+
+    /// A file of this name, whose first page this process maps; where.
+    pub fn mapped_file(name: &[u8]) -> (PathBuf, File, usize) {
+        let folder = fs::canonicalize(std::env::temp_dir()).unwrap();
+        let mut whole = format!("powercut-mapped-{}-", std::process::id()).into_bytes();
+        whole.extend_from_slice(name);
+        let path = folder.join(OsStr::from_bytes(&whole));
+        fs::write(&path, [1; 4096]).unwrap();
+        let file = File::open(&path).unwrap();
+        let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: a mapping at a place that the kernel chooses, which stays until this process ends.
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                access,
+                kind,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        (path, file, mapped as usize)
+    }
+
+    /// A store was taken for unmapped, and what it wrote was no longer noted.
+    #[test]
+    fn a_file_is_mapped_where_a_name_is_not_text() {
+        let (path, file, _) = mapped_file(b"whole-\xe9");
+        assert!(mapped_inodes().contains(&file.metadata().unwrap().ino()));
+        fs::remove_file(path).unwrap();
+    }
+
+    /// What changes an extended attribute is not followed, so it has to be seen.
+    #[test]
+    fn calls_that_name_a_directory_are_seen_as_those_that_do_not() {
+        let name = CString::new(format!("{MOUNT_POINT}/f")).unwrap();
+        // SAFETY: any bytes are a value of it.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.cs, registers.rsi) = (0x33, name.as_ptr() as u64);
+        registers.rdi = libc::AT_FDCWD as u64;
+        for (number, word) in [(452, "attributes"), (463, "unseen"), (466, "unseen")] {
+            registers.orig_rax = number;
+            let call = Call::own(&registers);
+            let chosen = CHOSEN.iter().chain(&MORE_CHOSEN);
+            assert_eq!(chosen.filter(|n| **n == number as c_long).count(), 1);
+            assert_eq!(other_of(&call).map(|seen| seen.word), Some(word));
+        }
+    }
 }

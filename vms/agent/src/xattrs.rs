@@ -82,27 +82,32 @@ impl Reader {
         let mut names = split(&self.names, &mut found.errors);
         names.sort_unstable();
         for (i, name) in names.iter().enumerate() {
-            let shown = name.to_string_lossy();
+            let shown = text(name);
             if i > 0 && names[i - 1] == *name {
                 // The host keeps one per name: the other would be hidden.
-                let repeated = shown.into_owned();
-                found.errors.push((Call::Listxattr, repeated, Errno::EXIST));
+                found.errors.push((Call::Listxattr, shown, Errno::EXIST));
                 continue;
             }
             self.value.clear();
             match subject.get(name, &mut self.value) {
                 Ok(()) => found.xattrs.push(Xattr {
-                    name: shown.into_owned(),
+                    name: shown,
                     value: self.value.clone(),
                 }),
                 Err(errno) => {
-                    found
-                        .errors
-                        .push((Call::Getxattr, shown.into_owned(), errno));
+                    found.errors.push((Call::Getxattr, shown, errno));
                 }
             }
         }
         found
+    }
+}
+
+/// A name as it is, or with escapes if it is no text: two that differ must not become one.
+fn text(name: &CStr) -> String {
+    match name.to_str() {
+        Ok(text) => text.to_owned(),
+        Err(_) => name.to_bytes().escape_ascii().to_string(),
     }
 }
 
@@ -143,5 +148,28 @@ mod tests {
             found.errors,
             [(Call::Listxattr, String::new(), Errno::NOENT)]
         );
+    }
+
+    /// They became one, and the host refused the reply: the state had no verdict.
+    #[test]
+    fn names_that_are_not_text_stay_apart() {
+        let path = std::env::temp_dir().join(format!("powercut-xattrs-{}", std::process::id()));
+        std::fs::write(&path, b"").unwrap();
+        for name in [
+            &b"user.caf\xe9"[..],
+            b"user.caf\xe8",
+            "user.caf\u{e9}".as_bytes(),
+        ] {
+            match rustix::fs::lsetxattr(&path, name, b"v", rustix::fs::XattrFlags::empty()) {
+                // A file system without them, such as an old tmpfs: nothing to see.
+                Err(Errno::OPNOTSUPP) => return,
+                done => done.unwrap(),
+            }
+        }
+        let found = Reader::new().read(&Subject::Name(path.to_str().unwrap().into()));
+        std::fs::remove_file(&path).unwrap();
+        let names: Vec<_> = found.xattrs.iter().map(|one| &*one.name).collect();
+        assert_eq!(names, ["user.caf\u{e9}", "user.caf\\xe8", "user.caf\\xe9"]);
+        assert!(found.errors.is_empty());
     }
 }

@@ -438,7 +438,7 @@ pub struct TreeEntry {
     pub size: u64,
     /// Allocated, in units of 512 bytes (st_blocks).
     pub blocks: u64,
-    /// Contents of a symbolic link.
+    /// Contents of a symbolic link; of a device, its numbers, `major:minor`.
     #[serde(with = "serde_bytes")]
     pub target: Vec<u8>,
     pub xattrs: Vec<Xattr>,

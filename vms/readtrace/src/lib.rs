@@ -4,7 +4,7 @@
 //! `offset length` in bytes for each read. `POWERCUT_TRACE_TAIL=OFFSET:FILE` names another file, whose reads
 //! count as reads from `OFFSET` on (a second device, cut out of the image). The last line is `complete` if the
 //! program ends by `exit`. It is left out after anything that this library does not follow: other access to
-//! the file (mmap, stdio, readv, a duplicated descriptor, a bare system call), or a second process (forked or
+//! the file (mmap, stdio, readv, a duplicated descriptor, a bare system call, a queue of reads), or a second process (forked or
 //! started). A trace that may lack a read must not be taken for a complete one. A program that is linked
 //! statically, or ends by `_exit`, leaves no complete trace.
 //!
@@ -258,6 +258,23 @@ macro_rules! real {
     }};
 }
 
+type WriteOut = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+type Pwrite = unsafe extern "C" fn(c_int, *const c_void, size_t, off64_t) -> ssize_t;
+type Writev = unsafe extern "C" fn(c_int, *const libc::iovec, c_int) -> ssize_t;
+type Send = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+type Pwritev = unsafe extern "C" fn(c_int, *const libc::iovec, c_int, off64_t) -> ssize_t;
+type Sendto = unsafe extern "C" fn(
+    c_int,
+    *const c_void,
+    size_t,
+    c_int,
+    *const libc::sockaddr,
+    libc::socklen_t,
+) -> ssize_t;
+type Sendmsg = unsafe extern "C" fn(c_int, *const libc::msghdr, c_int) -> ssize_t;
+type Fwrite = unsafe extern "C" fn(*const c_void, size_t, size_t, *mut FILE) -> size_t;
+type AioRead = unsafe extern "C" fn(*mut c_void) -> c_int;
+type LioListio = unsafe extern "C" fn(c_int, *const *mut c_void, c_int, *mut c_void) -> c_int;
 type Pread = unsafe extern "C" fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t;
 type Free = unsafe extern "C" fn(*mut c_void);
 type Read = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
@@ -474,6 +491,13 @@ pub unsafe extern "C" fn syscall(
         | libc::SYS_splice
         | libc::SYS_copy_file_range => lose(a as c_int),
         libc::SYS_sendfile => lose(b as c_int),
+        libc::SYS_write
+        | libc::SYS_pwrite64
+        | libc::SYS_writev
+        | libc::SYS_pwritev
+        | libc::SYS_pwritev2
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg => guard::give_up(),
         libc::SYS_mmap if e as c_int >= 0 => lose(e as c_int),
         // Reads through rings and queues name their descriptors elsewhere.
         libc::SYS_io_uring_setup | libc::SYS_io_setup => {
@@ -483,6 +507,120 @@ pub unsafe extern "C" fn syscall(
     }
     // SAFETY: passed on unchanged.
     unsafe { real!(c"syscall" as Syscall)(number, a, b, c, d, e, f) }
+}
+
+/// A function that gives the kernel memory to read, which may be watched: for that the kernel would not fault, but fail,
+/// or write less.
+macro_rules! hands_over {
+    ($name:ident($($arg:ident: $type:ty),*) -> $result:ty, $text:literal as $real:ty) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            guard::give_up();
+            // SAFETY: passed on unchanged.
+            unsafe { real!($text as $real)($($arg),*) }
+        }
+    };
+}
+hands_over!(write(fd: c_int, from: *const c_void, count: size_t) -> ssize_t, c"write" as WriteOut);
+hands_over!(
+    pwrite(fd: c_int, from: *const c_void, count: size_t, at: off64_t) -> ssize_t,
+    c"pwrite" as Pwrite
+);
+hands_over!(
+    pwrite64(fd: c_int, from: *const c_void, count: size_t, at: off64_t) -> ssize_t,
+    c"pwrite64" as Pwrite
+);
+hands_over!(writev(fd: c_int, parts: *const libc::iovec, count: c_int) -> ssize_t, c"writev" as Writev);
+hands_over!(
+    pwritev(fd: c_int, parts: *const libc::iovec, count: c_int, at: off64_t) -> ssize_t,
+    c"pwritev" as Pwritev
+);
+hands_over!(
+    pwritev64(fd: c_int, parts: *const libc::iovec, count: c_int, at: off64_t) -> ssize_t,
+    c"pwritev64" as Pwritev
+);
+hands_over!(
+    send(fd: c_int, from: *const c_void, count: size_t, flags: c_int) -> ssize_t,
+    c"send" as Send
+);
+hands_over!(
+    sendto(
+        fd: c_int,
+        from: *const c_void,
+        count: size_t,
+        flags: c_int,
+        address: *const libc::sockaddr,
+        length: libc::socklen_t
+    ) -> ssize_t,
+    c"sendto" as Sendto
+);
+hands_over!(
+    sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t,
+    c"sendmsg" as Sendmsg
+);
+// A large piece goes from the program's memory to write(2), inside the C library.
+hands_over!(
+    fwrite(from: *const c_void, size: size_t, count: size_t, to: *mut FILE) -> size_t,
+    c"fwrite" as Fwrite
+);
+
+/// A function that reads in the background, through descriptors that it names elsewhere.
+macro_rules! queues {
+    ($name:ident($($arg:ident: $type:ty),*) -> $result:ty, $text:literal as $real:ty) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
+            guard::give_up();
+            with_trace(|t| t.lost = true);
+            // SAFETY: passed on unchanged.
+            unsafe { real!($text as $real)($($arg),*) }
+        }
+    };
+}
+queues!(aio_read(block: *mut c_void) -> c_int, c"aio_read" as AioRead);
+queues!(aio_read64(block: *mut c_void) -> c_int, c"aio_read64" as AioRead);
+queues!(
+    lio_listio(mode: c_int, all: *const *mut c_void, count: c_int, told: *mut c_void) -> c_int,
+    c"lio_listio" as LioListio
+);
+queues!(
+    lio_listio64(mode: c_int, all: *const *mut c_void, count: c_int, told: *mut c_void) -> c_int,
+    c"lio_listio64" as LioListio
+);
+
+/// libaio's start of a queue. Its library makes bare system calls, so this does what it does (io_setup(2)): it may have
+/// been loaded where `dlsym` does not look.
+///
+/// # Safety
+/// As libaio's.
+#[no_mangle]
+pub unsafe extern "C" fn io_setup(most: c_uint, queue: *mut *mut c_void) -> c_int {
+    // SAFETY: passed on unchanged.
+    let done = unsafe { syscall(libc::SYS_io_setup, most.into(), queue as c_long, 0, 0, 0, 0) };
+    match done {
+        // SAFETY: this thread's errno.
+        -1 => -unsafe { *libc::__errno_location() },
+        done => done as c_int,
+    }
+}
+
+/// The same by its older name.
+///
+/// # Safety
+/// As libaio's.
+#[no_mangle]
+pub unsafe extern "C" fn io_queue_init(most: c_int, queue: *mut *mut c_void) -> c_int {
+    if most <= 0 {
+        return -libc::EINVAL;
+    }
+    // SAFETY: as libaio's: a pointer to one queue, which must be null.
+    unsafe {
+        *queue = null_mut();
+        io_setup(most as c_uint, queue)
+    }
 }
 
 /// A function that maps a file.
