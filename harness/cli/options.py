@@ -18,7 +18,7 @@ from harness.errors import PowercutError, UsageError
 from harness.expectations import Expectation, known_failures, read_expectations
 from harness.filesystems.profiles import profiles, ruled_modes
 from harness.guests.machine import accelerators, names
-from harness.host.files import refuses
+from harness.host.files import holds, refuses
 from harness.host.text import near_or
 from harness.known.base import KnownBugs, read_known
 from harness.model import CaseId, bounds
@@ -80,11 +80,11 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if path.is_dir():
+        if holds(path.is_dir):
             self.fail(f"{path} is a folder that is there; name a path that is free", param, ctx)
         if not (ctx and ctx.resilient_parsing) and (why := refuses(path)):
             self.fail(f"{why}; name a file that you may write", param, ctx)
-        if not path.absolute().parent.is_dir():
+        if not holds(path.absolute().parent.is_dir):
             self.fail(f"{path}: no such directory: {path.absolute().parent}", param, ctx)
         return path
 
@@ -110,11 +110,11 @@ class Folder(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        there = next((p for p in (path.absolute(), *path.absolute().parents) if p.exists()), path)
+        there = next((p for p in (path.absolute(), *path.absolute().parents) if holds(p.exists)), path)
         if not there.is_dir():
             self.fail(f"{path}: {there} is not a directory", param, ctx)
         is_default = param is not None and value == param.default
-        if not path.exists() and not is_default and (why := refuses(path)):
+        if not holds(path.exists) and not is_default and (why := refuses(path)):
             self.fail(f"{why}; name a folder that you may write to", param, ctx)
         return path
 
@@ -130,7 +130,7 @@ class RunDirectory(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if (ctx and ctx.resilient_parsing) or not path.is_file():
+        if (ctx and ctx.resilient_parsing) or not self._is_file(path, param, ctx):
             return path
         if not is_bundle(path):
             self.fail(f"{path} is a file, and none that powercut pack made", param, ctx)
@@ -144,6 +144,19 @@ class RunDirectory(click.Path):
             self.fail(f"{where}; start in a folder that can be written to", param, ctx)
         errors.say(f"{path} is unpacked in {unpacked}")
         return unpacked
+
+    def _is_file(self, path: Path, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        """Whether it is a file. What may not be read is refused here, outside `guarded`: an error of the host
+        would exit with 1, which accuses a file system.
+        """
+        try:
+            if path.is_dir():
+                os.scandir(path).close()
+            if found := path.is_file():
+                path.open("rb").close()
+            return found
+        except OSError as e:
+            self.fail(f"{path} cannot be read: {e.strerror}; name what this user may read", param, ctx)
 
 
 MACHINE = OneOf(lambda: ["auto", *names()])

@@ -61,7 +61,8 @@ def cache_dir(*parts: str) -> Path:
 def _top() -> Path:
     configured = os.environ.get("POWERCUT_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "powercut"
-    return Path(configured) if configured else base
+    # absolute, since it is named to programs that run elsewhere
+    return (Path(configured) if configured else base).absolute()
 
 
 def entries(cache: Path) -> Iterator[Path]:
@@ -76,7 +77,7 @@ def entries(cache: Path) -> Iterator[Path]:
 
 def entry_of(path: Path) -> Path | None:
     """The entry of this user's cache in which a path is; None for one that is somewhere else."""
-    top = _top().absolute()
+    top = _top()
     folders = [top.joinpath(name) for name in ("", *_PARTED)]
     inside = [p for p in (path.absolute(), *path.absolute().parents) if p.parent in folders]
     return next((p for p in inside if p not in folders), None)

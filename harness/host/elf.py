@@ -158,7 +158,7 @@ def _headers(program: bytes, kind: int) -> Iterator[int]:
         return
     (table,) = struct.unpack_from("<Q", program, 32)
     size, count = struct.unpack_from("<HH", program, 54)
-    for header in range(table, table + count * size, size):
+    for header in range(table, table + count * size, size or 1):  # an object file has none, of no size
         if header + size > len(program):
             return
         if struct.unpack_from("<I", program, header)[0] == kind:

@@ -125,7 +125,7 @@ def refuses(path: Path) -> str:
     """In words why no file or folder can be made at this path, with the folders above it, or why what is
     there cannot be written to; empty if all is well. Nothing changes.
     """
-    if path.exists():
+    if holds(path.exists):
         return "" if os.access(path, os.W_OK) else f"{path} cannot be written to"
     there, link = _on_the_way(path)
     try:
@@ -140,8 +140,26 @@ def refuses(path: Path) -> str:
 def _on_the_way(path: Path) -> tuple[Path, Path | None]:
     """What there is of a path; and the link on it that leads nowhere, if there is one."""
     above = [path.absolute(), *path.absolute().parents]
-    link = next((p for p in above if p.is_symlink() and not p.exists()), None)
-    return next(p for p in above if p.exists()), link
+    there = next(p for p in above if holds(p.is_symlink) or holds(p.exists))
+    return there, next(filter(_leads_nowhere, above), None)
+
+
+def _leads_nowhere(path: Path) -> bool:
+    """Whether it is a link to what is not there; where a link leads that may not be followed is not known."""
+    try:
+        return path.is_symlink() and not path.exists()
+    except OSError:
+        return False
+
+
+def holds(ask: Callable[[], bool]) -> bool:
+    """What `exists`, `is_dir` or another question of a Path answers; no where the host refuses to tell, as
+    behind a folder that this user may not enter. Those of Python 3.11 raise PermissionError there.
+    """
+    try:
+        return ask()
+    except OSError:
+        return False
 
 
 def json_bytes(value: object) -> bytes:

@@ -72,9 +72,13 @@ def last_lines(output: str, limit: int = 200) -> str:
     lines = output.strip().splitlines()
     if "Traceback (most recent call last):" in lines:
         lines = lines[max(n for n, line in enumerate(lines) if line.startswith(" ") or n == 0) + 1 :] or lines
-    while len(lines) > 1 and len("\n".join(lines)) > limit:
-        del lines[0]
-    return "\n".join(lines)[:limit]
+    first, letters = len(lines) - 1, 0
+    for n in range(len(lines) - 1, -1, -1):
+        letters += len(lines[n]) + (n < len(lines) - 1)  # with the newline behind it
+        if letters > limit:
+            break
+        first = n
+    return "\n".join(lines[first:])[:limit]
 
 
 def ended_with(code: int) -> str:

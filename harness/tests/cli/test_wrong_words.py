@@ -22,6 +22,7 @@ from harness.store import RunStore
 from harness.store.bundle import bundle
 from harness.store.directory import make_directory
 from harness.store.records import CaseInfo
+from harness.tests.another_user import not_entered
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.tests.store.samples import INFO
@@ -246,3 +247,27 @@ def test_a_variant_that_is_named_by_a_path_leads_to_its_folder(
 def test_a_file_system_none_of_whose_modes_can_be_there_is_refused(word: str) -> None:
     """A traceback; with -n, the kernel's line alone."""
     says(powercut("run", "-n", "-c", word, "-w", "append-fsync"), f"{word}: no mode of any can be on")
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["run", "-c", "ext4/ordered", "-w", "append-fsync"], "--out"),
+        (["run"], "--resume"),
+        (["campaign"], "--out"),
+        (["repro", "ext4-ordered/append-fsync@4"], "--from"),
+        (["shrink", "ext4-ordered/append-fsync@4"], "--from"),
+        (["triage"], "RUN"),
+        (["report"], "RUN"),
+        (["bugreport", "abcd1234"], "--output"),
+        (["trace"], "--json"),
+    ],
+)
+def test_what_may_not_be_entered_is_no_broken_promise(command: list[str], option: str) -> None:
+    """A traceback and exit code 1, which accuses a file system: click reads these outside of `guarded`."""
+    with not_entered() as folder:
+        result = powercut(
+            *command, *([option] if option[0] == "-" else []), folder / "private" / "inside" / "x"
+        )
+    says(result, option, "private/inside/x")
+    assert "Traceback" not in result.output

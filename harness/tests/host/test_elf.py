@@ -27,6 +27,20 @@ def test_a_program_starts_with_the_loader_that_it_was_given(tmp_path: Path) -> N
     assert subprocess.run([copy, "-S", "-c", "print(1)"], capture_output=True, check=True).stdout == b"1\n"
 
 
+# elf(5): ET_REL, and of the table of program headers neither a place, nor a size, nor entries
+OBJECT = b"\x7fELF\x02\x01".ljust(16, b"\0") + struct.pack(
+    "<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 9, 8
+)
+
+
+def test_an_object_file_is_no_program(tmp_path: Path) -> None:
+    """A kernel module, named as a kernel by mistake, gave a ValueError."""
+    path = tmp_path / "ext4.ko"
+    path.write_bytes(OBJECT)
+    assert not is_program(path)
+    assert interpreter(path) is None
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 90]
 )

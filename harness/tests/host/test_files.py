@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from harness.host.files import (
     json_bytes,
     json_text,
+    refuses,
     remembered,
     toml_string,
     valid_text,
     write_atomically,
 )
 from harness.host.text import one_line
+from harness.tests.another_user import not_entered
 
 SURROGATES = range(0xDC80, 0xDD00)  # what bytes that are no UTF-8 become in a str
 FOREIGN = st.text(st.one_of(st.characters(), st.sampled_from(SURROGATES).map(chr)))
@@ -96,3 +98,17 @@ def test_a_file_is_asked_again_once_it_has_changed(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(FileNotFoundError):
         first_byte(file)
+
+
+def test_a_path_below_a_folder_that_may_not_be_entered_is_refused_in_words() -> None:
+    """A traceback, and exit code 1, which accuses a file system."""
+    denied = "cannot be made: Permission denied"
+    with not_entered() as folder:
+        (folder / "nowhere").symlink_to(folder / "gone")
+        said = [refuses(folder / name) for name in ("private/inside/x", "link/x", "nowhere/x", "new/x")]
+    assert said == [
+        f"{folder}/private/inside/x {denied} ({folder}/private)",
+        f"{folder}/link/x {denied} ({folder}/link)",
+        f"{folder}/nowhere/x cannot be made: {folder}/nowhere is a link that leads nowhere",
+        "",
+    ]

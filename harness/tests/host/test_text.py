@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.text import Text
 
 from harness.host.console import SafeConsole
@@ -39,6 +42,28 @@ def test_the_end_of_an_output_is_of_whole_lines() -> None:
     assert last_lines("one\ntwo\nthree\n", 9) == "two\nthree"
     assert last_lines("a long line", 6) == "a long"
     assert last_lines(" \n") == ""
+
+
+@given(st.text(st.sampled_from("ab\n \r\x0b"), max_size=30), st.integers(0, 12))
+def test_the_end_of_an_output_is_the_longest_that_fits(output: str, limit: int) -> None:
+    """It was found by joining all that was left for each line: of a long output, that took minutes."""
+    lines = output.strip().splitlines()
+    while len(lines) > 1 and len("\n".join(lines)) > limit:
+        del lines[0]
+    assert last_lines(output, limit) == "\n".join(lines)[:limit]
+
+
+def test_of_a_long_output_only_the_end_is_looked_at() -> None:
+    """Each line in turn was joined to all others: of a long output, that took minutes."""
+    calls = list[str]()
+    output = "a line\n" * 1000
+    sys.setprofile(lambda frame, event, what: calls.append(event))
+    try:
+        end = last_lines(output, 20)
+    finally:
+        sys.setprofile(None)
+    assert end == "a line\na line\na line"
+    assert len(calls) < 100
 
 
 def test_the_end_of_a_traceback_is_what_was_raised() -> None:
