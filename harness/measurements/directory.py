@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.errors import StoreError
 from harness.host.files import write_atomically
 from harness.host.trees import need_plain
 from harness.measurements.results import Measurement
@@ -25,7 +26,12 @@ def write_measurements(run: Path, measurements: Sequence[Measurement]) -> None:
 
 
 def read_measurements(run: Path) -> list[Measurement]:
-    """Those of a run directory; an empty list where it holds none."""
+    """Those of a run directory; an empty list where it holds none. Raises StoreError for a file that cannot
+    be read.
+    """
     need_plain(run)
     path = run / FILE_NAME
-    return msgspec.json.decode(path.read_bytes(), type=list[Measurement]) if path.exists() else []
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Measurement]) if path.exists() else []
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
+        raise StoreError(f"{path} cannot be read: {e}", "measure again: it is written anew") from e

@@ -6,8 +6,9 @@ configurations alike, and two of them are compared *within a round*.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,17 +42,17 @@ class Samples:
 
     @classmethod
     def load(cls, path: Path) -> Samples:
-        """Read them from a file; a last line that a crash cut off is ignored."""
-        if not path.exists():
-            return cls()
-        whole, _, _ = path.read_bytes().rpartition(b"\n")
-        return cls([msgspec.json.decode(line, type=Sample) for line in whole.splitlines()])
+        """Read them from a file; a line that a crash cut off, or that is damaged, is ignored: its round is
+        measured again.
+        """
+        return cls([*_read(path)] if path.exists() else [])
 
     def add(self, sample: Sample, path: Path) -> None:
         """Add a sample, and append it to the file `path`."""
         self.taken.append(sample)
         with path.open("ab") as file:
-            file.write(msgspec.json.encode(sample) + b"\n")
+            # the line before may have been cut off
+            file.write(b"\n" + msgspec.json.encode(sample) + b"\n")
 
     def has(self, configuration: str, number: int) -> bool:
         """Whether there is such a sample; one that failed does not count."""
@@ -78,6 +79,12 @@ class Samples:
     def _rounds(self, configuration: str) -> dict[int, Sample]:
         of_it = (s for s in self.taken if s.configuration == configuration and not s.reason)
         return {s.round: s for s in of_it}
+
+
+def _read(path: Path) -> Iterator[Sample]:
+    for line in path.read_bytes().split(b"\n"):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield msgspec.json.decode(line, type=Sample)
 
 
 def interval(hits: int, times: int) -> tuple[float, float]:

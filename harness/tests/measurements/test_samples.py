@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.errors import StoreError
 from harness.measure.comparison import ratio
+from harness.measurements.directory import read_measurements
 from harness.measurements.results import Spread
 from harness.measurements.samples import Sample, Samples, ratios
 from harness.tests.there import there
@@ -84,3 +86,22 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
         file.write(b'{"configuration":"a","rou')
     loaded = Samples.load(path)
     assert [s.round for s in loaded.taken] == [0]
+
+
+def test_a_measurement_that_was_killed_twice_goes_on(tmp_path: Path) -> None:
+    """The next line was put behind one that was cut off: then none of the file could be read any more."""
+    path = tmp_path / "samples.jsonl"
+    for number in range(3):
+        loaded = Samples.load(path)
+        loaded.add(Sample("a", number, {"x": 1.0}), path)
+        loaded.add(Sample("b", number, words={"name": "\u00e9"}), path)
+        path.write_bytes(path.read_bytes()[:-9])  # in the middle of a letter
+    assert [(s.configuration, s.round) for s in Samples.load(path).taken] == [("a", 0), ("a", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("content", [b"", b"[{", b"{}", b'[{"name":"\xff"}]', b"[" * 10000])
+def test_measurements_that_cannot_be_read_are_named(tmp_path: Path, content: bytes) -> None:
+    """A damaged file was called a defect of powercut."""
+    (tmp_path / "measurements.json").write_bytes(content)
+    with pytest.raises(StoreError, match=r"measurements\.json cannot be read"):
+        read_measurements(tmp_path)
