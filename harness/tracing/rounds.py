@@ -7,6 +7,7 @@ see `harness.measurements.results`.
 from __future__ import annotations
 
 import re
+import shlex
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.files import write_atomically
 from harness.host.progress import Progress, telling
+from harness.host.text import ended_with
 from harness.kernels.find import Kernel
 from harness.kernels.module_files import resolve_modules
 from harness.measurements.directory import write_measurements
@@ -39,6 +41,7 @@ DISK_BYTES = 1 << 30
 STEP = "rounds"
 _ROUND_TIMEOUT_S = 1800.0
 _MKFS_TIMEOUT_S = 300.0
+_SAYS_WHY = "so it did not do all that it should; without INTERVAL, powercut trace tells what it printed"
 
 
 class TracePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -276,7 +279,8 @@ def intervals(t: Tracing, show: Callable[[Histogram], None], run: Path) -> Measu
         except KeyboardInterrupt:
             if not mode.rounds:
                 raise
-        _end_background(t.tools)
+        if code := _end_background(t.tools):
+            t.lacking[profile.name] = f"the workload {ended_with(code)}, {_SAYS_WHY}"
     write_atomically(run / mode.file_name, encode_lines(r for taken in mode.rounds for r in taken.records))
     m = t.measurement("trace", f"{what} latency, every {t.plan.interval_s:g} s", begun)
     sizes = {
@@ -301,15 +305,21 @@ def _of_interval(mode: Mode, records: Sequence[Record], plan: TracePlan, what: s
 
 
 def _in_background(tools: ToolsGuest, workload: str) -> None:
-    tools.put("/run/trace/workload.sh", f"cd {MOUNT_POINT}\nwhile :; do\n{workload}\ndone\n".encode())
+    """A shell of its own each time, as in `take`: one that does not parse, or exits, ends that time alone."""
+    tools.put("/run/trace/workload.sh", f"{workload}\n".encode())
+    again = f"cd {MOUNT_POINT}; while :; do sh /run/trace/workload.sh || echo $? >/run/trace/failed; done"
     tools.shell(
-        "setsid sh /run/trace/workload.sh >/dev/null 2>&1 </dev/null & echo $! >/run/trace/loop", 60.0
+        f"rm -f /run/trace/failed; setsid sh -c {shlex.quote(again)} >/dev/null 2>&1 </dev/null & "
+        "echo $! >/run/trace/loop",
+        60.0,
     )
 
 
-def _end_background(tools: ToolsGuest) -> None:
-    # setsid made it the leader of a group.
-    tools.shell("pkill -KILL -g $(cat /run/trace/loop)", 120.0)
+def _end_background(tools: ToolsGuest) -> int:
+    """The exit code of the last time that the workload failed; 0: it never did."""
+    # Read before the kill, which makes it fail. setsid made it the leader of a group.
+    said = tools.shell("cat /run/trace/failed 2>/dev/null; pkill -KILL -g $(cat /run/trace/loop)", 120.0)
+    return int(said.output.strip() or 0)
 
 
 # --- what the probes cost --------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,3 +83,60 @@ def test_a_guest_with_tools_says_that_it_boots(
     kernel = Kernel("k", tmp_path / "k", None, "")
     guest.boot_tools_guest(kernel, tmp_path, disk_bytes=1 << 20, progress=heard, headers=False)
     assert heard.lines[0].endswith("s  a guest with tools boots")
+
+
+class HostAsGuest:
+    """A guest with tools whose shell is that of this host, in a folder."""
+
+    kernel_release, machine, accel, device, alive = "6.12", "qemu", "tcg", "/dev/vdb", True
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def run(self, *_: object) -> None: ...
+
+    def mount(self, *_: object) -> str:
+        return str(self._folder)
+
+    def unmount(self) -> None: ...
+
+    def put(self, path: str, data: bytes) -> None:
+        (self._folder / Path(path).name).write_bytes(data)
+
+    def shell(self, script: str, timeout_s: float) -> SimpleNamespace:
+        script = script.replace("/run/trace", str(self._folder))
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+        return SimpleNamespace(output=done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("workload", "missing"),
+    [
+        ("echo >>ran", ""),
+        ("echo >>ran; exit 7", "ended with 7"),
+        ("echo >>ran; no-such-program", "ended with 127"),
+        ("echo >>ran\nif", "ended with 2"),  # it does not parse
+    ],
+)
+def test_a_workload_that_fails_in_the_background_is_no_measurement(
+    workload: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intervals of a program that the guest does not have read as ones in which nothing was synced."""
+    ran = tmp_path / ("failed" if missing else "ran")
+
+    def collect() -> list[Record]:
+        """An interval lasts until the workload has run once."""
+        while probes.begun and not (ran.exists() and ran.stat().st_size):
+            threading.Event().wait(0.01)
+        probes.begun = True
+        return []
+
+    probes: Any = SimpleNamespace(source="bcc", reason="", collect=collect, begun=False)
+    tools: Any = HostAsGuest(tmp_path)
+    monkeypatch.setattr(rounds, "MOUNT_POINT", str(tmp_path))
+    plan = TracePlan(workload=workload, interval_s=0.01, count=1)
+    t = Tracing(plan, tools, probes, select_profiles(["ext4/ordered"]), {})
+    m = rounds.intervals(t, lambda _: None, tmp_path)
+    assert [text.partition(",")[0] for text in m.missing] == (
+        [f"ext4/ordered: the workload {missing}"] if missing else []
+    )
