@@ -59,14 +59,15 @@ def size_of(generator: str, plan: CampaignPlan) -> int:
 def _names(generator: str, plan: CampaignPlan, ledger: KnownBatches) -> tuple[str, ...]:
     before = [b for b in ledger.chosen.values() if b.generator == generator]
     size = size_of(generator, plan)
+    known = {name for b in before for name in b.workloads}
     if generator == "ace2":
         names = every_two()
         parts = -(-len(names) // size)
-        return names[len(before) :: parts] if len(before) < parts else ()
+        # not by their number: of a batch whose line is damaged, it is not known whether it was one of these
+        return next((names[n::parts] for n in range(parts) if names[n] not in known), ())
     if generator == "random":
-        first = plan.seed + sum(len(b.workloads) for b in before)
+        first = plan.seed + sum(len(b.workloads) for b in before) + size * ledger.damaged_batches
         return tuple(chance.name_of(seed, plan.length) for seed in range(first, first + size))
-    known = {name for b in before for name in b.workloads}
     corpus = list(dict.fromkeys(r.workload for _, r in ledger.corpus))
     drawn = grown(corpus) if generator == GROWN else scheduled(corpus)
     return tuple(itertools.islice((n for n in drawn if n not in known), size))

@@ -19,14 +19,17 @@ SCHEMA = 1
 
 class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked of a campaign. `run`: the plan of every batch, but for its workloads. `batch`: workloads
-    in one. `modules`: SHA-256 of the modules that replace the kernel's own, by path. `seed`:
-    the first of the random ones, of `length` operations. `keep`: keep the run directories of batches without
-    findings, too. `hours`: of work, in all.
+    in one. `modules`: SHA-256 of the modules that replace the kernel's own, by path. `image`,
+    `modules_folder`: of the files of the user that `run` names; empty: it names none, or an older version
+    began the campaign. `seed`: the first of the random ones, of `length` operations. `keep`: keep the run
+    directories of batches without findings, too. `hours`: of work, in all.
     """
 
     run: Plan
     generators: tuple[str, ...]
     modules: dict[str, str] = {}
+    image: str = ""
+    modules_folder: str = ""
     batch: BatchSize = 50
     seed: Seed = 1
     length: Length = 20
@@ -135,6 +138,16 @@ class KnownBatches(journal.Known[Batch]):
             raise ValueError("it names workloads that are not generated")
         if isinstance(line, BatchBegun | Batch) and not line.item.isdecimal():
             raise ValueError("a batch is a number")
+
+    @property
+    def last(self) -> int:
+        """The highest number that a batch has; 0: there is none."""
+        return max(map(int, {*self.chosen, *self.done}), default=0)
+
+    @property
+    def damaged_batches(self) -> int:
+        """Batches of which it is not known what they ran: the line that said so is damaged."""
+        return self.last - len(self.chosen)
 
     @property
     def unfinished(self) -> BatchBegun | None:

@@ -115,6 +115,7 @@ class Shown:
         left = sum(u.cases for u in self.undecided)
         amount = f"{plural(cases, 'case')}, {plural(states, 'crash state')}"
         amount += f"; {plural(left, 'case')} not decided" if left else ""
+        amount += f"; {plural(len(self.failed), 'batch', 'batches')} gave nothing" if self.failed else ""
         found = len(self.ledger.found)
         if not found:
             but = f" but by {plural(self.expected, 'known failure')}" if self.expected else ""

@@ -6,6 +6,7 @@ again, with the experiments that the cache keeps.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from harness.campaigns.journal import (
     UndecidedCases,
 )
 from harness.campaigns.page import page_of
-from harness.errors import EnvironmentLacks, GuestLost, StoreError
+from harness.errors import EnvironmentLacks, GuestLost, StoreError, UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.causes import CauseMember, contains
 from harness.findings.simplify import Operations
@@ -40,6 +41,7 @@ from harness.findings.triage import (
     examined,
     suspects_of,
 )
+from harness.host.files import file_hash
 from harness.host.progress import Quiet
 from harness.kernels.find import look_up_chosen
 from harness.plan import Plan
@@ -69,6 +71,37 @@ def create(plan: CampaignPlan, out: Path, name: str) -> Path:
     select_profiles(plan.run.configurations)
     look_up_chosen(plan.run.kernel_choice)
     return begin(plan, out, name)
+
+
+def image_hash(run: Plan) -> str:
+    """SHA-256 of the kernel that a plan names by its path; empty if it names none, or it is not there."""
+    path = Path(run.kernel)
+    return file_hash(path) if path.is_absolute() and path.is_file() else ""
+
+
+def folder_hash(run: Plan) -> str:
+    """The same of all modules in the folder that a plan names."""
+    folder = Path(run.modules) if run.modules else None
+    if folder is None or not folder.is_dir():
+        return ""
+    files = sorted(p for p in folder.rglob("*.ko*") if p.is_file())
+    lines = [f"{file_hash(path)} {path.relative_to(folder)}" for path in files]
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+
+def need_same_build(plan: CampaignPlan, run: Plan) -> None:
+    """Raises UsageError for a kernel, or a folder of modules, that was built anew since the campaign began:
+    verdicts on two builds would stand beside each other. A file that is gone is named by whoever needs it.
+    """
+    for path, then, now in (
+        (run.kernel, plan.image, image_hash(run)),
+        (run.modules, plan.modules_folder, folder_hash(run)),
+    ):
+        if then and now and then != now:
+            raise UsageError(
+                f"{path} is another build than this was begun with: sha256 {then[:12]} then, {now[:12]} now",
+                "put that build there again, or begin anew with this one",
+            )
 
 
 def load_plan(path: Path) -> CampaignPlan:
@@ -115,8 +148,9 @@ class CampaignSeries(Series[Batch]):
         chosen = next_batch(self.plan, self.ledger)
         if chosen is None:
             return None
-        number = max(map(int, self.ledger.chosen), default=0) + 1
-        begun = BatchBegun(item=str(number), at=work.at, generator=chosen[0], workloads=chosen[1])
+        begun = BatchBegun(
+            item=str(self.ledger.last + 1), at=work.at, generator=chosen[0], workloads=chosen[1]
+        )
         work.put(begun)
         return begun
 

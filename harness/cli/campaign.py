@@ -11,7 +11,14 @@ import msgspec
 
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import CampaignPlan, KnownBatches
-from harness.campaigns.work import CampaignSeries, create, load_plan
+from harness.campaigns.work import (
+    CampaignSeries,
+    create,
+    folder_hash,
+    image_hash,
+    load_plan,
+    need_same_build,
+)
 from harness.cli.guard import guarded
 from harness.cli.options import (
     asked_budget,
@@ -99,6 +106,7 @@ def campaign_command(**given: Any) -> ExitCode:
         named = named_here(given)
         need_same_modules(plan.modules, named)
         run = resumable(with_modules(run, plan.modules, named), named)
+        need_same_build(plan, run)
         plan = msgspec.structs.replace(plan, run=run)
         return _carry_out(plan, path, _until_s(plan, path, given["hours"]))
     plan = _plan(given)
@@ -133,6 +141,8 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
     return CampaignPlan(
         run=run,
         modules={path: file_hash(Path(path)) for path in run.replaced if Path(path).is_file()},
+        image=image_hash(run),
+        modules_folder=folder_hash(run),
         generators=tuple(generators),
         batch=given["batch"],
         seed=given["seed"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.campaigns.generators import GROWN, MAX_GROWN, SCHEDULED, grown, next_batch, scheduled, size_of
 from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches, Reached
 from harness.plan import Plan
@@ -32,6 +34,29 @@ def test_no_workload_comes_twice() -> None:
     assert len(names) == len(set(names))
     for name in names:
         assert generate(name).operations
+
+
+@pytest.mark.parametrize("lost", [*range(1, 7)])
+@pytest.mark.parametrize("done", [True, False])
+def test_a_damaged_line_takes_no_names_away_and_gives_none_twice(lost: int, done: bool) -> None:
+    """The next batch had the number or the names of one that was there, and that was judged."""
+    plan, whole, ledger = plan_of("ace2", "random"), KnownBatches(), KnownBatches()
+    for number, begun in enumerate(batches(plan, 6), 1):
+        for line in (begun, Batch(item=begun.item, at=0, seconds=1.0)):
+            whole.add(line)
+            if number != lost or (done and isinstance(line, Batch)):
+                ledger.add(line)
+    there = {name for begun in ledger.chosen.values() for name in begun.workloads}
+    for _ in range(6):
+        generator, names = next_batch(plan, ledger) or ("", ())
+        assert names
+        assert there.isdisjoint(names)
+        assert str(ledger.last + 1) not in {*ledger.chosen, *ledger.done}
+        there.update(names)
+        ledger.add(BatchBegun(item=str(ledger.last + 1), at=0, generator=generator, workloads=names))
+        ledger.add(Batch(item=str(ledger.last), at=0, seconds=1.0))
+    of_sequences = {n for b in whole.chosen.values() if b.generator == "ace2" for n in b.workloads}
+    assert of_sequences <= there  # all of them are covered
 
 
 def test_generators_get_the_same_time() -> None:

@@ -219,6 +219,34 @@ def test_batches_of_which_nothing_comes_end_the_campaign(tmp_path: Path) -> None
     assert exit_code(ledger, End.TIME_UP, require_all=True) is ExitCode.UNDECIDED
 
 
+def test_the_headline_counts_the_batches_that_gave_nothing(tmp_path: Path) -> None:
+    """It said "no promise was broken", and nothing of what had not been looked at."""
+    plan, ledger = plan_of("random"), KnownBatches()
+    for number, failed in enumerate(("", "no guest comes up", "no guest comes up"), 1):
+        ledger.add(BatchBegun(item=str(number), generator="random", workloads=()))
+        ledger.add(Batch(item=str(number), cases=not failed, states=not failed, failed=failed))
+        if number == 2:
+            one = page_of(tmp_path, plan, ledger).headline
+    assert one == "no promise was broken in 1 case, 1 crash state; 1 batch gave nothing"
+    assert page_of(tmp_path, plan, ledger).headline.endswith("; 2 batches gave nothing")
+
+
+def test_a_batch_whose_line_is_damaged_is_not_judged_under_another_number(tmp_path: Path) -> None:
+    """Of batch 2 it was known that it is done, and not what it ran: the next batch was 2 again."""
+    plan = plan_of("random")
+    path = begun(tmp_path, plan)
+    carried_out(plan, path, ToyRuns(nothing))
+    journal = path / "journal.jsonl"
+    lines = journal.read_bytes().split(b"\n")
+    journal.write_bytes(b"\n".join(x for x in lines if b'"begun"' not in x or b'"item":"2"' not in x))
+    before = read_ledger(path)
+    _, ledger, _ = carried_out(plan, path, ToyRuns(nothing, batches=3))
+    assert [*before.done] == ["1", "2"]
+    assert [*ledger.done] == ["1", "2", "3"]
+    assert [*ledger.chosen] == ["1", "3", "4"]
+    assert before.done["2"] == ledger.done["2"]
+
+
 def test_batches_that_failed_have_another_turn_when_the_campaign_goes_on(
     tmp_path: Path, undisturbed: KnownBatches
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches
@@ -108,3 +109,39 @@ def test_a_campaign_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: p
     assert powercut("campaign", "--out", tmp_path, "--name", "night").exit_code == ExitCode.CONSISTENT
     assert made[0].name.endswith("-night")
     assert "cannot name a run" in refused("campaign", "--out", tmp_path, "--name", "../night")
+
+
+@pytest.fixture
+def builds(tmp_path: Path) -> list[str]:
+    """A kernel and a folder of modules that the user built, as a command line names them."""
+    image, module = tmp_path / "bzImage", tmp_path / "m" / "kernel" / "fs" / "ext4.ko"
+    image.write_bytes(b"one build")
+    module.parent.mkdir(parents=True)
+    module.write_bytes(b"one build")
+    return ["--kernel", str(image), "--modules", str(tmp_path / "m")]
+
+
+@pytest.mark.parametrize("file", ["bzImage", "m/kernel/fs/ext4.ko"])
+def test_a_campaign_does_not_go_on_with_another_build(
+    file: str, builds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only modules named one by one were compared: verdicts on two kernels stood beside each other."""
+    made: list[Path] = []
+
+    def keep(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCode:
+        made.append(path)
+        return ExitCode.CONSISTENT
+
+    monkeypatch.setattr(module, "_carry_out", keep)
+    printed("campaign", "--out", tmp_path / "out", *builds)
+    again = ["campaign", "--resume", made[0], *builds]
+    printed(*again)
+    (tmp_path / file).write_bytes(b"another")
+    said = refused(*again)
+    where = tmp_path / file.partition("/")[0]
+    assert f"{where} is another build than this was begun with: sha256 " in said
+    assert "begin anew with this one" in said
+    plan = load_plan(made[0])
+    old = msgspec.structs.replace(plan, image="", modules_folder="")  # as an older version wrote it
+    (made[0] / "plan.json").write_bytes(msgspec.json.encode(old))
+    printed(*again)
