@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 import threading
 import time
@@ -173,16 +174,16 @@ def read_plan(path: Path, kind: type[PlanT], what: str, command: str) -> PlanT:
     """The plan of a series. `what`: such as "campaign"; `command`: that begins one. Raises UsageError for a
     directory that is none, or of another command; StoreError for a plan that cannot be read.
     """
-    begins = f"powercut {command} begins one"
+    begins, again = f"powercut {command} begins one", shlex.quote(str(path))
     if not (path / PLAN).is_file() or (path / RUN).exists():  # before anything else of it is looked at
-        is_run = f"it is a run: powercut run --resume {path}" if (path / RUN).is_file() else begins
+        is_run = f"it is a run: powercut run --resume {again}" if (path / RUN).is_file() else begins
         raise UsageError(f"{path} holds no {what}", is_run)
     need_plain_run(path)
     try:
         raw = (path / PLAN).read_bytes()
         begun_by = msgspec.json.decode(raw, type=_Begun).argv[:1]
         if begun_by and begun_by[0] != command and begun_by[0] in COMMANDS:
-            raise UsageError(f"{path} was begun by {begun_by[0]}", f"powercut {begun_by[0]} --resume {path}")
+            raise UsageError(f"{path} was begun by {begun_by[0]}", f"powercut {begun_by[0]} --resume {again}")
         return msgspec.json.decode(raw, type=kind)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(f"{path} holds no {what} that can be read: {e}", begins) from e
