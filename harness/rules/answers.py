@@ -14,7 +14,9 @@ from harness.rules.trees import Files, outside_key_of
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a check said of a tree. `opened`: the files that it opened; None if that is not known."""
+    """What a check said of a tree. `opened`: the files that it opened, by the names that they had in the tree,
+    and files of its own (vms/agent/src/trees.rs); None if that is not known.
+    """
 
     result: CheckResult
     opened: frozenset[str] | None = None
@@ -33,9 +35,7 @@ class Answers:
 
     def add(self, files: Files, acks: int, tried: Tried) -> None:
         """A check said this of a tree, given so many acknowledgements."""
-        # What it opened under a name of its own may be a file of the tree that it had renamed or linked.
-        named = files.keys() if tried.opened is None else tried.opened
-        opened = tuple(sorted(named if named <= files.keys() else files))
+        opened = tuple(sorted(files if tried.opened is None else tried.opened & files.keys()))
         there = self._known.setdefault((outside_key_of(files), acks), {})
         there.setdefault(opened, {})[_contents(files, opened)] = tried.result
 

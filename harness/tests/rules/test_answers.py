@@ -32,10 +32,12 @@ def test_an_answer_holds_where_what_was_opened_is_the_same() -> None:
     assert answers.find(other, 0) is None
 
 
-def test_what_was_opened_under_a_name_of_the_check_may_be_any_file() -> None:
-    """A check that moved the journal and then read it was said to have read nothing of the tree."""
+def test_files_that_the_check_made_for_itself_do_not_count() -> None:
+    """What it moved or linked, the agent tells by the name that it had."""
     files, other = trees()
     answers = Answers()
-    answers.add(files, 0, Tried(SAID, frozenset({"journal.old"})))
-    assert answers.find(files, 0) == SAID
+    answers.add(files, 0, Tried(SAID, frozenset({"other", "temporary"})))
+    assert answers.find(other, 0) == SAID
+    answers = Answers()
+    answers.add(files, 0, Tried(SAID, None))
     assert answers.find(other, 0) is None
