@@ -14,8 +14,8 @@ from harness.rules.trees import Files, outside_key_of
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a check said of a tree. `opened`: the files that it opened, by the names that they had in the tree,
-    and files of its own (vms/agent/src/trees.rs); None if that is not known.
+    """What a check said of a tree. `opened`: the files that it opened, by the names that they had in the
+    tree, and files of its own (vms/agent/src/trees.rs); None if that is not known.
     """
 
     result: CheckResult
