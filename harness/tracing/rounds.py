@@ -307,7 +307,10 @@ def _of_interval(mode: Mode, records: Sequence[Record], plan: TracePlan, what: s
 def _in_background(tools: ToolsGuest, workload: str) -> None:
     """A shell of its own each time, as in `take`: one that does not parse, or exits, ends that time alone."""
     tools.put("/run/trace/workload.sh", f"{workload}\n".encode())
-    again = f"cd {MOUNT_POINT}; while :; do sh /run/trace/workload.sh || echo $? >/run/trace/failed; done"
+    # whole under its name, and once: a file that is written again and again is read while it is empty
+    note = "{ echo $code >/run/trace/code; mv /run/trace/code /run/trace/failed; }"
+    failed = f"{{ code=$?; [ -e /run/trace/failed ] || {note}; }}"
+    again = f"cd {MOUNT_POINT}; while :; do sh /run/trace/workload.sh || {failed}; done"
     tools.shell(
         f"rm -f /run/trace/failed; setsid sh -c {shlex.quote(again)} >/dev/null 2>&1 </dev/null & "
         "echo $! >/run/trace/loop",
@@ -316,7 +319,7 @@ def _in_background(tools: ToolsGuest, workload: str) -> None:
 
 
 def _end_background(tools: ToolsGuest) -> int:
-    """The exit code of the last time that the workload failed; 0: it never did."""
+    """The exit code of the first time that the workload failed; 0: it never did."""
     # Read before the kill, which makes it fail. setsid made it the leader of a group.
     said = tools.shell("cat /run/trace/failed 2>/dev/null; pkill -KILL -g $(cat /run/trace/loop)", 120.0)
     return int(said.output.strip() or 0)
