@@ -26,7 +26,7 @@ from harness.cli.options import (
     with_options,
     workloads_option,
 )
-from harness.cli.series import absolute_workloads, run_series
+from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.faults.campaign import (
     FaultSeries,
@@ -45,6 +45,7 @@ from harness.kernels.variants import SourceTree, kept_tree
 from harness.report.lines import resume_faults
 from harness.report.words import shown_path
 from harness.trust import need_named_workloads
+from harness.workloads.load import absolute_word
 
 
 @click.command("faults")
@@ -134,7 +135,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
     return FaultsPlan(
         names=list(names),
         modes=given["modes"],
-        workloads=absolute_workloads(given["workloads"]),
+        workloads=[absolute_word(w) for w in given["workloads"]],
         schedules=given["schedules"],
         source=given["source"],
         machine=given["machine"],

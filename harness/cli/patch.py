@@ -26,7 +26,7 @@ from harness.cli.options import (
     resume_option,
     workloads_option,
 )
-from harness.cli.series import absolute_workloads, show_series, work_at
+from harness.cli.series import show_series, work_at
 from harness.errors import ExitCode, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
@@ -45,7 +45,7 @@ from harness.report.words import plural, shown_path
 from harness.series.journal import End
 from harness.store import RunStore
 from harness.trust import Named, need_named_workloads, plan_here
-from harness.workloads.load import select_workloads
+from harness.workloads.load import absolute_word, select_workloads
 
 MINUTES = 10.0
 _RUNS_NONE = "the modes that are asked run none of the changed files: a pass is undecided"
@@ -146,7 +146,7 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
     series = kernels.series(commits, given["base"], given["mbox"])
-    workloads = absolute_workloads(given["workloads"])
+    workloads = [absolute_word(w) for w in given["workloads"]]
     asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
     return PatchPlan(
         tree=str(kernels.tree),

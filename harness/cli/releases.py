@@ -28,7 +28,7 @@ from harness.cli.options import (
     source_option,
     workloads_option,
 )
-from harness.cli.series import absolute_kernels, absolute_workloads, run_series
+from harness.cli.series import absolute_kernels, run_series
 from harness.errors import ExitCode, UsageError
 from harness.filesystems.profiles import ANY, select_profiles
 from harness.findings.shrink import finding_to_shrink
@@ -45,7 +45,7 @@ from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.layout import RUN
 from harness.trust import need_named_files, plan_here, resumable, vouched_word, without_files
-from harness.workloads.load import select_workloads
+from harness.workloads.load import absolute_word, select_workloads
 
 _kernels_option = click.option(
     "--kernels",
@@ -185,7 +185,7 @@ def matrix_command(**given: Any) -> ExitCode:
         raise UsageError(f"no fault model {unknown[0]!r}", f"one of: {', '.join(FAULT_MODELS)}")
     plan = Plan(
         configurations=given["modes"] or ["all"],
-        workloads=absolute_workloads(given["workloads"]) or ["quick"],
+        workloads=[absolute_word(w) for w in given["workloads"]] or ["quick"],
         fault_models=tuple(models),
         jobs=given["jobs"],
         require_all=required(None, given["modes"] or ["all"]),

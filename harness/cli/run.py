@@ -78,7 +78,7 @@ from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
 from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, Workload, bounds
-from harness.model.schedules import under_schedule, with_schedules, without_schedule
+from harness.model.schedules import with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Clock, Completions, ExistingDisk, Plan
 from harness.report import print_summary, shown_path, source_words
 from harness.report.lines import full, resume
@@ -92,7 +92,7 @@ from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
 from harness.workloads.applications import is_application, of_program
 from harness.workloads.generate.chance import name_of as random_name
-from harness.workloads.load import what_has_the_name
+from harness.workloads.load import absolute_word
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
 MANY_RANDOM = 1_000
@@ -760,17 +760,7 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
 
 def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:
     by_chance = [random_name(seed + i, RANDOM_LENGTH) for i in range(random_count)]
-    return [_absolute(w) for w in named or ([] if by_chance else ["all"])] + by_chance
-
-
-def _absolute(name: str) -> str:
-    """The user's own workload as an absolute path, so that a run can be resumed from another directory. A
-    name of this installation stays one, whatever file has it here.
-    """
-    plain, number = without_schedule(name)
-    path = Path(plain)
-    own = path.is_file() or ("/" in plain and path.is_dir())
-    return under_schedule(str(path.resolve()), number) if own and not what_has_the_name(plain) else name
+    return [absolute_word(w) for w in named or ([] if by_chance else ["all"])] + by_chance
 
 
 @click.command("smoke")

@@ -9,29 +9,15 @@ from pathlib import Path
 
 from harness.cli.console import console
 from harness.host.progress import progress_for
-from harness.model.schedules import under_schedule, without_schedule
 from harness.report.page import Page
 from harness.report.words import shown_path
 from harness.series.journal import DoneT, End
 from harness.series.work import Series, carry_out
-from harness.workloads.load import LOADERS, workload_files
 
 
 def absolute_kernels(names: Iterable[str]) -> list[str]:
     """Each once; files of the user's own by their absolute paths: a series is resumed from any folder."""
     return list(dict.fromkeys(str(Path(n).resolve()) if Path(n).is_file() else n for n in names))
-
-
-def absolute_workloads(words: Iterable[str]) -> list[str]:
-    """The same of workloads."""
-    return [_absolute_workload(word) for word in words]
-
-
-def _absolute_workload(word: str) -> str:
-    plain, number = without_schedule(word)
-    path = Path(plain)
-    own = path.exists() and ("/" in plain or path.suffix in LOADERS)
-    return under_schedule(str(path.resolve()), number) if own and plain not in workload_files() else word
 
 
 def run_series(series: Series[DoneT], what: str, again: str, until_s: float | None = None) -> End:

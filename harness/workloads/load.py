@@ -447,6 +447,16 @@ def as_argument(path: str) -> str:
     return shlex.quote(path if "/" in path and not path.startswith("-") else f"./{path}")
 
 
+def absolute_word(word: str) -> str:
+    """A workload of the user's own by its absolute path, so that what is begun with it can be resumed from
+    another directory. A name of this installation stays one, whatever file has it here.
+    """
+    plain, number = without_schedule(word)
+    path = Path(plain)
+    own = path.is_file() or ("/" in plain and path.is_dir())
+    return under_schedule(str(path.resolve()), number) if own and not what_has_the_name(plain) else word
+
+
 _MADE_IN = Path("workloads")
 """Where `powercut new` puts what has a plain name."""
 

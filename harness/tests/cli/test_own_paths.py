@@ -10,12 +10,11 @@ import pytest
 
 from harness.cli import fetch
 from harness.cli.kernel import _next
-from harness.cli.run import _absolute
 from harness.errors import ExitCode
 from harness.filesystems.profile import Profile
 from harness.tests.cli.runner import powercut, printed
 from harness.tests.needs import need_program
-from harness.workloads.load import workload_sets
+from harness.workloads.load import absolute_word, workload_sets
 
 
 @pytest.mark.parametrize(
@@ -27,8 +26,8 @@ def test_a_file_here_does_not_take_the_name_of_what_is_installed(
     """A file called `all` broke `powercut run`, which was told that it is no workload."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / name.removesuffix(".s1")).touch()
-    assert _absolute(name) == name
-    assert _absolute(f"./{name}") == str(tmp_path / name)
+    assert absolute_word(name) == name
+    assert absolute_word(f"./{name}") == str(tmp_path / name)
 
 
 def test_the_kernel_tree_that_one_stands_in_is_no_package(

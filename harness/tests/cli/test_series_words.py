@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.series import absolute_kernels, absolute_workloads
+from harness.cli.series import absolute_kernels
 from harness.report.lines import resume_litmus, resume_sweep
 from harness.trust import need_named_files
+from harness.workloads.load import absolute_word
 
 
 def test_files_of_ones_own_are_named_by_their_whole_paths(
@@ -23,7 +24,8 @@ def test_files_of_ones_own_are_named_by_their_whole_paths(
         "debian-6.12",
         str(tmp_path / "mylinux"),
     ]
-    assert absolute_workloads(["quick", "mine.toml", "./mine.toml.s3", "./app", "app"]) == [
+    words = ["quick", "mine.toml", "./mine.toml.s3", "./app", "app"]
+    assert list(map(absolute_word, words)) == [
         "quick",
         str(tmp_path / "mine.toml"),
         f"{tmp_path / 'mine.toml'}.s3",
