@@ -25,6 +25,7 @@ from harness.host.files import file_hash, replacement
 from harness.host.folders import OwnedFolder
 from harness.host.packed import COPY_BYTES, SPARE_BYTES
 from harness.model import CaseId
+from harness.store.database import Database
 from harness.store.directory import read_info
 from harness.store.layout import DATABASE, LOCK, PACKED, RUN, RunLayout, runs
 from harness.store.lock import locked
@@ -83,12 +84,13 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
 
 
 def _copied(database: Path, copy: Path) -> Path:
-    """A copy of the database as of now, whatever stands in its journal."""
+    """A copy of the database as of now, whatever its journal holds. Raises StoreError if it is damaged."""
     with (
-        closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as source,
         closing(sqlite3.connect(copy)) as target,
     ):
         source.backup(target)
+    Database.open(copy).close()  # nothing is packed that nobody can open
     return copy
 
 

@@ -69,6 +69,24 @@ def test_what_was_packed_is_what_comes_out(run: RunStore, tmp_path: Path) -> Non
     assert not list(again.parent.glob(".unpacking-*"))
 
 
+@pytest.mark.parametrize("folder", ["proj#1", "what?", "a%20b"])
+def test_a_folder_above_the_run_may_be_called_anything(tmp_path: Path, folder: str) -> None:
+    """SQLite took the rest of such a path for options: an empty database was packed, without a word."""
+    with demo_run(tmp_path / folder) as run:
+        bundle(run.path, tmp_path / "run.tar.zst")
+        with RunStore.open(unbundle(tmp_path / "run.tar.zst", tmp_path / "here")) as store:
+            assert store.findings() == run.findings()
+    assert {p.name for p in tmp_path.iterdir()} == {folder, "run.tar.zst", "here"}
+
+
+def test_a_database_that_nobody_can_open_is_not_packed(run: RunStore, tmp_path: Path) -> None:
+    run.close()
+    run.layout.database.write_bytes(b"")
+    with pytest.raises(StoreError, match="is damaged"):
+        bundle(run.path, tmp_path / "run.tar.zst")
+    assert not (tmp_path / "run.tar.zst").exists()
+
+
 def test_what_a_link_names_does_not_go_along(run: RunStore, tmp_path: Path) -> None:
     """A run that came from elsewhere could name any file of this host, and `pack` put it into the package."""
     (tmp_path / "secret").write_text("of this host alone")
