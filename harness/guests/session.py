@@ -237,7 +237,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._guest: Guest | None = None
         self._shown: tuple[object, ...] | None = None
         self._size_bytes = 0
-        self._remembered: Path | None = None
+        self._remembered: tuple[object, ...] | None = None
         self._kind = USUAL
         self._shares = spec.machine.shares_disk(spec.kernel_image) and not notes
         self._clock = clock
@@ -367,14 +367,13 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self._kind != target.disk:
             self.close()
             self._kind = target.disk
-        base, stat = target.base, target.base.stat()
-        made = (stat.st_ino, stat.st_mtime_ns)  # another image may have taken its place
-        shown = (base, made, target.log, target.order, target.mount_counters)
+        base, log = target.base, target.log
+        shown = (base, _made(base), log, log and _made(log), target.order, target.mount_counters)
         if self._shown != shown:
-            size = stat.st_size
+            size = base.stat().st_size
             if self._guest and size != self._size_bytes:
                 self.close()
-            self.disk.open(base, target.log, target.order, mount_counters=target.mount_counters)
+            self.disk.open(base, log, target.order, mount_counters=target.mount_counters)
             self._shown, self._size_bytes = shown, size
         return self.disk
 
@@ -683,7 +682,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             return self._remember(self.guest(), target)
 
     def _remember(self, guest: Guest, target: Target) -> wire.OutsideSeen | None:
-        if target.outside is None or self._remembered == target.base:
+        base = (target.base, *_made(target.base))
+        if target.outside is None or self._remembered == base:
             return None
         self._visits += 1
         self.disk.switch(CrashState(0))
@@ -695,7 +695,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         )
         seen = guest.request(request, wire.OutsideSeen, REMEMBER_TIMEOUT_S)
         self._heard(target, seen.kernel_log)
-        self._remembered = target.base
+        self._remembered = base
         return seen
 
     def recover_after_fault(self, target: Target, state: CrashState) -> tuple[int, Outcome]:
@@ -913,6 +913,12 @@ class Used:
     looks: wire.Looks
     tree: Tree | None
     kept_back: bool = False
+
+
+def _made(file: Path) -> tuple[int, ...]:
+    """What tells a file from another one that takes its path."""
+    seen = file.stat()
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,7 +72,9 @@ class PlayedDisk:
 
     def open(
         self, base: Path, log: Path | None, order: object = None, mount_counters: object = ()
-    ) -> None: ...
+    ) -> None:
+        self.opened: tuple[Path | None, ...] = (*getattr(self, "opened", ()), log)
+
     def switch(self, state: CrashState) -> None: ...
     def hold_completions(
         self,
@@ -236,6 +239,8 @@ def test_each_guest_looks_once_at_what_may_not_change(tmp_path: Path) -> None:
     other.write_bytes(bytes(512))
     target = dataclasses.replace(target, base=other)
     assert asked() == ["Remember", "Recover", "Recover"], "of another disk it has seen nothing"
+    os.utime(other, ns=(1, 1))
+    assert asked() == ["Remember", "Recover", "Recover"], "nor of another one at the same path"
     PlayedGuest.requests.clear()
     played.session.recover(played.target, STATE)
     (request,) = PlayedGuest.requests
@@ -752,3 +757,19 @@ def test_a_session_that_shows_another_kind_of_disk_begins_another_guest(tmp_path
         assert disk.kind == kind
         assert (played.memory is not None) is memory
     assert (played.booted, PlayedDisk.made) == (3, 3)
+
+
+def test_another_log_at_the_path_of_an_earlier_one_is_shown(tmp_path: Path) -> None:
+    """A case that came back to a worker of a cluster was recorded anew under the same name, and its session
+    went on showing the states of the recording before.
+    """
+    played = Played(tmp_path)
+    target = dataclasses.replace(played.target, log=(log := tmp_path / "log"))
+    for blocks in (1, 2):
+        log.unlink(missing_ok=True)
+        write_log(log, [Write(0, b"A" * 4096 * blocks)])
+        for _ in range(2):
+            played.session.recover(target, CrashState(1))
+    disk = played.session.disk
+    assert isinstance(disk, PlayedDisk)
+    assert disk.opened == (log, log), "each once"
