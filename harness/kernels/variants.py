@@ -32,7 +32,7 @@ import msgspec
 
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
-from harness.host.files import write_atomically
+from harness.host.files import copy_atomically, write_atomically
 from harness.host.locks import exclusive
 from harness.kernels.build import (
     Built,
@@ -137,7 +137,7 @@ class KeptTree(SourceTree):
         if file.exists():
             original = self.path / "originals" / name
             original.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(self._file(name), original)
+            copy_atomically(self._file(name), original)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text.encode(errors="surrogateescape"))
 
@@ -146,7 +146,7 @@ class KeptTree(SourceTree):
         has to compile them again.
         """
         originals = self.path / "originals"
-        for original in sorted(p for p in originals.rglob("*") if p.is_file()):
+        for original in sorted(p for p in originals.rglob("*") if p.is_file() and p.suffix != ".part"):
             write_atomically(self.path / "source" / original.relative_to(originals), original.read_bytes())
         shutil.rmtree(originals, ignore_errors=True)
 

@@ -4,6 +4,7 @@ line, with a makefile that takes what Linux's takes."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,31 @@ def test_what_a_killed_build_has_left_is_undone(tree: Path) -> None:
     (tree / "source" / "fs" / "main.c").write_text(PROGRAM.replace("7", "99"))
     assert answer(opened(tree).variant([edit("3")])) == 3
     assert (tree / "source" / "fs" / "main.c").read_text() == PROGRAM
+
+
+def test_an_original_that_was_not_kept_whole_is_not_restored(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it, as a full disk or a kill left it, replaced the source: the tree was damaged for good."""
+
+    def half(source: object, copy: object, *_: object) -> None:
+        if isinstance(copy, Path):
+            copy.write_text(PROGRAM[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("copy2", "copyfileobj"):
+        monkeypatch.setattr(f"shutil.{name}", half)
+    with pytest.raises(OSError, match="No space left"):
+        opened(tree).variant([edit("3")])
+    assert (tree / "source" / "fs" / "main.c").read_text() == PROGRAM
+
+
+def test_what_a_kill_left_of_an_original_is_none(tree: Path) -> None:
+    (tree / "originals" / "fs").mkdir(parents=True)
+    (tree / "originals" / "fs" / ".main.c.12.34.part").write_text(PROGRAM[:9])
+    opened(tree)
+    assert [p.name for p in (tree / "source" / "fs").iterdir()] == ["main.c"]
+    assert not (tree / "originals").exists()
 
 
 @pytest.mark.parametrize("name", ["fs/none.c", "../../outside.c", "/etc/passwd", "fs"])
