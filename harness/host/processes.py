@@ -64,7 +64,7 @@ def kill_children(thread: int) -> None:
 
 def run_group(line: Sequence[str], output: BinaryIO) -> int:
     """Run a program that starts others, as make does; all that they print goes to `output`. Returns its exit
-    code. Whatever ends this call early (KeyboardInterrupt) kills every one of them; SIGKILL does not, and so
+    code. Whatever ends this call early (KeyboardInterrupt) ends every one of them; SIGKILL does not, and so
     they hold the locks of `harness.host.locks` until they end.
     """
     process = subprocess.Popen(
@@ -78,7 +78,23 @@ def run_group(line: Sequence[str], output: BinaryIO) -> int:
     try:
         return process.wait()
     except BaseException:
+        _end_group(process)
+        raise
+
+
+_ENDING_S = 10.0
+"""How long programs that were asked to end may take."""
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a program and all that it started. They are asked first: a make that is killed leaves half an
+    object, which the next one takes for made.
+    """
+    try:
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(_ENDING_S)
+    finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        raise

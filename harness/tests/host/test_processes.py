@@ -16,10 +16,17 @@ from harness.host.processes import crowding, run_group
 
 INTERRUPTED = """
 import signal, sys
-from harness.host.processes import run_group
+from harness.host import processes
+processes._ENDING_S = float(sys.argv[2])
 signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
 with open(sys.argv[1], "wb") as out:
-    run_group(["sh", "-c", "sleep 600 & echo $!; wait"], out)
+    processes.run_group(sys.argv[3:], out)
+"""
+BUILD = """
+half:
+\t@echo begun >half
+\t@echo $$PPID
+\t@sleep 600
 """
 
 
@@ -30,18 +37,35 @@ def test_what_a_program_printed_and_its_exit_code(tmp_path: Path, code: int) -> 
     assert (tmp_path / "log").read_text() == "said\nmore\n"
 
 
-def test_an_interrupted_build_leaves_nothing_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ending_s", "script"),
+    [(600.0, "sleep 600 & echo $!; wait"), (0.1, "trap '' TERM; sleep 600 & echo $!; wait")],
+    ids=["asked to end", "deaf"],
+)
+def test_an_interrupted_build_leaves_nothing_running(tmp_path: Path, ending_s: float, script: str) -> None:
     """SIGTERM ended `kernel build`, and the compilers that its make had started went on."""
-    log = tmp_path / "log"
-    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(log)], stderr=subprocess.DEVNULL)
+    grandchild = interrupted(tmp_path / "log", ending_s, "sh", "-c", script)
+    wait_until(lambda: is_gone(grandchild))
+
+
+def test_an_interrupted_make_removes_what_it_was_making(tmp_path: Path) -> None:
+    """It was killed at once: half an object counted as made, and the next commit did not link."""
+    (tmp_path / "Makefile").write_text(BUILD)
+    interrupted(tmp_path / "log", 600.0, "make", "-s", "-C", str(tmp_path), "half")
+    assert not (tmp_path / "half").exists()
+
+
+def interrupted(log: Path, ending_s: float, *line: str) -> int:
+    """Interrupt a build that has printed a number; returns that."""
+    command = [sys.executable, "-c", INTERRUPTED, str(log), str(ending_s), *line]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
-        grandchild = int(log.read_text())
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) != 0
     finally:
         process.kill()
-    wait_until(lambda: is_gone(grandchild))
+    return int(log.read_text().split()[0])
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
