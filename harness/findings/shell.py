@@ -6,7 +6,7 @@ They run in the mount point. Data is one letter repeated, another one for each o
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, Operation, OperationFlag, OperationKind
@@ -14,11 +14,7 @@ from harness.model import BLOCK_BYTES, Operation, OperationFlag, OperationKind
 
 def shell_lines(operations: Sequence[Operation]) -> list[str]:
     """The commands that do these operations, one line for each. Raises as `shell_line`."""
-    of_one_file = set(_renames_of_one_file(operations))
-    return [
-        _renamed_as_the_kernel_does(op) if i in of_one_file else shell_line(op, i)
-        for i, op in enumerate(operations)
-    ]
+    return [shell_line(op, i) for i, op in enumerate(operations)]
 
 
 def shell_line(operation: Operation, number: int) -> str:
@@ -51,11 +47,13 @@ def _to_target(command: str) -> Callable[[Operation, str], str]:
 def _nameless(op: Operation, letter: str) -> str:
     write = f"-c 'pwrite -q -S {ord(letter):#x} 0 {op.length}'"
     link = shlex.quote(f"flink {_plain(op.path)}")
-    return f"xfs_io -T {write} -c {link} {_quoted(op.path.rpartition('/')[0])}"
+    return f"xfs_io -m 0644 -T {write} -c {link} {_quoted(op.path.rpartition('/')[0])}"
 
 
 def _written(op: Operation, letter: str) -> str:
-    """`put` is a function of the script."""
+    """`put` is a function of the script. dd knows no block of 0 bytes, and write(2) of none does nothing."""
+    if op.length == 0:
+        return ":"
     appends = op.kind is OperationKind.APPEND
     at = f'"$(stat -c %s {_quoted(op.path)})"' if appends else str(op.offset)
     flags = [",".join(op.flags)] if op.flags else []  # one word: as dd takes several
@@ -105,46 +103,9 @@ def _linked_softly(op: Operation, _: str) -> str:
     return f"ln -sT -- {shlex.quote(op.target)} {_quoted(op.path)}"
 
 
-def _renamed_as_the_kernel_does(op: Operation) -> str:
-    """rename(2) leaves two names of one file alone; mv takes the first of them away."""
-    return f"perl -e 'exit(rename($ARGV[0], $ARGV[1]) ? 0 : 1)' {_quoted(op.path)} {_quoted(op.target)}"
-
-
-def _renames_of_one_file(operations: Sequence[Operation]) -> Iterator[int]:
-    """The numbers of the renames of a name to another one of the same file."""
-    names = _Names()
-    for number, op in enumerate(operations):
-        match op.kind:
-            case OperationKind.LINK:
-                names.now[op.target] = names.file(op.path)
-            case OperationKind.RENAME if names.file(op.path) is names.file(op.target):
-                yield number
-            case OperationKind.RENAME:
-                names.move(op.path, op.target)
-            case OperationKind.EXCHANGE:
-                names.move(op.path, _ASIDE)
-                names.move(op.target, op.path)
-                names.move(_ASIDE, op.target)
-            case OperationKind.UNLINK | OperationKind.RMDIR:
-                names.now.pop(op.path, None)
-
-
-_ASIDE = "\0"
-
-
-class _Names:
-    """Which names there are, each with its file."""
-
-    def __init__(self) -> None:
-        self.now: dict[str, object] = {}
-
-    def file(self, path: str) -> object:
-        return self.now.setdefault(path, object())
-
-    def move(self, old: str, new: str) -> None:
-        """Give a file, or a directory with what is below it, another name."""
-        for path in [p for p in self.now if p == old or p.startswith(f"{old}/")]:
-            self.now[new + path.removeprefix(old)] = self.now.pop(path)
+def _renamed(op: Operation, _: str) -> str:
+    """rename(2) alone: of two names of one file, mv takes one away, or refuses."""
+    return f"perl -e 'rename $ARGV[0], $ARGV[1] or die $!' {_quoted(op.path)} {_quoted(op.target)}"
 
 
 def _allocated(op: Operation, _: str) -> str:
@@ -161,7 +122,7 @@ def _allocated(op: Operation, _: str) -> str:
 
 def _attribute(op: Operation, _: str) -> str:
     """In hexadecimal: setfattr takes other values that begin with 0x or 0s, or are quoted, for a code."""
-    return f"setfattr -n {shlex.quote(op.name)} -v 0x{op.value.hex()} {_quoted(op.path)}"
+    return f"setfattr -h -n {shlex.quote(op.name)} -v 0x{op.value.hex()} {_quoted(op.path)}"
 
 
 _WAKE = "v=/proc/sys/vm/dirty_writeback_centisecs; echo $(($(cat $v) ^ 1)) >$v"
@@ -177,7 +138,7 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.FALLOCATE: _allocated,
     OperationKind.LINK: _to_target("ln -T"),
     OperationKind.SYMLINK: _linked_softly,
-    OperationKind.RENAME: _to_target("mv -fT"),
+    OperationKind.RENAME: _renamed,
     OperationKind.EXCHANGE: _exchanged,
     OperationKind.UNLINK: _on_path("unlink"),
     OperationKind.MKDIR: _on_path("mkdir"),
@@ -185,8 +146,8 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.MKFIFO: _on_path("mkfifo"),
     OperationKind.MKNOD: lambda op, _: f"mknod {_quoted(op.path)} c 1 3",
     OperationKind.SETXATTR: _attribute,
-    OperationKind.REMOVEXATTR: lambda op, _: f"setfattr -x {shlex.quote(op.name)} {_quoted(op.path)}",
-    OperationKind.CHMOD: lambda op, _: f"chmod {op.length:o} {_quoted(op.path)}",
+    OperationKind.REMOVEXATTR: lambda op, _: f"setfattr -h -x {shlex.quote(op.name)} {_quoted(op.path)}",
+    OperationKind.CHMOD: lambda op, _: f"chmod {op.length:05o} {_quoted(op.path)}",  # 0755 keeps set-group-ID
     OperationKind.CHOWN: lambda op, _: f"chown {op.offset}:{op.length} {_quoted(op.path)}",
     OperationKind.CLONE: _cloned,
     OperationKind.EXCHANGE_RANGE: _ranges_exchanged,
