@@ -329,6 +329,27 @@ def test_an_fsck_that_is_too_old_decides_nothing(run: RunStore, tmp_path: Path) 
     assert (done.returncode, done.stdout.partition(":")[0]) == (2, "fsck is too old for this file system")
 
 
+def test_a_tree_that_cannot_be_listed_is_still_checked(run: RunStore, tmp_path: Path) -> None:
+    """ls ends with 1 at a damaged name, and so did the script, in front of its check."""
+    stubs = {
+        "ls": "echo 'ls: cannot access a: Structure needs cleaning' >&2; exit 1",
+        "losetup": "echo /dev/loop",
+        "mount": "",
+        "umount": "",
+        "e2fsck": "exit 4",
+    }
+    for name, does in stubs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    text = script(profiles()["ext4/ordered"], replace(run.findings()[0], oracle="fsck"), append_fsync())
+    end = text[text.index("AFTER=$(") :]
+    done = subprocess.run(
+        ["sh", "-euc", f"DIR=. OPTIONS=\n{end}"], cwd=tmp_path, timeout=60, check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, "BROKEN: fsck finds errors" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_crash_before_any_operation_had_returned_is_not_one_after_all(run: RunStore) -> None:
     """`CUT=3`: of no operation that had returned, the script did all four, and cut the power then."""
     profile, finding, operations = profiles()["ext4/ordered"], run.findings()[0], append_fsync()
