@@ -25,6 +25,7 @@ import msgspec
 
 from harness import __version__
 from harness.cases.casework import Casework, EnoughDone, Limits
+from harness.cases.crash_and_continue import crash_of
 from harness.cases.first_mount import finish_base
 from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pins import pin, pins_of
@@ -99,7 +100,8 @@ def execute(
         # 1. Look up names: they become profiles, workloads, a kernel.
         with telling(lambda: "finding the kernel and the cases", progress.say):
             asked = look_up(plan)
-        need_space(store.path, [_taking(plan, p.sized(w.image_mib)) for p, w in asked.largest], plan.jobs)
+        sized = [_taking(plan, p.sized(w.image_mib)) for p, w in asked.largest]
+        need_space(store.path, sized, plan.jobs, max(map(_own_images, asked.cases), default=0))
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked, on_done)
             return _report(store)
@@ -688,11 +690,21 @@ def _scratch(store: RunStore) -> Iterator[Path]:
         sweep(FOLDER_PREFIX)
 
 
-def need_space(path: Path, profiles: Sequence[Profile], jobs: int) -> None:
-    """Raises EnvironmentLacks if the run would fill the host's disk."""
+def _own_images(case: tuple[Profile, Workload]) -> int:
+    """How many base images a case has that are its own."""
+    profile, workload = case
+    sized = profile.sized(workload.image_mib) is not profile
+    return sized + (crash_of(workload.operations) is not None)
+
+
+def need_space(path: Path, profiles: Sequence[Profile], jobs: int, own_images: int = 0) -> None:
+    """Raises EnvironmentLacks if the run would fill the host's disk. `own_images`: base images that a case
+    has of its own, at most.
+    """
     largest = max(p.size_bytes for p in profiles)
-    # For each worker: the log that it makes, the image that it checks, and two recordings that it works on.
-    need = sum(p.size_bytes for p in profiles) * 2 + jobs * 4 * largest + (256 << 20)
+    # For each worker: the log that it makes, the image that it checks, and two recordings that it works on,
+    # with the base images that are theirs alone.
+    need = sum(p.size_bytes for p in profiles) * 2 + jobs * (4 + 2 * own_images) * largest + (256 << 20)
     free = shutil.disk_usage(path).free
     if free < need:
         raise EnvironmentLacks(

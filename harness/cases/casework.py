@@ -23,7 +23,7 @@ from types import MappingProxyType
 from harness.cases.answers import SharedMessages
 from harness.cases.attempts import reason_of
 from harness.cases.contents import KnownContents
-from harness.cases.crash_and_continue import crash_of, take_parts
+from harness.cases.crash_and_continue import crash_of, remove_own, take_parts
 from harness.cases.examine import Examiner, Group, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_again, legal_times
 from harness.cases.faulty_disk import FaultyDisk
@@ -359,6 +359,7 @@ class Casework:
             raise CannotRecord(
                 f"{workload.name} needs a larger image; on a stack or in a file, only the mode's is made"
             )
+        kept.base.unlink(missing_ok=True)  # nothing was recorded on it, and it may be what a crash left
         base = make_base(profile, kept.base, self._scratch, workload.name)
         if profile.mounted_once:
             mount_once(recorder, profile, base, kept.base)
@@ -381,6 +382,7 @@ class Casework:
     def _not_recorded(self, pool: Pool, case: PlannedCase, status: CaseStatus, reason: str) -> None:
         self._progress.say(f"{case.id}: {reason}")
         self._recording_done(case.id)
+        remove_own(case.profile, case.workload, self._scratch)
         self._store.set_case_status(case.id, status, reason)
         self._on_done(case.id)
         self._next_recording(pool)
@@ -645,5 +647,6 @@ class Casework:
         recording = work.examiner.recording
         for log in (recording.log, *(r.log for r in recording.recoveries.values())):
             log.unlink(missing_ok=True)
+        remove_own(recording.profile, recording.workload, self._scratch)
         self._on_done(work.id)
         self._next_recording(pool)

@@ -22,7 +22,16 @@ from pathlib import Path
 
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Examiner
-from harness.cases.recording import Recording, Taken, by_times, image_name, keep_taken, recording_of, take
+from harness.cases.recording import (
+    Recording,
+    Taken,
+    by_times,
+    image_name,
+    keep_taken,
+    log_name,
+    recording_of,
+    take,
+)
 from harness.cases.remote import AnySession
 from harness.errors import CannotRecord, UsageError
 from harness.filesystems.profile import Profile
@@ -93,16 +102,32 @@ def take_parts(
         raise CannotRecord(f"{workload.name}: on a stack, no workload with a crash is recorded")
     before = Workload(f"{workload.name}.before", workload.summary, workload.operations[:crash])
     taken = take(session, profile, before, case, base, scratch, on_progress)
-    first, _ = by_times(recording_of(taken), BLOCK_SECTORS)
     try:
+        first, _ = by_times(recording_of(taken), BLOCK_SECTORS)
         earlier = _chosen(session, first, workload)
-        image = scratch / image_name(profile, f"{workload.name}.second")
+        image = scratch / image_name(profile, _second(workload))
         _make_image(first, CrashState.parse(earlier.state), image)
     finally:
-        first.log.unlink()
+        taken.log.unlink()
     pack(image, kept.own_base)
     second = take(session, profile, workload, case, image, scratch, on_progress, earlier)
     return replace(second, said=(*taken.said, *second.said))
+
+
+def remove_own(profile: Profile, workload: Workload, scratch: Path) -> None:
+    """Remove the working copies that are one case's alone, whole or half made: the log, and the base images
+    where it has its own. The size of each is that of a disk, and the scratch folder lasts as long as a run.
+    """
+    (scratch / log_name(CaseId(profile.filesystem, profile.mode, workload.name))).unlink(missing_ok=True)
+    for of in (workload.name, _second(workload)):
+        image = scratch / image_name(profile, of)
+        image.unlink(missing_ok=True)
+        image.with_suffix(".part").unlink(missing_ok=True)
+
+
+def _second(workload: Workload) -> str:
+    """To whom the base image belongs that the crash leaves."""
+    return f"{workload.name}.second"
 
 
 def _chosen(session: AnySession, first: Recording, workload: Workload) -> BeforeCrash:

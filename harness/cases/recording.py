@@ -257,6 +257,11 @@ def image_name(profile: Profile, of: str) -> str:
     return ".".join(filter(None, [f"{profile.filesystem}-{profile.mode}", of, "base", "img"]))
 
 
+def log_name(case: CaseId) -> str:
+    """Of a working copy of a write log."""
+    return f"{case.filesystem}-{case.mode}.{case.workload}.log"
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What a guest left of a workload that it carried out: `keep_taken` makes a recording of it. `log`: a
@@ -323,7 +328,7 @@ def take(
             differed = e.what
             if attempt == ATTEMPTS:
                 raise
-    log = scratch / f"{case.filesystem}-{case.mode}.{workload.name}.log"
+    log = scratch / log_name(replace(case, workload=workload.name))
     with session.log.open("rb") as source, log.open("wb") as copy:
         _copy_exactly(source, copy, read_log(session.log).used_bytes)
     console = (session.directory / "console.txt").read_bytes()
@@ -387,14 +392,13 @@ def load_recording(
     """
     kept, profile = run.case(case), profile.sized(workload.image_mib)
     own = workload.name if kept.base == kept.own_base else ""
-    name = f"{case.filesystem}-{case.mode}"
     try:
         files = hashes_of(kept)
         need_unchanged(kept, files, known)
         history = read_history(kept.history)
         base = unpack(kept.base, scratch / image_name(profile, own), profile.base_bytes_max)
-        log = unpack(kept.log, scratch / f"{name}.{case.workload}.log", log_bytes)
-        events = read_events_of(kept, scratch / f"{name}.{case.workload}.events")
+        log = unpack(kept.log, scratch / log_name(case), log_bytes)
+        events = read_events_of(kept, scratch / f"{log_name(case)}.events")
         said = read_said(kept.said)
     except OSError as e:
         raise StoreError(

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.cases.crash_and_continue import record
+from harness.cases.crash_and_continue import record, remove_own
 from harness.cases.examine import Examiner, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, TimeCoverage, cut_again, legal_times, listed
 from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import finish_base
 from harness.cases.listing import groups_of
-from harness.cases.recording import by_times, make_base
+from harness.cases.recording import Recording, by_times, make_base
 from harness.errors import StoreError
 from harness.filesystems.profile import Profile
 from harness.guests.guest_specs import make_specs
@@ -93,7 +93,15 @@ def violations(
     """
     kept = CaseLayout(equipment.base, equipment.directory / "kept")
     workload = Workload(name, "", tuple(operations))
-    recording = record(equipment.recorder, profile, workload, case, equipment.base, kept, equipment.directory)
+    scratch = equipment.directory
+    try:
+        recording = record(equipment.recorder, profile, workload, case, equipment.base, kept, scratch)
+        return _in_recording(equipment, recording, enough)
+    finally:
+        remove_own(profile, workload, scratch)
+
+
+def _in_recording(equipment: Equipment, recording: Recording, enough: Enough) -> list[Violated]:
     if equipment.plan.unit_sectors is not None:
         recording, _ = by_times(recording, equipment.plan.unit_sectors)
     examiner = examiner_for(equipment.plan, recording)
@@ -102,8 +110,8 @@ def violations(
         return said if any(enough(v) for _, v in said) else said + _among(equipment, examiner, enough)
     finally:
         examiner.close()
-        for log in (recording.log, *(r.log for r in examiner.recording.recoveries.values())):
-            log.unlink(missing_ok=True)
+        for recovery in examiner.recording.recoveries.values():
+            recovery.log.unlink(missing_ok=True)
 
 
 def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Violated]:

@@ -49,6 +49,7 @@ from harness.store.layout import latest, runs
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import CaseVerdict, shell_code
 from harness.tests.report.demo import run_info
+from harness.workloads.load import parse_operation
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -72,6 +73,19 @@ def test_a_full_disk_is_told_before_anything_is_begun(
         need_space(tmp_path, select_profiles(["ext4/ordered"]), jobs=2)
     assert "10 MiB free" in str(caught.value)
     assert "elsewhere" in str(caught.value)
+
+
+def test_base_images_that_are_a_cases_own_need_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two recordings of each worker have them: a run was begun that filled the host's disk."""
+    (profile,) = select_profiles(["ext4/ordered"])
+    free = (256 << 20) + 6 * profile.size_bytes
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, free))
+    need_space(tmp_path, [profile], jobs=1)
+    for workload in (Workload("w", "", (), image_mib=4096), Workload("w", "", (parse_operation("crash 1"),))):
+        own = run._own_images((profile, workload))
+        with pytest.raises(EnvironmentLacks):
+            need_space(tmp_path, [profile], jobs=1, own_images=own)
+    assert run._own_images((profile, Workload("w", "", (parse_operation("sync"),)))) == 0
 
 
 def test_enough_space_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from harness.cases.examine import Observation
 from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.ledger import PlannedCase, breadth_first
 from harness.cases.pool import Pool, Worker
-from harness.cases.recording import Recording
+from harness.cases.recording import Recording, image_name
 from harness.cases.recoveries import CutOnce
 from harness.errors import (
     CannotRecord,
@@ -295,6 +295,38 @@ def test_every_state_has_a_verdict_and_every_content_is_looked_at_once(
     assert (record.info.generated, record.info.distinct) == (5, 3)
     assert progress.left == {"recorded": 0, "states": 0}
     assert not (tmp_path / "w.log").exists(), "logs do not pile up"
+
+
+@pytest.mark.parametrize("refuses", [{}, {"w": CannotRecord("no crash state will do")}])
+def test_base_images_that_are_a_cases_own_do_not_pile_up(
+    run: Run, tmp_path: Path, refuses: dict[str, Exception]
+) -> None:
+    """Each case with a larger image, or with a crash in it, left a whole disk until the end of the run, which
+    had asked for the room of one.
+    """
+    own = [tmp_path / image_name(PROFILE, of) for of in ("w", "w.second")]
+    own.append(own[0].with_suffix(".part"))
+    others = [tmp_path / image_name(PROFILE, of) for of in ("", "v")]
+    for image in (*own, *others):
+        image.write_bytes(b"a disk")
+    run(Script(refuses=refuses))
+    assert not [image for image in own if image.exists()]
+    assert all(image.exists() for image in others)
+
+
+def test_an_own_base_image_that_nothing_was_recorded_on_is_made_anew(
+    store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a workload with a crash it may be what the crash left: the part before the crash, recorded once more
+    in a run that went on, began on that.
+    """
+    kept = store.layout.case(case_of("w"))
+    kept = replace(kept, base=kept.own_base)
+    kept.base.parent.mkdir(parents=True)
+    kept.base.write_bytes(b"what the crash left")
+    monkeypatch.setattr("harness.cases.casework.make_base", lambda _, at, *__: at.exists())
+    made = Casework(Plan(configurations=[], workloads=[]), store, Said(), tmp_path, {})
+    assert not made._own_base(cast(Any, None), PROFILE, Workload("w", "", ()), kept)
 
 
 def test_a_doubt_about_the_check_is_kept_with_the_case(

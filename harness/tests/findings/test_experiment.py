@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from harness.cases import first_mount
+from harness.errors import WriteLogError
 from harness.filesystems.profiles import profiles
 from harness.findings import experiment
 from harness.guests.disk import find_binary
@@ -112,3 +113,24 @@ def test_what_only_a_cut_recovery_or_an_faulty_disk_disk_shows_is_shown_by_a_can
         found = experiment.violations(equipment, profile, case, "c", operations, lambda v: v.oracle == oracle)
     assert any(v.oracle == oracle for _, v in found) is looking
     assert not [*tmp_path.glob("**/*recover*.log")]
+
+
+def test_a_candidate_leaves_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one with a crash in it left what the crash had left, until the last candidate was tried; and its
+    log too, if that could not be taken for a recording.
+    """
+    profile = profiles()["ext4/ordered"]
+    own = [tmp_path / "ext4-ordered.c.log", tmp_path / "ext4-ordered.c.second.base.img"]
+
+    def record(*_: object) -> None:
+        for file in own:
+            file.write_bytes(b"a disk")
+        raise WriteLogError("no log")
+
+    monkeypatch.setattr(experiment, "record", record)
+    plan = Plan(configurations=[profile.name], workloads=["w"])
+    equipment = experiment.Equipment(plan, cast(Any, None), cast(Any, None), tmp_path / "base", tmp_path)
+    case = CaseId(profile.filesystem, profile.mode, "w")
+    with pytest.raises(WriteLogError):
+        experiment.violations(equipment, profile, case, "c", (parse_operation("sync"),), lambda v: True)
+    assert not [*tmp_path.iterdir()]

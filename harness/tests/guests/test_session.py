@@ -70,9 +70,7 @@ class PlayedDisk:
         self.kind = kind
         self.memory = Path("/proc/7/fd/3") if shared else None
 
-    def open(
-        self, base: Path, log: Path | None, order: object = None, mount_counters: object = ()
-    ) -> None:
+    def open(self, base: Path, log: Path | None, order: object = None, mount_counters: object = ()) -> None:
         self.opened: tuple[Path | None, ...] = (*getattr(self, "opened", ()), log)
 
     def switch(self, state: CrashState) -> None: ...
