@@ -257,8 +257,10 @@ def _stat(file: Path) -> os.stat_result | None:
         return None
 
 
-def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
-    """Give the empty folder `out` the configuration of a flavour. Raises as `make_kernel`."""
+def configure(tree: Path, out: Path, flavour: Flavour, log: Path, *, may_lack: bool = False) -> None:
+    """Give the folder `out` the configuration of a flavour, whatever it had. `may_lack`: the tree need not
+    take the user's own options. Raises as `make_kernel`.
+    """
     fragments = list(map(_fragment, flavour.fragments))
     common = _make(tree, out, flavour)
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
@@ -269,6 +271,8 @@ def configure(tree: Path, out: Path, flavour: Flavour, log: Path) -> None:
     ]
     _run(steps, log)
     _check_options(out, [_fragment(name) for name in flavour.fragments if not _is_own(name)])
+    if may_lack:
+        return
     if lost := lost_options(out, flavour):
         raise KernelError(
             f"{tree} does not take {', '.join(lost)}",

@@ -9,7 +9,7 @@ kernels/commits/<machine>-<repository>-<configuration>/
     lock            held by the process that uses the tree
     git/            our repository: objects, and nothing else of ours
     source/ out/    its work tree, at the commit that was built last, and the build
-    configured      the configuration that `out` was given
+    configured      which Kconfig files the configuration of `out` was made of
 kernels/variants/<key>/image
 kernels/instrumented/<key>/         a commit's kernel with marks on changed lines
 ```
@@ -71,6 +71,8 @@ _PLAIN = {
     "maintenance.autoDetach": "false",
 }
 """For our repository: the user's settings are not for commits that nobody sees."""
+_CONFIGURING = (":(glob)**/Kconfig*", "scripts")
+"""The files of a commit that decide what it makes of our fragments."""
 _ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* .*$", re.MULTILINE)
 
 
@@ -301,21 +303,21 @@ class CommitTree:
             self._say(f"{commit} does not take {', '.join(lost)}: its kernel is without")
 
     def _configure(self, source: Path, log: Path) -> None:
-        """Give `out` its configuration, unless it has it. In a commit that does not know an option, as the
-        base of a patch that brings it, make drops that option for the commits after it as well.
+        """Give `out` the configuration of the commit in `source`, unless it has it: that of our fragments and
+        the commit's own Kconfig files. An option that one commit does not know, as the base of a patch that
+        brings it, is thus not lost for the commits that are built after it.
         """
         out, given = self.path / "out", self.path / "configured"
-        if given.exists() and (out / ".config").exists():
-            if not lost_options(out, self.flavour):
-                return
-            if given.stat().st_size:
-                shutil.copyfile(given, out / ".config")
-                return
-        given.unlink(missing_ok=True)
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir()
-        configure(source, out, self.flavour, log)
-        write_atomically(given, (out / ".config").read_bytes())
+        before = given.read_text(errors="replace") if given.exists() else None
+        wanted = self._git("ls-files", "-s", "-z", "--", *_CONFIGURING, at=source)
+        digest = hashlib.sha256(wanted.encode(errors="surrogateescape")).hexdigest()
+        if before == digest and (out / ".config").exists():
+            return
+        out.mkdir(exist_ok=True)
+        if before is not None:
+            write_atomically(given, "")  # until it is done
+        configure(source, out, self.flavour, log, may_lack=before is not None)
+        write_atomically(given, digest)
 
     def _with_ours(self, commit: str, given: Mapping[str, str], more: Addition | None) -> str:
         """A commit of ours on top, with the flavour's edits and files, those that fit, and what is given."""

@@ -445,3 +445,49 @@ def test_an_option_that_the_patch_brings_is_not_lost_for_the_commits_built_after
     assert had == ["CONFIG_MINE=y\n", "", "CONFIG_MINE=y\n"]
     lost = [line for line in said if "does not take" in line]
     assert lost == [f"{series.base} does not take CONFIG_MINE=y: its kernel is without"]
+
+
+KCONFIG = """
+allnoconfig:
+\t@echo configured >>$(O)/configurations
+\t@: >$(O)/.config
+olddefconfig linux: drop
+drop:
+\t@for o in $$(sed 's/=.*//' $(O)/.config); do grep -q "^$$o$$" Kconfig || sed -i "/$$o/d" $(O)/.config; done
+linux: $(O)/linux
+$(O)/linux: fs/main.c fs/other.c
+\t$(CC) -o $@ $^
+"""
+"""As Linux's: options that no Kconfig file has are dropped."""
+
+
+@pytest.mark.parametrize("first", ["base", "head"])
+def test_a_commit_has_one_configuration_whatever_was_built_before(
+    tree: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """An option of our own fragments that one commit did not know was gone for all that were built after it:
+    the kernel of a commit, kept under one key, had it or not.
+    """
+    fragment = tmp_path / "ours.config"
+    fragment.write_text("CONFIG_OLD=y\nCONFIG_NEW=y\n")
+    monkeypatch.setattr("harness.kernels.build._fragment", lambda name: fragment)
+    merge = tree / "scripts/kconfig/merge_config.sh"
+    merge.write_text('#!/bin/sh\nto=$3; shift 4; cat "$@" >$to/.config\n')
+    (tree / "Makefile").write_text(KCONFIG)
+    (tree / "Kconfig").write_text("CONFIG_OLD\n")
+    git(tree, "commit", "-qam", "base")
+    (tree / "Kconfig").write_text("CONFIG_OLD\nCONFIG_NEW\n")
+    change(tree, "3", "new")
+    change(tree, "4", "more")
+    flavour = Flavour("toy", "linux", "linux", ("ours.config",))
+    had = {}
+    with commit_tree(tree, "toy", flavour, 1, lambda text: None) as kept:
+        series = kept.series("main~2..main")
+        new, more = series.commits
+        for commit in (series.base, new, more) if first == "base" else (more, series.base, new):
+            kept.kernel(commit)
+            had[commit.subject] = (kept.path / "out/.config").read_text()
+        configured = (kept.path / "out/configurations").read_text().split()
+    both = "CONFIG_OLD=y\nCONFIG_NEW=y\n"
+    assert had == {"base": "CONFIG_OLD=y\n", "new": both, "more": both}
+    assert len(configured) == (2 if first == "base" else 3), "only where the Kconfig files differ"
