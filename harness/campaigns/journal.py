@@ -77,8 +77,21 @@ class UndecidedCases(msgspec.Struct, frozen=True):
     example: str
 
 
+class LeftOutCases(msgspec.Struct, frozen=True):
+    """Cases of a mode in which nothing was looked at, on any host: it does not support their workloads, or the
+    harness cannot record them there. `example` is the first of them, left out for this `reason`.
+    """
+
+    configuration: str
+    cases: int
+    example: str
+    reason: str
+
+
 class Batch(journal.Done, frozen=True, kw_only=True, tag="done"):
-    """A batch came to its end. `run`: empty if that was deleted. `expected`: number of findings that were."""
+    """A batch came to its end. `run`: empty if that was deleted. `expected`: number of findings that were.
+    `judged`: the modes in which anything was.
+    """
 
     cases: int = 0
     states: int = 0
@@ -88,6 +101,8 @@ class Batch(journal.Done, frozen=True, kw_only=True, tag="done"):
     expected: int = 0
     undecided: tuple[UndecidedCases, ...] = ()
     not_run: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
+    left_out: tuple[LeftOutCases, ...] = ()
+    judged: tuple[str, ...] = ()
 
 
 class ShrunkFinding(journal.Line, frozen=True, kw_only=True, tag="shrunk"):
@@ -168,6 +183,13 @@ class KnownBatches(journal.Known[Batch]):
     def waiting(self) -> list[tuple[Batch, Found]]:
         """Those of which nothing is known yet."""
         return [(done, f) for done, f in self.found if f.id not in self.shrunk and f.id not in self.similar]
+
+    @property
+    def never_judged(self) -> list[str]:
+        """The modes whose cases were left out, each of them: nothing is known of these."""
+        judged = {mode for done in self.done.values() for mode in done.judged}
+        left_out = (u.configuration for done in self.done.values() for u in done.left_out)
+        return [mode for mode in dict.fromkeys(left_out) if mode not in judged]
 
     @property
     def shrinking_s(self) -> float:

@@ -18,6 +18,7 @@ from harness.campaigns.journal import (
     CampaignPlan,
     Found,
     KnownBatches,
+    LeftOutCases,
     Reached,
     UndecidedCases,
     totals,
@@ -112,14 +113,16 @@ class Shown:
     @property
     def headline(self) -> str:
         cases, states, _ = self.totals
-        left = sum(u.cases for u in self.undecided)
+        left, out = sum(u.cases for u in self.undecided), sum(u.cases for u in self.left_out)
         amount = f"{plural(cases, 'case')}, {plural(states, 'crash state')}"
         amount += f"; {plural(left, 'case')} not decided" if left else ""
+        amount += f"; {plural(out, 'case')} not supported or not recorded" if out else ""
         amount += f"; {plural(len(self.failed), 'batch', 'batches')} gave nothing" if self.failed else ""
         found = len(self.ledger.found)
         if not found:
             but = f" but by {plural(self.expected, 'known failure')}" if self.expected else ""
             lacking = f"; {enumerated(self.lacking)} could not be run" if self.lacking else ""
+            lacking += f"; nothing was judged in {enumerated(self.never_judged)}" * bool(self.never_judged)
             return (
                 f"no promise was broken{but} in {amount}{lacking}" if states else "nothing was judged so far"
             )
@@ -211,6 +214,21 @@ class Shown:
         return [*self.not_run] if self.plan.run.require_all else []
 
     @property
+    def left_out(self) -> list[LeftOutCases]:
+        """Cases in which nothing was looked at, by mode."""
+        count: Counter[str] = Counter()
+        first: dict[str, LeftOutCases] = {}
+        for u in (u for d in self.ledger.done.values() for u in d.left_out):
+            count[u.configuration] += u.cases
+            first.setdefault(u.configuration, u)
+        return [msgspec.structs.replace(first[mode], cases=cases) for mode, cases in count.items()]
+
+    @property
+    def never_judged(self) -> list[str]:
+        """Of the modes that were asked for by their full names, those in which every case was left out."""
+        return self.ledger.never_judged if self.plan.run.require_all else []
+
+    @property
     def expected(self) -> int:
         return sum(d.expected for d in self.ledger.done.values())
 
@@ -284,12 +302,12 @@ def _shown_cause(
 def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
     """All of it; writes the workload file of each cause."""
     facts = shown(path, plan, ledger)
-    undecided = facts.undecided or facts.failed or facts.lacking or not facts.totals[1]
+    undecided = facts.undecided or facts.failed or facts.lacking or facts.never_judged
     return Page(
         what="campaign",
         subject=f"{facts.modes} · {plan.run.kernel}",
         headline=facts.headline,
-        kind="fail" if ledger.found else "unknown" if undecided else "pass",
+        kind="fail" if ledger.found else "unknown" if undecided or not facts.totals[1] else "pass",
         figures=tuple(facts.figures),
         sections=(
             Section(
@@ -359,6 +377,9 @@ def _open(facts: Shown) -> Iterator[Line]:
         yield Line(f"nothing came of batch {batch}: {why}")
     if facts.unfinished:
         yield Line(facts.unfinished)
+    for left in facts.left_out:
+        cases = f"{plural(left.cases, 'case')} of {left.configuration}, such as `{left.example}`"
+        yield Line(f"{cases}, not looked at: {left.reason}")
     for mode, why in facts.not_run.items():
         yield Line(f"{mode} cannot be run here: {why}")
 
@@ -430,6 +451,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
         "undecided": facts.undecided,
         "failed_batches": dict(facts.failed),
         "not_run": facts.not_run,
+        "left_out": facts.left_out,
         "reached": [
             {"after": round(d.at, 1), "mode": r.configuration, "workload": r.workload, "features": r.features}
             for d, r in ledger.corpus

@@ -21,6 +21,7 @@ from harness.campaigns.journal import (
     CampaignPlan,
     Found,
     KnownBatches,
+    LeftOutCases,
     Reached,
     ShrunkFinding,
     Similar,
@@ -163,7 +164,7 @@ class CampaignSeries(Series[Batch]):
         lacking = {c.case.configuration: c.reason for c in summary.cases if c.lacks}
         if summary.cases and all(c.was_not_run for c in summary.cases) and lacking:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacking.values())), "powercut doctor says more")
-        if not any(c.counts.passed + c.counts.failed for c in summary.cases):
+        if not any(map(_judged, summary.cases)):
             why = next((c.undecided for c in summary.cases if c.undecided), "it has no cases")
             raise GuestLost(f"nothing was judged: {why}", next_step="powercut doctor says what a run needs")
         suspects, expected = suspects_of(store, Named(), expected=False)
@@ -177,6 +178,8 @@ class CampaignSeries(Series[Batch]):
             expected=expected,
             undecided=tuple(_undecided(summary.cases)),
             not_run=lacking,
+            left_out=tuple(_left_out(summary.cases)),
+            judged=tuple(dict.fromkeys(c.case.configuration for c in summary.cases if _judged(c))),
         )
 
     def keeps_run(self, done: Batch) -> bool:
@@ -322,6 +325,10 @@ def _not_shrunk(done: Batch, found: Found, reason: str) -> CauseMember:
     )
 
 
+def _judged(case: CaseSummary) -> bool:
+    return case.counts.passed + case.counts.failed > 0
+
+
 def _undecided(cases: Sequence[CaseSummary]) -> Iterator[UndecidedCases]:
     by_reason: dict[str, list[CaseSummary]] = {}
     for case in cases:
@@ -332,6 +339,15 @@ def _undecided(cases: Sequence[CaseSummary]) -> Iterator[UndecidedCases]:
         yield UndecidedCases(reason, len(similar), str(similar[0].case))
     if others := [case for _, similar in told[_REASONS:] for case in similar]:
         yield UndecidedCases("other reasons", len(others), str(others[0].case))
+
+
+def _left_out(cases: Sequence[CaseSummary]) -> Iterator[LeftOutCases]:
+    by_mode: dict[str, list[CaseSummary]] = {}
+    for case in cases:
+        if case.was_not_run and not case.lacks:
+            by_mode.setdefault(case.case.configuration, []).append(case)
+    for mode, members in by_mode.items():
+        yield LeftOutCases(mode, len(members), str(members[0].case), members[0].reason)
 
 
 def _size(path: Path) -> int:

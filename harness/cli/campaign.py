@@ -169,7 +169,7 @@ def exit_code(ledger: KnownBatches, end: End, *, require_all: bool) -> ExitCode:
         return ExitCode.INCONSISTENT
     if any(d.undecided or d.failed for d in ledger.done.values()):
         return ExitCode.UNDECIDED
-    lacking = require_all and any(d.not_run for d in ledger.done.values())
+    lacking = require_all and (ledger.never_judged or any(d.not_run for d in ledger.done.values()))
     if lacking or not any(d.states for d in ledger.done.values()):
         return ExitCode.NOTHING_RUN
     return ExitCode.TIME_UP if end is End.TIME_UP else ExitCode.CONSISTENT

@@ -302,6 +302,41 @@ def test_a_mode_that_was_named_and_cannot_be_run_is_no_pass(tmp_path: Path) -> N
     assert page_of(path, plan, ledger).kind == "pass"
 
 
+class LeftOut(ToyRuns):
+    """A second mode, in which nothing is looked at: for `why`."""
+
+    why = CaseStatus.NOT_RECORDED
+
+    def _judge(self, store: RunStore, case: CaseId) -> None:
+        super()._judge(store, case)
+        other = CaseId("nilfs2", "default", case.workload)
+        store.add_case(CaseInfo(other))
+        store.set_case_status(other, self.why, "this harness cannot record it there")
+
+
+@pytest.mark.parametrize("why", [CaseStatus.NOT_RECORDED, CaseStatus.NOT_SUPPORTED])
+def test_a_mode_in_which_nothing_was_looked_at_is_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: CaseStatus
+) -> None:
+    """The second mode was in no count, no line and no exit code: the campaign called both clean."""
+    monkeypatch.setattr(LeftOut, "why", why)
+    plan = plan_of("ace2", batch=60)
+    named = msgspec.structs.replace(plan, run=msgspec.structs.replace(plan.run, require_all=True))
+    path = begun(tmp_path, named)
+    end, ledger, _ = carried_out(named, path, LeftOut(nothing, batches=99))
+    count = len(generators.every_two())
+    made = page_of(path, named, ledger)
+    assert end is End.COMPLETE
+    assert exit_code(ledger, end, require_all=True) is ExitCode.NOTHING_RUN
+    assert exit_code(ledger, end, require_all=False) is ExitCode.CONSISTENT
+    assert made.kind == "unknown"
+    assert f"; {count} cases not supported or not recorded; nothing was judged in nilfs2/default" in made.text()
+    assert f"{count} cases of nilfs2/default, such as `nilfs2-default/" in made.text()
+    (left_out,) = json.loads(made.json())["left_out"]
+    assert (left_out["cases"], left_out["reason"]) == (count, "this harness cannot record it there")
+    assert page_of(path, plan, ledger).kind == "pass"
+
+
 def test_all_undecided_cases_are_counted(tmp_path: Path) -> None:
     """Of 26 cases with a reason each, 20 were said to be undecided."""
     names = [chr(ord("a") + n) for n in range(26)]
