@@ -99,15 +99,22 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> None:
-    """Replace a file so that a reader, or a crash, sees the old contents or the new."""
+    """Replace a file so that a reader, or a crash, sees the old contents or the new. A kill may leave
+    a hidden file beside it, an exception does not.
+    """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.chmod(mode)
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def not_made(path: Path, error: OSError) -> str:

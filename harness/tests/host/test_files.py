@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tomllib
@@ -53,6 +54,20 @@ def test_a_write_that_fails_leaves_the_old_contents(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="tmp"):
         write_atomically(file, "new")
     assert file.read_text() == "old"
+
+
+def test_a_full_disk_leaves_nothing_of_what_was_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed beside the file, and took the room that the next attempt needed."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(tmp_path / "f", "new")
+    assert not list(tmp_path.iterdir())
 
 
 @given(FOREIGN)
