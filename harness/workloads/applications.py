@@ -13,6 +13,7 @@ import itertools
 import re
 import shlex
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -114,11 +115,33 @@ def of_program(program: Path, arguments: Sequence[str], place: Path) -> Path:
     }
     digest = hashlib.sha256(json_bytes(files))
     folder = place / digest.hexdigest()[:12] / program.name
-    for name, contents in files.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, contents, 0o755)
+    if not _holds(folder, files):
+        _make_folder(folder, files)
     return folder
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether a folder holds these files and no others."""
+    return folder.is_dir() and {name: path.read_bytes() for name, path in files_below(folder)} == files
+
+
+def _make_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make a folder with these files, in place of what is there. It is made elsewhere: all that a kill left
+    in it would be part of the workload.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parents[1], prefix=".making-") as scratch:
+        part = Path(scratch) / folder.name
+        for name, contents in files.items():
+            file = part / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, contents, 0o755)
+        try:
+            part.rename(folder)
+        except OSError:
+            if not _holds(folder, files):  # else another process was faster
+                shutil.rmtree(folder, ignore_errors=True)
+                part.rename(folder)
 
 
 def is_copy(path: Path) -> bool:

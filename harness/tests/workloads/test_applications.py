@@ -544,6 +544,22 @@ def test_a_source_is_no_program(tmp_path: Path) -> None:
     assert e.value.next_step == "name the program that is built from it"
 
 
+def test_an_application_of_a_program_is_whole_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed run left of a file beside it was part of the workload of all later runs."""
+    (program := tmp_path / "my-test").write_text("#!/bin/sh\n")
+    folder = of_program(program, ["a"], tmp_path / "programs")
+    files = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    (folder / "program" / ".my-test.123.tmp").write_bytes(b"#!")
+    (folder / "run").write_bytes(b"#!/bin/s")
+    assert of_program(program, ["a"], tmp_path / "programs") == folder
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == files
+    assert [p.name for p in (tmp_path / "programs").iterdir()] == [folder.parent.name]
+    monkeypatch.setattr("harness.workloads.applications.write_atomically", pytest.fail)
+    assert of_program(program, ["a"], tmp_path / "programs") == folder, "nothing is written that is there"
+
+
 def test_a_folder_of_workloads_names_one_of_them(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory.parent.parent)
     with pytest.raises(UsageError) as e:
