@@ -97,6 +97,8 @@ def minimise(
     try:
         best = _fewest(legal, best, visits)
         best = _earliest(legal, best, visits, promised)
+        if legal.event(best) < legal.event(state):  # what had to be lost later may be no loss that early
+            best = _fewest(legal, best, visits)
     except OutOfVisits:
         complete = False
     search = _Search(legal, best, visits, lambda cut: promised(cut) and has_promised(cut), keeps)
