@@ -160,6 +160,7 @@ def answer_of(case: CaseSummary) -> Answer:
         )
         for f in case.findings
     ]
+    covered = (case.info.coverage, *(cut.coverage for cut in case.info.again))
     return Answer(
         case.case.configuration,
         case.case.workload,
@@ -169,7 +170,7 @@ def answer_of(case: CaseSummary) -> Answer:
         tuple(seen),
         case.reason if case.was_not_run else case.undecided,
         case.was_not_run and case.status is not CaseStatus.NOT_SUPPORTED,
-        bool(case.info.coverage and case.info.coverage.unexplored),
+        any(c.unexplored for c in covered if c),
     )
 
 

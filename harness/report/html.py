@@ -30,7 +30,7 @@ from harness.report.strip import Strip, read_strip
 from harness.report.timeline import Timeline, draw
 from harness.report.trend import Past, trends
 from harness.store import RunStore
-from harness.store.records import CaseRecord, Evidence, Finding, Step
+from harness.store.records import CaseRecord, Coverage, Evidence, Finding, Step
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code, worst
 
@@ -272,25 +272,34 @@ def _targets(cases: Sequence[CaseView]) -> dict[CaseId, str]:
     return {c.summary.case: f"finding-{c.findings[0].finding.id}" if c.findings else c.anchor for c in cases}
 
 
+def _cuts(view: CaseView) -> list[Coverage]:
+    return [cut.coverage for cut in view.summary.info.again]
+
+
+def _open_row(view: CaseView) -> tuple[int, CaseView, str] | None:
+    """How many states of a case were left out, also where its recoveries were cut, and which; None: none."""
+    own, cuts = view.summary.info.coverage, _cuts(view)
+    told = [words.covered(own)] if own and not own.exhaustive else []
+    told += words.in_cuts(cuts)
+    return (sum(c.unexplored for c in (own, *cuts) if c), view, ", ".join(told)) if told else None
+
+
 def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
     """None if no crash state was checked."""
     views = [view for view in cases if view.summary.counts.checked]
     if not views:
         return None
     known = [view.summary.info.coverage for view in views]
-    if not any(known):
+    some = [row for view in views if (row := _open_row(view))]
+    if not any(known) and not some:
         return LeftOutView("the write log's own order, in every case", False, False, False, (), 0)
-    some = [
-        (c.unexplored, view, words.covered(c))
-        for view, c in zip(views, known, strict=True)
-        if c and not c.exhaustive
-    ]
     some.sort(key=lambda row: -row[0])
+    every = [c for view in views for c in (view.summary.info.coverage, *_cuts(view)) if c]
     return LeftOutView(
-        words.extent(known),
+        ", ".join([words.extent(known), *words.in_cuts(c for view in views for c in _cuts(view))]),
         not some and all(known),
-        any(c.crash_times for c in known if c),
-        any(c.unexplored for c in known if c),
+        any(c.crash_times for c in every),
+        any(c.unexplored for c in every),
         [(view.summary, view.anchor, text) for _, view, text in some[:_OPEN_ROWS]],
         len(some[_OPEN_ROWS:]),
     )

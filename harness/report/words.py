@@ -579,10 +579,10 @@ def covered_together(cases: Sequence[Coverage | None], states: int, cuts: Sequen
     if whole and not any(c.unexplored or c.sampled for c in cuts):
         return f"all {number(states)} legal crash states"
     legal = "legal " if any(c is not None and c.crash_times for c in cases) else ""
-    return f"{number(states)} {legal}crash states ({', '.join([extent(cases), *_in_cuts(cuts)])})"
+    return f"{number(states)} {legal}crash states ({', '.join([extent(cases), *in_cuts(cuts)])})"
 
 
-def _in_cuts(cuts: Iterable[Coverage]) -> list[str]:
+def in_cuts(cuts: Iterable[Coverage]) -> list[str]:
     """What was left out where recoveries were cut."""
     known = tuple(cuts)
     left, drawn = sum(c.unexplored for c in known), sum(c.drawn for c in known)
@@ -675,7 +675,7 @@ def covered_briefly(info: CaseInfo) -> str:
     then what is left of its cut recoveries.
     """
     own = _covered_briefly(info.coverage) if info.coverage else ""
-    return ", ".join(filter(None, [own, *_in_cuts(cut.coverage for cut in info.again)]))
+    return ", ".join(filter(None, [own, *in_cuts(cut.coverage for cut in info.again)]))
 
 
 def _covered_briefly(coverage: Coverage) -> str:

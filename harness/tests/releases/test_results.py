@@ -12,7 +12,7 @@ from harness.model import CaseId
 from harness.plan import Plan
 from harness.releases.page import headline, page_of, strip_of
 from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan, answer_of, story
-from harness.store.records import CaseInfo, CaseStatus, Counts
+from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, NestedCrashes
 from harness.summary import CaseSummary, CaseVerdict
 
 CASE = CaseId("ext4", "fast_commit", "fio-randwrite")
@@ -248,6 +248,16 @@ def test_only_what_the_file_system_does_not_have_is_no_question(status: CaseStat
     case = CaseSummary(CaseInfo(CaseId("xfs", "default", "a")), status, "why", 0, Counts(), (), (), {})
     answer = answer_of(case)
     assert (answer.verdict, answer.reason, answer.lacks) == (CaseVerdict.NOT_RUN, "why", lacks)
+
+
+def test_what_the_budget_left_out_of_cut_recoveries_makes_an_answer_one_in_part() -> None:
+    """A deep verdict called a case whole of which 7,312 choices in recoveries were never looked at."""
+    whole = Coverage(90, None, 0, 90)
+    for left, in_part in ((7312, True), (0, False)):
+        cut = NestedCrashes(1, 90, 0, Coverage(4000, 0, left, 910, "the budget of 1,000 states"))
+        info = CaseInfo(CASE, coverage=whole, again=(cut,))
+        done = CaseSummary(info, CaseStatus.DONE, "", 1.0, Counts(90, 90, 90, 0, 0, 90), (), (), {})
+        assert answer_of(done).in_part is in_part
 
 
 def test_each_kernel_that_shows_a_finding_is_named_beside_it() -> None:

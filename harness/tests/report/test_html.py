@@ -186,6 +186,21 @@ def test_what_a_budget_left_open_is_told(
     assert told in text.partition("What was not checked")[2]
 
 
+def test_what_a_budget_left_open_in_cut_recoveries_is_told(demo: RunStore, tmp_path: Path) -> None:
+    """`No legal crash state of any case was left out`, beside 7,312 that cut recoveries might have left."""
+    kept = there(demo.case(CaseId("ext4", "ordered", "create-many")))
+    cut = NestedCrashes(1, 90, 0, Coverage(4000, 0, 7312, 910, "the budget of 1,000 states"))
+    info = replace(kept.info, distinct=1, generated=1, coverage=Coverage(14, None, 0, 40), again=(cut,))
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        put_case(store, info, Judgement(), at=1)
+        store.finish(FINISHED)
+        text = Page(report_html(summarise(store), store, SOURCE)).text
+    assert "covered: complete, 7,312 choices unexplored in cut recoveries" in text
+    left = text.partition("What was not checked")[2]
+    assert "No legal crash state" not in left
+    assert "ext4-ordered/create-many" in left and "7,312 choices unexplored in cut recoveries" in left
+
+
 def test_a_mode_that_begins_the_answer_keeps_its_name(demo: RunStore, tmp_path: Path) -> None:
     assert "Ext4/" not in grid(demo, tmp_path, modes=2, workloads=1, broken=1).text
 
