@@ -100,7 +100,7 @@ class _Each:
             promise = _Promise(point.floor, point.index)
             if point.inode is None:
                 if not only_sync or point.index + 1 == self._position.begun:
-                    self._everything = promise
+                    self._everything = _later(self._everything, promise)
                 continue
             if only_sync:
                 continue

@@ -415,6 +415,19 @@ def test_a_new_files_fsync_commits_an_earlier_rename_into_its_directory() -> Non
     assert oracles(judged(both, tree(directory("A"), *there, old, rest[1]), STRICT)) == {"durability"}
 
 
+def test_an_fsync_that_commits_an_earlier_rename_takes_back_no_sync() -> None:
+    """Its promise about the whole file system took the place of the sync's, which covered more: what sync
+    had made durable could be lost.
+    """
+    renamed = ["create a", "mkdir A", "rename a A/a", "create A/f", "create g", "sync"]
+    there = (directory("A"), file("A/a"), file("A/f"))
+    assert oracles(judged(renamed, tree(*there), STRICT)) == {"durability"}
+    later = [*renamed, "chmod A/f 600", "fsync A/f"]
+    there = (*there[:2], file("A/f", mode=0o600))
+    assert oracles(judged(later, tree(*there), STRICT)) == {"durability"}
+    assert judged(later, tree(*there, file("g")), STRICT).verdict is PASS
+
+
 @pytest.mark.parametrize(
     "operations",
     [
