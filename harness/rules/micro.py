@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import enum
 import itertools
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,7 +184,7 @@ class Effect:
         """Of each micro-operation, those without which it does not persist, and those that these need."""
         at_once = self.rules.truncates_at_once.holds
         self._never = _set(m for m in self.micros if m.on_the_way and at_once)
-        self.needs = [needed & ~self._never for needed in needs]
+        self.needs = [needed & ~self._never for needed in _with_moves(self, needs)]
         self._needing = _set(m for m in self.micros if self.needs[m.number])
         self._needed_by = {}
         self.syncs = self._own_syncs()
@@ -409,6 +409,53 @@ def _needs(effect: Effect) -> Iterator[int]:
             for directory in effect.directories_of(m):
                 last[directory] = needed | m.bit
         yield needed
+
+
+def _with_moves(effect: Effect, needs: Sequence[int]) -> Iterator[int]:
+    """What each needs, with what keeps it from moving a directory below itself, and what that needs."""
+    moves, done = list(_moves(effect)), list(needs)
+    moving = _set(m for m in effect.micros if moves[m.number])
+    for number, needed in enumerate(needs):
+        for m in effect.of(moves[number] | needed & moving):
+            done[number] |= m.bit | done[m.number]
+        yield done[number]
+
+
+def _moves(effect: Effect) -> Iterator[int]:
+    """For each that moves a directory to one that may be below it, where other moves did not persist: what
+    gave that one, and those above it, the places at which they are then.
+    """
+    places: dict[int, tuple[int, int]] = {}
+    ever: dict[int, list[int]] = {}
+    for m in effect.micros:
+        moved = [(held, at) for at, _, held in m.names if held and effect.made[held].kind == "directory"]
+        for held, at in moved:
+            places[held] = at, m.bit
+            ever.setdefault(held, []).append(at)
+        needed = 0
+        for held, at in moved if len(m.names) > 1 else ():
+            needed |= _leading(places, at) if held in _above(ever, at) else 0
+        yield needed & ~m.bit
+
+
+def _leading(places: Mapping[int, tuple[int, int]], directory: int) -> int:
+    """What gave a directory, and those above it, their places: each is in one, with what put it there."""
+    found, seen = 0, set[int]()
+    while directory in places and directory not in seen:  # a guest may have noted a circle
+        seen.add(directory)
+        directory, bit = places[directory]
+        found |= bit
+    return found
+
+
+def _above(ever: Mapping[int, Sequence[int]], directory: int) -> set[int]:
+    """A directory, and all that it may be below, by the directories in which each has ever been."""
+    found, waiting = set[int](), [directory]
+    while waiting:
+        if (at := waiting.pop()) not in found:
+            found.add(at)
+            waiting += ever.get(at, ())
+    return found
 
 
 def _outdone(micros: Sequence[Micro]) -> Iterator[int]:

@@ -99,20 +99,28 @@ class Maker:
         return {inode: self._entry(inode, state) for _, inode in paths}
 
     def _paths_of(self, persisted: int) -> tuple[tuple[str, int], ...]:
-        """The paths that names give which persisted, each with its file."""
+        """The paths that names give which persisted, each with its file. A directory has the last of its
+        names, even if what took an earlier one away did not persist.
+        """
         if (known := self._paths.get(persisted)) is None:
             names: dict[int, dict[str, int]] = {}
+            places: dict[int, tuple[int, str]] = {}
             for m in self.effect.of(persisted):
                 for directory, name, held in m.names:
-                    there = names.setdefault(directory, {})
-                    there.pop(name, None)
-                    if held is not None:
-                        there[name] = held
+                    names.setdefault(directory, {}).pop(name, None)
+                    if held is None:
+                        continue
+                    if self.effect.made[held].kind == "directory":
+                        above, earlier = places.get(held, (directory, name))
+                        if names[above].get(earlier) == held:
+                            del names[above][earlier]
+                        places[held] = directory, name
+                    names[directory][name] = held
             known = self._paths[persisted] = tuple(self._reached(names))
         return known
 
     def _reached(self, names: Mapping[int, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
-        """The paths from the root. A directory has one: another is one that it had before."""
+        """The paths from the root, each directory once, whatever a guest noted."""
         waiting, seen = [("", self.effect.notes.root)], {self.effect.notes.root}
         while waiting:
             top, directory = waiting.pop()

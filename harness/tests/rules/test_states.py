@@ -462,3 +462,49 @@ def test_a_file_that_has_no_name_is_not_told_as_its_directory() -> None:
     calls = Calls()._make("tmpfile", "d").write("d", b"x")
     effect = effect_of(calls.notes(), rules())
     assert dict(unsynced(effect, 2)) == {"a file without a name": "bytes 0 to 1, its size"}
+
+
+def test_a_directory_has_the_last_name_that_a_state_gives_it() -> None:
+    """It was shown at whichever of two names came first in the alphabet, and a durable one was lost."""
+    for first, then, last in itertools.permutations(("a", "b", "c")):
+        calls = Calls().mkdir("a").mkdir("b").mkdir("c").fsync(".").mkdir(f"{first}/d").fsync(first)
+        calls.rename(f"{first}/d", f"{then}/d").rename(f"{then}/d", f"{last}/d").fsync(last).ack("moved")
+        effect = effect_of(calls.notes(), rules())
+        legal, maker = Legal(effect), Maker(effect)
+        shown = {frozenset(maker.files(s)) for s in legal.listed() if legal.acks(s)}
+        assert shown == {frozenset(("a", "b", "c", f"{last}/d"))}
+
+
+@st.composite
+def hierarchies(draw: st.DrawFn) -> Notes:
+    """Directories that are moved into each other."""
+    calls, made = Calls(), [""]
+    for number in range(draw(st.integers(2, 4))):
+        made.append(f"{draw(st.sampled_from(made))}/{number}".lstrip("/"))
+        calls.mkdir(made[-1])
+    for number in range(draw(st.integers(1, 4))):
+        paths = sorted(calls.inodes)[1:]
+        old = draw(st.sampled_from(paths))
+        above = draw(st.sampled_from(["", *(p for p in paths if not f"{p}/".startswith(f"{old}/"))]))
+        calls.rename(old, f"{above}/m{number}".lstrip("/"))
+        moved = {p: calls.inodes.pop(p) for p in paths if p.startswith(f"{old}/")}
+        below = calls.made[-1].other
+        calls.inodes |= {below + p.removeprefix(old): inode for p, inode in moved.items()}
+    return calls.notes()
+
+
+@pytest.mark.parametrize("order", [False, True])
+@given(notes=hierarchies())
+def test_no_directory_that_has_a_name_is_below_itself(notes: Notes, order: bool) -> None:
+    """`mv a/b b; mv a b/a` behind a sync: with the second alone, each was in the other, and all was gone."""
+    effect = effect_of(notes, rules(order=order))
+    legal, maker = Legal(effect), Maker(effect)
+    for state in filter(legal.has, map(Partial, range(effect.every + 1))):
+        above = {held: d for m in effect.of(state.persisted) for d, _, held in m.names if held is not None}
+        shown = maker.by_inode(state)
+        for inode in above:
+            way = [inode]
+            while way[-1] in above:
+                assert above[way[-1]] not in way
+                way.append(above[way[-1]])
+            assert (way[-1] == ROOT) == (inode in shown)
