@@ -87,7 +87,10 @@ class _Each:
         self._of_inode: dict[int, _Promise] = {}
         self._of_place: dict[int, _Promise] = {}  # that the inode is at one of its names
         self._shapes: dict[tuple[int, int], set[Shape]] = {}
-        self._synced = {p.inode for p in timeline.persistence if p.index < position.begun}
+        self._synced: dict[int, list[int]] = defaultdict(list)  # file to the operations that synced it alone
+        for point in timeline.persistence:
+            if point.inode in timeline.files and point.index < position.begun:
+                self._synced[point.inode].append(point.index)
         self._gather()
 
     # --- what was promised ---
@@ -319,17 +322,25 @@ class _Each:
                 )
 
     def _removed(self, inode: int, seen: frozenset[int] = frozenset()) -> bool:
-        """Whether recovery may have removed the inode (`reused-name-loses`): a file that was synced later has
-        had one of its entries since, or the entry of a directory that it has been in.
+        """Whether recovery may have removed the inode (`reused-name-loses`): since it became durable, a file
+        was synced under an entry that it, or a directory that it has been in, had had.
         """
         if inode in seen or "reused-name-loses" not in self._contract.rules:
             return False
         known, begun, since = self._timeline.entries, self._position.begun, self._inode(inode).since
         entries = known.names(inode, since, begun)
         return any(
-            not (self._been(entry, since).keys() - {inode}).isdisjoint(self._synced)
-            or self._removed(entry[0], seen | {inode})
-            for entry in entries
+            self._reused(entry, inode, since) or self._removed(entry[0], seen | {inode}) for entry in entries
+        )
+
+    def _reused(self, entry: Entry, inode: int, since: int) -> bool:
+        """Whether, since then, a file was synced while it had the entry that the inode had had."""
+        return any(
+            index >= since
+            and self._at(entry, index) == other
+            and inode in self._timeline.entries.been(entry, since, index)
+            for other in self._been(entry, since).keys() - {inode}
+            for index in self._synced.get(other, ())
         )
 
     def _moved(self, inode: int, *, named: bool) -> bool:

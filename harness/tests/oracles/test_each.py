@@ -397,6 +397,31 @@ def test_what_sync_made_durable_is_not_lost_otherwise(more: list[str]) -> None:
     assert oracles(judged(operations, tree(directory("A"), *others), POSIX)) == {"durability"}
 
 
+BOTH = ["create a", "append a 4096", "create b", "append b 4096"]
+TAKES_ITS_NAME = ["rename a c", "rename b a"]
+TAKEN = tree(file("a", written(3, 0, 4096), inode=7))
+
+
+def test_only_an_fsync_under_the_name_that_another_had_excuses_its_loss() -> None:
+    """Any fsync of the other file did, also one from before it had that name."""
+    before = [*BOTH, "fsync b", "sync", *TAKES_ITS_NAME]
+    assert oracles(judged(before, TAKEN, POSIX)) == {"durability"}
+    assert judged([*before, "fsync a"], TAKEN, POSIX).verdict is PASS
+    assert judged([*before, "fsync a"], TAKEN, POSIX, begun=9).verdict is PASS
+    of_directories = ["mkdir d", "create d/x", "mkdir e", "fsync e", "sync", "rename d old", "rename e d"]
+    assert oracles(judged(of_directories, tree(directory("d")), POSIX)) == {"durability"}
+    assert oracles(judged([*of_directories, "fsync d"], tree(directory("d")), POSIX)) == {"durability"}
+
+
+def test_an_fsync_from_before_what_is_lost_was_durable_excuses_no_loss() -> None:
+    """The other file had the name twice, and was synced the first time."""
+    first = ["create a", "append a 4096", "create t", "append t 4096", "fsync a", "rename a b", "rename t a"]
+    operations = [*first, "sync", "rename a c", "rename b a"]
+    kept = file("a", written(1, 0, 4096), inode=7)
+    assert oracles(judged(operations, tree(kept), POSIX)) == {"durability"}
+    assert judged([*operations, "fsync a"], tree(kept), POSIX).verdict is PASS
+
+
 def test_a_directory_that_may_be_lost_may_take_along_what_is_in_it() -> None:
     operations = ["mkdir d", "create d/f", "sync", "rename d e", "create d", "fsync d"]
     assert judged(operations, tree(file("d")), POSIX).verdict is PASS
