@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from harness.findings.shell import shell_lines
 from harness.host.files import file_hash, toml_string, write_atomically
 from harness.host.resources import resource
 from harness.host.text import one_line, printable
-from harness.model import Operation, Workload
+from harness.model import CrashState, Operation, Persisted, Workload
 from harness.oracles.names import first_operations
 from harness.report.explanation import Explanation, mail_text, read_explanation
 from harness.report.html import finding_html
@@ -30,7 +31,7 @@ from harness.report.lines import source_words
 from harness.report.shrunk import shrunk_file
 from harness.report.sides import sides_text
 from harness.report.strip import read_strip
-from harness.report.words import history_lines
+from harness.report.words import history_lines, state_words
 from harness.store import RunStore
 from harness.store.records import CaseInfo, DrawnEntry, Finding
 from harness.summary import summarise
@@ -39,6 +40,8 @@ from harness.workloads.load import load_workload
 
 _AFTER = 12
 """Entries shown behind the crash."""
+_WIDTH = 110
+"""Of a comment in a script."""
 
 
 def slug_of(finding: Finding) -> str:
@@ -52,24 +55,26 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     run: a copy goes into the folder, and the kernel with its own becomes the control; and the run's own
     workload.
     Raises UsageError if the folder is there, for a workload that runs programs, for one that only the run
-    directory names, and for modules that are not those of the run.
+    directory names, for modules that are not those of the run, and for a state that no such script makes.
     """
     modules = named.replaced
     _need_same(store, modules)
     if folder.exists():
         raise UsageError(f"{folder} is there already", "name another one: --output DIR")
     (profile,) = select_profiles([finding.case.configuration])
-    workload, shown = _workload(store, finding, named)
+    workload, shown, shows = _workload(store, finding, named)
+    _need_one_cut(shows)
     record = store.case(finding.case)
     assert record is not None  # noqa: S101 - a finding is of a case
     operations = list(workload.operations)
+    unlike = _unlike_script(shows, [] if shown else _since_returned(store, record.info, finding))
     explanation = read_explanation(store.layout, finding.id)
     if shown:
         whole = [step.text for step in record.info.steps]
         finding, explanation = renumbered(finding, explanation, whole, list(map(str, operations)))
     title = _titled(shown or finding.summary)
     files = {
-        "README.md": _readme(store, finding, record.info, operations, shown, explanation),
+        "README.md": _readme(store, finding, record.info, operations, shown, unlike, explanation),
         MAIL: mail(
             _maintainers(store, profile),
             f"{profile.filesystem}: {title}",
@@ -79,9 +84,9 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
             explanation,
             shrunk=bool(shown),
         ),
-        "finding.toml": _toml(store, finding, profile, shown),
+        "finding.toml": _toml(store, finding, profile, shown, unlike),
         SCRIPT: script(
-            profile, finding, operations, shown, None if shown else _returned(record.info, finding)
+            profile, finding, operations, shown, None if shown else _returned(record.info, finding), unlike
         ),
         f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
     }
@@ -109,6 +114,32 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
 def _returned(info: CaseInfo, finding: Finding) -> int:
     """How many operations had returned when the power failed."""
     return sum(s.ack is not None and s.ack < finding.state.prefix for s in info.steps)
+
+
+def _need_one_cut(state: CrashState) -> None:
+    """Raises UsageError for a state that more than one loss of power makes."""
+    if state.again or state.fault:
+        what = "a faulty disk" if state.fault else "a second power cut, in recovery"
+        raise UsageError(f"{state} takes {what}", "the template knows none: write reproduce.sh by hand")
+
+
+def _since_returned(store: RunStore, info: CaseInfo, finding: Finding) -> list[DrawnEntry]:
+    """What was written between the return of the last operation and the power failure."""
+    cut = finding.state.prefix
+    returned = max((s.ack for s in info.steps if s.ack is not None and s.ack < cut), default=-1)
+    return [e for e in store.timeline(finding.case) if returned < e.index < cut and e.kind != "mark"]
+
+
+def _unlike_script(state: CrashState, since: Sequence[DrawnEntry]) -> str:
+    """What is to do where the script makes another state than this one, else nothing. The script takes all
+    that was durable when an operation returned, and nothing `since`.
+    """
+    if kept := state.persisted:  # what was only written since is in the cache, and lost
+        alike = kept == Persisted(only=True) and not any(e.kind.startswith(("flush", "fua")) for e in since)
+    else:
+        alike = not (state.dropped or state.torn_sectors is not None or since)
+    made = "As drafted, the power fails as an operation returns, and all that is in the cache is lost."
+    return "" if alike else f"{TO_DO}: make the state of the finding: {state_words(state)}. {made}"
 
 
 def _maintainers(store: RunStore, profile: Profile) -> str:
@@ -271,21 +302,29 @@ def _need_same(store: RunStore, modules: Sequence[Path]) -> None:
     )
 
 
-def _workload(store: RunStore, finding: Finding, named: Named) -> tuple[Workload, str]:
-    """The workload to show it with; and, if that is shrunk, what it shows, else nothing. A workload that was
-    shrunk from another finding of the same oracle shows that one.
+def _workload(store: RunStore, finding: Finding, named: Named) -> tuple[Workload, str, CrashState]:
+    """The workload to show it with; if that is shrunk, what it shows, else nothing; and in which state. A
+    workload that was shrunk from another finding of the same oracle shows that one.
     """
     short = shrunk_file(store.layout, finding)
     if short is not None:
-        found, shown = (
-            load_workload(str(short.path.resolve())),
-            short.shown.partition(f"{finding.oracle}: ")[2],
-        )
+        found = load_workload(str(short.path.resolve()))
+        at, _, shown = short.shown.partition(f" {finding.oracle}: ")
+        state = _state_in(at)
     else:
         found, shown = vouched_workload(store, named, finding.case.workload), ""
+        state = finding.state
     if found.opaque:
         raise UsageError(f"{found.name} runs programs", "only lists of operations become a script")
-    return found, shown
+    return found, shown, state
+
+
+def _state_in(text: str) -> CrashState:
+    """Raises UsageError if it is none: a file in a run directory may come from anybody."""
+    try:
+        return CrashState.parse(text)
+    except ValueError as e:
+        raise UsageError(f"the shrunk workload: {e}", "shrink the finding anew: powercut shrink") from e
 
 
 def script(
@@ -294,10 +333,12 @@ def script(
     operations: Sequence[Operation],
     shown: str = "",
     returned: int | None = None,
+    unlike: str = "",
 ) -> str:
     """reproduce.sh from its template. `shown`: what these operations show, if they are shrunk. `returned`: so
-    many had when the power failed; None: all. What fsck or mount decides is complete; else the check is to be
-    written, and until then the script exits with 2: it could not tell.
+    many had when the power failed; None: all. `unlike`: what is to do for the state of the finding. What fsck
+    or mount decides is complete; else the check is to be written, and until then the script exits with 2: it
+    could not tell.
     """
     _need_plain(profile)
     title = f"{profile.name}: {one_line(_titled(shown or finding.summary))}"
@@ -307,7 +348,7 @@ def script(
     used = {word for line in lines for word in ("xfs_io", "setfattr", "perl") if word in line}
     unmountable = 'echo "BROKEN: the crashed file system cannot be mounted"\n\texit 0'
     values = {
-        "TITLE": title,
+        "TITLE": "\n# ".join([title, *(["", *textwrap.wrap(unlike, _WIDTH)] if unlike else [])]),
         "CUT": str(last) if last >= 0 else "begun",
         "OPTIONS": shlex.quote(profile.mount_options),
         "TOOLS": " ".join(sorted(used | {profile.mkfs.program, fsck[0]})),
@@ -399,13 +440,14 @@ def _titled(summary: str) -> str:
     return re.sub(r" \(operation \d+\)", "", summary)
 
 
-def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str) -> str:
+def _toml(store: RunStore, finding: Finding, profile: Profile, shown: str, unlike: str) -> str:
     pin = re.sub(r"^(debian-\d+\.\d+)\..*", r"\1", store.info.kernel.name)
     (module,) = [Path(path).name for path in store.info.kernel.replaced] or [""]
     subject = f"{profile.filesystem}, with {module} built anew" if module else profile.filesystem
     title = toml_string(one_line(f"{subject}: {_titled(shown or finding.summary)}"))
     modules, kernel = ", ".join(map(toml_string, profile.modules)), f"kernel = {toml_string(pin)}"
-    head = f"title = {title}\nmodules = [{modules}]\n\n[[run]]\n{kernel}\n"
+    todo = f"# {unlike}\n" if unlike else ""
+    head = f"title = {title}\nmodules = [{modules}]\n\n[[run]]\n{kernel}\n{todo}"
     if module:
         return (
             f'{head}module = {toml_string(module)}\nsays = "BROKEN"\n\n'
@@ -424,6 +466,7 @@ def _readme(
     info: CaseInfo,
     operations: Sequence[Operation],
     shown: str,
+    unlike: str,
     explained: Explanation | None,
 ) -> str:
     asked = read_strip(store.layout, finding.id) is not None
@@ -439,6 +482,7 @@ def _readme(
         "**How to see it.** `sh reproduce.sh` as root. The operations"
         + (":" if shown else " (TO DO: `powercut shrink` leaves those that it needs):"),
         "\n".join(["```", *map(str, operations), "```"]),
+        *filter(None, [unlike]),
         f"mkfs: `{info.mkfs_options}`; mount options: `{info.mount_options or '(none)'}`",
         "**Controls.** " + ("The kernel's own module." if store.info.kernel.replaced else "TO DO"),
         "**Kernels.** " + "; ".join([*_kernels(store, finding), *todo]),

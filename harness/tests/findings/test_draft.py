@@ -23,7 +23,7 @@ from harness.findings.shell import shell_line, shell_lines
 from harness.findings.shrink import Shrunk, workload_file
 from harness.host.files import file_hash
 from harness.host.resources import resource
-from harness.model import CaseId, Operation, OperationKind, Workload
+from harness.model import CaseId, CrashState, Operation, OperationKind, Workload
 from harness.plan import Plan
 from harness.report.explanation import write_explanation
 from harness.report.strip import Strip, StripCell, write_strip
@@ -416,6 +416,50 @@ def test_a_bug_report_says_why(run: RunStore, tmp_path: Path) -> None:
     assert "No flush at all. X." in (folder / "mail.txt").read_text()
     assert "**Why.** No flush at all. X." in (folder / "README.md").read_text()
     assert "No flush at all. X." in (folder / "evidence/finding.html").read_text()
+
+
+def drafted(run: RunStore, state: str, folder: Path) -> list[str]:
+    """What a draft of a finding at this state says in script, README and toml."""
+    run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    draft(run, replace(finding, oracle="fsck", state=CrashState.parse(state)), folder)
+    return [(folder / name).read_text() for name in ("reproduce.sh", "README.md", "finding.toml")]
+
+
+@pytest.mark.parametrize("state", ["@t37@t12-3", "@37+eio-read2048"])
+def test_what_no_script_of_ours_does_is_not_drafted(state: str, run: RunStore, tmp_path: Path) -> None:
+    """A cut in a recovery and a faulty disk had the script of any other state, which knows neither."""
+    with pytest.raises(UsageError, match=r"takes a (second power cut|faulty disk)"):
+        drafted(run, state, tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("state", "unlike"),
+    [("@35", False), ("@t37=", False), ("@37-35", True), ("@37/t3", True), ("@t37=35", True), ("@t37", True)],
+)
+def test_a_state_that_the_script_does_not_make_is_to_do(
+    state: str, unlike: bool, run: RunStore, tmp_path: Path
+) -> None:
+    """Single writes that are lost, and torn ones, had a script that loses all of the cache, and says so
+    nowhere.
+    """
+    said = drafted(run, state, tmp_path / "new")
+    assert ["TO DO: make the state of the finding" in text for text in said] == [unlike] * 3
+    subprocess.run(["sh", "-n", "-c", said[0]], check=True)
+    assert [r.says for r in load(tmp_path / "new").run] == ["BROKEN", "KEPT"]
+
+
+def test_a_cut_in_the_middle_of_an_operation_is_to_do(run: RunStore, tmp_path: Path) -> None:
+    """The script cuts the power as an operation returns: what the next one wrote was left out."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    record = run.case(finding.case)
+    assert record is not None
+    (begin,) = [s.begin for s in record.info.steps if s.index == 3]
+    said = [drafted(run, f"@{n}", tmp_path / str(n)) for n in (begin + 1, begin + 3)]
+    assert [["TO DO: make the state" in text for text in texts] for texts in said] == [
+        [False] * 3,
+        [True] * 3,
+    ]
 
 
 def test_what_was_shrunk_from_another_finding_is_not_used(run: RunStore, tmp_path: Path) -> None:
