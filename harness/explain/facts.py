@@ -169,6 +169,16 @@ class Facts:
             sent += parts
         return None
 
+    def was_asked_for(self, by: int) -> bool:
+        """Whether a write was sent by an event that may have what was promised of the file concerned: its
+        data, or anything else but data of others, sent since the first operation on the file began.
+        """
+        known = range(min((self.promise or 0) + 1, len(self.history.steps)))
+        begun = self.mark(f"begin {next(filter(self._concerns, known), 0)}") or 0
+        others = (w for w in self.times.writes if self.kinds(w.entry) != {Kind.DATA})
+        sent = any(begun < w.submitted < by for w in others)
+        return sent or any(w.submitted < by for w in self.data_of_subject())
+
     def has_journal(self) -> bool:
         """Whether the log shows a journal: blocks that count only once a record of it is written."""
         return any(Kind.LOG in self.kinds(entry) for entry in self.names)

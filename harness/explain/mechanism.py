@@ -431,7 +431,7 @@ _ALL_THERE = "Everything that was sent is on the platter, and"
 
 def _not_sent(facts: Facts) -> str:
     ack = facts.promised_at
-    late = None if ack is None else facts.data_not_sent(ack)
+    late = None if ack is None else facts.data_not_sent(ack) or _nothing_sent(facts, ack)
     if late is None:
         return ""
     return (
@@ -440,8 +440,20 @@ def _not_sent(facts: Facts) -> str:
     )
 
 
+def _nothing_sent(facts: Facts, ack: int) -> TimedWrite | None:
+    """Where nothing was sent that could have what was promised, the first write that brings it back. What a
+    journal commits later is told by its record.
+    """
+    records = (e for e in facts.cleared if Kind.RECORD in facts.kinds(e))
+    if facts.was_asked_for(ack) or not facts.cleared or any(records):
+        return None
+    return facts.writes[facts.cleared[0]]
+
+
 def _dropped(facts: Facts) -> str:
-    if facts.promised_at is None or not all(facts.on_platter(w.entry) for w in facts.data_of_subject()):
+    """Not of what was never sent: then recovery had nothing to drop."""
+    ack, data = facts.promised_at, facts.data_of_subject()
+    if ack is None or not all(facts.on_platter(w.entry) for w in data) or not facts.was_asked_for(ack):
         return ""
     return f"{_ALL_THERE} recovery did not bring it back."
 

@@ -192,7 +192,7 @@ def test_what_is_left_fails_and_with_any_one_of_it_present_does_not(
 def test_what_is_left_is_needed_where_a_write_has_to_be_there_as_well(
     made: Recorder, data: st.DataObject
 ) -> None:
-    """With one write more on the platter it may be fine, and with one more lost at an earlier time as well."""
+    """A file system that fails where any of these writes is lost, or was not sent."""
     legal = made.legal()
     cut = data.draw(st.sampled_from(legal.cuts()))
     losable = sorted(legal.losable(cut))
@@ -540,6 +540,44 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     data = late.write(1)
     late.complete(late.flush())
     assert told(facts_of(late, {data: DATA}, (), 1, at="cut")) is Mechanism.NOT_SENT
+
+
+def names_are_back(made: Recorder, names: dict[int, tuple[BlockName, ...]]) -> Facts:
+    """`create f` and `fsync .`, after which the names are not back; the power fails at the mark `cut`."""
+    facts = facts_of(made, names, (), 1, at="cut")
+    operations = map(parse_operation, ("create f", "fsync ."))
+    return replace(facts, history=History(tuple(HistoryStep(n, op, 0, 0) for n, op in enumerate(operations))))
+
+
+@pytest.mark.parametrize(
+    ("sent", "named"), [((), None), ((Kind.DATA,), None), ((Kind.METADATA,), Mechanism.DROPPED)]
+)
+def test_recovery_did_not_drop_what_was_never_sent(sent: Sequence[Kind], named: Mechanism | None) -> None:
+    """Of a name there is no data: "recovery dropped it" was said of an fsync that sent nothing."""
+    made = Recorder()
+    earlier = made.write(3)
+    for mark in ("begin 0", "ack 0", "begin 1"):
+        made.mark(mark)
+    of_it = {made.write(4): name(kind, "block") for kind in sent}
+    for mark in ("ack 1", "cut"):
+        made.mark(mark)
+    names = {earlier: name(Kind.METADATA, "FAT"), **of_it}
+    assert told(names_are_back(made, names)) is named
+
+
+def test_a_name_that_was_sent_too_late_was_not_sent() -> None:
+    """FAT has no journal: the block of the directory, which a later sync sent, brings the name back."""
+    made = Recorder()
+    for mark in ("begin 0", "ack 0", "begin 1", "ack 1", "cut"):
+        made.mark(mark)
+    late = made.write(5)
+    facts = replace(names_are_back(made, {late: name(Kind.METADATA, "directory")}), cleared=(late,))
+    assert str(mechanism_of(facts, made_up=False)) == (
+        "Acknowledged before it was written. `fsync .` returned at event 3, before entry 5, directory, was "
+        "sent (event 5)."
+    )
+    record = replace(facts, names={late: name(Kind.RECORD, "commit record")})
+    assert told(record) is Mechanism.LATE_COMMIT
 
 
 def skipped_commit(log: Kind = Kind.LOG) -> Facts:
