@@ -42,7 +42,7 @@ class Requirements(msgspec.Struct, frozen=True):
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """What is known of a case: its rows, and the packed files of its recording, by name."""
+    """What is known of a case: its rows, and packed files by name, of its recording and of recoveries."""
 
     rows: CaseRows | None = None
     files: dict[str, bytes] = {}

@@ -1,8 +1,9 @@
-"""A case as it travels: its rows, and the files of its recording."""
+"""A case as it travels: its rows, the files of its recording, and what recoveries wrote."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 
 from harness.cases.recording import is_kept
@@ -12,10 +13,16 @@ from harness.host.files import write_atomically
 from harness.model import CaseId
 from harness.store import RunStore
 
+_OF_RECOVERY = re.compile(r"recoveries/[0-9a-f]{16}\.zst")  # CaseLayout.recovery
+
 
 def payload_of(store: RunStore, case: CaseId, *, files: bool) -> Payload:
-    """What a run directory holds of a case; with `files`, its recording too, if there is one."""
-    return Payload(store.rows_of(case), files_of(store, case) if files else {})
+    """What a run directory holds of a case: its rows, and what recoveries wrote in whose cuts something was
+    found; with `files`, its recording too, if there is one. Raises OSError.
+    """
+    folder = store.layout.case(case).folder
+    recoveries = {str(f.relative_to(folder)): f.read_bytes() for f in folder.glob("recoveries/*.zst")}
+    return Payload(store.rows_of(case), recoveries | (files_of(store, case) if files else {}))
 
 
 def files_of(store: RunStore, case: CaseId) -> dict[str, bytes]:
@@ -31,6 +38,10 @@ def put_files(store: RunStore, case: CaseId, payload: Payload) -> None:
     """
     hashes = payload.rows.record.info.files if payload.rows else {}
     folder = store.case_directory(case)
+    for name, data in payload.files.items():
+        if _OF_RECOVERY.fullmatch(name):
+            (folder / name).parent.mkdir(exist_ok=True)
+            write_atomically(folder / name, data)
     for file in store.layout.case(case).files:
         data = payload.files.get(file.name)
         if data is None:

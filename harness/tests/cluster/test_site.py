@@ -24,13 +24,15 @@ from harness.cluster.messages import (
     SentSpec,
     Unfit,
 )
+from harness.cluster.payloads import adopt, payload_of, put_files
 from harness.cluster.site import Relay, Site
 from harness.errors import NeverBoots, PowercutError, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
-from harness.model import CaseId
+from harness.model import CaseId, CrashState
 from harness.plan import Plan
 from harness.store import RunStore
-from harness.tests.store.samples import INFO
+from harness.store.records import CaseInfo
+from harness.tests.store.samples import CASE, INFO
 
 DEADLINE_S = 60.0
 KERNEL = b"a kernel"
@@ -198,6 +200,35 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
         with pytest.raises(Unfit, match=error.what):
             kept.work(Job("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
         assert not store.cases()
+
+
+@pytest.mark.parametrize("files", [True, False], ids=["new", "the run has it"])
+def test_what_recoveries_wrote_travels_with_their_case(tmp_path: Path, files: bool) -> None:
+    """It went with the worker's copy of the case: `repro` could show no finding in a cut recovery."""
+    state, case = CrashState(3), CASE
+    with (
+        RunStore.create(tmp_path / "there", "cases", INFO) as there,
+        RunStore.create(tmp_path / "run", "t", INFO) as run,
+    ):
+        for store in (there, run):
+            store.add_case(CaseInfo(case, generated=9, distinct=8))
+        kept = there.layout.case(case)
+        kept.recovery(state).parent.mkdir(parents=True)
+        kept.recovery(state).write_bytes(b"what it wrote")
+        for file in (kept.log, kept.history):
+            file.write_bytes(b"x")
+        sent = payload_of(there, case, files=files)
+        adopt(run, case, sent, "worker-1")
+        assert run.layout.case(case).recovery(state).read_bytes() == b"what it wrote"
+        assert run.layout.case(case).history.exists() is files
+
+
+def test_a_file_that_is_no_recoverys_is_not_put_into_the_run(tmp_path: Path) -> None:
+    with RunStore.create(tmp_path, "t", INFO) as run:
+        run.add_case(CaseInfo(CASE, generated=9, distinct=8))
+        names = ("recoveries/../../x.zst", "../x.zst", "x.zst")
+        put_files(run, CASE, Payload(None, dict.fromkeys(names, b"")))
+        assert not [*run.layout.cases.rglob("*.zst")]
 
 
 def test_a_note_tells_of_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
