@@ -289,6 +289,11 @@ class Namespace:
         kept = self._paths.get(path)
         return kept.at(version, ABSENT) if kept else ABSENT
 
+    def been(self, path: str, since: int, until: int) -> set[int]:
+        """Where the path led at the versions between these, both included; ABSENT among them if nowhere."""
+        kept = self._paths.get(path)
+        return {kept.at(since, ABSENT), *kept.after(since, until)} if kept else {ABSENT}
+
     def matching(self, recovered: Recovered) -> Sequence[int]:
         """The versions at which the names were these, ascending."""
         if recovered.fingerprint is None:

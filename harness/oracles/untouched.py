@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from harness.model import Extent, ExtentKind, TreeEntry, Violation
 from harness.oracles.case import Case
-from harness.oracles.namespace import ABSENT
+from harness.oracles.namespace import ABSENT, ROOT
 from harness.oracles.pattern import data_of
 from harness.oracles.timeline import ZERO, FileHistory, origin_of, pieces
 from harness.oracles.undecided import Undecided
@@ -54,8 +54,28 @@ def _untouched(case: Case, path: str) -> FileHistory | None:
     point, durable = file.durable(acked)
     if point < 0 or durable != file.before(begun):
         return None
-    same_name = all(timeline.names.inode(path, j) == inode for j in range(point + 1, begun + 1))
-    return file if same_name else None
+    if timeline.names.been(path, point + 1, begun) != {inode} or _led_elsewhere(case, path, inode):
+        return None
+    return file
+
+
+def _led_elsewhere(case: Case, path: str, inode: int) -> bool:
+    """Whether the path may lead to another inode, since a rename that gave it to this one, or to a directory
+    above, need not be durable.
+    """
+    timeline, acked, begun = case.timeline, case.position.acked, case.position.begun
+    floor, known, either = timeline.floors[acked], timeline.entries, {inode, ABSENT}
+    if case.contract.namespace == "prefix":
+        return not timeline.names.been(path, floor, begun) <= either
+    directory, (*above, leaf) = ROOT, path.split("/")
+    for name in above:
+        been = known.been((directory, name), floor, begun).keys() - {ABSENT}
+        if len(been) != 1:
+            return True
+        (directory,) = been
+    own = [p.floor for p in timeline.persistence if p.index < acked and (p.inode, p.path) == (inode, path)]
+    held = [f for f in own if case.contract.namespace == "each" and timeline.names.inode(path, f) == inode]
+    return not known.been((directory, leaf), max([floor, *held]), begun).keys() <= either
 
 
 def _first_changed(entry: TreeEntry, file: FileHistory, durable: int) -> tuple[int, int, str] | None:

@@ -8,9 +8,25 @@ import pytest
 
 from harness.model import Change, Extent, ExtentKind, Outcome, Position
 from harness.oracles import Judge
-from harness.tests.oracles.cases import CLEAN, ORDERED, PATTERNS, file, history, judged, tree, written, zeros
+from harness.oracles.contract import Contract
+from harness.tests.oracles.cases import (
+    CLEAN,
+    EACH,
+    ORDERED,
+    PATTERNS,
+    SYNCED,
+    directory,
+    file,
+    history,
+    judged,
+    tree,
+    written,
+    zeros,
+)
 
 ON_STACK = dataclasses.replace(ORDERED, rules=("untouched-stays",))
+EACH_ON_STACK = dataclasses.replace(EACH, rules=("untouched-stays",))
+SYNCED_ON_STACK = dataclasses.replace(SYNCED, rules=("untouched-stays",))
 OLD = ["create old", "write old 0 8192", "sync", "create new", "write new 0 4096", "fsync new"]
 
 
@@ -72,6 +88,47 @@ def test_a_file_that_was_never_durable_is_left_to_the_others() -> None:
     assert not names(
         judged(["create old", "write old 0 8192"], tree(file("old", written(1, 0, 4096), garbage)), ON_STACK)
     )
+
+
+TWO = ["mkdir A", "create A/f", "append A/f 4096", "mkdir B", "create B/f", "append B/f 4096", "sync"]
+SWAPPED = [*TWO, "rename A C", "rename B A"]
+MORE = ["append A/f 4096", "fsync A/f"]
+
+
+@pytest.mark.parametrize(
+    ("contract", "persist"),
+    [
+        (ON_STACK, ["fsync A/f"]),
+        (EACH_ON_STACK, ["fsync A/f"]),
+        (EACH_ON_STACK, MORE),
+        (SYNCED_ON_STACK, MORE),
+    ],
+)
+def test_a_path_that_another_file_had_is_left_to_the_others(contract: Contract, persist: list[str]) -> None:
+    """Neither rename is durable where fsync promises no more than the file (and, of an inode that had not
+    changed since, not even in order): A/f was told to have changed though it was the file of before.
+    """
+    before = tree(
+        *(directory(name) for name in "AB"),
+        file("A/f", written(2, 0, 4096), inode=7),
+        file("B/f", written(5, 0, 4096), inode=8),
+    )
+    assert not names(judged([*SWAPPED, *persist], before, contract))
+
+
+def test_what_took_another_ones_name_is_judged_once_that_is_durable() -> None:
+    garbage = tree(file("f", Extent(ExtentKind.FOREIGN, 0, 4096, 0, data=b"\x17" * 64)))
+    told = ["f: changed though untouched"]
+    taken = ["create f", "append f 4096", "sync", "create t", "append t 4096", "rename t f"]
+    for contract in (ON_STACK, EACH_ON_STACK):
+        assert names(judged([*taken, "fsync f"], garbage, contract)) == told
+        assert not names(judged([*taken[:5], "fsync t", taken[5]], garbage, contract))
+    assert not names(judged([*taken, "fsync f"], garbage, SYNCED_ON_STACK)), "f may be the old file"
+    linked = [*taken, "link f g", "fsync g"]
+    assert not names(judged(linked, garbage, EACH_ON_STACK)), "fsync of g keeps no other name"
+    for contract in (ON_STACK, EACH_ON_STACK, SYNCED_ON_STACK):
+        assert names(judged([*taken[:2], "fsync f"], garbage, contract)) == told
+        assert names(judged(["tmpfile f 4096", "fdatasync f"], garbage, contract)) == told
 
 
 def test_a_stack_that_does_not_start_is_told_once() -> None:
