@@ -91,17 +91,24 @@ def title_of(kernel: Kernel) -> str:
     """What a kernel is called: one that was built from a user's tree by that, and not by its place in the
     cache.
     """
+    built = built_as(kernel.image.parent)
+    return built.tree if built and built.tree else kernel.name
+
+
+def built_as(folder: Path) -> Built | None:
+    """What `built.json` in a folder says; None without it, and where it is damaged, as the power cut of a
+    host leaves it: then nothing was built there.
+    """
     try:
-        built = msgspec.json.decode(kernel.image.with_name("built.json").read_bytes(), type=Built)
-    except (OSError, msgspec.MsgspecError):
-        return kernel.name
-    return built.tree or kernel.name
+        return msgspec.json.decode((folder / "built.json").read_bytes(), type=Built)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
 
 
 def built_kernels() -> list[tuple[Path, Built]]:
     """The images in the cache with their descriptions, newest last."""
     files = sorted(cache_dir("kernels").glob("built-*/built.json"), key=lambda p: p.stat().st_mtime)
-    return [(p.parent / "image", msgspec.json.decode(p.read_bytes(), type=Built)) for p in files]
+    return [(p.parent / "image", built) for p in files if (built := built_as(p.parent))]
 
 
 def matching_kernel(machine: str, flavour: Flavour, package_version: str) -> Path | None:
@@ -184,8 +191,8 @@ def need_tools(flavour: Flavour) -> None:
 def _of_kept_tree(key: str) -> tuple[Path, Built] | None:
     """The kept tree (`harness.kernels.variants`) whose unmodified kernel has this key, and what that is."""
     for file in sorted(cache_dir("kernels", "trees").glob("*/built.json")):
-        built = msgspec.json.decode(file.read_bytes(), type=Built)
-        if built.key == key:
+        built = built_as(file.parent)
+        if built and built.key == key:
             return hold(file.parent), built
     return None
 
@@ -197,7 +204,7 @@ def _keep(image: Path, config: Path, scratch: Path, built: Built) -> Path:
     part.mkdir()
     shutil.copy2(image, part / "image")
     shutil.copy2(config, part / "config")
-    (part / "built.json").write_bytes(msgspec.json.encode(built))
+    write_atomically(part / "built.json", msgspec.json.encode(built))
     seal(part / "image")
     shutil.rmtree(final, ignore_errors=True)
     part.rename(final)

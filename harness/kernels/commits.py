@@ -43,6 +43,7 @@ from harness.kernels.build import (
     Built,
     Flavour,
     added_files,
+    built_as,
     compiled,
     configure,
     key_for,
@@ -272,7 +273,7 @@ class CommitTree:
         for file in added_files(hits):
             digest.update(file.name.encode() + file.read_bytes())
         final = cache_dir("kernels", "instrumented") / digest.hexdigest()[:24]
-        if not (final / "built.json").exists():
+        if built_as(final) is None:
             log = self.path / "make.log"
             log.unlink(missing_ok=True)
             self._say(f"building the kernel of {commit} with marks on changed lines")

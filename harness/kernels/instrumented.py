@@ -26,7 +26,8 @@ import msgspec
 
 from harness.errors import KernelError, UsageError
 from harness.host.cache import cache_dir, hold
-from harness.kernels.build import Addition, Built, Flavour, added_files, key_of
+from harness.host.files import write_atomically
+from harness.kernels.build import Addition, Built, Flavour, added_files, built_as, key_of
 from harness.kernels.variants import KeptTree, keeping
 
 FLAGS = (
@@ -66,9 +67,10 @@ def instrumented_kernel(
     the current configuration; None if there is none.
     """
     for path in sorted(cache_dir("kernels", "instrumented").glob("*/built.json")):
-        built = msgspec.json.decode(path.read_bytes(), type=Built)
-        same = built.machine == machine and built.source_version == package_version
-        if same and built.key == _key(key_of(built, flavour), flavour, files):
+        built = built_as(path.parent)
+        if built is None or (built.machine, built.source_version) != (machine, package_version):
+            continue
+        if built.key == _key(key_of(built, flavour), flavour, files):
             return hold(path.parent / "image")
     return None
 
@@ -95,7 +97,7 @@ def instrument(tree: KeptTree, files: Sequence[str]) -> Path:
     """
     key = _key(tree.built.key, tree.flavour, files)
     final = cache_dir("kernels", "instrumented") / key[:24]
-    if not (final / "built.json").exists():
+    if built_as(final) is None:
         there = [name for name in files if (tree.path / "source" / name).is_file()]
         with tree.changed(_changes(tree, there)) as image:
             built = msgspec.structs.replace(tree.built, key=key)
@@ -138,8 +140,8 @@ def keep_noting(image: Path, config: Path, built: Built, points: Points, final: 
     """Move a kernel that notes what it runs into the cache, atomically."""
     with keeping(image, final) as part:
         shutil.copy2(config, part / "config")
-        (part / "points.json").write_bytes(msgspec.json.encode(points))
-        (part / "built.json").write_bytes(msgspec.json.encode(built))
+        for name, value in (("points.json", points), ("built.json", built)):
+            write_atomically(part / name, msgspec.json.encode(value))
 
 
 def find_points(image: Path, files: Sequence[str]) -> Points:

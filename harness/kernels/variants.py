@@ -37,6 +37,7 @@ from harness.host.locks import exclusive
 from harness.kernels.build import (
     Built,
     Flavour,
+    built_as,
     key_for,
     make_again,
     make_kernel,
@@ -179,7 +180,7 @@ def kept_tree(
     path.mkdir(exist_ok=True)
     hold(path)
     with exclusive(path / "lock", f"the kept tree of {source}", say, WAIT_S):
-        if not (path / "built.json").exists():
+        if built_as(path) is None:
             _make_tree(path, source, machine, flavour, jobs, say, check)
         elif check:
             check(KeptTree(path, flavour, jobs))
@@ -196,8 +197,9 @@ def _make_tree(
     check: Check | None,
 ) -> None:
     log = path / "make.log"
-    for name in ("source", "out", "originals"):
-        shutil.rmtree(path / name, ignore_errors=True)  # of a build that was interrupted
+    interrupted = (path / "source", path / "out", path / "originals", *path.glob("unpacking-*"))
+    for folder in interrupted:
+        shutil.rmtree(folder, ignore_errors=True)
     log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=path, prefix="unpacking-") as scratch:
         with source_tree(source, flavour, Path(scratch), say) as (tree, version, identity):

@@ -19,6 +19,7 @@ from harness.guests.machine import machine_of, profile_of
 from harness.host.archive import Archive
 from harness.host.resources import resource
 from harness.kernels import build as kernel_build
+from harness.kernels import instrumented
 from harness.kernels.build import (
     Built,
     Flavour,
@@ -69,6 +70,24 @@ def test_one_of_the_same_source_and_configuration_judges(cache: Path) -> None:
     assert not outdated_kernel("uml", flavour_of("uml"), VERSION)
     assert matching_kernel("uml", flavour_of("uml"), "6.12.9-9") is None
     assert not outdated_kernel("uml", flavour_of("uml"), "6.12.9-9")
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[]"])
+def test_one_whose_description_is_damaged_is_passed_over(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    """A power cut of the host left it empty: each command that looks for a kernel ended in a traceback."""
+    image = kept(cache, "built-uml-1", today(VERSION))
+    for folder in ("built-uml-2", "built-uml-3"):
+        (cache / folder).mkdir()
+        (cache / folder / "built.json").write_bytes(text)
+    assert built_kernels() == [(image, today(VERSION))]
+    assert matching_kernel("uml", flavour_of("uml"), VERSION) == image
+    monkeypatch.setattr(kernel_build, "cache_dir", lambda *_: cache)
+    made = kernel_build._of_kept_tree(today(VERSION).key)
+    assert made is not None, "trees are looked through the same way"
+    monkeypatch.setattr(instrumented, "cache_dir", lambda *_: cache)
+    assert instrumented.instrumented_kernel("uml", flavour_of("uml"), VERSION, ["fs/a.c"]) is None
 
 
 def test_one_of_another_configuration_does_not_judge_and_is_told_of(cache: Path) -> None:

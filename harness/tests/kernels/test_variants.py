@@ -163,7 +163,9 @@ def test_a_kernel_to_judge_with_is_not_built_a_second_time(
 def test_the_first_use_unpacks_and_builds_what_later_ones_take(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted before it is complete, it begins anew."""
+    """Interrupted before it is complete, it begins anew; and so it does without its description, which a
+    crash of the host left empty: no variant could be made any more.
+    """
 
     @contextlib.contextmanager
     def unpacked(
@@ -181,7 +183,7 @@ def test_the_first_use_unpacks_and_builds_what_later_ones_take(
         (out / "include" / "config").mkdir(parents=True)
         (out / "include" / "config" / "kernel.release").write_text("1.0-toy\n")
 
-    builds = [False, True]
+    builds = [False, False, True]
     monkeypatch.setattr(variants, "source_tree", unpacked)
     monkeypatch.setattr(variants, "make_kernel", make)
     with pytest.raises(KeyboardInterrupt), kept_tree("linux-source-1", "toy", FLAVOUR, 1, print):
@@ -190,6 +192,12 @@ def test_the_first_use_unpacks_and_builds_what_later_ones_take(
         with kept_tree("linux-source-1", "toy", FLAVOUR, 1, print) as kept:
             assert kept.built == BUILT
             assert (answer(kept.image), answer(kept.variant([edit("3")]))) == (7, 3)
+    assert builds == [False]
+    (kept.path / "built.json").write_bytes(b"")
+    (kept.path / "unpacking-killed").mkdir()
+    with kept_tree("linux-source-1", "toy", FLAVOUR, 1, print) as kept:
+        assert kept.built == BUILT
+    assert not list(kept.path.glob("unpacking-*")), "what a kill left is gone"
     assert builds == []
 
 
