@@ -122,6 +122,11 @@ class Effect:
         names = self.paths.get(inode, [(0, "?")])
         return next((name for call, name in reversed(names) if call <= time), names[0][1])
 
+    def born(self, inode: int, time: float) -> int:
+        """The call that made a file, if any had by a time; else -1."""
+        made = self.paths.get(inode, [(-1, "")])[0][0]
+        return made if inode != self.notes.root and made <= time else -1
+
     def name(self, inode: int, call: int, path: str) -> None:
         """A call gives a file a name."""
         self.paths.setdefault(inode, []).append((call, path))
@@ -493,18 +498,19 @@ def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
 def _last_change(effect: Effect, sync: NotedCall, time: float) -> int:
     """The last call that changed the file or directory so that a sync of it waits for the journal, which
     then has every name up to that call. Of a file, an overwrite does not count, as it may change no more than
-    a time that is the same; and fdatasync, O_DSYNC and msync wait for its size alone: a name changes nothing
-    that reading the data needs.
+    a time that is the same; and fdatasync, O_DSYNC and msync wait for what made it and for its size alone: a
+    name that it gets later changes nothing that reading the data needs. A file of O_TMPFILE gets all of them
+    later.
 
     [code] fs/ext4/inode.c, ext4_update_inode_fsync_trans and ext4_do_update_inode: i_sync_tid, and
-    i_datasync_tid where the size changes; fs/xfs/xfs_file.c, xfs_fsync_seq: up to the last change of the
-    inode. ext4 commits all at any sync of a directory.
+    i_datasync_tid where the size changes; fs/ext4/ialloc.c, __ext4_new_inode: both; fs/xfs/xfs_file.c,
+    xfs_fsync_seq: up to the last change of the inode. ext4 commits all at any sync of a directory.
     """
     is_directory = sync.inode in effect.made and effect.made[sync.inode].kind == "directory"
     only_size = (sync.word == "fdatasync" or sync.durable == "dsync") and not is_directory
     counted = (Sort.SIZE,) if only_size else (Sort.SIZE, Sort.ATTRIBUTES, Sort.NAME)
     changes = (m for m in effect.micros if m.call <= time and m.sort in counted)
-    return max((m.call for m in changes if _changes(m, sync.inode)), default=-1)
+    return max((m.call for m in changes if _changes(m, sync.inode)), default=effect.born(sync.inode, time))
 
 
 def _changes(micro: Micro, inode: int) -> bool:

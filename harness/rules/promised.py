@@ -237,11 +237,9 @@ class ByContract:
         """The last call that changed the file for certain: "When an inode counts as changed". The names in a
         directory count as its data, as under `any/posix`.
         """
-        born = self.effect.paths.get(sync.inode, [(-1, "")])[0][0]
-        made = -1 if sync.inode == self.effect.notes.root else born
         begun = itertools.dropwhile(lambda m: m.call > time, reversed(self.effect.micros))
         changes = (m.call for m in begun if self._changes(m, sync))
-        return next(changes, made) if made <= time else -1
+        return next(changes, self.effect.born(sync.inode, time))
 
     def _changes(self, m: Micro, sync: NotedCall) -> bool:
         inode, data_only = sync.inode, sync.word == "fdatasync" or sync.durable == "dsync"

@@ -104,7 +104,8 @@ def _last_again(effect: Effect, number: int) -> int:
     for m in effect.micros:
         of_name = {m.inode, *(d for d, _, _ in m.names), *(held for _, _, held in m.names)}
         if m.sort is Sort.NAME:
-            counts = not little and call.inode in of_name
+            made = effect.notes.calls[m.call].word == "create" and m.inode == call.inode
+            counts = made or (not little and call.inode in of_name)
         else:
             counts = m.inode == call.inode and (
                 m.sort is Sort.SIZE or (m.sort is not Sort.DATA and not little)

@@ -202,11 +202,19 @@ def _made() -> Calls:
         (_made().rename("t", "f").write("f", b"6", 5).fdatasync("f"), True),
         (_made().rename("t", "f").write("f", b"6", 5, durable="dsync"), True),
         (_made().rename("t", "f").fdatasync("."), True),
+        (Calls().create("f").fdatasync("f"), True),
+        (Calls().create("t").rename("t", "f").fdatasync("f"), False),
+        (Calls()._make("tmpfile", "t").link("t", "f").fdatasync("f"), False),
     ],
-    ids=["fdatasync", "fsync", "msync", "O_DSYNC", "O_SYNC", "grown", "grown O_DSYNC", "directory"],
+    ids=[
+        *("fdatasync", "fsync", "msync", "O_DSYNC", "O_SYNC", "grown", "grown O_DSYNC", "directory"),
+        *("new", "new renamed", "O_TMPFILE"),
+    ],
 )
 def test_a_sync_has_the_names_up_to_the_last_change_that_it_waits_for(calls: Calls, right: bool) -> None:
-    """fdatasync, O_DSYNC and msync made a rename durable, so programs without an fsync behind it passed."""
+    """fdatasync, O_DSYNC and msync made a rename durable, so programs without an fsync behind it passed. And
+    fdatasync of a new, empty file did not make its name durable, as every journaling file system does.
+    """
     looked = search(
         calls.ack("f").notes(), lambda held, acks: not acks or "f" in held, names=True, order=True
     )
