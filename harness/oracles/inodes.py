@@ -161,6 +161,11 @@ class Inodes:
         self._xattrs.append((inode, name, before, value))
         self.show(inode)
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether the operation at hand changed a name: a rename between two names of one file has not."""
+        return bool(self._moved)
+
     def show(self, inode: int) -> None:
         """What is visible of the inode may have changed."""
         self._shown[inode] = None

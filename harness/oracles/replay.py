@@ -551,9 +551,10 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         try:
             if not opaque and i not in lost:
                 _APPLY[op.kind](m, i, op)
-                if contract.persists == "operations" and op.kind in OF_NAMES:
+                of_names = op.kind in OF_NAMES and m.has_moved
+                if contract.persists == "operations" and of_names:
                     m.persistence.append(PersistencePoint(i, i + 1))
-                if "names-at-once" in contract.rules and op.kind in OF_NAMES:
+                if "names-at-once" in contract.rules and of_names:
                     persist_name(m, i, op.target if op.kind in _TO_TARGET else op.path)
         except Misfit as e:
             raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e

@@ -12,6 +12,7 @@ from harness.oracles.replay import replay
 from harness.tests.oracles.cases import (
     JOURNAL,
     ORDERED,
+    SYNCED,
     directory,
     file,
     history,
@@ -375,6 +376,18 @@ def test_with_synchronous_names_each_is_durable_when_it_returns() -> None:
     assert oracles(judged(["create f", "link f g"], tree(file("f")), wsync)) == {"durability"}
     assert judged(["create f", "link f g"], tree(file("f")), wsync, begun=2).verdict is Verdict.PASS
     assert judged(["create f", "chmod f 600"], tree(file("f")), wsync).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("kind", ["rename", "exchange"])
+def test_what_changes_no_name_makes_nothing_durable(kind: str) -> None:
+    """Of two names of one file, where names are durable at once: all that came before was demanded."""
+    wsync = variant(persists="operations")
+    operations = ["create a", "link a b", "chmod a 600", f"{kind} a b", "create c"]
+    before = tree(*(file(path, inode=9, links=2) for path in "ab"))
+    assert not judged(operations[:4], before, wsync).violations
+    assert oracles(judged(operations, before, wsync)) == {"durability"}
+    dirsync = replace(SYNCED, rules=("names-at-once",))
+    assert [p.index for p in replay(dirsync, history(operations)).persistence] == [0, 1, 4]
 
 
 def test_the_signature_is_the_same_at_other_crash_points() -> None:
