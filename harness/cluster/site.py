@@ -6,6 +6,7 @@ when the run says so or when nothing has come for IDLE_S: a run that was killed 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import socket
@@ -240,17 +241,20 @@ def fitted(requirements: Requirements, places: dict[str, Path], slots: int) -> F
         raise Unfit(f"it differs from the run in {differ}", "give every worker what the run's host has")
     recorder = _spec(requirements.recorder, places)
     judge = _spec(requirements.judge, places) if requirements.judge else recorder
-    specs, folder = GuestSpecs(recorder, judge, ""), OwnedFolder("powercut-worker-")
-    store, bases = RunStore.create(folder.path, "cases", _INFO, durable=False), {}
-    for name, sha in requirements.bases.items():
-        profile = profiles[name]
-        packed = store.layout.base(profile.filesystem, profile.mode)
-        packed.parent.mkdir(parents=True)
-        packed.symlink_to(places[sha])
-        # where a recording that is loaded looks for its base image
-        image = folder.path / f"{profile.filesystem}-{profile.mode}.base.img"
-        bases[name] = unpack(places[sha], image, profile.base_bytes_max)
-    pool = pool_of(specs, folder.path, msgspec.structs.replace(requirements.plan, jobs=slots))
+    specs, bases = GuestSpecs(recorder, judge, ""), {}
+    with contextlib.ExitStack() as made:  # what was made goes again where a later step fails
+        folder = made.enter_context(OwnedFolder("powercut-worker-"))
+        store = made.enter_context(RunStore.create(folder.path, "cases", _INFO, durable=False))
+        for name, sha in requirements.bases.items():
+            profile = profiles[name]
+            packed = store.layout.base(profile.filesystem, profile.mode)
+            packed.parent.mkdir(parents=True)
+            packed.symlink_to(places[sha])
+            # where a recording that is loaded looks for its base image
+            image = folder.path / f"{profile.filesystem}-{profile.mode}.base.img"
+            bases[name] = unpack(places[sha], image, profile.base_bytes_max)
+        pool = pool_of(specs, folder.path, msgspec.structs.replace(requirements.plan, jobs=slots))
+        made.pop_all()
     return Fitted(requirements, specs, profiles, bases, folder, store, pool)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
+import msgspec
 import pytest
 
 from harness.cluster import site
@@ -26,7 +28,7 @@ from harness.cluster.messages import (
 )
 from harness.cluster.payloads import adopt, payload_of, put_files
 from harness.cluster.site import Relay, Site
-from harness.errors import NeverBoots, PowercutError, VersionsDiffer
+from harness.errors import NeverBoots, PowercutError, StoreError, VersionsDiffer
 from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashState
 from harness.plan import Plan
@@ -229,6 +231,27 @@ def test_a_file_that_is_no_recoverys_is_not_put_into_the_run(tmp_path: Path) -> 
         names = ("recoveries/../../x.zst", "../x.zst", "x.zst")
         put_files(run, CASE, Payload(None, dict.fromkeys(names, b"")))
         assert not [*run.layout.cases.rglob("*.zst")]
+
+
+@pytest.mark.parametrize("error", [StoreError("the image is damaged"), OSError("no space left")])
+def test_a_worker_that_cannot_get_ready_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Each run that asked it left a folder with the images that were unpacked by then, for as long as the
+    worker's process lived.
+    """
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def unpack(*_: object) -> Path:
+        raise error
+
+    for name, does in {"host_pins": lambda *_: {}, "_machine": None, "_spec": None, "unpack": unpack}.items():
+        monkeypatch.setattr(site, name, does or (lambda *_: SimpleNamespace()))
+    asked = msgspec.structs.replace(requirements("a"), bases={"ext4/ordered": SHA})
+    with pytest.raises(type(error)):
+        site.fitted(asked, {SHA: tmp_path / "kernel"}, 1)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_note_tells_of_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
