@@ -8,8 +8,9 @@ way, and differ in the choices only.
 
 Choices are counted against two defaults, everything volatile lost and everything kept: pass 0 covers these
 two of every crash time, pass 1 at what differs from one of them in one block, and so on to the end. What a
-budget does not apply to is covered in pass 0: less would be no answer. What the budget cuts off is counted
-and said: see `Coverage`.
+budget does not apply to is covered in pass 0: less would be no answer. Where the budget may end within pass 1,
+each write of several blocks comes before, as a whole: lost alone, and kept alone. What the budget cuts off is
+counted and said: see `Coverage`.
 
 A crash time may have more states than can ever be visited: XFS at unmount has some 20 blocks in flight, and
 recovery reads each of them for its log sequence number. If all its states up to some depth have one outcome,
@@ -661,6 +662,8 @@ class Exploration:
         """
         unfinished = list(self._times)
         while unfinished:
+            if self._pass == 1:
+                yield self._whole_writes()
             yield [t for t in unfinished if t.begins <= self._pass]
             drawn = [(one, self._draw(one)) for one in self._times if self._is_large(one)]
             yield [t for _, states in drawn for t in states]
@@ -715,6 +718,30 @@ class Exploration:
         (content,) = self._hashes([found])
         group = Group(content, found.states)
         return [TimeCoverage(found.shown, group, recovery=one.recovery, tests=known, excused=excused)]
+
+    def _whole_writes(self) -> list[TimeCoverage]:
+        """Where the budget may end among the blocks of the first writes: each write of several blocks as a
+        whole, lost alone and kept alone, at the last crash time at which it can be. They take half of the
+        budget at most.
+        """
+        times = [t for t in self._times if isinstance(t.ask, Choices) and t.recovery is None]
+        most = self._budget.visits
+        if most is None or sum(len(t.ask.volatile) for t in times) <= most:
+            return []
+        last: dict[int, tuple[TimeCoverage, Choices, list[int]]] = {}
+        for one in times:
+            for entry, chunks in itertools.groupby(one.ask.volatile, lambda n: self._legal.chunks[n].entry):
+                last[entry] = one, one.ask, list(chunks)
+        large = [found for found in last.values() if len(found[2]) > 1]
+        found = [
+            _Found(one, self._names(one, state), state)
+            for one, choices, chunks in large[:: -(-4 * len(large) // most) or 1]
+            for state in (choices.state(True, chunks), choices.state(False, chunks))
+        ]
+        return [
+            TimeCoverage(f.shown, Group(content, f.states))
+            for f, content in zip(found, self._hashes(found), strict=True)
+        ]
 
     def _is_large(self, one: TimeCoverage) -> bool:
         """Whether a crash time has more states than can be visited, and all that was observed of it came back
