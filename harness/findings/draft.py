@@ -17,7 +17,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
 from harness.filesystems.tools import Tool
 from harness.findings.bug_report import EVIDENCE, MAIL, NO_CHECK, SCRIPT, TO_DO
-from harness.findings.mail import mail
+from harness.findings.mail import mail, with_cut
 from harness.findings.shell import shell_lines
 from harness.host.files import file_hash, toml_string, write_atomically
 from harness.host.resources import resource
@@ -72,9 +72,11 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     if shown:
         whole = [step.text for step in record.info.steps]
         finding, explanation = renumbered(finding, explanation, whole, list(map(str, operations)))
+    returned = None if shown else _returned(record.info, finding)
+    listed = with_cut(operations, returned)
     title = _titled(shown or finding.summary)
     files = {
-        "README.md": _readme(store, finding, record.info, operations, shown, unlike, explanation),
+        "README.md": _readme(store, finding, record.info, listed, shown, unlike, explanation),
         MAIL: mail(
             _maintainers(store, profile),
             f"{profile.filesystem}: {title}",
@@ -83,11 +85,10 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
             _kernels(store, finding),
             explanation,
             shrunk=bool(shown),
+            returned=returned,
         ),
         "finding.toml": _toml(store, finding, profile, shown, unlike),
-        SCRIPT: script(
-            profile, finding, operations, shown, None if shown else _returned(record.info, finding), unlike
-        ),
+        SCRIPT: script(profile, finding, operations, shown, returned, unlike),
         f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
     }
     files[f"{EVIDENCE}/finding.html"] = _page(store, finding)
@@ -464,7 +465,7 @@ def _readme(
     store: RunStore,
     finding: Finding,
     info: CaseInfo,
-    operations: Sequence[Operation],
+    listed: Sequence[str],
     shown: str,
     unlike: str,
     explained: Explanation | None,
@@ -481,7 +482,7 @@ def _readme(
         + before,
         "**How to see it.** `sh reproduce.sh` as root. The operations"
         + (":" if shown else " (TO DO: `powercut shrink` leaves those that it needs):"),
-        "\n".join(["```", *map(str, operations), "```"]),
+        "\n".join(["```", *listed, "```"]),
         *filter(None, [unlike]),
         f"mkfs: `{info.mkfs_options}`; mount options: `{info.mount_options or '(none)'}`",
         "**Controls.** " + ("The kernel's own module." if store.info.kernel.replaced else "TO DO"),

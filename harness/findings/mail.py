@@ -32,18 +32,27 @@ def mail(
     explanation: Explanation | None,
     *,
     shrunk: bool = False,
+    returned: int | None = None,
 ) -> str:
     """The text, at most LINES long. `seen`: kernels, with what they showed. `shrunk`: the operations are not
-    all of the workload that was explained.
+    all of the workload that was explained. `returned`: see `with_cut`.
     """
+    shown = with_cut(operations, returned) if len(operations) <= _OPERATIONS else []
     for left_out in range(1, len(_LEFT_OUT) + 1):
         kept = [label for label in LABELS if label not in _LEFT_OUT[:left_out]]
-        lines = [*_head(to, subject), *_body(summary, operations, seen, explanation, kept)]
+        lines = [*_head(to, subject), *_body(summary, shown, seen, explanation, kept)]
         if shrunk and explanation:
             lines[-2:-2] = ["", *_wrapped(NUMBERING)]
         if len(lines) <= LINES:
             break
     return "\n".join(lines[:LINES]) + "\n"
+
+
+def with_cut(operations: Sequence[Operation], returned: int | None) -> list[str]:
+    """The operations, and the power cut in its place: so many had returned; None: all of them."""
+    lines = [one_line(str(operation)) for operation in operations]
+    at = len(lines) if returned is None else returned
+    return [*lines[:at], "(power cut)", *lines[at:]]
 
 
 def _head(to: str, subject: str) -> Iterator[str]:
@@ -54,7 +63,7 @@ def _head(to: str, subject: str) -> Iterator[str]:
 
 def _body(
     summary: str,
-    operations: Sequence[Operation],
+    operations: Sequence[str],
     seen: Sequence[str],
     explanation: Explanation | None,
     labels: Sequence[str],
@@ -64,9 +73,8 @@ def _body(
     if explanation and explanation.mechanism:
         yield from _wrapped(explanation.mechanism)
         yield ""
-    shown = [f"    {one_line(str(operation))}" for operation in operations]
-    if len(shown) <= _OPERATIONS:
-        yield from (*shown, "    (power cut)", "")
+    if operations:
+        yield from (*(f"    {operation}" for operation in operations), "")
     said = [
         (label, explanation.lines[label]) for label in labels if explanation and explanation.lines.get(label)
     ]

@@ -34,7 +34,7 @@ from harness.tests.cli.runner import powercut, refused
 from harness.tests.explain.test_explain import explanation
 from harness.tests.report.demo import append_fsync, demo_run
 from harness.trust import Named
-from harness.workloads.load import parse_operation
+from harness.workloads.load import load_workload, parse_operation
 
 EVERY_KIND = """
 create f
@@ -696,7 +696,7 @@ def test_who_begins_a_report_of_a_known_loss_is_told(run: RunStore, tmp_path: Pa
 
 
 def test_the_script_cuts_the_power_where_the_finding_did(run: RunStore, tmp_path: Path) -> None:
-    """`CUT=7` ran an operation that came behind the finding."""
+    """`CUT=7` ran an operation that came behind the finding, and the README did not say where the cut is."""
     run.put_plan(Plan(configurations=["ext4/nobarrier"], workloads=["append-fsync"]))
     finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
     steps = run.case(finding.case).info.steps  # type: ignore[union-attr]  # a finding is of a case
@@ -704,3 +704,6 @@ def test_the_script_cuts_the_power_where_the_finding_did(run: RunStore, tmp_path
     assert 0 < returned < len(steps), "a test of something"
     draft(run, finding, tmp_path / "draft")
     assert f"CUT=${{CUT:-{returned - 1}}}" in (tmp_path / "draft/reproduce.sh").read_text()
+    shown = list(map(str, load_workload("append-fsync").operations))
+    shown.insert(returned, "(power cut)")
+    assert "\n".join(["```", *shown, "```"]) in (tmp_path / "draft/README.md").read_text()

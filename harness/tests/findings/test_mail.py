@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,14 @@ def test_it_says_to_whom_of_what_why_and_on_which_kernels() -> None:
     assert "reproduce:" not in body  # it names a run directory that only the sender has
     assert "Kernels: debian-6.12: seen; debian-7.3: found." in body
     assert "TO DO: Fixes:" in body
+
+
+@pytest.mark.parametrize(("returned", "before"), [(None, 3), (2, 2), (0, 0)])
+def test_the_power_cut_stands_behind_what_had_returned(returned: int | None, before: int) -> None:
+    """It stood behind all operations, while the script cut the power in front of some."""
+    lines = mail(LIST, "s", "s", operations(3), SEEN, None, returned=returned).splitlines()
+    first = lines.index("    (power cut)" if before == 0 else "    create file-0")
+    assert [line.strip() for line in lines[first : first + 4]].index("(power cut)") == before
 
 
 def test_it_says_which_of_its_numbers_are_of_the_shrunk_workload() -> None:
