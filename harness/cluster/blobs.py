@@ -6,6 +6,7 @@ A worker uses a file that is there already, and keeps the others in its cache, `
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -75,15 +76,16 @@ def requirements_of(
 
 
 def found(sha256: str, path: Path) -> Path | None:
-    """Where this host has a blob: in its cache, or where the run has it. None: nowhere."""
+    """Where this host has a blob: in its cache, or where the run has it. None: nowhere, or other contents."""
     kept = cache_dir(FOLDER) / sha256
     if kept.is_file():
         os.utime(kept)  # in use: `powercut gc` goes by it
-        return hold(kept)
-    try:
-        return path if file_hash(path) == sha256 else None
-    except OSError:
-        return None
+        hold(kept)
+    for place in (kept, path):
+        with contextlib.suppress(OSError):
+            if file_hash(place) == sha256:
+                return place
+    return None
 
 
 def keep(sha256: str, data: bytes) -> None:

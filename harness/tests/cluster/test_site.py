@@ -105,6 +105,18 @@ def test_what_a_host_lacks_is_told_and_what_it_has_is_used(fitted: type[Fake], t
     assert mine.work(job("a"), lambda note: None).payload == Payload()
 
 
+def test_a_damaged_blob_in_the_cache_counts_as_lacking(fitted: type[Fake], tmp_path: Path) -> None:
+    """It was booted: the blobs of the cache were believed by their names."""
+    keep(SHA, KERNEL)
+    kept = tmp_path / "cache" / "parts" / SHA
+    kept.write_bytes(b"a kernal")
+    mine = Site()
+    assert mine.fit(requirements("a"), 2) == (SHA,)
+    assert mine.fit(requirements("a"), 2) == (SHA,)
+    keep(SHA, KERNEL)
+    assert mine.fit(requirements("a"), 2) == ()
+
+
 def test_guests_stay_from_case_to_case_until_the_run_dismisses_them(fitted: type[Fake]) -> None:
     keep(SHA, KERNEL)
     mine = Site()
