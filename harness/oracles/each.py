@@ -242,12 +242,13 @@ class _Each:
 
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and its contents have not changed since. An inode has the number of
-        the operation that made it: one that was made after the sync was not synced.
+        the operation that made it: neither that operation (`names-at-once`) nor any before it synced it.
         """
         file, promise = self._timeline.files.get(inode), self._inode(inode)
-        if promise == _NOTHING or file is None or inode >= promise.point:
+        if promise is _NOTHING or file is None:
             return False
-        return file.durable(self._position.acked)[1] == file.before(self._position.begun)
+        point, durable = file.durable(self._position.acked)
+        return inode < max(promise.point, point) and durable == file.before(self._position.begun)
 
     def _impossible(self, path: str, name: Name, entries: Sequence[Entry]) -> Violation:
         once = next((e for e in entries if any(i != ABSENT for i in self._been(e, 0))), None)

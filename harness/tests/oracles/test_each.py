@@ -603,6 +603,19 @@ def test_names_at_once_promise_no_contents() -> None:
     assert judged(MADE, tree(), DIRSYNC, begun=1).verdict is PASS
 
 
+@pytest.mark.parametrize("persist", ["fsync f", "fdatasync f", "sync"])
+def test_names_at_once_take_nothing_from_a_sync(persist: str) -> None:
+    """The name's own promise covers as much as that of a sync of the file as it was made, and is older: the
+    contents were not judged, though without the rule they are.
+    """
+    garbage = tree(file("f", zeros(0, 4096)), file("g"))
+    for contract in (FAT, DIRSYNC, SYNC_MOUNT):
+        assert judged(["create f", persist, "create g"], tree(file("f"), file("g")), contract).verdict is PASS
+        assert oracles(judged(["create f", persist, "create g"], garbage, contract)) == {"size"}
+    replaced = ["create g", "append g 4096", "sync", "create t", "rename t g"]
+    assert oracles(judged(replaced, tree(file("g", written(1, 0, 4096))), DIRSYNC)) == {"durability"}
+
+
 def test_writes_at_once_are_as_writes_with_o_dsync() -> None:
     assert oracles(judged(MADE, tree(file("f")), SYNC_MOUNT)) == {"durability"}
     assert judged(MADE, tree(WHOLE), SYNC_MOUNT).verdict is PASS
