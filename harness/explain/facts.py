@@ -228,71 +228,86 @@ class Facts:
         return self._concerns(name.writer)
 
     def _concerns(self, operation: int) -> bool:
-        return any(self.subject in names for names in self._names[operation])
+        return self._about[operation]
 
     @cached_property
-    def _names(self) -> Sequence[Sequence[Set[str]]]:
-        return names_of([step.operation for step in self.history.steps])
+    def _about(self) -> Sequence[bool]:
+        return about_file([step.operation for step in self.history.steps], self.subject, self.promise)
 
 
-def names_of(operations: Sequence[Operation]) -> list[tuple[Set[str], ...]]:
-    """For each operation, of each file that it is about, the names that it ever has, handles among them: one
-    set for each file, which operations share.
+def about_file(operations: Sequence[Operation], path: str, promise: int | None) -> list[bool]:
+    """For each operation, whether it is about the file that a path names: one that has the name when the
+    operation `promise` returns, or is given it later; where the promise is of one of these, that one. Any
+    file that ever has the name, where there is no promise or no such file.
     """
-    names = _NamesNow()
+    names = NamesNow()
     of_each: list[tuple[Set[str], ...]] = []
-    for op in operations:
-        mine = names.of(op.path)
-        about: tuple[Set[str], ...] = (mine,)
-        match op.kind:
-            case OperationKind.RENAME:
-                names.move(op.path, op.target)
-            case OperationKind.EXCHANGE:
-                names.move(op.path, _ASIDE)
-                names.move(op.target, op.path)
-                names.move(_ASIDE, op.target)
-            case OperationKind.LINK | OperationKind.OPEN:
-                names.give(op.target, mine)
-            case OperationKind.OPEN_TMPFILE:
-                names.give(op.target, set())
-            case OperationKind.UNLINK | OperationKind.RMDIR:
-                names.drop(op.path)
-            case OperationKind.CLONE | OperationKind.COPY_RANGE | OperationKind.EXCHANGE_RANGE:
-                about = (mine, names.of(op.target))
-        of_each.append(about)
-    return of_each
+    chosen: set[int] = set()
+    for n, op in enumerate(operations):
+        of_each.append(names.follow(op))
+        if promise is not None and n >= promise and (file := names.now.get(path)) is not None:
+            chosen.add(id(file))
+    if promise is not None:
+        chosen = chosen.intersection(id(f) for files in of_each[promise:][:1] for f in files) or chosen
+    return [any(id(f) in chosen if chosen else path in f for f in files) for files in of_each]
 
 
 _ASIDE = "\0"
 
 
-class _NamesNow:
-    """Which names there are, each with all that its file ever had."""
+class NamesNow:
+    """Which names there are (`now`), each with all that its file ever had."""
 
     def __init__(self) -> None:
-        self._now: dict[str, set[str]] = {}
+        self.now: dict[str, set[str]] = {}
         self._above: set[str] = set()  # of any name that there was: only below these are other names
 
+    def follow(self, op: Operation) -> tuple[Set[str], ...]:
+        """Of each file that an operation is about, the names that it ever has, handles among them: one set
+        for each file, which operations share.
+        """
+        mine = self.of(op.path)
+        match op.kind:
+            case OperationKind.RENAME:
+                self.move(op.path, op.target)
+            case OperationKind.EXCHANGE:
+                self.move(op.path, _ASIDE)
+                self.move(op.target, op.path)
+                self.move(_ASIDE, op.target)
+            case OperationKind.LINK | OperationKind.OPEN:
+                self.give(op.target, mine)
+            case OperationKind.OPEN_TMPFILE:
+                self.give(op.target, set())
+            case OperationKind.UNLINK | OperationKind.RMDIR:
+                self.drop(op.path)
+            case OperationKind.CLONE | OperationKind.COPY_RANGE | OperationKind.EXCHANGE_RANGE:
+                return mine, self.of(op.target)
+        return (mine,)
+
     def of(self, path: str) -> set[str]:
-        if path not in self._now:
+        if path not in self.now:
             self.give(path, set())
-        return self._now[path]
+        return self.now[path]
 
     def give(self, path: str, names: set[str]) -> None:
         names.add(path)
-        self._now[path] = names
+        self.now[path] = names
         top = path
         while (top := top.rpartition("/")[0]) and top not in self._above:
             self._above.add(top)
 
     def drop(self, path: str) -> None:
-        del self._now[path]
+        del self.now[path]
 
     def move(self, old: str, new: str) -> None:
-        """Give a file, or a directory with what is below it, another name."""
-        below = [p for p in self._now if p.startswith(f"{old}/")] if old in self._above else []
-        for path in filter(self._now.__contains__, [old, *below]):
-            self.give(new + path.removeprefix(old), self._now.pop(path))
+        """Give a file, or a directory with what is below it, another name. From one name of a file to another
+        nothing is moved: rename(2).
+        """
+        if old in self.now and self.now[old] is self.now.get(new):
+            return
+        below = [p for p in self.now if p.startswith(f"{old}/")] if old in self._above else []
+        for path in filter(self.now.__contains__, [old, *below]):
+            self.give(new + path.removeprefix(old), self.now.pop(path))
 
 
 Part = tuple[int, int, int]

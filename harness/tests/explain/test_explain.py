@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,7 +27,7 @@ from harness.explain.explain import (
     ladder,
     sync_of_the_lost,
 )
-from harness.explain.facts import Facts, names_of
+from harness.explain.facts import Facts, NamesNow
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import ANOTHER, Evidence, Gap, Order, Program, program_of, wanted_sync
@@ -311,18 +311,72 @@ def test_data_that_was_not_sent_is_that_of_a_file_by_any_name(operations: list[s
     assert told(replace(facts, history=History(tuple(steps)), subject=subject)) is Mechanism.NOT_SENT
 
 
+def names_of(texts: Sequence[str]) -> list[tuple[Set[str], ...]]:
+    """For each operation, of each file that it is about, the names that it ever has."""
+    names = NamesNow()
+    return [names.follow(parse_operation(text)) for text in texts]
+
+
 def test_a_file_has_the_names_that_it_is_given() -> None:
     texts = ["create a", "open a @h", "rename a b", "append @h 1", "create a", "exchange a b", "unlink b"]
-    names = [frozenset().union(*files) - {"\0"} for files in names_of(list(map(parse_operation, texts)))]
+    names = [frozenset().union(*files) - {"\0"} for files in names_of(texts)]
     assert names[3] == {"a", "@h", "b"}
     assert names[4] == {"a", "b"}
     assert names[6] == names[4]
 
 
+def test_to_rename_a_file_over_another_name_of_it_does_nothing() -> None:
+    """POSIX; it was followed as a move, and what was written by the old name was another file's."""
+    texts = ["create f", "link f g", "rename f g", "append f 1"]
+    *_, (last,) = names_of(texts)
+    assert last == {"f", "g"}
+
+
+def not_sent(operations: Sequence[str], promise: int, late: int, *sent: int, subject: str = "f") -> Facts:
+    """Data of the operations `sent` is sent while `promise` runs, and that of `late` once it has returned."""
+    made = Recorder()
+    made.mark(f"begin {promise}")
+    of_it = {made.write(n): name(Kind.DATA, "data", writer=n) for n in sent}
+    for mark in (f"ack {promise}", "cut"):
+        made.mark(mark)
+    of_it[made.write(0)] = name(Kind.DATA, "data", writer=late)
+    steps = [HistoryStep(n, parse_operation(text), 0, 0) for n, text in enumerate(operations)]
+    return replace(facts_of(made, of_it, (), promise, "cut"), history=History(tuple(steps)), subject=subject)
+
+
+WRITTEN = ("create f", "append f 1")
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        (not_sent((*WRITTEN, "rename f g", *WRITTEN, "fsync f"), 5, 1, 4), Mechanism.DROPPED),
+        (not_sent((*WRITTEN, "rename f g", *WRITTEN, "fsync f"), 5, 4), Mechanism.NOT_SENT),
+        (not_sent((*WRITTEN, "rename f g", *WRITTEN, "sync"), 5, 1, 4), Mechanism.DROPPED),
+        (not_sent((*WRITTEN, "create t", "append t 1", "fsync t", "rename t f"), 4, 1, 3), Mechanism.DROPPED),
+        (not_sent((*WRITTEN, "create t", "append t 1", "fsync t", "rename t f"), 4, 3), Mechanism.NOT_SENT),
+        (not_sent((*WRITTEN, "create t", "append t 1", "sync", "rename t f"), 4, 3, 1), Mechanism.NOT_SENT),
+        (not_sent((*WRITTEN, "rename f g", "sync"), 3, 1), Mechanism.NOT_SENT),
+    ],
+    ids=[
+        "had the name before",
+        "has the name",
+        "had it before, and all is synced",
+        "has it, and another one is synced that gets it",
+        "is synced, and gets it",
+        "all is synced, and it gets it",
+        "had it, and none has it any more",
+    ],
+)
+def test_the_file_concerned_is_the_one_that_was_promised(facts: Facts, named: Mechanism) -> None:
+    """Any file that ever had the name was meant: data of a file that nobody had synced was "not sent"."""
+    assert told(facts) is named
+
+
 def test_the_names_of_a_file_are_kept_once() -> None:
     """10,000 links to one file took 5 GiB: each operation had all of its names."""
     texts = ["create f", *(f"link f g{n}" for n in range(100))]
-    (first,), *_, (last,) = names_of(list(map(parse_operation, texts)))
+    (first,), *_, (last,) = names_of(texts)
     assert first is last
     assert len(first) == 101
 
