@@ -90,6 +90,8 @@ def hold(path: Path) -> Path:
     entry = entry_of(path)
     if entry is None or not entry.exists():
         return path
+    if path.is_file():
+        note_use(path)  # `powercut gc` asks when
     with _holding:
         if (before := _held.get(entry)) is not None:
             if _is_still(entry, before):
@@ -97,6 +99,12 @@ def hold(path: Path) -> Path:
             os.close(_held.pop(entry))
         _held[entry] = _shared(entry)
     return path
+
+
+def note_use(path: Path) -> None:
+    """Set when a file was last read to now, if this user may: a file system may not do it (noatime)."""
+    with contextlib.suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 def _shared(entry: Path) -> int:

@@ -17,6 +17,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.expectations import Expectation
+from harness.host.cache import note_use
 from harness.host.files import json_bytes, valid_text
 from harness.known.base import KnownBugs
 from harness.known.match import LoggedOperation, promised_by
@@ -35,7 +36,7 @@ from harness.store.directory import (
     write_info,
     write_plan,
 )
-from harness.store.layout import DATABASE, RunLayout, need_plain_run
+from harness.store.layout import DATABASE, RUN, RunLayout, need_plain_run
 from harness.store.lock import locked
 from harness.store.meaning import Meaning, paths_in
 from harness.store.records import (
@@ -139,6 +140,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         except BaseException:
             database.close()
             raise
+        note_use(path / RUN)  # `powercut gc` asks when
         return cls(path, info, database)
 
     def discard(self) -> None:

@@ -49,6 +49,19 @@ def test_old_runs_are_deleted_and_the_latest_stays(tmp_path: Path) -> None:
     assert [p.exists() for p in (first, second, latest)] == [False, True, True]
 
 
+def test_a_run_that_somebody_looks_at_is_used(tmp_path: Path) -> None:
+    """Where the file system does not note reads (noatime), runs that were looked at every day were deleted.
+    Reading does not move a time that is yet to come, whatever the file system.
+    """
+    info = run(tmp_path, "a", 30) / "run.json"
+    tomorrow, changed = time.time() + DAY_S, info.stat().st_mtime
+    os.utime(info, (tomorrow, changed))
+    with RunStore.open(info.parent):
+        pass
+    assert changed < info.stat().st_atime < tomorrow - 1
+    assert info.stat().st_mtime == changed
+
+
 def test_a_run_that_is_being_written_stays(tmp_path: Path) -> None:
     with RunStore.create(tmp_path, "busy", INFO) as store:
         run(tmp_path, "later", 0)
@@ -154,12 +167,23 @@ def test_what_a_run_uses_stays_in_the_cache(cache: Path) -> None:
     ) as user:
         assert user.stdout is not None
         assert user.stdout.readline() == b"\n"
+        aged(cache, 100)
         said = gc()
         assert f"kernels/built-a (in use by process {user.pid})" in said
         assert (image.exists(), other.exists()) == (True, False)
         user.kill()
     gc()
     assert not image.exists()
+
+
+def test_what_is_held_was_used(cache: Path) -> None:
+    image = cached(cache, "kernels/built-a")
+    (before,) = kept_cache(cache)
+    hold(image)
+    (after,) = kept_cache(cache)
+    assert old([before], 90) == [before]
+    assert old([replace(after, stays="")], 90) == []
+    let_go(image.parent)
 
 
 def test_what_is_used_between_the_question_and_the_answer_stays(cache: Path) -> None:
