@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -144,19 +145,24 @@ def _is_consequence(a: CauseMember, b: CauseMember) -> bool:
     return bool(b.shows) and shown.issuperset(s for s, _ in b.shows) and contains(a.minimal, b.minimal)
 
 
-def contains(long: Sequence[str], short: Sequence[str], names: Mapping[str, str] | None = None) -> bool:
+def contains(long: Sequence[str], short: Sequence[str]) -> bool:
     """Whether `long` has the operations of `short` in their order, with any numbers, after giving its names
     others. A `sync` of `short` may be the fsync of some file in `long`, and its fsync an fdatasync: what
-    syncs more is plainer. `names`: those given so far.
+    syncs more is plainer.
     """
-    if not short:
-        return True
-    given = names or {}
-    return any(
-        (more := _matched(operation, short[0], given)) is not None
-        and contains(long[i + 1 :], short[1:], more)
-        for i, operation in enumerate(long[: len(long) - len(short) + 1])
-    )
+
+    @cache  # equal operations lead to one question in many ways
+    def holds(begin: int, found: int, names: frozenset[tuple[str, str]]) -> bool:
+        """Of `long` from `begin` on and what is left of `short`, with the names given so far."""
+        if found == len(short):
+            return True
+        return any(
+            (more := _matched(long[i], short[found], dict(names))) is not None
+            and holds(i + 1, found + 1, frozenset(more.items()))
+            for i in range(begin, len(long) - len(short) + found + 1)
+        )
+
+    return holds(0, 0, frozenset())
 
 
 def _matched(operation: str, other: str, names: Mapping[str, str]) -> Mapping[str, str] | None:

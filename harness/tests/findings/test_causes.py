@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from harness.findings.causes import (
     OTHER_NUMBERS,
     SAME_WORKLOAD,
     CauseMember,
+    _matched,
     by_cause,
     contains,
 )
@@ -150,6 +152,22 @@ def test_what_syncs_more_stands_for_what_syncs_less() -> None:
     assert contains(("create foo", "fdatasync foo"), ("create bar", "fsync bar"))
     assert not contains(("create foo", "sync"), ("create foo", "fsync foo"))
     assert not contains(("create foo", "create bar", "fdatasync foo"), ("tmpfile foo 0", "fsync foo"))
+
+
+def test_equal_operations_are_not_tried_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-four appends of which twelve were looked for took 3 million ways, and 12 s."""
+    tried = 0
+
+    def counted(operation: str, other: str, names: Mapping[str, str]) -> Mapping[str, str] | None:
+        nonlocal tried
+        tried += 1
+        assert tried < 10_000
+        return _matched(operation, other, names)
+
+    monkeypatch.setattr("harness.findings.causes._matched", counted)
+    long, short = ("append f 4096",) * 24, ("append f 4096",) * 12
+    assert not contains((*long, "fsync f"), (*short, "fdatasync f"))
+    assert contains((*long, "fdatasync f"), (*short, "fsync f"))
 
 
 def test_the_largest_group_comes_first_and_its_smallest_member_leads() -> None:
