@@ -220,8 +220,11 @@ def _again(plan: SweepPlan, path: Path) -> str:
 def _add_strip(sweep: Sweep) -> None:
     """Show a history in the report of the run whose finding it followed, if that run is still there."""
     strip, run = strip_of(sweep), Path(sweep.plan.of_run)
-    if strip and (run / RUN).is_file():
-        with RunStore.open(run) as store:
-            write_strip(store.layout, sweep.plan.finding, strip)
-            write_run_reports(store)
-        console.say(f"the run's report shows it, too: {shown_path(run / 'report.html')}")
+    if not strip or not sweep.plan.of_run or not (run / RUN).is_file():
+        return
+    with RunStore.open(run) as store:
+        if all(f.id != sweep.plan.finding for f in store.findings()):
+            return
+        write_strip(store.layout, sweep.plan.finding, strip)
+        write_run_reports(store)
+    console.say(f"the run's report shows it, too: {shown_path(run / 'report.html')}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from harness.cli import releases
 from harness.cli import series as cli_series
 from harness.errors import ExitCode
 from harness.filesystems.profiles import select_profiles
@@ -18,7 +20,7 @@ from harness.series.journal import End
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut, printed, refused
-from harness.tests.report.demo import JUDGES, demo_run
+from harness.tests.report.demo import JUDGES, demo_run, run_info
 
 BROKEN = next(iter(JUDGES))
 
@@ -76,6 +78,26 @@ def test_a_history_asks_for_the_findings_case_as_the_run_looked_at_it(
     assert (asked.plan.modules, asked.plan.shard) == (None, "")
     assert "gone in debian-7.3.9 (last seen in debian-6.1.9)" in done.output
     assert 'class="strip"' in (source / "report.html").read_text()
+
+
+def test_a_history_writes_to_no_run_but_that_of_its_finding(
+    source: Path, carried: list[SweepPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resumed without --from in the directory of some run, it wrote a finding of another one there."""
+    asked = ("history", f"{BROKEN}@4", "--from", source, "--kernels", "debian-6.1", "--out", tmp_path / "out")
+    printed(*asked)
+    (path,) = (tmp_path / "out" / "runs").iterdir()
+    with RunStore.create(tmp_path / "theirs", "t", run_info()) as store:
+        theirs = store.path
+    before = sorted(theirs.rglob("*"))
+    monkeypatch.chdir(theirs)
+    printed("history", "--resume", path)
+    assert sorted(theirs.rglob("*")) == before
+    sweep = SweepSeries(load_plan(path, "history"), path).sweep
+    kept = OnKernel(item="k", answers=(Answer("ext4/nobarrier", "append-fsync", CaseVerdict.PASS, 9),))
+    named = msgspec.structs.replace(sweep.plan, of_run=str(theirs))
+    releases._add_strip(replace(sweep, plan=named, kernels=(kept,)))
+    assert sorted(theirs.rglob("*")) == before, "nor to one that does not have that finding"
 
 
 def test_a_history_on_the_disk_that_somebody_has_is_refused(
