@@ -13,13 +13,15 @@ from __future__ import annotations
 import functools
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harness.errors import ExitCode
 from harness.host.text import indented, one_line, printable
 from harness.known.words import NEW
+from harness.model import CaseId
 from harness.report.lines import commands, reproduce
 from harness.report.words import kernel_name, known_lines, plural, red_as_a_whole, where
 from harness.store.records import Finding
@@ -52,11 +54,21 @@ def junit_xml(summary: Summary, source: str) -> str:
     by_mode: dict[tuple[str, str], list[CaseSummary]] = {}
     for case in summary.cases:
         by_mode.setdefault((case.case.filesystem, case.case.mode), []).append(case)
-    suites = [_suite_of(summary, cases, source) for cases in by_mode.values()]
+    whole = _Whole(shell_code(summary) is ExitCode.TIME_UP, {c.case for c in summary.missing})
+    suites = [_suite_of(summary, cases, source, whole) for cases in by_mode.values()]
     if why := red_as_a_whole(summary):
         suites.append(_suite("powercut", [TestCase("powercut", "run", "error", why, why="run")]))
     totals = {key: str(sum(int(s.attrib[key]) for s in suites)) for key in ("tests", *_COUNTED)}
     return _xml(f"powercut {summary.run}", suites, totals | {"time": _seconds(summary.cases)})
+
+
+class _Whole(NamedTuple):
+    """What its cases have to know of a run. `time_up`: the time that it was given is all that its exit code
+    speaks of; `missing`: cases that had to be run and were not.
+    """
+
+    time_up: bool
+    missing: AbstractSet[CaseId]
 
 
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -91,13 +103,13 @@ def _element(case: TestCase) -> ET.Element:
     return element
 
 
-def _suite_of(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Element:
+def _suite_of(summary: Summary, cases: list[CaseSummary], source: str, whole: _Whole) -> ET.Element:
     told = {
         "time": _seconds(cases),
         "timestamp": f"{summary.info.started.astimezone(UTC):%Y-%m-%dT%H:%M:%S}",
         "hostname": "localhost",  # the form has to have one; a run keeps no host's name
     }
-    suite = _suite(cases[0].case.configuration, [_testcase(summary, c, source) for c in cases], told)
+    suite = _suite(cases[0].case.configuration, [_testcase(summary, c, source, whole) for c in cases], told)
     properties = ET.Element("properties")
     suite.insert(0, properties)
     for name, value in (
@@ -113,14 +125,7 @@ def _suite_of(summary: Summary, cases: list[CaseSummary], source: str) -> ET.Ele
     return suite
 
 
-def _time_was_up(summary: Summary, c: CaseSummary) -> bool:
-    """Whether nothing but the time that the run was given is why a case is undecided, and the exit code says
-    no more than that.
-    """
-    return shell_code(summary) is ExitCode.TIME_UP and c.verdict is CaseVerdict.UNKNOWN
-
-
-def _testcase(summary: Summary, c: CaseSummary, source: str) -> TestCase:
+def _testcase(summary: Summary, c: CaseSummary, source: str, whole: _Whole) -> TestCase:
     unexpected = [f for f in c.findings if f.expectation is None]
     expected = [f for f in c.findings if f.expectation is not None]
     out = [_findings_text(expected, source, summary)] if expected else []
@@ -138,7 +143,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> TestCase:
         case CaseVerdict.FAIL:
             message = "; ".join(dict.fromkeys(f"{f.oracle}: {f.summary}{_known(f)}" for f in unexpected))
             return case("failure", message, _findings_text(unexpected, source, summary), "inconsistent")
-        case CaseVerdict.UNKNOWN if _time_was_up(summary, c):
+        case CaseVerdict.UNKNOWN if whole.time_up:
             return case("skipped", c.undecided, why="time-up")
         case CaseVerdict.UNKNOWN:
             return case("error", c.undecided, _unknown_text(c, source), "undecided")
@@ -146,7 +151,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str) -> TestCase:
             reasons = "; ".join(dict.fromkeys(f.expectation.reason for f in expected if f.expectation))
             return case("skipped", f"expected: {reasons}", why="xfail")
         case CaseVerdict.NOT_RUN:
-            tag: Literal["error", "skipped"] = "error" if c in summary.missing else "skipped"
+            tag: Literal["error", "skipped"] = "error" if c.case in whole.missing else "skipped"
             return case(tag, c.reason or "not run", why="not-run")
     return case()
 

@@ -77,8 +77,8 @@ def _names(cases: Sequence[CaseSummary]) -> str:
 
 def _without_verdict(summary: Summary, source: str) -> Iterator[str]:
     """Why cases are undecided or were not run, and the command for the first state of those that has one."""
-    missing = summary.missing
-    groups = together(c for c in summary.cases if c.verdict is CaseVerdict.UNKNOWN or c in missing)
+    missing = {c.case for c in summary.missing}
+    groups = together(c for c in summary.cases if c.verdict is CaseVerdict.UNKNOWN or c.case in missing)
     for why, cases in groups[:MAX_FINDINGS]:
         yield ""
         what = "undecided" if cases[0].undecided else "not run"

@@ -23,11 +23,12 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.report import write_reports
 from harness.report.findings import repro_script
 from harness.report.junit import junit_xml
+from harness.report.markdown import summary_markdown
 from harness.report.results import results, results_json
 from harness.report.words import headline, kernel_name
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, DrawnCall, DrawnCalls, Evidence, JudgedState
-from harness.summary import Summary, summarise
+from harness.store.records import CaseInfo, CaseStatus, Counts, DrawnCall, DrawnCalls, Evidence, JudgedState
+from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, demo_run, run_info
 
@@ -302,3 +303,43 @@ def test_what_the_time_did_not_reach_is_no_error_of_a_job_that_passes(
     assert (root.attrib["errors"], root.attrib["skipped"]) == ("0", "1")
     store_of_crash = replace(summary, info=replace(summary.info, stopped=""))
     assert ET.fromstring(junit_xml(store_of_crash, SOURCE)).attrib["errors"] == "1"  # noqa: S314 - our own
+
+
+def of_so_many(summary: Summary, status: CaseStatus, count: int) -> Summary:
+    """A run whose time was up after one case, with so many more of this status."""
+    done = next(c for c in summary.cases if c.verdict is CaseVerdict.PASS)
+    left = replace(done, status=status, counts=Counts(), reason="")
+    cases = (replace(left, info=replace(left.info, case=replace(left.case, workload=f"w{n}"))) for n in range(count))
+    info = replace(summary.info, interrupted=True, stopped="10 minutes were over", require_all=True)
+    return replace(summary, info=info, cases=(done, *cases), unmet=())
+
+
+@pytest.mark.parametrize("report", [junit_xml, summary_markdown])
+@pytest.mark.parametrize("status", [CaseStatus.PLANNED, CaseStatus.NOT_RUN])
+def test_a_report_goes_over_its_cases_so_many_times_and_not_once_for_each(
+    summary: Summary,
+    monkeypatch: pytest.MonkeyPatch,
+    report: Callable[[Summary, str], str],
+    status: CaseStatus,
+) -> None:
+    """For each case that was not decided it went over all of them: minutes, for some thousands."""
+    looked = [0]
+    is_lacking, verdict, equals = CaseSummary.lacks.fget, CaseSummary.verdict.fget, CaseSummary.__eq__  # type: ignore[attr-defined]  # mypy sees no properties
+
+    def counting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*of: object) -> object:
+            looked[0] += 1
+            return real(*of)
+
+        return counted
+
+    monkeypatch.setattr(CaseSummary, "lacks", property(counting(is_lacking)))
+    monkeypatch.setattr(CaseSummary, "verdict", property(counting(verdict)))
+    monkeypatch.setattr(CaseSummary, "__eq__", counting(equals))
+
+    def looks(count: int) -> int:
+        looked[0] = 0
+        report(of_so_many(summary, status, count), SOURCE)
+        return looked[0]
+
+    assert looks(80) < 3 * looks(40)
