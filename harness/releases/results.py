@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True):
         return any(oracle in ("", f.oracle) for f in self.findings)
 
 
-class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
+class OnKernel(Done, frozen=True, kw_only=True, tag="done", dict=True):
     """The answers on one kernel, the item. `name`, `release`: what the kernel that was asked for turned out
     to be; `linux`: its version, as far as that is known.
     """
@@ -93,7 +94,11 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done"):
 
     def answer(self, case: CaseId) -> Answer | None:
         """The answer for a case, if there is one."""
-        return next((a for a in self.answers if a.case == case), None)
+        return self._by_case.get(case)
+
+    @functools.cached_property
+    def _by_case(self) -> dict[CaseId, Answer]:
+        return {a.case: a for a in reversed(self.answers)}
 
 
 class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -265,3 +265,23 @@ def test_each_kernel_that_shows_a_finding_is_named_beside_it() -> None:
     plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
     text = page_of(Sweep(plan, kernels("++"))).text()
     assert "k1.9 and k2.9" in text
+
+
+def test_a_page_of_twice_as_many_cases_takes_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cell looked for its answer among all of them: 2,000 cases took minutes, after every kernel."""
+    made, of = [0], Answer.case.fget  # type: ignore[attr-defined]  # mypy sees no property
+
+    def counted(answer: Answer) -> CaseId:
+        made[0] += 1
+        case = of(answer)
+        assert isinstance(case, CaseId)
+        return case
+
+    monkeypatch.setattr(Answer, "case", property(counted))
+
+    def names_made(count: int) -> int:
+        made[0] = 0
+        page_of(matrix(*((f"w{n}", CaseVerdict.PASS, CaseVerdict.FAIL) for n in range(count))))
+        return made[0]
+
+    assert names_made(60) < 3 * names_made(30)
