@@ -10,6 +10,7 @@ faulty disk, where only these show it.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class Changes:
         return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Side:
     """A run to compare. `plan`: what it was asked for. `source`: see `lines.source_words`. `judged`: the
     names of the states of a case that it has a verdict on.
@@ -104,7 +105,7 @@ class Side:
         """What it looked at of a case that it decided."""
         return looked_at(self.plan, self.cases[case].info)
 
-    @property
+    @functools.cached_property
     def cases(self) -> Mapping[CaseId, CaseSummary]:
         return {c.case: c for c in self.summary.cases}
 
@@ -298,7 +299,8 @@ def changes_json(found: Changes) -> dict[str, Any]:
 
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
-    "not looked at before": "The second run shows these, in cases of which the first checked nothing.",
+    "not looked at before": "The second run shows these, of which the first checked nothing, or in a "
+    "way in which it did not look.",
     "still there": "Both runs show these.",
     "fixed": "The first run shows these; the second covered all that the first did, and does not.",
     "not looked at again": "The first run shows these; the second did not decide the case, or did not "
@@ -308,7 +310,7 @@ _ABOUT = {
 
 def changes_html(found: Changes) -> str:
     """As one page that needs no network."""
-    new = any(c.change is FindingChange.NEW for c in found.found)
+    open_ = found.undecided or found.of(FindingChange.FIRST) or not found.cases
     sections = [
         page.Section(
             f"{change.value.capitalize()} ({number(len(entries))})",
@@ -323,7 +325,7 @@ def changes_html(found: Changes) -> str:
         "two runs compared",
         f"{found.first} → {found.second}",
         found.headline,
-        "fail" if new else "unknown" if found.undecided else "pass",
+        "fail" if found.of(FindingChange.NEW) else "unknown" if open_ else "pass",
         (
             *sections,
             page.Section(open_title, lines=tuple(map(page.Line, found.undecided))),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from harness.model import CrashState
 from harness.plan import Plan
-from harness.report.changes import FindingChange, Side, changes
+from harness.report.changes import Changed, Changes, FindingChange, Side, changes, changes_html
 from harness.store.records import Step
 from harness.summary import CaseSummary, summarise
 from harness.tests.report.demo import demo_run
@@ -92,3 +94,29 @@ def test_a_finding_of_other_operations_is_not_fixed(tmp_path: Path) -> None:
     changed, told = became("create f", "crash 2: @t3-1")
     assert changed == {FindingChange.GONE}
     assert "the operations of the second run are not those of the first" in told
+
+
+def test_a_side_goes_over_its_cases_once(tmp_path: Path) -> None:
+    """It did so for each case, several times: to compare two runs of 4,000 cases took minutes."""
+    with demo_run(tmp_path) as store:
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+    assert side.cases is side.cases
+
+
+@pytest.mark.parametrize(
+    ("change", "cases", "kind"),
+    [
+        (FindingChange.NEW, 1, "fail"),
+        (FindingChange.FIRST, 1, "unknown"),
+        (FindingChange.STILL, 1, "pass"),
+        (FindingChange.STILL, 0, "unknown"),
+    ],
+)
+def test_the_page_is_as_green_as_the_exit_code(
+    tmp_path: Path, change: FindingChange, cases: int, kind: str
+) -> None:
+    """A finding in a way in which the first run had not looked made the exit code 3, and the page green."""
+    with demo_run(tmp_path) as store:
+        found = Changed(change, store.findings()[0], "RUN", "powercut repro")
+    page = changes_html(Changes("one", "two", cases, (found,), ()))
+    assert re.findall(r'<header class="(\w+)"', page) == [kind]
