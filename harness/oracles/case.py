@@ -12,7 +12,7 @@ from harness.model.questions import Question
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.each import judge_each
-from harness.oracles.names import NamesFound, find_names, older_versions, undone
+from harness.oracles.names import NamesFound, find_names, is_own, older_versions, undone
 from harness.oracles.timeline import ModelTimeline
 from harness.oracles.undecided import Undecided
 
@@ -57,8 +57,9 @@ class Case:
 
     @cached_property
     def tree(self) -> Tree:
-        """The recovered tree without the names that mkfs made."""
-        return {p: e for p, e in self.outcome.tree.items() if p not in self.contract.made_by_mkfs}
+        """The recovered tree without the names that mkfs made, and the workload did not."""
+        made = [p for p in self.contract.made_by_mkfs if not is_own(self.timeline, self.position, p)]
+        return {p: e for p, e in self.outcome.tree.items() if p not in made}
 
     @cached_property
     def names(self) -> NamesFound:

@@ -39,7 +39,7 @@ from functools import cached_property
 from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
-from harness.oracles.names import LISTED, LOST_AND_FOUND, listed, recovered_names, tell_inode
+from harness.oracles.names import LISTED, LOST_AND_FOUND, is_own, listed, recovered, tell_inode
 from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
 from harness.oracles.timeline import Entry, ModelTimeline, PersistencePoint
 
@@ -80,7 +80,7 @@ class _Each:
         self._contents = contents
         self._position = position
         self._tree = tree
-        self._names = recovered_names(tree, timeline.attributes)
+        self._names = recovered(timeline, position, tree)
         self._everything = _NOTHING
         self._of_entry: dict[Entry, _Promise] = {}
         self._of_directory: dict[int, _Promise] = {}  # of all entries in it
@@ -164,7 +164,7 @@ class _Each:
         root: Entry = (ROOT, "")
         could: dict[str, _Held] = {"": frozenset({(root, ROOT)})}
         for path in sorted(self._names, key=lambda p: p.count("/")):  # a directory before the names in it
-            if path.split("/")[0] == LOST_AND_FOUND:
+            if path.split("/")[0] == LOST_AND_FOUND and LOST_AND_FOUND not in self._names:
                 continue
             directory, _, leaf = path.rpartition("/")
             entries = [(inode, leaf) for inode in _inodes(could.get(directory, frozenset()))]
@@ -374,7 +374,8 @@ class _Each:
     @cached_property
     def _lost(self) -> list[TreeEntry]:
         """What fsck has put into lost+found."""
-        return [e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/")]
+        found = (e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/"))
+        return [e for e in found if not is_own(self._timeline, self._position, e.path)]
 
     def _of_all(self, promise: _Promise) -> str:
         return self._timeline.of_all(promise.point)

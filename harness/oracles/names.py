@@ -36,10 +36,20 @@ class NamesFound:
     violations: tuple[Violation, ...] = ()
 
 
-def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
-    """The names of a recovered tree, without the root and lost+found itself. Extended attributes outside
-    `user.` count only if they are in `attributes`, those that the history used: a kernel may add its own
-    (security labels).
+def is_own(timeline: ModelTimeline, position: Position, path: str) -> bool:
+    """Whether an operation that had begun made something of that name."""
+    return timeline.names.been(path, 0, position.begun) != {ABSENT}
+
+
+def recovered(timeline: ModelTimeline, position: Position, tree: Tree) -> Names:
+    """The names of a recovered tree, without the root, and without lost+found if the workload made none."""
+    return recovered_names(tree, timeline.attributes, own=is_own(timeline, position, LOST_AND_FOUND))
+
+
+def recovered_names(tree: Tree, attributes: frozenset[str], *, own: bool = False) -> Names:
+    """The names of a recovered tree, without the root and, unless it is the workload's `own`, lost+found
+    itself. Extended attributes outside `user.` count only if they are in `attributes`, those that the history
+    used: a kernel may add its own (security labels).
     """
     paths: dict[int, list[str]] = {}
     for path, entry in tree.items():
@@ -48,7 +58,7 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
     groups = {inode: tuple(sorted(of_it)) for inode, of_it in paths.items()}  # one for all its names
     names: dict[str, Name] = {}
     for path, e in tree.items():
-        if not path or (path == LOST_AND_FOUND and e.kind == "directory"):
+        if not path or (path == LOST_AND_FOUND and e.kind == "directory" and not own):
             continue
         xattrs: tuple[tuple[str, bytes], ...] = ()
         if e.xattrs:
@@ -65,7 +75,7 @@ def recovered_names(tree: Tree, attributes: frozenset[str]) -> Names:
 
 def find_names(timeline: ModelTimeline, position: Position, tree: Tree) -> NamesFound:
     """Compare a recovered tree with the reference model."""
-    found = Recovered(recovered_names(tree, timeline.attributes))
+    found = Recovered(recovered(timeline, position, tree))
     floor = timeline.floors[position.acked]
     matching = timeline.names.matching(found)
     fitting = tuple(j for j in reversed(matching) if floor <= j <= position.begun)
@@ -81,7 +91,7 @@ def older_versions(timeline: ModelTimeline, position: Position, tree: Tree) -> I
     """The numbers of operations, fewer than promised, after which the names were these as well, latest
     first; each with the position at which it would have been allowed.
     """
-    found = Recovered(recovered_names(tree, timeline.attributes))
+    found = Recovered(recovered(timeline, position, tree))
     floor = timeline.floors[position.acked]
     for j in reversed(timeline.names.matching(found)):
         if j < floor:

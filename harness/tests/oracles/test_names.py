@@ -8,8 +8,10 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model import FileKind, History, Operation, OperationKind, TreeEntry, Verdict
+from harness.oracles.contract import Contract
 from harness.oracles.replay import replay
 from harness.tests.oracles.cases import (
+    EACH,
     JOURNAL,
     ORDERED,
     SYNCED,
@@ -209,6 +211,38 @@ def test_names_are_told_by_what_can_be_seen_of_them(
 def test_a_file_called_lost_and_found_is_no_directory_of_mkfs() -> None:
     recovered = {**tree(file("f")), "lost+found": file("lost+found")}
     assert oracles(judged(["create f", "sync"], recovered)) == {"atomicity"}
+
+
+OWN = ["mkdir lost+found", "create lost+found/f", "create g", "sync"]
+KEPT = {e.path: e for e in (directory(""), directory("lost+found"), file("lost+found/f"), file("g"))}
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, SYNCED])
+def test_a_workload_may_have_a_lost_and_found_of_its_own(contract: Contract) -> None:
+    """Where mkfs makes none (XFS, btrfs, below overlayfs), it was missing in every state."""
+    assert judged(OWN, KEPT, contract).verdict is Verdict.PASS
+    for gone in ("lost+found/f", "g"):
+        lost = {path: entry for path, entry in KEPT.items() if path != gone}
+        assert oracles(judged(OWN, lost, contract)) == {"durability"}
+    assert oracles(judged(OWN, {"": directory("")}, contract)) == {"durability"}
+    other = {**KEPT, "lost+found": directory("lost+found", 0o700)}
+    assert bool(judged(OWN, other, contract).violations) == (contract is not SYNCED)
+    before = ["create g", "sync", *OWN[:2]]
+    assert judged(before, tree(file("g")), contract, begun=2).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, SYNCED])
+def test_a_name_that_mkfs_might_have_made_is_judged_if_the_workload_has_made_it(contract: Contract) -> None:
+    """As above: DamagedFiles of HFS+, which only its fsck makes."""
+    made = replace(contract, made_by_mkfs=("DamagedFiles",))
+    there = tree(directory("DamagedFiles"), file("DamagedFiles/f"))
+    assert (
+        judged(["mkdir DamagedFiles", "create DamagedFiles/f", "sync"], there, made).verdict is Verdict.PASS
+    )
+    assert (
+        judged(["create g", "sync"], tree(file("g"), directory("DamagedFiles")), made).verdict is Verdict.PASS
+    )
+    assert oracles(judged(["mkdir DamagedFiles", "sync"], tree(), made)) == {"durability"}
 
 
 def test_something_in_lost_and_found() -> None:
