@@ -132,13 +132,13 @@ class Effects:
 
     def covered(self, change: Change, by: int) -> bool:
         """Whether a sync made a change durable that had returned by an event."""
-        return change.durable or any(_is_done(s.call, by) and self.covers(s, change) for s in self.syncs)
+        return change.durable or any(is_done(s.call, by) and self.covers(s, change) for s in self.syncs)
 
     def idle(self, by: int, sent: Callable[[ProgramCall], bool]) -> bool:
         """Whether a sync that had returned by an event had something to make durable and, as `sent` tells,
         made nothing so.
         """
-        done = [s for s in self.syncs if _is_done(s.call, by)]
+        done = [s for s in self.syncs if is_done(s.call, by)]
         busy = [s for s in done if sent(s.call)]
         return any(
             self.covers(s, c) and not any(self.covers(b, c) for b in busy if b.call.began < s.call.began)
@@ -318,7 +318,7 @@ class Effects:
         return self._inodes
 
 
-def _is_done(call: ProgramCall, by: int) -> bool:
+def is_done(call: ProgramCall, by: int) -> bool:
     """Whether a call had returned by then, without an error."""
     return call.returned is not None and call.returned < by and call.result >= 0
 

@@ -16,7 +16,7 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, PowercutError, UsageError
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees
-from harness.explain.effects import Change, Sort, syncs
+from harness.explain.effects import Change, Sort, is_done, syncs
 from harness.explain.effects import paths_of as paths_of_call
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of, of_program
@@ -465,7 +465,7 @@ def sync_of_the_lost(facts: Facts, calls: Sequence[ProgramCall]) -> ProgramCall 
     if facts.program is None or not facts.lost or of_program(facts, facts.program) is not None:
         return None
     sent = facts.writes[facts.lost[0]].submitted
-    done = (c for c in calls if syncs(c) and c.returned is not None and c.returned < facts.at)
+    done = (c for c in calls if syncs(c) and is_done(c, facts.at))
     return next((c for c in done if c.began < sent < (c.returned or 0)), None)
 
 

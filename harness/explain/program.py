@@ -23,6 +23,7 @@ from harness.explain.effects import (
     Sync,
     Taking,
     distinct,
+    is_done,
     paths_of,
     syncs,
     word_of,
@@ -211,7 +212,7 @@ def program_of(
     if named is not None and _Inquiry(effects, named.at, cut, evidence).unsynced():
         text, at = named.text.removeprefix(ACK), named.at
     asked = _Inquiry(effects, at, cut, evidence)
-    done = [call for call in noted.calls if syncs(call) and call.returned is not None and call.returned < at]
+    done = [call for call in noted.calls if syncs(call) and is_done(call, at)]
     found = Program(name, text, at, synced=done[-1] if done else None, known=True)
     if evidence is not None and evidence.more is not None and not asked.explains_all():
         return found

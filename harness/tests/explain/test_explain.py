@@ -437,6 +437,23 @@ def test_what_a_sync_that_had_returned_left_in_flight_is_the_kernels(
     assert sync_of_the_lost(replace(facts, program=blamed), [call]) is None, "its own call explains it"
 
 
+def test_a_sync_that_failed_promises_nothing() -> None:
+    """An fsync that had returned EIO was named as the one that had returned, and accused of no flush."""
+    made = Recorder()
+    made.mark("begin 0")
+    data, flush = made.submit(1), made.flush()
+    made.complete(data)
+    made.complete(flush)
+    made.mark("app 1")
+    made.mark("cut")
+    facts = facts_of(made, {data: DATA}, (data,), None, at="cut")
+    failed = ProgramCall(7, "fsync(f)", 0, 5, -5)
+    facts = replace(facts, program=Program("my-db", "1", 6, known=True))
+    assert sync_of_the_lost(facts, [replace(failed, result=0)]) is not None
+    assert sync_of_the_lost(facts, [failed]) is None
+    assert program_of("my-db", ProgramCalls((failed,), 0), facts.times, facts.at).synced is None
+
+
 def test_acknowledged_before_the_flush_had_completed() -> None:
     made = Recorder()
     data = made.write(1)
