@@ -38,14 +38,15 @@ def mail(
     all of the workload that was explained. `returned`: see `with_cut`.
     """
     shown = with_cut(operations, returned) if len(operations) <= _OPERATIONS else []
+    end = [*_end(seen, NUMBERING if shrunk and explanation else "")]
     for left_out in range(1, len(_LEFT_OUT) + 1):
         kept = [label for label in LABELS if label not in _LEFT_OUT[:left_out]]
-        lines = [*_head(to, subject), *_body(summary, shown, seen, explanation, kept)]
-        if shrunk and explanation:
-            lines[-2:-2] = ["", *_wrapped(NUMBERING)]
-        if len(lines) <= LINES:
+        lines = [*_head(to, subject), *_body(summary, shown, explanation, kept)]
+        if len(lines) + len(end) <= LINES:
             break
-    return "\n".join(lines[:LINES]) + "\n"
+    else:
+        lines = [*lines[: LINES - len(end) - 2], "...", ""]
+    return "\n".join([*lines, *end]) + "\n"
 
 
 def with_cut(operations: Sequence[Operation], returned: int | None) -> list[str]:
@@ -64,7 +65,6 @@ def _head(to: str, subject: str) -> Iterator[str]:
 def _body(
     summary: str,
     operations: Sequence[str],
-    seen: Sequence[str],
     explanation: Explanation | None,
     labels: Sequence[str],
 ) -> Iterator[str]:
@@ -82,8 +82,13 @@ def _body(
         yield from _wrapped(text, f"{label + ':':11}", " " * 11)
     if said:
         yield ""
+
+
+def _end(seen: Sequence[str], numbering: str) -> Iterator[str]:
     yield from _wrapped(f"Kernels: {'; '.join(seen)}. reproduce.sh (root) and its output are attached.")
     yield ""
+    if numbering:
+        yield from (*_wrapped(numbering), "")
     yield "TO DO: Fixes: the commit that it comes from, or leave this line out"
 
 

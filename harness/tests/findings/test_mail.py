@@ -58,6 +58,18 @@ def test_what_is_not_explained_is_sent_as_it_is() -> None:
     assert "file-29" not in text
 
 
+def test_what_is_too_long_loses_nothing_at_its_end() -> None:
+    """The last lines were cut off: the mail had no line for the commit any more, and nobody missed it."""
+    why = "it has many words " * 50
+    found = msgspec.structs.replace(explanation(), mechanism=why, lines=dict.fromkeys(LABELS, why))
+    lines = mail(LIST, "s", "s", operations(8), [why], found, shrunk=True).splitlines()
+    assert len(lines) == LINES
+    assert lines[-1].startswith("TO DO: Fixes:")
+    end = " ".join(lines[lines.index("...") :])
+    assert "Kernels: it has" in end
+    assert NUMBERING in end
+
+
 WORDS = st.text(st.sampled_from("abc f.,\n"), max_size=900)
 
 
