@@ -20,6 +20,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.tools import Tool
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import GuestSpecs
+from harness.guests.initramfs import pinned_hash
 from harness.guests.machine import Machine
 from harness.guests.session import find_agent
 from harness.host.files import file_hash, json_bytes
@@ -103,7 +104,7 @@ def pins_of(
     pins[f"kernel {kernel.name}"] = kernel.sha256
     for name, spec in machines.items():
         pins[f"kernel that {name} boots"] = file_hash(spec.kernel_image)
-        pins[f"initramfs for {name}"] = file_hash(spec.initramfs)
+        pins[f"initramfs for {name}"] = pinned_hash(spec.initramfs)
         pins |= _machine_pins(spec.machine)
     if specs.recorder.kernel_image == kernel.image:  # else the modules of a built kernel are in its initramfs
         of_machine, of_modes = (

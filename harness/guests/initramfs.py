@@ -4,6 +4,7 @@ with the static agent, the modules it loads, and the programs that a workload ne
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -210,7 +211,7 @@ def record(
     encoded = os.fsencode(name) + b"\0"
     links = 2 if stat.S_ISDIR(mode) else 1
     fields = (inode + 1, mode, *owner, links, time, len(data), 0, 0, *device, len(encoded), 0)
-    head = b"070701" + b"".join(b"%08X" % (f & 0xFFFFFFFF) for f in fields) + encoded
+    head = _MAGIC + b"".join(b"%08X" % (f & 0xFFFFFFFF) for f in fields) + encoded
     return _padded(head) + _padded(data)
 
 
@@ -218,6 +219,11 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 4)
 
 
+_MAGIC = b"070701"
+_NUMBERED = len(_MAGIC) + 8
+"""How long the part of a record is that tells its number, which the records before it make."""
+_HEAD_BYTES = len(_MAGIC) + 13 * 8
+_COMPILED = re.compile(rb"/__pycache__(/[^/]*\.pyc)?$")
 TRAILER = record(0, "TRAILER!!!", 0)
 """The end of an archive. Another archive may follow."""
 
@@ -252,6 +258,24 @@ def build(
     alone = [w for w in workloads if not w.image]
     root.add_workload({**files, **{path: data for w in alone for path, data in w.files.items()}})
     return root.pack()
+
+
+def pinned_hash(archive: Path) -> str:
+    """SHA-256 of an archive, but for the modules that Python on the host has compiled: it may compile another
+    one at any time, and runs none that is not of the source beside it.
+    """
+    found = hashlib.sha256()
+    with archive.open("rb") as file:
+        while head := file.read(_HEAD_BYTES):
+            if not head.startswith(_MAGIC):
+                found.update(head)
+                continue
+            size, name_size = int(head[54:62], 16), int(head[94:102], 16)
+            name = file.read(name_size + -(_HEAD_BYTES + name_size) % 4)[: name_size - 1]
+            data = file.read(size + -size % 4)
+            if not _COMPILED.search(name):
+                found.update(head[_NUMBERED:] + name + data)
+    return found.hexdigest()
 
 
 def need_brought(workload: Workload) -> None:

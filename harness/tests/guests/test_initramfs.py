@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks
-from harness.guests.initramfs import Initramfs, build
+from harness.guests.initramfs import Initramfs, build, pinned_hash
 
 
 def unpacked(archive: bytes) -> dict[str, tuple[int, bytes]]:
@@ -68,3 +68,26 @@ def test_a_program_that_is_missing_is_named() -> None:
     with pytest.raises(EnvironmentLacks) as caught:
         Initramfs().add_program("no-such-program")
     assert "no-such-program" in str(caught.value)
+
+
+def test_a_module_that_the_host_compiles_meanwhile_is_none_that_a_run_depends_on(tmp_path: Path) -> None:
+    """Each import on the host may leave another one, also those of powercut itself: no run of a workload with
+    `runtime = "python"` could be gone on with then. What is run without its source counts.
+    """
+
+    def pinned(**files: bytes) -> str:
+        root = Initramfs()
+        for name, data in {"init": b"agent", "lib/json/__init__.py": b"source"}.items():
+            root.add(name, data)
+        for name, data in files.items():
+            root.add(name, data)
+        (tmp_path / "archive").write_bytes(root.pack())
+        return pinned_hash(tmp_path / "archive")
+
+    alone = pinned()
+    assert pinned(**{"lib/json/__pycache__/__init__.cpython-311.pyc": b"compiled"}) == alone
+    assert pinned(**{"lib/json/decoder.pyc": b"compiled"}) != alone
+    assert pinned(**{"lib/json/__init__.py": b"Source"}) != alone
+    assert pinned(**{"lib/json/__pycache__/data": b"data"}) != alone
+    (tmp_path / "archive").write_bytes(b"no archive")
+    assert pinned_hash(tmp_path / "archive") != alone
