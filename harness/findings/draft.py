@@ -152,7 +152,7 @@ def _maintainers(store: RunStore, profile: Profile) -> str:
 
 _NUMBERED = re.compile(
     r"(?P<words> ?\(?\boperation )(?P<of>\d+)(?P<end>\)?)"
-    r"|\bthe first (?P<count>\d+)(?: operations\b|(?=[:;]|$))"
+    r"|\bthe first (?:operation\b|(?P<count>\d+)(?: operations\b|(?=[:;]|$)))"
 )
 
 
@@ -235,7 +235,7 @@ class _Numbers:
     def told(self, found: re.Match[str]) -> str:
         """A number in the words of the shrunk workload."""
         if found["of"] is None:
-            left = self._first_or_none(int(found["count"]))
+            left = self._first_or_none(int(found["count"] or 1))
             return "some of the operations" if left is None else first_operations(left)
         number = int(found["of"])
         places = self.of(number) if self.most >= 0 and number < len(self._whole) else set()

@@ -596,6 +596,13 @@ def renumbered_summary(run: RunStore, summary: str, whole: list[str], short: lis
     return renumbered(told, None, whole, short)[0].violations[0].summary
 
 
+def test_a_first_operation_is_counted_as_any_number_of_them_is(run: RunStore) -> None:
+    """`the first operation` was kept, also where that was left out, or is not the first."""
+    whole, said = ["mkdir d", "create f", "fsync f"], "the names after the first operation: f: missing"
+    assert renumbered_summary(run, said, whole, whole[1:]) == "the names after no operation: f: missing"
+    assert renumbered_summary(run, said, whole, whole) == said
+
+
 def test_an_operation_that_is_there_is_not_told_as_left_out(run: RunStore) -> None:
     """Shrinking left operations 3 and 4. They were taken for 0 and 1, which are equal to them."""
     whole = ["create f", "fsync f", "unlink f", "create f", "fsync f", "write f 0 4096"]
