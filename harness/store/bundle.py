@@ -21,13 +21,14 @@ from typing import BinaryIO
 import zstandard
 
 from harness.errors import EnvironmentLacks, StoreError, UsageError
+from harness.host.cache import alone
 from harness.host.files import file_hash, replacement
 from harness.host.folders import OwnedFolder
 from harness.host.packed import COPY_BYTES, SPARE_BYTES
 from harness.model import CaseId
 from harness.store.database import Database
 from harness.store.directory import read_info
-from harness.store.layout import DATABASE, LOCK, PACKED, RUN, RunLayout, runs
+from harness.store.layout import DATABASE, LOCK, PACKED, RUN, UNPACKING, RunLayout, runs
 from harness.store.lock import locked
 
 MAX_BYTES = 32 << 30
@@ -157,9 +158,13 @@ def unbundle(file: Path, reports: Path) -> Path:
     sha = file_hash(file)
     if known := sorted(parent.glob(f"*.{sha[:12]}")):
         return known[0].resolve()
-    scratch = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=parent))
+    scratch = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=parent))
     try:
-        with file.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as packed:
+        with (
+            alone(scratch),  # so that `powercut gc` leaves it, as long as this process lives
+            file.open("rb") as raw,
+            zstandard.ZstdDecompressor().stream_reader(raw) as packed,
+        ):
             name = _unpack(packed, scratch, file)
         if not (scratch / name / RUN).is_file():
             raise StoreError(f"{file} holds no run: it has no {RUN}", "name a file that powercut pack made")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.host.cache import alone, entries
-from harness.store.layout import LOCK, PLAN, RUN, latest, runs
+from harness.store.layout import LOCK, PLAN, RUN, UNPACKING, latest, runs
 from harness.store.lock import holder_of
 
 DAY_S = 86_400.0
@@ -39,16 +39,19 @@ class Kept:
 
 
 def kept_runs(reports: Path) -> list[Kept]:
-    """The directories of runs, campaigns, sweeps and measurements below `reports`, least recently used
-    first.
+    """The directories of runs, campaigns, sweeps and measurements below `reports`, and what a killed
+    unpacking left there, least recently used first.
     """
     newest = latest(reports).resolve()
     found = []
     for path in runs(reports).glob("*/"):
-        if path.is_symlink() or not any((path / name).is_file() for name in _MARKS):
+        if path.is_symlink():
             continue
-        stays = "reports/latest points to it" if path.resolve() == newest else ""
-        found.append(_measured(path, stays or _in_use(path)))
+        if path.name.startswith(UNPACKING):
+            found.append(_held(path))
+        elif any((path / name).is_file() for name in _MARKS):
+            stays = "reports/latest points to it" if path.resolve() == newest else ""
+            found.append(_measured(path, stays or _in_use(path)))
     return sorted(found, key=lambda k: k.used)
 
 
@@ -58,12 +61,14 @@ _MARKS = (RUN, PLAN, "measurements.json")
 
 def kept_cache(cache: Path) -> list[Kept]:
     """The entries of the cache, least recently used first: each kernel, built tree, root image, suite."""
-    found = []
-    for path in entries(cache):
-        with alone(path) as used:
-            stays = used
-        found.append(_measured(path, stays))
-    return sorted(found, key=lambda k: k.used)
+    return sorted(map(_held, entries(cache)), key=lambda k: k.used)
+
+
+def _held(path: Path) -> Kept:
+    """What stays as long as a process holds it."""
+    with alone(path) as used:
+        stays = used
+    return _measured(path, stays)
 
 
 def _measured(path: Path, stays: str) -> Kept:

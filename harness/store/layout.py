@@ -2,6 +2,7 @@
 
 ```
 reports/latest -> runs/...
+reports/runs/.unpacking-*   a packed run that is being unpacked, or what a kill left of it
 reports/runs/<date>-<name>/
     run.json                what was run, on what, by which version
     plan.json               what was asked for
@@ -39,6 +40,7 @@ DATABASE = "powercut.sqlite"
 LOCK = "lock"
 SCRATCH = "scratch"
 PACKED = "packed"
+UNPACKING = ".unpacking-"
 
 
 def runs(reports: Path) -> Path:

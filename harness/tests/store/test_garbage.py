@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import InUse
+from harness.errors import InUse, StoreError
 from harness.guests.machine import default_name, machine_of
 from harness.guests.session import GuestSpec
 from harness.host.cache import alone, hold, let_go
 from harness.host.locks import exclusive
 from harness.kernels.find import find_kernel
 from harness.store import RunStore
+from harness.store.bundle import unbundle
 from harness.store.garbage import DAY_S, Kept, delete, kept_cache, kept_runs, old
 from harness.store.layout import LOCK
 from harness.store.lock import locked
@@ -95,6 +96,35 @@ def test_what_is_no_single_run_is_counted_and_stays_while_it_is_written(tmp_path
         delete([Kept(campaign, 0, 0)])
     assert stays.path == campaign
     assert campaign.is_dir()
+
+
+def test_what_a_killed_unpacking_left_is_counted_and_goes(tmp_path: Path) -> None:
+    """It stayed for ever, however large."""
+    left = tmp_path / "runs" / ".unpacking-x" / "a"
+    left.mkdir(parents=True)
+    (left / "log.zst").write_bytes(bytes(10_000))
+    aged(left.parent, 30)
+    (kept,) = kept_runs(tmp_path)
+    assert kept.path == left.parent
+    assert delete(old([kept], 25)) >= 10_000
+    assert not left.parent.exists()
+
+
+def test_a_package_that_is_being_unpacked_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def unpack(packed: object, folder: Path, file: Path) -> str:
+        seen.extend(kept_runs(tmp_path / "here"))
+        assert delete([replace(k, stays="") for k in seen]) == 0
+        assert folder.is_dir()
+        raise StoreError("enough", "")
+
+    monkeypatch.setattr("harness.store.bundle._unpack", unpack)
+    (tmp_path / "run.tar.zst").write_bytes(b"never looked into")
+    with pytest.raises(StoreError, match="enough"):
+        unbundle(tmp_path / "run.tar.zst", tmp_path / "here")
+    assert [k.stays for k in seen] == [f"in use by process {os.getpid()}"]
+    assert kept_runs(tmp_path / "here") == []
 
 
 def test_each_part_of_the_cache_has_its_own_age(tmp_path: Path) -> None:
