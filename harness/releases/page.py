@@ -181,13 +181,7 @@ def _no_answer(sweep: Sweep) -> Iterator[Line]:
 
 
 def _kernel(sweep: Sweep, k: OnKernel) -> Line:
-    parts = [
-        f"not run: {k.failed}" if k.failed else "",
-        ", ".join(filter(None, [k.release, k.machine])),
-        "not finished" if k.interrupted else "",
-        f"begun anew, so its answers are of this installation: {k.anew}" if k.anew else "",
-    ]
-    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=on_page(_run(sweep, k)))
+    return Line(k.words, k.item, aside=on_page(_run(sweep, k)))
 
 
 def _run(sweep: Sweep, kernel: OnKernel) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,17 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done", dict=True):
         return self.name or self.item
 
     @property
+    def words(self) -> str:
+        """What it is, and what became of its run."""
+        parts = [
+            f"not run: {self.failed}" if self.failed else "",
+            ", ".join(filter(None, [self.release, self.machine])),
+            "not finished" if self.interrupted else "",
+            f"begun anew, so its answers are of this installation: {self.anew}" if self.anew else "",
+        ]
+        return "; ".join(filter(None, parts)) or "not reached"
+
+    @property
     def decided(self) -> bool:
         """Whether it was run to the end, and left nothing undecided. Where nothing could be run for want of
         something, all of it is tried again; with answers beside that, their run would be begun anew.
@@ -123,7 +135,9 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a sweep has shown so far. `path`: its directory. `begun`, `finished`: when (ISO 8601)."""
+    """What a sweep has shown so far. `path`: its directory. `begun`, `finished`: when (ISO 8601). Kernels of
+    one name, such as two builds of a tree, have in it the end of what each was asked for by.
+    """
 
     plan: SweepPlan
     kernels: tuple[OnKernel, ...]
@@ -131,6 +145,9 @@ class Sweep:
     begun: str = ""
     finished: str = ""
     interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", tuple(_told_apart(self.kernels)))
 
     @property
     def decided(self) -> bool:
@@ -150,6 +167,16 @@ class Sweep:
     def cases(self) -> list[CaseId]:
         """Every case of any kernel, in order."""
         return list(dict.fromkeys(a.case for k in self.kernels for a in k.answers))
+
+
+def _told_apart(kernels: Sequence[OnKernel]) -> Iterator[OnKernel]:
+    count = Counter(k.title for k in kernels)
+    for k in kernels:
+        alike = [f"/{other.item}" for other in kernels if other.title == k.title and other.item != k.item]
+        parts = k.item.split("/")
+        ends = ("/".join(parts[n:]) for n in range(len(parts) - 1, -1, -1))
+        end = next((e for e in ends if not any(a.endswith(f"/{e}") for a in alike)), k.item)
+        yield msgspec.structs.replace(k, name=f"{k.title} ({end})") if count[k.title] > 1 else k
 
 
 def answer_of(case: CaseSummary) -> Answer:

@@ -259,9 +259,7 @@ def _repro(sweep: Sweep, kernel: OnKernel, point: str) -> str:
 
 
 def _kernel(sweep: Sweep, k: OnKernel) -> Line:
-    parts = [f"not run: {k.failed}" if k.failed else "", ", ".join(filter(None, [k.release, k.machine]))]
-    aside = on_page(full(sweep.path / k.run)) if k.run else ""
-    return Line("; ".join(filter(None, parts)) or "not reached", k.item, aside=aside)
+    return Line(k.words, k.item, aside=on_page(full(sweep.path / k.run)) if k.run else "")
 
 
 def _for_programs(sweep: Sweep, rows: Rows) -> dict[str, object]:
@@ -288,6 +286,8 @@ COLUMNS = (
         "begun",
         "why",
         "reproduce",
+        "asked",
+        "begun_anew",
     ),
 )
 """Of the CSV file, and the fields of a verdict in JSON."""
@@ -312,6 +312,8 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         sweep.begun,
         s.why if s.is_open else "",
         _repro(sweep, s.kernel, s.new[0].point) if s.new else "",
+        s.kernel.item,
+        s.kernel.anew,
     )
 
 

@@ -290,3 +290,33 @@ def test_the_page_says_how_long_the_rest_takes_at_each_kernels_own_pace() -> Non
         paced(600, answers=[(answer("xfs/default"), OPEN)]),  # more than time is lacking
     ):
         assert "At the pace so far" not in text
+
+
+def test_a_verdict_says_which_run_was_begun_anew() -> None:
+    """Beside a kernel that kept its answers, the others' were of another installation, without a word."""
+    of = sweep((answer("xfs/default"),), (answer("xfs/default"),))
+    first, second = of.kernels
+    anew = replace(of, kernels=(first, msgspec.structs.replace(second, anew="mkfs.xfs differs")))
+    text = verdict_page(anew).text()
+    assert "6.2: begun anew, so its answers are of this installation: mkfs.xfs differs" in text
+    assert [v["begun_anew"] for v in json.loads(verdict_page(anew).json())["verdicts"]] == [
+        "",
+        "mkfs.xfs differs",
+    ]
+
+
+def test_two_kernels_of_one_name_are_told_apart() -> None:
+    """Of two builds of one tree, nothing but the order said which had which answer."""
+    of = sweep((answer("xfs/default"),), (answer("xfs/default", NEW),), (answer("xfs/default"),))
+    asked = ("/k/plain/image", "/k/kasan/image", "debian-6.12")
+    same = [
+        msgspec.structs.replace(k, item=item, name="linux at 1a2b3c" if "/" in item else item)
+        for k, item in zip(of.kernels, asked, strict=True)
+    ]
+    found = replace(of, kernels=tuple(same))
+    titles = ["linux at 1a2b3c (plain/image)", "linux at 1a2b3c (kasan/image)", "debian-6.12"]
+    assert [k.title for k in found.kernels] == titles
+    assert [k.title for k in replace(found, finished="x").kernels] == titles, "once"
+    assert f"xfs/default on {titles[1]}" in verdict_page(found).text()
+    rows = list(csv.DictReader(io.StringIO(verdict_csv(found))))
+    assert [(row["kernel"], row["asked"]) for row in rows] == list(zip(titles, asked, strict=True))
