@@ -696,7 +696,7 @@ def _control(explainer: Explainer, facts: Facts, minimal: Minimal) -> str:
         else "does not show this"
     )
     if facts.lost and minimal.control.prefix == facts.state.prefix:
-        there = _first_two([f"entry {e}" for e in minimal.cleared])
+        there = _first_two([f"{facts.part(e, minimal.control)}entry {e}" for e in minimal.cleared])
         return f"{minimal.control}: the same cut with {there} on the platter {kept}"
     if explainer.legal.event(minimal.control) < facts.at:
         less = _first_two([facts.name(e) for e in minimal.without]) or "the same writes"

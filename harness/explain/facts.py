@@ -105,12 +105,15 @@ class Facts:
         name = self.devices.get(entry, "")
         return f"the {name}" if name.endswith("device") else name
 
-    def part(self, entry: int) -> str:
-        """`1 of 8 sectors of `: how much of a write was lost; empty where that is all of it."""
+    def part(self, entry: int, there: CrashState | None = None) -> str:
+        """`1 of 8 sectors of `: how much of a write was lost, or is `there` in a state that has lost less;
+        empty where that is all of it.
+        """
         chunks = [n for n, c in enumerate(self.legal.chunks) if c.entry == entry]
-        gone = self.legal.lost(self.state).intersection(chunks)
+        lost = len(self.legal.lost(there or self.state).intersection(chunks))
+        shown = len(chunks) - lost if there else lost
         unit = "sectors" if self.legal.unit_sectors == 1 else "blocks"
-        return f"{len(gone)} of {len(chunks)} {unit} of " if 0 < len(gone) < len(chunks) else ""
+        return f"{shown} of {len(chunks)} {unit} of " if 0 < shown < len(chunks) else ""
 
     @property
     def torn(self) -> int | None:

@@ -18,6 +18,7 @@ from harness.errors import GuestError, UsageError
 from harness.explain.effects import Change, Effects, Sort, Sync
 from harness.explain.explain import (
     Explainer,
+    _control,
     _first_two,
     _missing_of,
     _not_named,
@@ -1952,6 +1953,28 @@ def test_of_writes_that_each_suffice_one_is_found() -> None:
     minimal = minimise(legal, legal.losing(legal.cuts()[-1], ()), Visits(fails), always, both=True)
     assert minimal.lost == ()
     assert len(minimal.turning) == 1
+
+
+@pytest.mark.parametrize(
+    ("needed", "there"), [(2, "1 of 2 blocks of entry 1 on"), (1, "entry 1 on")], ids=["one block", "both"]
+)
+def test_a_control_that_has_a_part_of_a_write_says_so(needed: int, there: str) -> None:
+    """ "The same cut with entry 1 on the platter" was said where one block of it is, and the other lost."""
+    made = Recorder()
+    made.mark("begin 0")
+    write = made.submit(1, 2)
+    made.complete(write)
+    made.mark("ack 0")
+    legal = made.legal()
+    cut = next(c for c in legal.cuts() if len(legal.losable(c)) == 2)
+    visits = Visits(lambda s: len(legal.lost(s)) >= needed)
+    minimal = minimise(legal, legal.losing(cut, legal.losable(cut)), visits, always)
+    facts = facts_of(made, {}, minimal.lost, 0)
+    facts = replace(facts, state=minimal.state, legal=legal, cleared=minimal.cleared)
+    explainer = SimpleNamespace(legal=legal, outcome=lambda _: None, violations=lambda *_: ())
+    assert _control(cast(Any, explainer), facts, minimal) == (
+        f"{minimal.control}: the same cut with {there} the platter keeps every promise"
+    )
 
 
 def test_a_promise_holds_from_the_return_of_its_operation_on() -> None:
