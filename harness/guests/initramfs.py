@@ -179,7 +179,7 @@ def in_guest(path: str) -> str:
 
 def user_id(name: str) -> int:
     """The number of a user in the guest: always the same, whatever other users there are."""
-    return _FIRST_ID + zlib.crc32(name.encode()) % _IDS
+    return 0 if name == "root" else _FIRST_ID + zlib.crc32(name.encode()) % _IDS
 
 
 def libraries_of(files: Mapping[str, bytes]) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacks
-from harness.guests.initramfs import Initramfs, build, pinned_hash
+from harness.guests.initramfs import Initramfs, build, pinned_hash, user_id
 
 
 def unpacked(archive: bytes) -> dict[str, tuple[int, bytes]]:
@@ -91,3 +91,13 @@ def test_a_module_that_the_host_compiles_meanwhile_is_none_that_a_run_depends_on
     assert pinned(**{"lib/json/__pycache__/data": b"data"}) != alone
     (tmp_path / "archive").write_bytes(b"no archive")
     assert pinned_hash(tmp_path / "archive") != alone
+
+
+def test_root_is_root_also_where_a_workload_names_it() -> None:
+    """`user = "root"` became an ordinary user of that name, and root was nobody's."""
+    root = Initramfs()
+    root.add("init", b"agent", 0o755)
+    root.add_users(["me", "root"])
+    lines = unpacked(root.pack())["etc/passwd"][1].decode().splitlines()
+    numbers = {name: number for name, _, number, *_ in (line.split(":") for line in lines)}
+    assert numbers == {"root": "0", "me": str(user_id("me"))}
