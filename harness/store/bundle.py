@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -62,10 +62,12 @@ def holds_a_run(path: Path) -> bool:
 def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
     """Pack a run directory into `file`, which appears whole or not at all. `case`: with the recording of that
     case alone. Raises StoreError for what is no run directory, RunLocked while the run is written to,
-    UsageError for a case without a recording.
+    UsageError for a case without a recording. What `unbundle` would refuse is refused here.
     """
     run = run.resolve()
     read_info(run)
+    if not _NAME.fullmatch(run.name):
+        raise UsageError(f"{run} cannot be packed under that name", "rename it: letters, digits and . _ + -")
     layout = RunLayout(run)
     if case is not None and not layout.case(case).history.is_file():
         raise UsageError(f"the run {run.name} has no recording of {case}", "leave out the case")
@@ -75,13 +77,26 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
         replacement(file) as part,
         zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(part, closefd=False) as packed,
     ):
-        _add(packed, f"{run.name}/{DATABASE}", _copied(layout.database, folder.path / DATABASE))
-        for path in _files(layout, case):
-            _add(packed, f"{run.name}/{path.relative_to(run)}", path)
+        files = {DATABASE: _copied(layout.database, folder.path / DATABASE)}
+        files |= {str(path.relative_to(run)): path for path in _files(layout, case)}
         if case is not None:
-            (folder.path / PACKED).write_text(f"{case}\n")
-            _add(packed, f"{run.name}/{PACKED}", folder.path / PACKED)
+            files[PACKED] = folder.path / PACKED
+            files[PACKED].write_text(f"{case}\n")
+        _need_room(run, [*files.values()])
+        for name, path in files.items():
+            _add(packed, f"{run.name}/{name}", path)
         packed.write(bytes(2 * _BLOCK))
+
+
+def _need_room(run: Path, files: Sequence[Path]) -> None:
+    """Raises StoreError for more than `unbundle` takes."""
+    size = sum(path.stat().st_size for path in files)
+    if len(files) > MAX_FILES or size > MAX_BYTES:
+        raise StoreError(
+            f"{run} has {len(files):,} files of {size >> 30} GiB, more than a package holds: "
+            f"{MAX_FILES:,} files of {MAX_BYTES >> 30} GiB",
+            "pack one case of it",
+        )
 
 
 def _copied(database: Path, copy: Path) -> Path:
@@ -120,11 +135,16 @@ def _is_of(path: Path, layout: RunLayout, case: CaseId) -> bool:
 def _add(packed: BinaryIO, name: str, path: Path) -> None:
     info = tarfile.TarInfo(name)
     info.size, info.mtime, info.mode = path.stat().st_size, int(path.stat().st_mtime), 0o644
+    if not _is_plain(info):
+        raise StoreError(
+            f"{name!r} cannot be packed: no run has a file of such a name", "remove or rename it"
+        )
     try:
         packed.write(info.tobuf(tarfile.USTAR_FORMAT))
     except ValueError as e:
         raise StoreError(
-            f"{path} cannot be packed: {e}", "names of up to 255 bytes and files of up to 8 GiB"
+            f"{path} cannot be packed: {e}",
+            "there is room for a name of up to 100 bytes in folders of up to 155, and for up to 8 GiB",
         ) from e
     left = info.size
     with path.open("rb") as file:
@@ -209,8 +229,18 @@ def _unpack(packed: BinaryIO, folder: Path, file: Path) -> str:
 
 def _parts(info: tarfile.TarInfo, file: Path) -> tuple[str, ...]:
     """The parts of a member's name. Raises StoreError for all but plain files below one folder."""
+    if not _is_plain(info):
+        raise StoreError(
+            f"{file} holds {info.name!r}, which is no file of a run directory",
+            "it comes from somebody who means no good, or is no file that powercut pack made",
+        )
+    return tuple(info.name.split("/"))
+
+
+def _is_plain(info: tarfile.TarInfo) -> bool:
+    """Whether a member is a plain file below one folder, with a name that is shown as it is."""
     parts = tuple(info.name.split("/"))
-    fits = (
+    return (
         info.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
         and info.size >= 0
         and 1 < len(parts) <= _MAX_DEPTH
@@ -219,12 +249,6 @@ def _parts(info: tarfile.TarInfo, file: Path) -> tuple[str, ...]:
         and ".." not in parts
         and info.name.isprintable()
     )
-    if not fits:
-        raise StoreError(
-            f"{file} holds {info.name!r}, which is no file of a run directory",
-            "it comes from somebody who means no good, or is no file that powercut pack made",
-        )
-    return parts
 
 
 def _write(packed: BinaryIO, path: Path, size: int) -> None:

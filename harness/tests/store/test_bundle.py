@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError
+from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.host.files import file_hash
 from harness.plan import Plan
 from harness.report import write_reports
@@ -97,6 +97,33 @@ def test_what_a_link_names_does_not_go_along(run: RunStore, tmp_path: Path) -> N
     bundle(run.path, tmp_path / "run.tar.zst")
     again = unbundle(tmp_path / "run.tar.zst", tmp_path / "here")
     assert not {n for n in names(again) if n.startswith(("reports.txt", "more"))}
+
+
+@pytest.mark.parametrize("name", ["a\x1b[31m", "a\udcff", "a/b/c/d/e/f/g/h", "x" * 101])
+def test_a_file_that_unpack_would_refuse_is_not_packed(run: RunStore, tmp_path: Path, name: str) -> None:
+    """Whoever got the package was told that it came from somebody who means no good."""
+    (run.path / name).parent.mkdir(parents=True, exist_ok=True)
+    (run.path / name).write_text("")
+    with pytest.raises(StoreError, match="cannot be packed") as e:
+        bundle(run.path, tmp_path / "run.tar.zst")
+    assert ("up to 100 bytes" in e.value.next_step) == (len(name) > 100), "it said 255"
+    assert not (tmp_path / "run.tar.zst").exists()
+
+
+def test_a_run_directory_that_unpack_would_refuse_is_not_packed(run: RunStore, tmp_path: Path) -> None:
+    run.close()
+    renamed = run.path.rename(run.path.with_name("my run"))
+    with pytest.raises(UsageError, match="my run cannot be packed") as e:
+        bundle(renamed, tmp_path / "run.tar.zst")
+    assert e.value.next_step.startswith("rename it")
+
+
+def test_more_than_unpack_would_take_is_not_packed(
+    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FILES", 3)
+    with pytest.raises(StoreError, match="more than a package holds"):
+        bundle(run.path, tmp_path / "run.tar.zst")
 
 
 def test_a_tar_reads_it_too(run: RunStore, tmp_path: Path) -> None:
