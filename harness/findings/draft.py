@@ -40,6 +40,7 @@ from harness.workloads.load import load_workload
 
 _AFTER = 12
 """Entries shown behind the crash."""
+_OF_THE_WHOLE = "# Numbers of operations are those of the whole workload, of which reproduce.sh has a part.\n"
 _WIDTH = 110
 """Of a comment in a script."""
 
@@ -69,6 +70,7 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
     operations = list(workload.operations)
     unlike = _unlike_script(shows, [] if shown else _since_returned(store, record.info, finding))
     explanation = read_explanation(store.layout, finding.id)
+    evidence = _evidence(store, finding, record.info, explanation, _OF_THE_WHOLE if shown else "")
     if shown:
         whole = [step.text for step in record.info.steps]
         finding, explanation = renumbered(finding, explanation, whole, list(map(str, operations)))
@@ -89,27 +91,33 @@ def draft(store: RunStore, finding: Finding, folder: Path, named: Named = NOTHIN
         ),
         "finding.toml": _toml(store, finding, profile, shown, unlike),
         SCRIPT: script(profile, finding, operations, shown, returned, unlike),
-        f"{EVIDENCE}/write-log.txt": log_excerpt(store.timeline(finding.case), record.info, finding),
+        **{f"{EVIDENCE}/{name}": text for name, text in evidence.items()},
     }
-    files[f"{EVIDENCE}/finding.html"] = _page(store, finding)
-    if explanation is not None:
-        why = [
-            mail_text(explanation, str(finding.crash_point)),
-            ladder_text(explanation),
-            sides_text(explanation),
-        ]
-        files[f"{EVIDENCE}/why.txt"] = "\n".join(filter(None, why))
-        files[f"{EVIDENCE}/ladder.svg"] = str(ladder_svg(explanation))
-    evidence = store.evidence(finding)
-    if evidence:
-        files[f"{EVIDENCE}/kernel-log.txt"] = printable(evidence.kernel_log)
-        files[f"{EVIDENCE}/fsck.txt"] = printable(evidence.fsck)
     (folder / EVIDENCE).mkdir(parents=True)
     for name, text in files.items():
         write_atomically(folder / name, text, 0o755 if name == SCRIPT else 0o644)
     for module in modules:
         write_atomically(folder / module.name, module.read_bytes())
     return [folder / name for name in (*files, *(m.name for m in modules))]
+
+
+def _evidence(
+    store: RunStore, finding: Finding, info: CaseInfo, explanation: Explanation | None, head: str
+) -> dict[str, str]:
+    """The files of the evidence, by name. `head` comes first in those that number operations."""
+    files = {
+        "write-log.txt": head + log_excerpt(store.timeline(finding.case), info, finding),
+        "finding.html": _page(store, finding),
+    }
+    if explanation is not None:
+        asked = str(finding.crash_point)
+        why = [mail_text(explanation, asked), ladder_text(explanation), sides_text(explanation)]
+        files["why.txt"] = head + "\n".join(filter(None, why))
+        files["ladder.svg"] = str(ladder_svg(explanation))
+    if evidence := store.evidence(finding):
+        files["kernel-log.txt"] = printable(evidence.kernel_log)
+        files["fsck.txt"] = printable(evidence.fsck)
+    return files
 
 
 def _returned(info: CaseInfo, finding: Finding) -> int:
@@ -474,12 +482,12 @@ def _readme(
     todo = [] if asked else ["TO DO: `powercut history` asks the other kernels."]
     why = explained.mechanism if explained else "TO DO: `powercut show` tells; then begin this folder anew."
     first = finding.violations[0]
-    before = " (Events and entries are those of the whole workload, as in the evidence.)" if shown else ""
+    whole = " (Events, entries and numbers in the evidence are those of the whole workload.)" if shown else ""
     words = [
         f"# {finding.case.configuration}: {_titled(shown or finding.summary)}",
         "TO DO: one paragraph: what goes wrong, and why it matters.",
         f"**Promise.** TO DO: where it is written down. Expected: {first.expected}. Found: {first.found}."
-        + before,
+        + whole,
         "**How to see it.** `sh reproduce.sh` as root. The operations"
         + (":" if shown else " (TO DO: `powercut shrink` leaves those that it needs):"),
         "\n".join(["```", *listed, "```"]),

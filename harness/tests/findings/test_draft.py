@@ -25,7 +25,7 @@ from harness.host.files import file_hash
 from harness.host.resources import resource
 from harness.model import CaseId, CrashState, Operation, OperationKind, Workload
 from harness.plan import Plan
-from harness.report.explanation import write_explanation
+from harness.report.explanation import Rung, write_explanation
 from harness.report.strip import Strip, StripCell, write_strip
 from harness.store import RunStore
 from harness.store.records import Finding
@@ -588,6 +588,28 @@ def test_a_shrunk_workload_has_one_numbering(run: RunStore) -> None:
     assert found.violations[0].found == "the names after no operation: d: no such name; the first 4 bytes"
     assert explained is not None
     assert explained.lines["promised"] == "by `sync`, operation that was left out: begun at event 7"
+
+
+def test_the_evidence_of_a_shrunk_workload_has_the_numbers_of_the_whole_one(
+    run: RunStore, tmp_path: Path
+) -> None:
+    """In why.txt, the number of the shrunk one stood above a ladder with `begin 7`, and meant the same."""
+    finding = next(f for f in run.findings() if str(f.case) == "ext4-nobarrier/append-fsync")
+    shrink_to(run, finding, "create a", "append a 4096", "fsync a")
+    said = "`fsync a` (operation 7) lost"
+    rungs = (Rung("mark", "begin 7 fsync a", event=5),)
+    found = msgspec.structs.replace(
+        explanation(), finding=finding.id, headline=said, mechanism=said, ladder=rungs, lines={}
+    )
+    write_explanation(run.layout, found)
+    draft(run, replace(finding, violations=(replace(finding.violations[0], summary=said),)), tmp_path / "new")
+    names = ("README.md", "mail.txt", "evidence/why.txt", "evidence/finding.html")
+    texts = [(tmp_path / "new" / name).read_text() for name in names]
+    assert ["(operation 7)" in text for text in texts] == [False, False, True, True]
+    assert "numbers in the evidence are those of the whole workload" in texts[0].replace("\n", " ")
+    excerpt = (tmp_path / "new/evidence/write-log.txt").read_text()
+    for text in (texts[2], excerpt):
+        assert text.startswith("# Numbers of operations are those of the whole workload")
 
 
 def renumbered_summary(run: RunStore, summary: str, whole: list[str], short: list[str]) -> str:
