@@ -188,13 +188,15 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         allowed.
         """
         outcome, position = self.outcome(state), self.legal.position(state)
-        acked = position.acked
-        while acked:
-            before = Position(position.begun, acked - 1, position.app_acks)
-            if self._like(finding, self.violations(outcome, before)) is None:
-                return acked - 1
-            acked -= 1
-        return None
+
+        def is_broken(acked: int) -> bool:
+            at = Position(position.begun, acked, position.app_acks)
+            return self._like(finding, self.violations(outcome, at)) is not None
+
+        if is_broken(0):
+            return None
+        # One by one: with fewer promises the same may have other words, and so not be alike any more.
+        return next((n for n in reversed(range(position.acked)) if not is_broken(n)), None)
 
     def start(self, finding: Finding) -> CrashState:
         """A state by times that shows the finding: its own, or one with the same contents. Raises UsageError

@@ -59,11 +59,11 @@ class Facts:
     def at(self) -> int:
         return self.legal.event(self.state)
 
-    @property
+    @cached_property
     def writes(self) -> dict[int, TimedWrite]:
         return {w.entry: w for w in self.times.writes}
 
-    @property
+    @cached_property
     def flushes(self) -> list[Flush]:
         of_both: list[TimedFlush | TimedWrite] = [*self.times.flushes]
         of_both += [w for w in self.times.writes if w.preflush]

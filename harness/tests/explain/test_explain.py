@@ -28,7 +28,7 @@ from harness.explain.explain import (
     ladder,
     sync_of_the_lost,
 )
-from harness.explain.facts import Facts, NamesNow
+from harness.explain.facts import Facts, Flush, NamesNow
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
 from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import ANOTHER, Evidence, Gap, Order, Program, program_of, wanted_sync
@@ -41,6 +41,7 @@ from harness.model import (
     HistoryStep,
     Operation,
     OperationKind,
+    Position,
     Tree,
     TreeEntry,
     Violation,
@@ -2041,6 +2042,45 @@ def test_where_a_control_tells_the_writes_no_line_says_that_nothing_does() -> No
     assert "no state tells" in _not_named(none, none, None)
     assert "no state tells" not in _not_named(none, none, CrashState(4))
     assert "the control tells" in _not_named(none, none, CrashState(4))
+
+
+@pytest.mark.parametrize(("broken_from", "promise"), [(0, None), (1, 0), (98, 97), (100, 99)])
+def test_what_holds_at_any_time_is_judged_once_for_all_operations(
+    broken_from: int, promise: int | None
+) -> None:
+    """Of what fsck finds, no return makes the promise: each operation that had returned was judged, twice."""
+    asked: list[int] = []
+
+    def violations(_: object, position: Position) -> list[str]:
+        asked.append(position.acked)
+        return ["it"] if position.acked >= broken_from else []
+
+    explainer: Any = SimpleNamespace(
+        outcome=lambda _: None,
+        legal=SimpleNamespace(position=lambda _: Position(100, 100)),
+        violations=violations,
+        _like=lambda _, found: next(iter(found), None),
+    )
+    assert Explainer.promise(explainer, cast(Any, None), CrashState(1)) == promise
+    assert len(asked) <= 1 + (100 - broken_from + 1 if broken_from else 0)
+
+
+def test_the_flushes_are_listed_once_for_all_writes_of_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write of a log of 2,000 listed all flushes anew: the ladder took seconds."""
+    made = Recorder()
+    for _ in range(20):
+        made.write(1)
+        made.complete(made.flush())
+    facts = facts_of(made, {}, (), None)
+    listed: list[Flush] = []
+
+    def flush(*fields: int) -> Flush:
+        listed.append(Flush(*fields))
+        return listed[-1]
+
+    monkeypatch.setattr("harness.explain.facts.Flush", flush)
+    assert [r.covered for r in ladder(facts) if r.kind == "write"] == [f.entry for f in made.flushes][-6:]
+    assert len(listed) == 20
 
 
 def test_a_state_that_shows_another_finding_of_one_symptom_does_not_fail_the_same_way() -> None:
