@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +81,7 @@ def show_command(
         if every and not chosen:
             console.say(f"the run {store.path.name} has no finding: there is nothing to explain")
             return ExitCode.CONSISTENT
-        if not chosen:
-            raise UsageError("no finding was named", "name one, or --all; the report has their ids")
+        _need_fitting(chosen, svg)
         worst, before = ExitCode.CONSISTENT, _whys(store)
         told = _Told(every=every, ladder=ladder, as_json=as_json)
         for finding, asked in chosen:
@@ -101,6 +100,16 @@ def show_command(
         if _whys(store) != before:
             rewrite_reports(store)
     return worst
+
+
+def _need_fitting(chosen: Sequence[object], svg: Path | None) -> None:
+    """Raises UsageError for no finding, and for several with one file: the last would take it."""
+    if not chosen:
+        raise UsageError("no finding was named", "name one, or --all; the report has their ids")
+    if svg is not None and len(chosen) > 1:
+        raise UsageError(
+            f"an SVG has one ladder, and these are {len(chosen)} findings", "name one, or leave out --svg"
+        )
 
 
 def _whys(store: RunStore) -> list[Explanation | None]:

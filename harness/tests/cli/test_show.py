@@ -184,6 +184,18 @@ def test_a_long_explanation_tells_how_far_it_came(
     ]
 
 
+def test_one_file_takes_one_ladder(tmp_path: Path) -> None:
+    """The ladder of each finding took the place of the one before, and nothing said so."""
+    with demo_run(tmp_path / "reports") as store:
+        finding = explained(store)
+    svg = tmp_path / "ladder.svg"
+    asked = ("show", "--from", store.path, "--svg", svg, finding.id)
+    assert "an SVG has one ladder, and these are 2 findings" in refused(*asked, finding.id)
+    assert not svg.exists()
+    assert powercut(*asked).exit_code == ExitCode.CONSISTENT
+    assert svg.read_text().startswith("<svg")
+
+
 def test_a_run_without_findings_has_nothing_to_explain(tmp_path: Path) -> None:
     """`show --all` answered that no finding had been named, and to name --all."""
     with RunStore.create(tmp_path, "test", run_info()) as store:
