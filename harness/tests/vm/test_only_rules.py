@@ -78,6 +78,35 @@ for i in 1 2 3 4 5; do echo $i >f$i; sync f$i; echo "$i is done"; done
 """
 
 
+MAPS = """
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+    int f = open("f", O_CREAT | O_RDWR, 0644);
+    ftruncate(f, 8192);
+    char *mapped = mmap(0, 4096, PROT_READ, MAP_SHARED, f, 0);
+    mprotect(mapped, 4096, PROT_READ | PROT_WRITE);
+    mapped[5] = 1;
+    return msync(mapped, 0, MS_SYNC) + msync(mapped, 4096, MS_SYNC);
+}
+"""
+
+
+def test_stores_into_a_mapping_that_became_writable_are_noted(tmp_path: Path, uml_kernel: Path) -> None:
+    """They were not, and what msync(2) had made durable was missing: a false alarm. An msync of no bytes was
+    noted as an fdatasync of the whole file, and nothing could be lost behind it.
+    """
+    place = write_program(tmp_path, "maps", "true")
+    (tmp_path / "maps.c").write_text(MAPS)
+    subprocess.run(["gcc", "-w", str(tmp_path / "maps.c"), "-o", f"{place}/maps"], check=True)
+    (tmp_path / "maps" / "run").write_text('#!/bin/sh\n$(dirname "$0")/maps && powercut-ack 0\n')
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    told = [(c.word, c.offset, c.length) for c in notes.calls if c.word not in ("create", "size")]
+    assert told == [("write", 0, 4096), ("nothing", 0, 0), ("fdatasync", 0, 4096)]
+
+
 @pytest.mark.parametrize("user", ["", "me"])
 def test_a_printed_line_is_acknowledged_where_it_was_printed(
     user: str, tmp_path: Path, uml_kernel: Path

@@ -20,7 +20,7 @@
 //! A program may be recorded at the same time. Then nothing here may change what is recorded, so files are neither
 //! opened nor read, whose access times would change, and which some file systems write back when they are closed
 //! (`ext4_release_file`, `xfs_file_release`). There are two exceptions, and both leave access times alone: a file into
-//! which sendfile(2), splice(2) or copy_file_range(2) copied is opened once more; and a file that is mapped to be
+//! which sendfile(2), splice(2) or copy_file_range(2) copied is opened once more; and a file that is mapped and may be
 //! written to is held open until nobody maps it any more. What the program left the host sees in the recording's end.
 
 use std::{
@@ -128,7 +128,7 @@ impl Pending {
     }
 }
 
-/// A file that is mapped to be written to, with what it held when it was looked at last.
+/// A file that is mapped and may be written to, with what it held when it was looked at last.
 struct Mapped {
     file: File,
     known: Vec<u8>,
@@ -517,15 +517,16 @@ impl Notes {
         });
     }
 
-    /// Remember what a file holds that is going to be mapped to be written to.
+    /// Remember what a file holds that is going to be mapped so that it may be written to: mprotect(2) allows
+    /// it later, if the descriptor does.
     fn map(&mut self, call: &Call<'_>) {
-        let (protection, flags) = (call.argument(2) as c_int, call.argument(3) as c_int);
+        let (flags, descriptor) = (call.argument(3) as c_int, call.argument(4) as i32);
         let is_shared =
             flags & libc::MAP_TYPE != libc::MAP_PRIVATE && flags & libc::MAP_ANONYMOUS == 0;
-        if !is_shared || protection & libc::PROT_WRITE == 0 || call.file(4).is_none() {
+        if !is_shared || call.file(4).is_none() || !is_writable(call.task(), descriptor) {
             return;
         }
-        let path = format!("/proc/{}/fd/{}", call.task(), call.argument(4) as i32);
+        let path = format!("/proc/{}/fd/{descriptor}", call.task());
         let Ok(file) = open_unnoticed(&path) else {
             return;
         };
@@ -818,8 +819,9 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_sync_file_range => of_file("nothing", call.text()),
         libc::SYS_msync => {
             let (file, offset) = call.mapped_path(a(0))?;
-            let synchronous = a(2) as c_int & libc::MS_SYNC != 0;
-            let word = if synchronous { "fdatasync" } else { "nothing" };
+            // Of no bytes, it does nothing; a length of 0 stands for the whole file in these notes.
+            let syncs = a(2) as c_int & libc::MS_SYNC != 0 && a(1) > 0;
+            let word = if syncs { "fdatasync" } else { "nothing" };
             let mut pending = Pending::new(word, call.text()?);
             (pending.path, pending.offset, pending.length) = (file, Some(offset), a(1));
             Some(pending)
@@ -881,6 +883,12 @@ fn position(task: pid_t, descriptor: i32) -> (u64, u64) {
         .unwrap_or(0);
     let flags = field("flags:").and_then(|word| u64::from_str_radix(&word, 8).ok());
     (position, flags.unwrap_or(0))
+}
+
+/// Whether a descriptor allows to write.
+fn is_writable(task: pid_t, descriptor: i32) -> bool {
+    let (_, flags) = position(task, descriptor);
+    flags & libc::O_ACCMODE as u64 != libc::O_RDONLY as u64
 }
 
 fn owner_of(seen: &Metadata) -> (u32, u32, u32) {
