@@ -18,7 +18,7 @@ from harness.errors import KernelError, UsageError
 from harness.host import elf
 from harness.host.cache import hold
 from harness.host.packed import MODULE_SUFFIXES, read_module
-from harness.kernels.packages import cached_version, depmod, have, only, root_of
+from harness.kernels.packages import cached_version, have, need_index, only, root_of
 from harness.kernels.pins import Pin, asked_version, pins, version_in
 from harness.plan import KernelChoice
 
@@ -28,8 +28,8 @@ class Kernel:
     """A kernel image and its modules, on this host.
 
     `name`: names it for `find_kernel` (`debian-6.12.117`, or the file's path). `package_version`: empty for
-    a user's file. `modules`: the directory with modules.dep; None if everything is built in. `replaced`:
-    single modules that replace those of the same name.
+    a user's file. `modules`: the directory of its release; None if everything is built in. `replaced`: single
+    modules that replace those of the same name.
     """
 
     name: str
@@ -174,7 +174,7 @@ def _modules_dir(given: Path) -> Path:
     candidates = [given, *sorted((given / "lib/modules").glob("*")), *sorted(given.glob("*"))]
     for path in candidates:
         if any((path / "kernel").rglob("*.ko*")):
-            depmod(path)
+            need_index(path)
             return path
     raise KernelError(
         f"{given} holds no modules (no `kernel/**/*.ko` below it)",

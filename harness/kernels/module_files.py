@@ -11,6 +11,7 @@ from harness.host import elf
 from harness.host.packed import read_module
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
+from harness.kernels.packages import index_of
 
 
 def resolve_modules(kernel: Kernel, wanted: Sequence[str]) -> list[Path]:
@@ -91,6 +92,7 @@ class _ModuleIndex:
     def __init__(self, kernel: Kernel) -> None:
         assert kernel.modules is not None  # noqa: S101 - resolve_modules has checked
         self._dir = kernel.modules
+        self._made = {} if (self._dir / "modules.dep").exists() else index_of(self._dir)
         self._replaced = {_key(p.name): p for p in kernel.replaced}
         self._chains: dict[str, list[str]] = {}
         for line in self._lines("modules.dep"):
@@ -110,8 +112,8 @@ class _ModuleIndex:
 
     def _lines(self, name: str) -> list[str]:
         path = self._dir / name
-        text = path.read_text().splitlines() if path.exists() else []
-        return [line for line in text if line and not line.startswith("#")]
+        text = self._made.get(name) or (path.read_text() if path.exists() else "")
+        return [line for line in text.splitlines() if line and not line.startswith("#")]
 
     def built_in(self, name: str) -> bool:
         return _key(name) in self._builtin

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
-from collections.abc import Set
+import tempfile
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from harness.kernels.pins import Pin, matching, version_in
 COMPLETE = "complete"
 """A file of a kernel's folder in the cache: it is whole; contains the package's version."""
 LIBRARY = "library"
+_INDEXES = ("modules.dep", "modules.softdep", "modules.alias")
+_RELEASE = "0.0"
+"""For depmod, which takes no word that does not look like a release."""
 
 
 def only(root: Path, pattern: str) -> Path:
@@ -196,12 +201,35 @@ def _with_library(pin: Pin, archive: Archive, unpacked: Path, root: Path) -> Non
 
 def depmod(directory: Path) -> None:
     """Make modules.dep if it is missing (Debian's 6.1 packages leave it to the installation)."""
-    if (directory / "modules.dep").exists():
-        return
-    base = directory.parents[2] if directory.parent.name == "modules" else None
-    if base is None:
+    if not (directory / "modules.dep").exists():
+        need_index(directory)
+        _run_depmod(directory.parents[2], directory.name)
+
+
+def need_index(directory: Path) -> None:
+    """Raises KernelError for a folder of modules without modules.dep for which depmod could make none."""
+    if not (directory / "modules.dep").exists() and directory.parent.name != "modules":
         raise KernelError(
             f"{directory} has no modules.dep and is not of the form DIR/lib/modules/RELEASE",
             f"run: depmod -b DIR {directory.name}",
         )
-    subprocess.run(["depmod", "-b", base, directory.name], check=True, capture_output=True)
+
+
+@functools.lru_cache
+def index_of(directory: Path) -> Mapping[str, str]:
+    """What depmod makes of a folder of modules without modules.dep, by the files' names. It works on links
+    elsewhere: the folder is a user's, who may not let us write to it.
+    """
+    with tempfile.TemporaryDirectory(prefix="powercut-modules-") as scratch:
+        linked = Path(scratch, "lib/modules", _RELEASE)
+        linked.mkdir(parents=True)
+        for path in directory.iterdir():
+            if path.is_dir() or path.name == "modules.order":
+                (linked / path.name).symlink_to(path.absolute())
+        _run_depmod(Path(scratch), _RELEASE)
+        made = (linked / name for name in _INDEXES)
+        return {path.name: path.read_text() for path in made if path.exists()}
+
+
+def _run_depmod(base: Path, release: str) -> None:
+    subprocess.run(["depmod", "-b", base, release], check=True, capture_output=True)

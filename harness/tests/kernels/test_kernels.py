@@ -386,6 +386,23 @@ def test_a_kernel_is_looked_up_without_being_fetched(tmp_path: Path, monkeypatch
         look_up_kernel("debian-6.12", modules=tmp_path)
 
 
+def test_a_users_folder_of_modules_is_not_written_to(tmp_path: Path) -> None:
+    """A question about --modules made an index in it, which depmod could not where that is read only."""
+    folder = tmp_path / "lib/modules/6.12.0"
+    (folder / "kernel/fs").mkdir(parents=True)
+    (folder / "kernel/fs/x.ko").write_bytes(b"")
+    (folder / "modules.builtin").write_text("kernel/fs/y.ko\n")
+    (folder / "modules.alias").write_text("of a depmod that was killed\n")
+    (image := tmp_path / "vmlinux").write_bytes(b"\x7fELF" + bytes(1020))
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    found = find_kernel(str(image), tmp_path)
+    assert look_up_kernel(str(image), folder) is None
+    assert resolve_modules(found, ["x", "y"]) == [folder / "kernel/fs/x.ko"]
+    with pytest.raises(KernelError, match="has no module z"):
+        resolve_modules(found, ["z"])
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+
+
 def test_what_needs_a_whole_pc_refuses_a_pin_of_uml() -> None:
     look_up_pc_kernel("debian-6.12")
     with pytest.raises(UsageError, match="UML") as caught:
