@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from harness.summary import CaseVerdict
 SHOWN = 10
 """Verdicts of a case, its own included."""
 READ_MAX = 60
-"""Runs that are opened: the newest of them, by their names, which begin with the date."""
+"""Runs that are opened: the newest before a run's own, by their names, which begin with the date (UTC)."""
 SIZE_MAX = 64 << 20
 RESULTS = "results.json"
 
@@ -81,9 +81,11 @@ def _before(run: Path, started: datetime) -> Iterator[tuple[str, _Results]]:
     """The results of earlier runs, newest first."""
     folder = run.resolve().parent
     seen: set[datetime] = set()
+    last = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}~"
     names = sorted((p.parent.name for p in folder.glob(f"*/{RESULTS}")), reverse=True)
-    for name in [n for n in names if n != run.resolve().name][:READ_MAX]:
-        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    names = [n for n in names if n != run.resolve().name and not (n[:1].isdigit() and n > last)]
+    for name in names[:READ_MAX]:
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             results = _read(folder / name / RESULTS)
             if results.started.tzinfo and results.started < started and results.started not in seen:
                 seen.add(results.started)  # a packed run that was unpacked here is there twice

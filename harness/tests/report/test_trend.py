@@ -17,6 +17,7 @@ from harness.tests.report.demo import demo_run
 
 CASE = CaseId("ext4", "ordered", "w")
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
+DEEP = '{"x":' + "[" * 100_000
 
 
 def put(folder: Path, days_ago: int, verdict: str = "pass", workload: str = "w") -> None:
@@ -51,7 +52,7 @@ def test_a_case_that_no_other_run_had_has_no_trend(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"cases": 3}', "\udcff", '{"started": "x", "kernel": {}, "cases": []}']
+    "text", ["", "{", "[]", "null", '{"cases": 3}', "\udcff", '{"started": "x", "kernel": {}, "cases": []}', DEEP]
 )
 def test_what_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
     put(tmp_path, 1)
@@ -91,3 +92,11 @@ def test_the_page_shows_it_and_results_of_today_are_what_is_read(tmp_path: Path)
     ran = [c for c in summary.cases if c.verdict is not CaseVerdict.NOT_RUN]
     assert html.count("Runs before") == len(ran)
     assert 'title="20200101-000000-demo, 6.12.117+deb12-amd64' in html
+
+
+def test_later_runs_take_no_place_of_the_earlier_ones(tmp_path: Path) -> None:
+    """Sixty later runs were opened for nothing: the report of an older run, made again, lost its trend."""
+    put(tmp_path, 1, "fail")
+    for days in range(1, READ_MAX + 2):
+        put(tmp_path, -days)
+    assert seen(tmp_path) == ["fail"]
