@@ -135,6 +135,8 @@ class KnownBatches(journal.Known[Batch]):
         if isinstance(line, Batch) and line.interrupted:
             self.at = max(self.at, line.at)
             return
+        if isinstance(line, Batch):
+            self.done.pop(line.item, None)  # one that had another turn is the last that was done
         super().add(line)
         match line:
             case BatchBegun():

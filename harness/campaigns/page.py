@@ -39,7 +39,8 @@ _NEWEST = 40
 _WAITING = 40
 _PLOTTED = 2
 """Batches from which on a curve says something."""
-_LONG_S = 2 * 3600
+HOUR_S = 3600.0
+_LONG_S = 2 * HOUR_S
 """Work of less than this is shown in minutes."""
 _NAMED = 4
 """Novelty features, or points, that are named of several."""
@@ -89,6 +90,7 @@ class GeneratorCount(msgspec.Struct, frozen=True):
     generator: str
     batches: int
     workloads: int
+    cases: int
     states: int
     seconds: float
     features: int
@@ -97,7 +99,7 @@ class GeneratorCount(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A campaign as the page tells it. `command`: goes on with it."""
+    """A campaign as the page tells it. `command`: goes on with it; empty: nothing is left to be done."""
 
     path: Path
     plan: CampaignPlan
@@ -142,9 +144,8 @@ class Shown:
         """How long, how many, how fast, how large."""
         cases, states, took = self.totals
         ledger = self.ledger
-        rate = f"{states / took:,.0f} states/s, {cases / took * 3600:,.0f} workloads/h" if took else ""
-        kept = sum(d.size_bytes for d in ledger.done.values())
-        runs = sum(bool(d.run) for d in ledger.done.values())
+        rate = f"{states / took:,.0f} states/s, {cases / took * 3600:,.0f} cases/h" if took else ""
+        kept = [d.size_bytes for d in ledger.done.values() if d.run]
         starts = len(ledger.started)
         shrinking = f", {seconds(ledger.shrinking_s)} of it shrinking findings" if ledger.shrunk else ""
         new = plural(len(ledger.corpus), "case")
@@ -159,7 +160,7 @@ class Shown:
             f"{plural(len(ledger.done), 'batch', 'batches')} done",
             *filter(None, [rate]),
             f"{new} showed something new ({plural(len(ledger.features), 'novelty feature')}{lines})",
-            f"{plural(runs, 'run directory', 'run directories')} kept, {kept >> 20:,} MiB",
+            f"{plural(len(kept), 'run directory', 'run directories')} kept, {sum(kept) >> 20:,} MiB",
         ]
 
     @property
@@ -184,11 +185,11 @@ class Shown:
     def _count(self, generator: str) -> GeneratorCount:
         begun = self.ledger.chosen
         done = [d for n, d in self.ledger.done.items() if n in begun and begun[n].generator == generator]
+        workloads = sum(len(begun[d.item].workloads) for d in done if not d.failed)
         cases, states, took = totals(done)
         features = sum(len(r.features) for d in done for r in d.reached)
-        return GeneratorCount(
-            generator, len(done), cases, states, took, features, sum(len(d.found) for d in done)
-        )
+        found = sum(len(d.found) for d in done)
+        return GeneratorCount(generator, len(done), workloads, cases, states, took, features, found)
 
     @property
     def undecided(self) -> list[UndecidedCases]:
@@ -266,8 +267,15 @@ def shown(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Shown:
             similar.setdefault(ledger.similar[found.id].like, []).append(found)
     when = {found.id: done.at for done, found in ledger.found}
     causes = tuple(_shown_cause(path, plan, ledger, c, similar, when) for c in ledger.causes)
-    resume = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
-    return Shown(path, plan, ledger, causes, resume)
+    return Shown(path, plan, ledger, causes, _resume(path, plan, ledger))
+
+
+def _resume(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> str:
+    if ledger.finished:
+        return ""
+    is_over = plan.hours is not None and ledger.at >= plan.hours * HOUR_S
+    hours = f" --hours {plan.hours:g}" if is_over else ""
+    return f"powercut campaign --resume {source_of(plan.run, shown_path(path))}{hours}"
 
 
 def _shown_cause(
@@ -390,13 +398,14 @@ def _known(facts: Shown) -> Iterator[Line]:
 
 
 def _generators(facts: Shown) -> PageTable:
-    counted = ("batches", "workloads", "states", "time", "novelty features", "findings")
+    counted = ("batches", "workloads", "cases", "states", "time", "novelty features", "findings")
     rows = tuple(
         (
             g.generator,
             GENERATORS[g.generator],
             number(g.batches),
             number(g.workloads),
+            number(g.cases),
             number(g.states),
             seconds(g.seconds) if g.batches else "",
             number(g.features),

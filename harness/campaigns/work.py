@@ -188,7 +188,7 @@ class CampaignSeries(Series[Batch]):
     def words(self, done: Batch) -> str:
         new = sum(len(r.features) for r in done.reached)
         parts = [
-            f"{self.ledger.chosen[done.item].generator}: {plural(done.cases, 'workload')}",
+            f"{self.ledger.chosen[done.item].generator}: {plural(done.cases, 'case')}",
             plural(done.states, "crash state"),
             f"{plural(new, 'novelty feature')}" if new else "nothing new",
             plural(len(done.found), "finding") if done.found else "",

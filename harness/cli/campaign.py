@@ -11,6 +11,7 @@ import msgspec
 
 from harness.campaigns.generators import GENERATORS
 from harness.campaigns.journal import CampaignPlan, KnownBatches
+from harness.campaigns.page import HOUR_S
 from harness.campaigns.work import (
     CampaignSeries,
     create,
@@ -44,12 +45,8 @@ from harness.errors import ExitCode, UsageError
 from harness.host.files import file_hash
 from harness.model import bounds
 from harness.plan import Plan
-from harness.report.lines import source_of
-from harness.report.words import shown_path
 from harness.series.journal import End
 from harness.trust import need_same_modules, resumable, with_modules
-
-HOUR_S = 3600.0
 
 
 @click.command("campaign")
@@ -155,9 +152,8 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
 
 def _carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCode:
     series = CampaignSeries(plan, path)
-    again = f"powercut campaign --resume {source_of(plan.run, shown_path(path))}"
     what = f"{', '.join(plan.generators)} on {', '.join(plan.run.configurations)}"
-    end = run_series(series, what, again, until_s)
+    end = run_series(series, what, "", until_s)  # its page says how to go on
     return exit_code(series.ledger, end, require_all=plan.run.require_all)
 
 

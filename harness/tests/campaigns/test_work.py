@@ -11,7 +11,14 @@ import pytest
 
 from harness.campaigns import generators
 from harness.campaigns import work as work_module
-from harness.campaigns.journal import Batch, BatchBegun, CampaignPlan, KnownBatches, UndecidedCases
+from harness.campaigns.journal import (
+    Batch,
+    BatchBegun,
+    CampaignPlan,
+    KnownBatches,
+    Reached,
+    UndecidedCases,
+)
 from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
@@ -21,7 +28,7 @@ from harness.model import CaseId
 from harness.plan import Budget, Plan
 from harness.report.pages import on_page
 from harness.series import work as engine
-from harness.series.journal import End, Journal
+from harness.series.journal import End, Ended, Journal
 from harness.series.work import OnDone
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts
@@ -530,3 +537,53 @@ def test_a_journal_names_no_files_of_the_host(line: BatchBegun | Batch, tmp_path
     Journal(path, KnownBatches()).put(line)
     ledger = read_ledger(path)
     assert (ledger.chosen, ledger.done, ledger.damaged) == ({}, {}, 1)
+
+
+def test_what_a_page_counts_is_what_it_names(tmp_path: Path) -> None:
+    """Each case was a workload, twice as many with two modes; runs that were deleted still took their MiB."""
+    ledger, plan = KnownBatches(), plan_of("random")
+    ledger.add(BatchBegun(item="1", generator="random", workloads=("random2-1-20", "random2-2-20")))
+    ledger.add(Batch(item="1", at=60, seconds=60, cases=4, states=90, size_bytes=40 << 20))
+    ledger.add(BatchBegun(item="2", generator="random", workloads=("random2-3-20",)))
+    ledger.add(Batch(item="2", at=90, seconds=30, cases=2, states=9, size_bytes=3 << 20, run="batches/2/runs/r"))
+    told = shown(tmp_path, plan, ledger)
+    (count,) = told.generators
+    assert (count.workloads, count.cases) == (3, 6)
+    assert "1 run directory kept, 3 MiB" in told.figures
+    assert "1 states/s, 240 cases/h" in told.figures
+    path = begun(tmp_path, plan)
+    _, _, said = carried_out(plan, path, ToyRuns(nothing, batches=1))
+    assert any("random: 2 cases" in line for line in said)
+
+
+def test_a_batch_that_had_another_turn_is_the_last_one(tmp_path: Path) -> None:
+    """It kept its place: the curves went back in time, and what was newest was not the first to be told."""
+    ledger = KnownBatches()
+    for item, at, new in (("1", 60, ()), ("2", 120, ("x",)), ("1", 3000, ("y", "z"))):
+        reached = (Reached("ext4/ordered", f"w{item}", new),) if new else ()
+        failed = "" if new else "no guest"
+        ledger.add(Batch(item=item, at=at, failed=failed, reached=reached))
+    told = shown(tmp_path, plan_of("random"), ledger)
+    assert told._series("features").points == [(0.0, 0.0), (2.0, 1.0), (50.0, 3.0)]
+    assert [r.workload for _, r in told.newest] == ["w1", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "how", "ends_with"),
+    [
+        (0.01, End.TIME_UP, " --hours 0.01"),
+        (1.0, End.INTERRUPTED, "-campaign"),
+        (None, End.INTERRUPTED, "-campaign"),
+        (0.01, End.COMPLETE, ""),
+    ],
+)
+def test_the_command_that_goes_on_does(
+    tmp_path: Path, hours: float | None, how: End, ends_with: str
+) -> None:
+    """Of a campaign whose hours were over it was refused; a complete one has nothing to go on with."""
+    plan = msgspec.structs.replace(plan_of("random"), hours=hours)
+    path, ledger = begun(tmp_path, plan), KnownBatches()
+    ledger.add(Batch(item="1", at=40, seconds=40, cases=1, states=9))
+    ledger.add(Ended(at=40, when="2026-01-01T00:00:40+00:00", how=how))
+    again = page_of(path, plan, ledger).again
+    assert again.endswith(ends_with) and bool(again) is bool(ends_with)
