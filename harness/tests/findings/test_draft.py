@@ -455,11 +455,10 @@ def test_a_cut_in_the_middle_of_an_operation_is_to_do(run: RunStore, tmp_path: P
     record = run.case(finding.case)
     assert record is not None
     (begin,) = [s.begin for s in record.info.steps if s.index == 3]
-    said = [drafted(run, f"@{n}", tmp_path / str(n)) for n in (begin + 1, begin + 3)]
-    assert [["TO DO: make the state" in text for text in texts] for texts in said] == [
-        [False] * 3,
-        [True] * 3,
-    ]
+    assert begin is not None
+    for cut, unlike in ((begin + 1, False), (begin + 3, True)):
+        said = drafted(run, f"@{cut}", tmp_path / str(cut))
+        assert ["TO DO: make the state" in text for text in said] == [unlike] * 3
 
 
 def test_what_was_shrunk_from_another_finding_is_not_used(run: RunStore, tmp_path: Path) -> None:
