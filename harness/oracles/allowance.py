@@ -127,6 +127,10 @@ class Allowance:
     growths: tuple[FileEvent, ...] = ()
     allocated: int = 0
 
+    def holds(self, size: int) -> bool:
+        """Whether the file may have that size."""
+        return self.low <= size <= self.high
+
     def data_at_end(self, size: int) -> tuple[int, int]:
         """The bytes (start, end) at the end of a file of that size that cannot be zeros; none if empty."""
         for event in self.growths:
@@ -176,13 +180,15 @@ class _Cells:
 def allowance(contract: Contract, file: FileHistory, counts: EventCounts) -> Allowance:
     """What `file` may hold in ordered and writeback modes (rules 1 to 5)."""
     events = file.events[counts.durable : counts.begun]
-    strays = {k: tuple(_misplaced(file, k, counts)) for k in range(counts.durable, counts.begun)}
+    moves = tuple(_moves(file, counts))
+    first = moves[0][0] if moves else counts.begun
+    strays = {k: tuple(_misplaced(file.events[k], k, moves)) for k in range(first, counts.begun)}
     bounds = (b for e in events for b in _bounds(e))
     elsewhere = (b for parts in strays.values() for start, end, _ in parts for b in (start, end))
     cells = _Cells(file.content(counts.durable), (*bounds, *elsewhere))
     for k, event in enumerate(events, counts.durable):
         committed = k < counts.committed
-        cells.may_hold(strays[k])  # of a STRAY, this is all
+        cells.may_hold(strays.get(k, ()))  # of a STRAY, this is all
         if event.is_written:
             _write(contract, cells, event, committed)
         elif event.kind is EventKind.SIZE and contract.stale_allowed:
@@ -200,7 +206,7 @@ def allowance(contract: Contract, file: FileHistory, counts: EventCounts) -> All
         elif event.kind is EventKind.FLUSH and k < counts.returned:
             cells.hold(event.start, event.end, file.content(k))
     return Allowance(
-        *_sizes(contract, file, counts),
+        *sizes(contract, file, counts),
         tuple(cells.starts),
         tuple(cells.origins),
         tuple(_growths(events)) if "data-at-end" in contract.rules else (),
@@ -208,21 +214,39 @@ def allowance(contract: Contract, file: FileHistory, counts: EventCounts) -> All
     )
 
 
-def _is_lost(file: FileHistory, k: int, counts: EventCounts) -> bool:
-    """Whether the log lacks an exchange before event k."""
-    later = file.events[max(counts.committed, counts.durable) : k]
-    return any(e.kind is EventKind.EXCHANGE for e in later)
+def told_apart(contract: Contract, file: FileHistory, counts: EventCounts) -> EventCounts:
+    """The counts with the fewest committed events under which the bytes may hold the same. A write that may
+    read as what was there before does so whether it is committed or not.
+    """
+    committed = counts.committed
+    while committed > counts.durable and not _shows(contract, file.events[committed - 1]):
+        committed -= 1
+    return dataclasses.replace(counts, committed=committed, partly=False)
 
 
-def _misplaced(file: FileHistory, k: int, counts: EventCounts) -> Iterator[Extent]:
+def _shows(contract: Contract, event: FileEvent) -> bool:
+    """Whether bytes may tell that an event is committed."""
+    if event.is_written:
+        return not (contract.zeros_in_new_blocks or contract.stale_allowed)
+    return not event.changes_nothing and event.kind is not EventKind.COMMIT_SIZE
+
+
+def _moves(file: FileHistory, counts: EventCounts) -> Iterator[tuple[int, FileEvent]]:
+    """The shifts and exchanges that the log may lack, with their places among the events."""
+    for k in range(max(counts.committed, counts.durable), counts.begun):
+        if file.events[k].kind in (EventKind.SHIFT, EventKind.EXCHANGE):
+            yield k, file.events[k]
+
+
+def _misplaced(event: FileEvent, k: int, moves: Sequence[tuple[int, FileEvent]]) -> Iterator[Extent]:
     """Where event k puts its bytes if the log lacks shifts or exchanges before it (rules 11 and 12)."""
-    event = file.events[k]
-    if event.kind is EventKind.STRAY and _is_lost(file, k, counts):
+    before = [move for place, move in moves if place < k]
+    if event.kind is EventKind.STRAY and any(move.kind is EventKind.EXCHANGE for move in before):
         yield from event.content
     if not event.is_written and event.kind is not EventKind.ZERO:
         return
     parts = list(event.content or [(event.start, event.end, event.origin)])
-    for shift in reversed(file.events[max(counts.committed, counts.durable) : k]):
+    for shift in reversed(before):
         if shift.kind is EventKind.SHIFT:
             parts = [earlier for part in parts for earlier in _before_shift(shift, *part)]
             yield from parts
@@ -321,7 +345,7 @@ def _zero(contract: Contract, cells: _Cells, event: FileEvent, committed: bool) 
             cells.add(start, end, ZERO)
 
 
-def _sizes(contract: Contract, file: FileHistory, counts: EventCounts) -> tuple[int, int, int]:
+def sizes(contract: Contract, file: FileHistory, counts: EventCounts) -> tuple[int, int, int]:
     """Rule 5: the lowest and the highest size allowed, and the number of events that decides the lowest."""
     last = max(counts.committed, counts.durable)
     base = last

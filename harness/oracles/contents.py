@@ -7,11 +7,21 @@ bytes mix inside an extent too short to carry a whole word of the pattern.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.model import Extent, ExtentKind, Position, Tree, TreeEntry, Violation
-from harness.oracles.allowance import ANYTHING, Allowance, EventCounts, Origins, allowance, journaled
+from harness.oracles.allowance import (
+    ANYTHING,
+    Allowance,
+    EventCounts,
+    Origins,
+    allowance,
+    journaled,
+    sizes,
+    told_apart,
+)
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import WORD_BYTES, data_of
 from harness.oracles.timeline import (
@@ -31,6 +41,8 @@ _CACHE_ALLOWANCES = 10_000
 _STAT_BLOCK_BYTES = 512
 _NEAREST = 8
 """How many candidates are examined in detail when none explains the state."""
+_VERSIONS = 64
+"""The same for the versions of one file, which tell less of how near they are."""
 
 
 class ContentsJudge:
@@ -67,11 +79,18 @@ class ContentsJudge:
         that explains most of it.
         """
         file = self._timeline.files[inode]
-        versions = [e.index for e in file.events[: file.before(position.begun)]]
-        for j in reversed((*versions, position.begun)):
-            if not self._file(file, j, position, entry, thorough=False):
+        versions = [*(e.index for e in file.events[: file.before(position.begun)]), position.begun]
+        first: dict[int, tuple[Fault, ...]] = {}
+        for j in reversed(versions):
+            first[j] = self._file(file, j, position, entry, thorough=False)
+            if not first[j]:
                 return ()
-        every = (self._file(file, j, position, entry, thorough=True) for j in (*versions, position.begun))
+        if len(versions) > _VERSIONS:
+            sizes_of = {j: self._sized(file, self._counts(file, j, position)) for j in versions}
+            fitting = [j for j in versions if sizes_of[j].holds(entry.size)]
+            undecided = [j for j in fitting if not isinstance(first[j][-1], Violation)]
+            versions = (undecided or fitting or versions)[-_VERSIONS:]
+        every = (self._file(file, j, position, entry, thorough=True) for j in versions)
         return min(every, key=_weight)
 
     def quick_check(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
@@ -101,14 +120,16 @@ class ContentsJudge:
             reported.add(entry.inode)
             yield from self._file(self._timeline.files[names.inode(path, j)], j, position, entry, thorough)
 
+    def _counts(self, file: FileHistory, j: int, position: Position) -> EventCounts:
+        durable, committed = file.durable(position.acked)[1], file.before(j)
+        begun = file.before(position.begun)
+        partly = committed < begun and file.events[committed].index == j
+        return EventCounts(durable, committed, partly, begun, file.before(position.acked))
+
     def _file(
         self, file: FileHistory, j: int, position: Position, entry: TreeEntry, thorough: bool
     ) -> tuple[Fault, ...]:
-        point, durable = file.durable(position.acked)
-        committed = file.before(j)
-        begun = file.before(position.begun)
-        partly = committed < begun and file.events[committed].index == j
-        counts = EventCounts(durable, committed, partly, begun, file.before(position.acked))
+        point, counts = file.durable(position.acked)[0], self._counts(file, j, position)
         key = (file.inode, counts, entry.path, entry.size, entry.blocks, entry.extents)
         known = self._judged.get(key)
         if known is not None:
@@ -126,6 +147,10 @@ class ContentsJudge:
 
     def _compare(self, subject: _Subject, thorough: bool) -> tuple[Fault, ...]:
         """The faults under the allowance that explains most."""
+        if not thorough and self._contract.data != "journal":
+            sized = self._sized(subject.file, subject.counts)
+            if not sized.holds(subject.entry.size):
+                return (subject.size_fault(sized),)  # which comes first; what bytes may hold takes long
         every = (subject.faults(allowed) for allowed in self._allowed(subject))
         found = (tuple(_folded(faults if thorough else _until_violation(faults))) for faults in every)
         return min(found, key=_weight)
@@ -133,13 +158,19 @@ class ContentsJudge:
     def _allowed(self, subject: _Subject) -> Iterable[Allowance]:
         if self._contract.data == "journal":
             return journaled(self._contract, subject.file, subject.counts, subject.reach())
-        key = (subject.file.inode, subject.counts)
+        counts = told_apart(self._contract, subject.file, subject.counts)
+        key = (subject.file.inode, counts)
         known = self._allowances.get(key)
         if known is None:
             if len(self._allowances) >= _CACHE_ALLOWANCES:
                 self._allowances.clear()  # other threads may clear it at any time, too
-            known = self._allowances[key] = allowance(self._contract, subject.file, subject.counts)
-        return (known,)
+            known = self._allowances[key] = allowance(self._contract, subject.file, counts)
+        sized = self._sized(subject.file, subject.counts)
+        return (dataclasses.replace(known, low=sized.low, high=sized.high, size_base=sized.size_base),)
+
+    def _sized(self, file: FileHistory, counts: EventCounts) -> Allowance:
+        """What sizes the file may have, and nothing of its bytes."""
+        return Allowance(*sizes(self._contract, file, counts), (), ())
 
     def _future(self, extent: Extent) -> tuple[str, str]:
         return _future(self._timeline, extent.value)
@@ -177,7 +208,7 @@ class _Subject:
         limit = self.entry.size
         if not allowed.low <= self.entry.size <= allowed.high:
             limit = allowed.high
-            yield self._size_fault(allowed)
+            yield self.size_fault(allowed)
         if self.entry.blocks * _STAT_BLOCK_BYTES < allowed.allocated:
             yield self._freed(allowed.allocated)
         low, high = allowed.data_at_end(self.entry.size)
@@ -198,7 +229,7 @@ class _Subject:
 
     # --- naming what is wrong ---
 
-    def _size_fault(self, allowed: Allowance) -> Violation:
+    def size_fault(self, allowed: Allowance) -> Violation:
         path, size = self.entry.path, self.entry.size
         low, high = allowed.low, allowed.high
         expected = f"{low}" if low >= high else f"{low} to {high}"
