@@ -38,10 +38,9 @@ def put_files(store: RunStore, case: CaseId, payload: Payload) -> None:
     """
     hashes = payload.rows.record.info.files if payload.rows else {}
     folder = store.case_directory(case)
-    for name, data in payload.files.items():
-        if _OF_RECOVERY.fullmatch(name):
-            (folder / name).parent.mkdir(exist_ok=True)
-            write_atomically(folder / name, data)
+    for name in filter(_OF_RECOVERY.fullmatch, payload.files):
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_atomically(folder / name, payload.files[name])
     for file in store.layout.case(case).files:
         data = payload.files.get(file.name)
         if data is None:

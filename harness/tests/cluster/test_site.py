@@ -258,8 +258,10 @@ def test_a_worker_that_cannot_get_ready_keeps_nothing(
     def unpack(*_: object) -> Path:
         raise error
 
-    for name, does in {"host_pins": lambda *_: {}, "_machine": None, "_spec": None, "unpack": unpack}.items():
-        monkeypatch.setattr(site, name, does or (lambda *_: SimpleNamespace()))
+    monkeypatch.setattr(site, "unpack", unpack)
+    monkeypatch.setattr(site, "host_pins", lambda *_: {})
+    for name in ("_machine", "_spec"):
+        monkeypatch.setattr(site, name, lambda *_: SimpleNamespace())
     asked = msgspec.structs.replace(requirements("a"), bases={"ext4/ordered": SHA})
     with pytest.raises(type(error)):
         site.fitted(asked, {SHA: tmp_path / "kernel"}, 1)
