@@ -21,7 +21,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
 from harness.filesystems.tools import Tool
 from harness.guests.guest_specs import spec_of
-from harness.guests.session import GuestSpec, Session
+from harness.guests.session import GuestSpec, Session, _made
 from harness.kernels.find import Kernel
 from harness.model import SECTOR_BYTES, CaseId, CrashState, Outcome
 from harness.plan import Plan
@@ -148,7 +148,7 @@ def test_a_folder_that_is_lost_is_no_empty_one(equipment: Equipment, disk: Path)
         session.remember(recording.target)
         assert recording.target.outside is not None
         # the guest still remembers the disk as it was
-        session._remembered = damaged
+        session._remembered = (damaged, *_made(damaged))
         seen = session.recover(dataclasses.replace(recording.target, base=damaged, log=None), CrashState(0))
     assert seen.outcome.mount_errno == 2
 
