@@ -94,8 +94,12 @@ class Contract:
             if key not in (*CHOICES, "rules"):
                 _refuse(f"contract: unknown key {key!r}", key, [*CHOICES, "rules"])
         rules = table.get("rules", [])
-        if not isinstance(rules, Sequence) or isinstance(rules, str):
-            raise UsageError(f"contract: rules = {rules!r} is not a list", 'write rules = ["..."]')
+        if (
+            not isinstance(rules, Sequence)
+            or isinstance(rules, str)
+            or not all(type(r) is str for r in rules)
+        ):
+            raise UsageError(f"contract: rules = {rules!r} is no list of names", 'write rules = ["..."]')
         missing = [name for name in CHOICES if name not in table and CHOICES[name] is not _YES_NO]
         if missing:
             lines = "; ".join(f"{name} = {_one_of(CHOICES[name])}" for name in missing)

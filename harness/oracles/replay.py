@@ -149,6 +149,8 @@ def _rmdir(m: Inodes, i: int, op: Operation) -> None:
 
 def _rename(m: Inodes, i: int, op: Operation) -> None:
     inode = m.inode(op.path)
+    if not op.path or not op.target:
+        raise Misfit(". has no other name")
     replaced = m.inodes.get(op.target)
     if replaced == inode:
         return  # rename(2) between two names of one file does nothing

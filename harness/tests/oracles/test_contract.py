@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.oracles.contract import CHOICES, Contract
-from harness.tests.oracles.cases import CONTRACTS, ORDERED
+from harness.tests.oracles.cases import CONTRACTS, ORDERED, variant
 
 
 def table_of(contract: Contract) -> dict[str, object]:
@@ -46,6 +46,13 @@ def test_an_unknown_value_names_the_nearest() -> None:
 def test_a_flag_must_be_a_flag(value: object) -> None:
     assert f"size_lags = {value!r} is not allowed" in refusal(size_lags=value)
     assert "true" in refusal(size_lags=value)
+
+
+@pytest.mark.parametrize("rules", ["only-sync", [1], [["only-sync"]], {"only-sync": True}])
+def test_rules_are_a_list_of_their_names(rules: object) -> None:
+    """What was no name ended in a TypeError."""
+    with pytest.raises(UsageError, match="rules = "):
+        variant(rules=rules)
 
 
 def test_a_missing_key_shows_what_to_add() -> None:

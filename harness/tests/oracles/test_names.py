@@ -445,6 +445,8 @@ def test_the_signature_is_the_same_at_other_crash_points() -> None:
         (["mkdir d", "unlink d"], "d is a directory, not a file or symlink"),
         (["create f", "rmdir f"], "f is a file, not a directory"),
         (["rmdir ."], ". is not empty"),
+        (["mkdir d", "rename . e"], ". has no other name"),
+        (["mkdir d", "rename d ."], ". has no other name"),
         (["mkdir d", "mkdir e", "create e/f", "rename d e"], "e cannot be replaced"),
         (["create f", "append f 10", "mmap-write f 8 4"], "f has 10 bytes"),
     ],
