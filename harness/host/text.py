@@ -13,6 +13,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _LOOSE_NEWLINE = re.compile(r"\n(?! {4})")
+_MANY_DIGITS = 40
 _STEERING = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Line separators, and controls of writing direction, which show text in a different order."""
 
@@ -91,6 +92,13 @@ def first_few(items: Sequence[_T], limit: int) -> tuple[Sequence[_T], int]:
     """The first `limit` items, and how many are left out: never one, whose own line says more than that."""
     shown = items if len(items) == limit + 1 else items[:limit]
     return shown, len(items) - len(shown)
+
+
+def whole_number(digits: str) -> int:
+    """The number that somebody wrote; one of more than 40 digits, where int() may refuse, is above any
+    limit.
+    """
+    return int(digits) if len(digits) <= _MANY_DIGITS else 10**_MANY_DIGITS
 
 
 def named_few(items: Sequence[str], limit: int = 6) -> str:

@@ -18,6 +18,7 @@ from harness.errors import KernelError, UsageError
 from harness.host import elf
 from harness.host.cache import hold
 from harness.host.packed import MODULE_SUFFIXES, read_module
+from harness.host.text import whole_number
 from harness.kernels.packages import cached_version, have, need_index, only, root_of
 from harness.kernels.pins import Pin, asked_version, pins, version_in
 from harness.plan import KernelChoice
@@ -136,7 +137,7 @@ def _nearest(spec: str) -> list[str]:
 def _parts(name: str) -> tuple[str, list[int]]:
     """What stands before a kernel's version, and its numbers: `debian-6.12`."""
     kind, _, version = name.rpartition("-")
-    return kind, [int(n) for n in re.findall(r"\d+", version)]
+    return kind, [whole_number(n) for n in re.findall(r"\d+", version)]
 
 
 def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:

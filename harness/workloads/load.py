@@ -24,7 +24,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.host.files import json_bytes
 from harness.host.resources import resource
-from harness.host.text import near_or
+from harness.host.text import near_or, whole_number
 from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.model.questions import Question
@@ -249,7 +249,7 @@ def _handle(text: str, kind: OperationKind, name: str, word: str) -> str:
 
 
 def _state(text: str, word: str) -> str:
-    if re.fullmatch(r"\d+", word, re.ASCII):
+    if re.fullmatch(r"\d{1,40}", word, re.ASCII):
         return word
     try:
         state = CrashState.parse(word)
@@ -268,7 +268,7 @@ def _number(text: str, kind: OperationKind, name: str, word: str) -> int:
     m = re.fullmatch(r"(\d+)([KM]?)", word, re.ASCII)
     if not m:
         raise UsageError(f"operation {text!r}: {name} {word!r} is no number", "bytes, or with K or M: 4K")
-    number = int(m[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[m[2]]
+    number = whole_number(m[1]) * {"": 1, "K": 1 << 10, "M": 1 << 20}[m[2]]
     limit = MAX_OFFSET if name in ("offset", "length") else MAX_OWNER
     if number > limit:
         raise UsageError(f"operation {text!r}: {name} {word!r} is more than {limit}, the kernel's limit")
@@ -551,12 +551,12 @@ def _slice_of(shard: str) -> slice:
     if not shard:
         return slice(None)
     m = re.fullmatch(r"(\d+)/(\d+)", shard)
-    if not m or not 1 <= int(m[1]) <= int(m[2]):
-        parts = int(m[2]) if m else 0
-        why = f"there is no part {m[1]} of {parts}" if m and parts else "that is no part of the workloads"
+    part, parts = (whole_number(m[1]), whole_number(m[2])) if m else (0, 0)
+    if not 1 <= part <= parts:
+        why = f"there is no part {part} of {parts}" if parts else "that is no part of the workloads"
         reads = f"1/{parts} to {parts}/{parts}" if parts > 1 else "it reads 2/5: the second of five parts"
         raise UsageError(f"shard {shard!r}: {why}", reads)
-    return slice(int(m[1]) - 1, None, int(m[2]))
+    return slice(part - 1, None, parts)
 
 
 def pin_name(workload: str) -> str:

@@ -19,7 +19,7 @@ from harness.host.archive import Archive
 from harness.host.elf import interpreter
 from harness.host.packed import read_module
 from harness.kernels import packages
-from harness.kernels.find import Kernel, find_kernel, look_up_kernel, look_up_pc_kernel
+from harness.kernels.find import Kernel, _no_kernel, find_kernel, look_up_kernel, look_up_pc_kernel
 from harness.kernels.module_files import need_release, need_replaced, resolve_modules
 from harness.kernels.pins import Pin, asked_version, pins
 from harness.tests.there import there
@@ -439,6 +439,12 @@ def test_a_kernel_of_another_machine_that_loads_no_such_module_names_one_that_do
         need_replaced(uml, ["ext4"])
     assert "such as debian-6.12" in caught.value.next_step
     assert "powercut kernel build TREE" in caught.value.next_step
+
+
+def test_a_version_of_any_length_is_refused_in_words() -> None:
+    """Numbers of more than 4,300 digits are more than int() takes."""
+    with pytest.raises(UsageError, match="no kernel"):
+        raise _no_kernel("debian-" + "9" * 5000)
 
 
 def test_a_version_alone_is_a_kernel_of_debian() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.guests import wire
 from harness.model import Operation, OperationKind
+from harness.workloads.generate import chance
 from harness.workloads.load import (
     BY_HANDLE,
     MAX_NAMES,
@@ -313,6 +314,25 @@ def test_two_workloads_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_shard_that_is_none_is_refused(shard: str) -> None:
     with pytest.raises(UsageError):
         select_workloads(["quick"], shard)
+
+
+MANY = "9" * 5000
+"""More digits than int() takes."""
+
+
+def test_numbers_of_any_length_are_refused_in_words() -> None:
+    """One of more than 4,300 digits was told as a defect of powercut."""
+    for operation in (f"append f {MANY}", f"write f {MANY}K 1", f"chown f {MANY} 0"):
+        with pytest.raises(UsageError, match="the kernel's limit"):
+            parse_operation(operation)
+    with pytest.raises(UsageError):
+        parse_operation(f"crash {MANY}")
+    for shard in (f"0/{MANY}", f"{MANY}/2", f"{MANY}/{MANY}"):
+        with pytest.raises(UsageError, match="shard"):
+            select_workloads(["quick"], shard)
+    for name in (f"random{MANY}-1-4", f"random1-{MANY}-4", f"random1-1-{MANY}"):
+        with pytest.raises(UsageError, match="no random workload"):
+            chance.workload(name)
 
 
 def test_a_shard_without_workloads_is_refused() -> None:

@@ -28,7 +28,7 @@ from harness.workloads.generate.world import (
 )
 
 VERSION = 2
-NAME = re.compile(r"random(\d+)-(\d+)-(\d+)")
+NAME = re.compile(r"random(\d{1,9})-(\d{1,40})-(\d{1,9})")
 MAX_LENGTH = 10_000
 _STEPS: Mapping[int, Mapping[str, StepKind]] = {1: STEPS, 2: MORE_STEPS}
 _PERSISTS = 0.35  # of the operations are followed by a persistence point
