@@ -127,7 +127,7 @@ class CommitTree:
         Raises UsageError for what names no commit, holds none, or does not apply.
         """
         first, dots, last = asked.partition("..")
-        if asked and not dots:
+        if asked and (not dots or "..." in asked):
             raise UsageError(
                 f"{asked!r} is no range of commits", "name one as BASE..HEAD, or only its base with --base"
             )

@@ -206,6 +206,8 @@ def test_a_commit_that_does_not_build_says_the_first_error(tree: Path, kernels: 
     [
         (("main",), "is no range of commits"),
         (("nope..main",), "has no commit nope"),
+        (("main~1...main",), r"'main~1\.\.\.main' is no range of commits"),
+        (("...main",), r"'\.\.\.main' is no range of commits"),
         (("main..main",), "there is no commit from"),
         (("main~1..main", "main~1"), "both say where it begins"),
     ],
