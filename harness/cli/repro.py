@@ -342,7 +342,7 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
             console.say(f"{case}: a new recording does not show {finding.oracle}: {finding.summary}")
             return ExitCode.UNDECIDED
         again = store.plan()
-        file = output or store.layout.shrunk(finding.case.workload, shrunk.oracle)
+        file = output or store.layout.shrunk(finding.case.workload, shrunk.oracle, finding.id)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, workload_file(shrunk, finding.case, finding.id))
         rewrite_reports(store)

@@ -35,8 +35,8 @@ def head(configuration: str, summary: str, case: CaseId, finding: str) -> tuple[
 
 
 def shrunk_file(layout: RunLayout, finding: Finding) -> ShrunkFile | None:
-    """None if there is none. One that was shrunk from another finding of the same oracle shows that one."""
-    path = layout.shrunk(finding.case.workload, finding.oracle)
+    """None if there is none. A file that says it was shrunk from another finding shows that one."""
+    path = layout.shrunk(finding.case.workload, finding.oracle, finding.id)
     try:
         first, second = path.read_text().splitlines()[:2]
     except (OSError, ValueError):

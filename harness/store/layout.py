@@ -15,7 +15,7 @@ reports/runs/<date>-<name>/
     modules/NAME.ko         those that replaced the kernel's own, as they were
     findings/<hash12>/      written by `harness.report`, like the reports
     explained/<hash12>.json why a finding failed (`harness.report.explanation`)
-    shrunk/<workload>-<oracle>.toml     the fewest operations that show a finding (`powercut shrink`)
+    shrunk/<workload>-<oracle>-<hash12>.toml    the fewest operations that show a finding (`powercut shrink`)
     strips/<hash12>.json    the kernels on which a finding was looked for again (`harness.report.strip`)
     recovery-code.json      which lines of recovery ran (`powercut run --coverage`); coverage.html: its page
     recovery-code.hits      the same as the guests note it: `harness.kernels.instrumented`
@@ -144,9 +144,9 @@ class RunLayout:
     def explanation(self, finding: str) -> Path:
         return self.path / "explained" / f"{finding}.json"
 
-    def shrunk(self, workload: str, oracle: str) -> Path:
-        """The file with the fewest operations of a workload that still break this oracle's promise."""
-        return self.path / "shrunk" / f"{workload}-{oracle}.toml"
+    def shrunk(self, workload: str, oracle: str, finding: str) -> Path:
+        """The file with the fewest operations of a workload that still show the finding with this id."""
+        return self.path / "shrunk" / f"{workload}-{oracle}-{finding}.toml"
 
     def strip(self, finding: str) -> Path:
         """The file that says which kernels have the finding with this id."""

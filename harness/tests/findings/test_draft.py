@@ -91,7 +91,7 @@ def shrink_to(run: RunStore, finding: Finding, *operations: str) -> None:
     """Leave what `powercut shrink` leaves."""
     workload = Workload("short", "", tuple(map(parse_operation, operations)))
     (run.path / "shrunk").mkdir()
-    file = run.path / "shrunk" / f"{finding.case.workload}-{finding.oracle}.toml"
+    file = run.layout.shrunk(finding.case.workload, finding.oracle, finding.id)
     shrunk = Shrunk(workload, finding.oracle, f"@7 {finding.oracle}: a: it is gone", 3)
     file.write_text(workload_file(shrunk, finding.case, finding.id))
 

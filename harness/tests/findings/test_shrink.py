@@ -33,7 +33,9 @@ from harness.model import (
 )
 from harness.model.schedules import ScheduleName
 from harness.plan import Plan
+from harness.report.shrunk import shrunk_file
 from harness.store import RunStore
+from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
 from harness.symptoms import symptom_of
 from harness.tests.cli.runner import powercut, printed
@@ -117,6 +119,27 @@ def test_every_report_has_the_shrunk_workload(run: Path, monkeypatch: pytest.Mon
     assert "fsync deep" in (run / "report.html").read_text()
     said = powercut("report", run, "--annotations").output
     assert "Shown by: mkdir deep; fsync deep" in said
+
+
+def test_one_workload_that_is_shrunk_in_two_modes_leaves_two_files(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second took the place of the first, of which a bug report then had all operations again."""
+    cases = [BROKEN, replace(BROKEN, mode="journal")]
+    with RunStore.open(run) as store:
+        store.put_plan(Plan(configurations=[c.configuration for c in cases], workloads=[BROKEN.workload]))
+        store.add_case(CaseInfo(cases[1], distinct=1, generated=1))
+        store.put_judgements(
+            cases[1], [JudgedState(CrashState(1), "h", Judgement((violation("durability"),)))]
+        )
+        store.set_case_status(cases[1], CaseStatus.DONE)
+    kept = Workload("w", "", (parse_operation("mkdir deep"),))
+    monkeypatch.setattr(repro_command, "shrink", lambda *_: Shrunk(kept, "durability", "@1 durability", 2))
+    with RunStore.open(run) as store:
+        findings = [there(finding_to_shrink(store, str(case), "durability")) for case in cases]
+    for finding in findings:
+        assert powercut("shrink", finding.id, "--from", run).exit_code == ExitCode.INCONSISTENT
+    assert all(shrunk_file(RunLayout(run), finding) for finding in findings)
 
 
 def test_a_case_that_passed_has_nothing_to_shrink(run: Path) -> None:
