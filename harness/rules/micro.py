@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import enum
 import itertools
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,10 @@ class Sort(enum.Enum):
     ATTRIBUTES = enum.auto()
 
 
+Place = tuple[int, Sort | str | int | None]
+"""What micro-operations are about: the size, data or attributes of a file; a block of it, by its number; its
+names (None); the names in a directory, or one of them.
+"""
 Named = tuple[int, str, int | None]
 """In the directory with this inode, this name is of the file with that inode, or is removed."""
 
@@ -116,6 +120,24 @@ class Effect:
     _needing: int = 0
     _never: int = 0
     _needed_by: dict[int, int] = field(default_factory=dict)
+    _at: dict[Place, list[int]] = field(default_factory=dict)
+    _durable: list[int] = field(default_factory=list)
+
+    def add(self, m: Micro) -> None:
+        """Add a micro-operation, the next one."""
+        self.micros.append(m)
+        places: list[Place] = [(m.inode, None if m.names else m.sort)]
+        if m.sort is Sort.DATA:
+            places.append((m.inode, m.offset // self.rules.block_bytes))
+        for directory, name, held in m.names:
+            places += [(directory, Sort.NAME), (directory, name)]
+            places += [(held, None)] if held is not None else []
+        for place in dict.fromkeys(places):
+            self._at.setdefault(place, []).append(m.number)
+
+    def at(self, inode: int, what: Sort | str | int | None) -> Sequence[int]:
+        """The numbers of the micro-operations that are about a place, in order."""
+        return self._at.get((inode, what), ())
 
     def path(self, inode: int, time: float) -> str:
         """The name of a file at a time, or its first one."""
@@ -157,6 +179,12 @@ class Effect:
         every = (1 << bisect.bisect_right(self.micros, time, key=lambda m: m.call)) - 1
         return every & ~self._never
 
+    def durable(self, time: float) -> int:
+        """What syncs before a time have made durable."""
+        if not self._durable:
+            self._durable = [*itertools.accumulate((s.covers for s in self.syncs), int.__or__, initial=0)]
+        return self._durable[bisect.bisect_left(self.syncs, time, key=lambda s: s.time)]
+
     def acks(self, time: float) -> int:
         """How many acknowledgements had been made by a time."""
         return bisect.bisect_left(self.notes.acks, time, key=lambda ack: ack.calls - _BEFORE_ACK)
@@ -192,7 +220,7 @@ class Effect:
         self.needs = [needed & ~self._never for needed in _with_moves(self, needs)]
         self._needing = _set(m for m in self.micros if self.needs[m.number])
         self._needed_by = {}
-        self.syncs = self._own_syncs()
+        self._durable, self.syncs = [], self._own_syncs()
 
     def needing(self, micro: Micro) -> int:
         """What does not persist without it."""
@@ -377,8 +405,7 @@ class _Maker:
         if fields.get("size", 0) > FILE_BYTES_MAX:
             limit = f"{FILE_BYTES_MAX >> 20} MiB"
             raise NotFollowed(call, f"a file has {fields['size']:,} bytes, and can have {limit} at most")
-        micros = self.effect.micros
-        micros.append(Micro(len(micros), call, sort, inode, **fields))
+        self.effect.add(Micro(len(self.effect.micros), call, sort, inode, **fields))
 
     def _place(self, number: int, path: str) -> tuple[int, str]:
         """The directory of a path, and the name in it."""
@@ -543,23 +570,79 @@ def _names_of(before: Sequence[Micro], inode: int) -> int:
 
 
 def unsynced(effect: Effect, time: float) -> Iterator[tuple[str, str]]:
-    """The files, and what of each no sync had covered at a time: ranges of bytes, sizes, names."""
-    left = effect.issued(time)
-    for sync in effect.syncs:
-        if sync.time < time:
-            left &= ~sync.covers
-    for inode, group in itertools.groupby(sorted(effect.of(left), key=lambda m: m.inode), lambda m: m.inode):
-        micros = sorted(group, key=lambda m: m.number)
-        parts = [*_ranges(m for m in micros if m.sort is Sort.DATA)]
-        parts += ["its size"] * any(m.sort is Sort.SIZE for m in micros)
-        parts += ["its attributes"] * any(m.sort is Sort.ATTRIBUTES for m in micros)
-        parts += dict.fromkeys(_name_words(m) for m in micros if m.sort is Sort.NAME)
-        yield effect.path(inode, time), ", ".join(parts)
+    """The files, and what of each a power cut at a time may take, as no sync had covered it or what hides it:
+    ranges of bytes, sizes, names.
+    """
+    open_ = _Unsynced(effect, effect.issued(time), effect.durable(time))
+    left = effect.of(open_.issued & ~open_.durable)
+    for inode, group in itertools.groupby(sorted(left, key=lambda m: m.inode), lambda m: m.inode):
+        if parts := list(dict.fromkeys(open_.parts(inode, sorted(group, key=lambda m: m.number)))):
+            yield effect.path(inode, time), ", ".join(parts)
 
 
-def _ranges(micros: Iterator[Micro]) -> Iterator[str]:
+@dataclass(slots=True)
+class _Unsynced:
+    """What may be lost where so much was asked for and so much of that is durable. `_last`: of each place,
+    the number of the durable micro-operation that set it last.
+    """
+
+    effect: Effect
+    issued: int
+    durable: int
+    _last: dict[Place, int] = field(default_factory=dict)
+
+    def parts(self, inode: int, micros: Sequence[Micro]) -> Iterator[str]:
+        """In words, what of these of a file may be lost."""
+        if not self._may_be_found(inode, frozenset()):
+            return
+        yield from _ranges(span for m in micros if m.sort is Sort.DATA for span in self._shown(m))
+        if any(m.sort is Sort.SIZE and not self._is_outdone(m) for m in micros):
+            yield "its size"
+        if any(m.sort is Sort.ATTRIBUTES for m in micros):
+            yield "its attributes"
+        for m in micros:
+            if any(self._is_last(m.number, (directory, name)) for directory, name, _ in m.names):
+                yield _name_words(m)
+
+    def _may_be_found(self, inode: int, below: frozenset[int]) -> bool:
+        """Whether a file has a name in any state, or may get its first one yet."""
+        named = [self.effect.micros[n] for n in self.effect.at(inode, None) if self.issued >> n & 1]
+        given = [(m, d, name) for m in named for d, name, held in m.names if held == inode]
+        if inode == self.effect.notes.root or not given:
+            return True
+        return inode not in below and any(
+            self._is_last(m.number, (directory, name)) and self._may_be_found(directory, below | {inode})
+            for m, directory, name in given
+        )
+
+    def _is_last(self, number: int, place: Place) -> bool:
+        """Whether nothing durable has set the same later."""
+        if (last := self._last.get(place)) is None:
+            setting = reversed(self.effect.at(*place))
+            last = self._last[place] = next((n for n in setting if self.durable >> n & 1), -1)
+        return last <= number
+
+    def _is_outdone(self, m: Micro) -> bool:
+        """Whether the file has a size in any case that shows nothing of this one."""
+        if m.exact or self._is_last(m.number, (m.inode, Sort.SIZE)):
+            return False
+        last = self.effect.micros[self._last[m.inode, Sort.SIZE]]
+        return last.exact or last.size >= m.size
+
+    def _shown(self, m: Micro) -> Iterator[tuple[int, int]]:
+        """The ranges of a block over which nothing durable was written later."""
+        spans, block = [(m.offset, m.offset + m.length)], (m.inode, m.offset // self.effect.rules.block_bytes)
+        later = () if self._is_last(m.number, block) else self.effect.at(*block)
+        for over in (self.effect.micros[n] for n in later if n > m.number and self.durable >> n & 1):
+            end = over.offset + over.length
+            parts = [part for a, b in spans for part in ((a, min(b, over.offset)), (max(a, end), b))]
+            spans = [(a, b) for a, b in parts if a < b]
+        yield from spans
+
+
+def _ranges(spans: Iterable[tuple[int, int]]) -> Iterator[str]:
     held: tuple[int, int] | None = None
-    for start, end in sorted((m.offset, m.offset + m.length) for m in micros):
+    for start, end in sorted(spans):
         if held is not None and start <= held[1]:
             held = held[0], max(held[1], end)
             continue

@@ -1,0 +1,67 @@
+"""Micro-operations, and how a program's files are told by them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from harness.rules.calls import Notes
+from harness.rules.micro import effect_of, unsynced
+from harness.rules.states import Legal, Partial
+from harness.rules.trees import Maker, key_of
+from harness.tests.rules.programs import Calls, rules
+from harness.tests.rules.test_states import programs
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        (
+            Calls()
+            .create("c")
+            .write("c", b"old")
+            .fsync(".")
+            .create("t")
+            .fsync("t")
+            .rename("t", "c")
+            .fsync("."),
+            {},
+        ),
+        (Calls().create("j").write("j", b"zzz").unlink("j").fsync("."), {}),
+        (
+            Calls()
+            .mkdir("d")
+            .create("d/j")
+            .write("d/j", b"zzz")
+            .fsync(".")
+            .unlink("d/j")
+            .unlink("d")
+            .fsync("."),
+            {},
+        ),
+        (Calls().create("f").write("f", b"A" * 100).fsync(".").write("f", b"B" * 100, durable="dsync"), {}),
+        (
+            Calls().create("f").write("f", b"A" * 100).fsync(".").write("f", b"B" * 9, 50, durable="dsync"),
+            {"f": "bytes 0 to 50, bytes 59 to 100"},
+        ),
+        (
+            Calls().create("f").fsync(".").write("f", b"A").write("f", b"BC", 1, durable="dsync"),
+            {"f": "bytes 0 to 1"},
+        ),
+        (Calls().mkdir("d").fsync(".").create("t").rename("t", "d/f").fsync("d"), {}),
+    ],
+    ids=["replaced", "removed", "directory removed", "over it", "over a part", "longer", "renamed"],
+)
+def test_what_no_power_cut_can_take_is_not_told(calls: Calls, told: dict[str, str]) -> None:
+    """The contents of what a durable rename had replaced were told as what a power cut may take."""
+    effect = effect_of(calls.notes(), rules())
+    assert dict(unsynced(effect, len(effect.notes.calls))) == told
+
+
+@given(notes=programs())
+def test_where_nothing_is_told_a_power_cut_leaves_one_tree(notes: Notes) -> None:
+    effect = effect_of(notes, rules())
+    end, maker = Legal(effect).stretches[-1], Maker(effect)
+    if not dict(unsynced(effect, len(notes.calls))):
+        trees = {key_of(maker.files(Partial(end.asked & ~m.bit))) for m in effect.of(end.open)}
+        assert trees <= {key_of(maker.files(Partial(end.asked)))}
