@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from harness.cases.examine import Observation
-from harness.cases.recording import Recording
+from harness.cases.recording import Recording, log_name
 from harness.cli import repro as repro_command
 from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
@@ -206,7 +206,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
     def shrunk(shows: Shows) -> tuple[Shrunk | None, list[str]]:
         def record(_: object, profile: Any, workload: Workload, case: CaseId, *__: object) -> Recording:
             shows([str(op) for op in workload.operations], "recorded")
-            log = tmp_path / workload.name
+            log = tmp_path / log_name(CaseId(profile.filesystem, profile.mode, workload.name))
             write_log(log, [MarkText("0")])
             return Recording(case, profile, workload, tmp_path, log, read_log(log), History(()))
 
@@ -240,7 +240,7 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shrink:
         finding = Finding(case, "durability", "gone", state=CrashState(1), violations=(), states=1)
         said: list[str] = []
         found = shrink(cast(Any, Planned()), finding, Named(), said.append)
-        assert not list(tmp_path.glob("candidate-*")), "logs do not pile up"
+        assert not list(tmp_path.glob("*candidate-*")), "logs do not pile up"
         return found, said
 
     return shrunk
