@@ -34,7 +34,8 @@ def question(case: Case) -> Iterator[Violation | Undecided]:
         yield Undecided(f"{NOT_PUT}: nothing was mounted")
         return
     if outcome.mount_errno or outcome.lost:
-        yield _no(asked, "nothing comes back: the file system does not mount")
+        why = "the kernel did not survive it" if outcome.lost else "the file system does not mount"
+        yield _no(asked, f"nothing comes back: {why}")
         return
     if outcome.walk_errors:
         yield Undecided(f"{NOT_PUT}: {outcome.walk_errors[0]}")

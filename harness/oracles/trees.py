@@ -30,7 +30,7 @@ def changes(before: Tree, after: Tree, *, contents: bool = True) -> Iterator[Cha
         for what, old, new in zip(_NAMES, _looks(was), _looks(is_), strict=True):
             if old == new or (what == BYTES and not contents):
                 continue
-            shown = _parted(was, is_) if what == BYTES else (_text(old), _text(new))
+            shown = _parted(was, is_) if what == BYTES else (_text(what, old), _text(what, new))
             yield Change(path or ".", what, *shown)
 
 
@@ -71,8 +71,10 @@ def _piece(extent: Extent | None) -> str:
     return "the end of the file" if extent is None else f"bytes {extent.start} to {extent.end}: {extent.text}"
 
 
-def _text(value: object) -> str:
-    text = str(value)
+def _text(what: str, value: object) -> str:
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    if what == "permissions":
+        text = f"{value:04o}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -12,6 +12,7 @@ import pytest
 from harness.model import Call, CallError, Change, FileKind, Outcome, Position, TreeEntry
 from harness.oracles import ORACLES, Judge
 from harness.oracles.confluence import first_difference
+from harness.oracles.trees import changes
 from harness.tests.oracles.cases import ORDERED, history, written, zeros
 
 ROOT = TreeEntry("", FileKind.DIRECTORY, 2, 0o755, 3, 0, 0, 4096, 8)
@@ -91,6 +92,14 @@ def test_of_bytes_it_tells_where_they_part(changes: Mapping[str, Any], then: str
     told = judge.judge(Position(0, 0, 0), with_("f", **changes), WHOLE).violations[-1]
     assert told.summary == "f: recovery that was cut and done again comes to other bytes"
     assert (told.expected, told.found) == (then, now)
+
+
+def test_what_differs_is_told_as_people_write_it() -> None:
+    """Permissions were decimal numbers, and the target of a link was b'x'."""
+    tree = {"f": replace(FILE, mode=0o4644), "s": LINK}
+    other = {"f": replace(FILE, mode=0o60), "s": replace(LINK, target=b"y\xff")}
+    told = [(c.what, c.then, c.now) for c in changes(tree, other)]
+    assert told == [("permissions", "4644", "0060"), ("link target", "f", "y\\xff")]
 
 
 def test_names_are_there_in_both_but_for_those_in_lost_and_found() -> None:

@@ -76,8 +76,10 @@ def test_positions_at_which_a_question_is_put_are_not_folded() -> None:
 
 
 def test_what_does_not_mount_answers_no() -> None:
-    assert asked(ASKED, Outcome(mount_errno=errno.EUCLEAN))[0]
-    assert asked(ASKED, Outcome(lost="Kernel panic - not syncing"))[0]
+    (unmounted,), _ = asked(ASKED, Outcome(mount_errno=errno.EUCLEAN))
+    assert unmounted == "nothing comes back: the file system does not mount"
+    (died,), _ = asked(ASKED, Outcome(lost="Kernel panic - not syncing"))
+    assert died == "nothing comes back: the kernel did not survive it", "as if mount(2) had failed"
 
 
 def test_what_could_not_be_looked_at_answers_nothing() -> None:
