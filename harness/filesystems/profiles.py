@@ -31,7 +31,7 @@ from harness.filesystems.profile import (
     Sectors,
 )
 from harness.filesystems.second import NODE
-from harness.filesystems.stacks import Stack, contradiction, stacks
+from harness.filesystems.stacks import Stack, contradiction, find_stack, stacks
 from harness.filesystems.tools import SECOND, Tool
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.resources import resource
@@ -326,6 +326,7 @@ def select_profiles(wanted: Sequence[str]) -> list[Profile]:
             )
         chosen = _named(name, known)
         for what in on:
+            _need_known(what)
             chosen = list(_put_on(chosen, what, every=name not in known))
             if not chosen:
                 raise UsageError(
@@ -345,6 +346,17 @@ def what_sets_apart(configuration: str) -> tuple[str, ...]:
     return profile.apart
 
 
+def _need_known(what: str) -> None:
+    """Raises UsageError for what is neither a disk nor a layer nor a stack, with the nearest."""
+    if what in stacks() or what in disks() or what in layers():
+        return
+    if near := difflib.get_close_matches(what, disks(), n=1, cutoff=0.4):
+        raise UsageError(f"no stack or disk {what!r}", f"is it {near[0]} (powercut list disks)?")
+    if near := difflib.get_close_matches(what, layers(), n=1):
+        raise UsageError(f"no stack or layer {what!r}", f"is it {near[0]} (powercut list layers)?")
+    find_stack(what)
+
+
 def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Profile]:
     """These modes on a disk or a stack, or below a layer. `every`: all modes of a file system, or all there
     are, less those that cannot be there.
@@ -358,8 +370,6 @@ def _put_on(chosen: Sequence[Profile], what: str, *, every: bool) -> Iterator[Pr
             if not (every and profile.why_not_below(layers()[what])):
                 layer = layers()[what]
                 yield profile.below_layer(what, layer, profiles()[layer.mode] if layer.mode else None)
-        elif what not in stacks() and (near := difflib.get_close_matches(what, disks(), n=1, cutoff=0.4)):
-            raise UsageError(f"no stack or disk {what!r}", f"is it {near[0]} (powercut list disks)?")
         elif not (every and profile.needs_bare_disk):
             yield profile.on_stack(what)
 

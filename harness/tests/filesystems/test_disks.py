@@ -57,6 +57,15 @@ def test_a_mode_that_mkfs_cannot_make_for_such_sectors_is_refused_and_left_out_o
 
 
 def test_a_name_that_is_no_disk_names_the_nearest() -> None:
+    """Of all modes of a file system that can be on no stack it said that they cannot be on that one."""
+    for word in ("vfat@ovrlay", "ext4/ordered@ovrlay"):
+        with pytest.raises(UsageError, match="no stack or layer 'ovrlay'") as e:
+            select_profiles([word])
+        assert "overlay" in e.value.next_step
+    with pytest.raises(UsageError, match="no stack 'nosuch'"):
+        select_profiles(["vfat@nosuch"])
+    with pytest.raises(UsageError, match="no mode of vfat can be on raid1"):
+        select_profiles(["vfat@raid1"])
     with pytest.raises(UsageError, match="no stack or disk '4kn'") as e:
         select_profiles(["ext4/ordered@4kn"])
     assert "4k" in e.value.next_step
