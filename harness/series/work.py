@@ -313,6 +313,12 @@ class Work(Generic[DoneT]):
         if not self._series.keeps_run(done):
             shutil.rmtree(self._series.place(done.item), ignore_errors=True)
 
+    def _keep_only(self, item: str, run: str) -> None:
+        """Delete the run directories of an item but this one."""
+        for path in self._series.place(item).glob("runs/*"):
+            if path != self._series.path / run:
+                shutil.rmtree(path, ignore_errors=True)
+
     def _carried_out(self, item: Item, before: DoneT | None) -> DoneT:
         """The result of an item, or that of an earlier attempt where that went further."""
         series, begun = self._series, time.monotonic()
@@ -323,7 +329,8 @@ class Work(Generic[DoneT]):
         if item.name not in series.known.begun:
             self.put(series.begun(item, self.at))
         try:
-            done = self._of_run(item, item.plan() if callable(item.plan) else item.plan)
+            plan = item.plan() if callable(item.plan) else item.plan
+            done = self._of_run(item, plan, before.run if before else "")
         except series.common_lacks:
             raise
         except PowercutError as e:
@@ -335,6 +342,7 @@ class Work(Generic[DoneT]):
             )
         else:
             self._failed = 0
+            self._keep_only(item.name, done.run)
             self._took.append(time.monotonic() - begun)
         return msgspec.structs.replace(
             done,
@@ -349,9 +357,10 @@ class Work(Generic[DoneT]):
         begun = self._series.known.begun.get(item.name)
         return max(0.0, self._before - begun.at) if begun else 0.0
 
-    def _of_run(self, item: Item, plan: Plan) -> DoneT:
+    def _of_run(self, item: Item, plan: Plan, answered: str) -> DoneT:
         """Carry out the run of an item, or what is left of it; by `plan`, not by the one in its directory.
-        One that cannot be gone on with is begun anew, with the same known failures if they can be read.
+        One that cannot be gone on with is begun anew, with the same known failures if they can be read; the
+        one that `answered` stays until another has.
         """
         folder, expectations = self._series.place(item.name), self._series.expectations
         there, anew = latest(folder), ""
@@ -363,7 +372,7 @@ class Work(Generic[DoneT]):
             except RunChanged as e:
                 anew = e.what
             self.progress.say(f"{item.name}: its run is begun anew: {in_short(anew)}")
-        shutil.rmtree(folder, ignore_errors=True)
+        self._keep_only(item.name, answered)
         with create_run(plan, folder, "run", expectations, self._series.bugs) as store:
             return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
 

@@ -255,6 +255,30 @@ def test_what_a_kernel_had_answered_stays_where_its_run_cannot_be_gone_on_with(
     assert (path / again.kernels[2].run).is_dir()
 
 
+def test_a_run_stays_until_one_that_was_begun_anew_has_an_answer(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers were kept, and the run that their commands name was gone."""
+    path = create(PLAN, tmp_path, "matrix")
+    on_last(monkeypatch, ran, lambda store: store.finish(interrupted=True), complete=True)
+    old = carried(path).kernels[2].run
+
+    def upgraded(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        if str(store.path).endswith(old):
+            raise RunChanged("begun with other parts", "start a new run")
+        raise KernelError("the archive does not have it any more", "name another")
+
+    monkeypatch.setattr(work, "execute", upgraded)
+    for _ in range(2):
+        again = carried(path).kernels[2]
+        assert "does not have it any more" in again.failed
+        assert again.run == old and (path / old / "run.json").is_file()
+    monkeypatch.setattr(work, "execute", finished(ran))
+    last = carried(path).kernels[2]
+    assert last.decided and last.run != old
+    assert [str(p.relative_to(path)) for p in (path / old).parent.iterdir()] == [last.run]
+
+
 def test_progress_says_which_kernel_it_is_of(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
