@@ -23,6 +23,7 @@ import msgspec
 from harness import __version__
 from harness.cases.answers import SharedMessages
 from harness.cases.casework import Casework
+from harness.cases.crash_and_continue import remove_own
 from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pins import differences, host_pins, source_hash
 from harness.cases.pool import Pool, pool_of
@@ -200,6 +201,7 @@ class Fitted:
             return payload_of(store, case, files=wanted and not job.payload.files)
         finally:
             store.drop(case)
+            remove_own(profile, workload, self.folder.path)
 
     def close(self) -> None:
         """End its guests. What it does is left undone."""

@@ -268,6 +268,33 @@ def test_a_worker_that_cannot_get_ready_keeps_nothing(
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_case_that_went_wrong_leaves_no_working_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The case may come back with the recording of another worker. Whatever is unpacked already is not
+    unpacked again: that case was then judged by the log of this one.
+    """
+    name = "ace-creat.A_foo+fsync.A_foo"
+    (profile,) = select_profiles(["ext4/ordered"])
+    left = tmp_path / f"ext4-ordered.{name}.log"
+
+    class Breaks:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def work(self, *_: object) -> None:
+            left.write_bytes(b"a log")
+            raise StoreError("the database is damaged")
+
+    monkeypatch.setattr(site, "Casework", Breaks)
+    with RunStore.create(tmp_path, "cases", INFO) as store:
+        nothing, folder = cast(Any, None), cast(Any, SimpleNamespace(path=tmp_path))
+        bases = {profile.name: tmp_path / "base"}
+        kept = site.Fitted(requirements("a"), nothing, {profile.name: profile}, bases, folder, store, nothing)
+        with pytest.raises(StoreError):
+            kept.work(Job("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
+    assert not left.exists()
+
+
 def test_a_note_tells_of_the_progress_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "NOTE_S", 0.0)
     told: list[Note] = []
