@@ -7,7 +7,9 @@ renames, links and removals, so that two files which had one name, one after the
 from __future__ import annotations
 
 import enum
+import functools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -37,6 +39,8 @@ _DELETED = " (deleted)"
 """What d_path() appends to the name of an open file that has none any more (fs/d_path.c)."""
 EVERY = -1
 """The inode of a sync that is of all files."""
+_NEVER = 1 << 62
+"""Later than every event."""
 
 
 class Sort(enum.Enum):
@@ -112,7 +116,7 @@ class Effects:
     def __init__(
         self, calls: Sequence[ProgramCall], in_order: bool, commits: Callable[[ProgramCall], bool]
     ) -> None:
-        self.in_order, self._commits = in_order, commits
+        self.in_order, self._commits = in_order, functools.cache(commits)
         self.changes: list[Change] = []
         self.syncs: list[Sync] = []
         self.ranges: list[Sync] = []
@@ -120,10 +124,12 @@ class Effects:
         self._inodes = 1
         self._named: dict[str, int] = {".": 0}
         self._nameless: dict[str, int] = {}
-        self._log: list[tuple[int, str, int | None]] = []
+        self._held: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
+        self._had: defaultdict[int, set[str]] = defaultdict(set)
         self._sizes: dict[int, int] = {}
-        self._grown: list[tuple[int, int, int]] = []
+        self._grown: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._synchronous: set[int] = set()
+        self._covered: dict[Change, int] = {}  # kept: it is asked for each pair of thousands of calls
         for call in calls:
             if call.returned is not None and call.result >= 0:
                 self._follow(call)
@@ -132,7 +138,10 @@ class Effects:
 
     def covered(self, change: Change, by: int) -> bool:
         """Whether a sync made a change durable that had returned by an event."""
-        return change.durable or any(is_done(s.call, by) and self.covers(s, change) for s in self.syncs)
+        if change not in self._covered:
+            ends = (s.call.returned for s in self.syncs if self.covers(s, change))
+            self._covered[change] = min((at for at in ends if at is not None), default=_NEVER)
+        return change.durable or self._covered[change] < by
 
     def idle(self, by: int, sent: Callable[[ProgramCall], bool]) -> bool:
         """Whether a sync that had returned by an event had something to make durable and, as `sent` tells,
@@ -167,15 +176,14 @@ class Effects:
 
     def names_of(self, inode: int, event: int) -> set[str]:
         """The names that a file had at an event."""
-        names: dict[str, int | None] = {}
-        for at, name, held in self._log:
-            if at < event:
-                names[name] = held
-        return {name for name, held in names.items() if held == inode}
+        return {name for name in self._had.get(inode, ()) if self._holder(name, event) == inode}
+
+    def _holder(self, name: str, event: int) -> int | None:
+        return next((inode for at, inode in reversed(self._held[name]) if at < event), None)
 
     def first_size(self, inode: int, event: int) -> int:
         """The bytes that a file had at an event or, if nothing had been written yet, once something was."""
-        sizes = [(began, size) for began, of, size in self._grown if of == inode]
+        sizes = self._grown.get(inode, [])
         before = [size for began, size in sizes if began < event]
         return before[-1] if before else sizes[0][1] if sizes else 0
 
@@ -194,7 +202,7 @@ class Effects:
 
     def sizes(self, inode: int, since: int, until: int) -> list[tuple[int, int]]:
         """What writes made of a file between two events: when each began, and the size after it."""
-        return [(began, size) for began, of, size in self._grown if of == inode and since < began < until]
+        return [(began, size) for began, size in self._grown.get(inode, ()) if since < began < until]
 
     # --- a call after the other -------------------------------------------------------------------
 
@@ -238,7 +246,7 @@ class Effects:
         elif word in _DATA:
             start = int(place[2]) if place and place[2] else size
             self._sizes[inode] = max(size, start + call.result)
-            self._grown.append((call.began, inode, self._sizes[inode]))
+            self._grown[inode].append((call.began, self._sizes[inode]))
 
     def _open(self, call: ProgramCall, path: str, how: str) -> None:
         if "tmpfile" in how:
@@ -296,9 +304,10 @@ class Effects:
             self.takings.append(Taking(call, path, inode))
 
     def _note(self, call: ProgramCall, path: str, inode: int | None) -> None:
-        self._log.append((call.began, path, inode))
+        self._held[path].append((call.began, inode))
         self._named.pop(path, None)
         if inode is not None:
+            self._had[inode].add(path)
             self._named[path] = inode
 
     def _inode(self, path: str) -> int:
@@ -310,7 +319,8 @@ class Effects:
             self._nameless[path] = inode
         else:
             self._named[path] = inode
-            self._log.append((-1, path, inode))
+            self._had[inode].add(path)
+            self._held[path].append((-1, inode))
         return inode
 
     def _new(self) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from harness.explain.effects import (
     EVERY,
@@ -38,7 +39,7 @@ ANOTHER = 0
 """The thread of a call that is not the program's: vms/agent/src/neighbour.rs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """Trees: of the failing state (`found`), of an accepted state that has something which it lacks (`more`),
     and of one that lacks something which it has (`less`). `said`: by the check, which may name what had been
@@ -51,12 +52,12 @@ class Evidence:
     said: str = ""
     broken: TimedMark | None = None
 
-    @property
+    @cached_property
     def lacking(self) -> set[str]:
         """The paths of which the failing state lacks something."""
         return _differing(self.found, self.more)
 
-    @property
+    @cached_property
     def ahead(self) -> set[str]:
         """The paths of which it has something that was not accepted."""
         return _differing(self.found, self.less)
@@ -275,6 +276,7 @@ class _Inquiry:
     at: int
     cut: int
     evidence: Evidence | None
+    _missing: dict[Change, bool] = field(default_factory=dict)
 
     def before(self, event: int) -> list[Change]:
         return [c for c in self.effects.changes if c.began < event]
@@ -282,15 +284,10 @@ class _Inquiry:
     def explains_all(self) -> bool:
         """Whether each path of which something is missing was changed by a call that nothing had covered."""
         assert self.evidence is not None  # noqa: S101 - it is asked where there is some
-        return all(
-            any(
-                (c.began >= self.cut or not self.effects.covered(c, self.cut))
-                and self._is_of(c, path)
-                and self._may_lack(c, path)
-                for c in self.effects.changes
-            )
-            for path in self.evidence.lacking
-        )
+        changes = self.effects.changes
+        open_ = [c for c in changes if c.began >= self.cut or not self.effects.covered(c, self.cut)]
+        lacking = self.evidence.lacking
+        return lacking == {p for c in open_ for p in self._own(c, lacking) if self._may_lack(c, p)}
 
     def unsynced(self) -> list[Change]:
         """The changes that no sync had covered, neither at the acknowledgement nor since. Where trees tell,
@@ -309,7 +306,7 @@ class _Inquiry:
         if evidence is None or evidence.more is None or self.at < 0:
             return []
         asked = self.before(self.at)
-        if any(self._is_of(c, path) for c in asked for path in evidence.lacking):
+        if any(self._own(c, evidence.lacking) for c in asked):
             return []
         gone = [c for c in asked if c.sort is Sort.DATA and self._is_absent(c)]
         is_open = not any(self.effects.covered(c, self.at) for c in gone)
@@ -400,7 +397,7 @@ class _Inquiry:
             return None
         ahead = self.evidence.ahead
         for change in self.before(self.cut):
-            if any(self._is_of(change, path) for path in ahead):
+            if self._own(change, ahead):
                 found = self._order(change.call, change.inode, -1)
                 if found is not None:
                     return replace(found, later=self._later(found))
@@ -574,12 +571,17 @@ class _Inquiry:
 
     def _is_missing(self, change: Change) -> bool:
         """Whether the effect of a change is what is missing, as far as trees tell."""
+        if change not in self._missing:
+            self._missing[change] = self._lacks(change)
+        return self._missing[change]
+
+    def _lacks(self, change: Change) -> bool:
         evidence = self.evidence
         if evidence is None or evidence.more is None:
             return True
         lacking = evidence.lacking
         if change.is_of_file:
-            return any(self._is_of(change, path) and self._may_lack(change, path) for path in lacking)
+            return any(self._may_lack(change, path) for path in self._own(change, lacking))
         mine = {p for p in lacking if p == change.path or p.startswith(f"{change.path}/")}
         if change.sort is Sort.TAKEN:
             return any(p in evidence.found and p not in evidence.more for p in mine)
@@ -595,13 +597,14 @@ class _Inquiry:
         found, more = self.evidence.found.get(path), self.evidence.more.get(path)
         return found is None or more is None or _attributes(found) != _attributes(more)
 
-    def _is_of(self, change: Change, path: str) -> bool:
-        """Whether a change is of the file that a path names, or of the name."""
-        if path == change.path or path.startswith(f"{change.path}/"):
-            return True
-        if not change.is_of_file:
-            return False
-        return any(path in self.effects.names_of(change.inode, at) for at in (self.at, self.cut))
+    def _own(self, change: Change, paths: set[str]) -> set[str]:
+        """Of some paths, those that name the file that a change is of, or are the name."""
+        below = f"{change.path}/"
+        own = {path for path in paths if path == change.path or path.startswith(below)}
+        if change.is_of_file:
+            own |= paths & self.effects.names_of(change.inode, self.at)
+            own |= paths & self.effects.names_of(change.inode, self.cut)
+        return own
 
 
 def _replaces(change: Change, taking: Taking) -> bool:
