@@ -160,6 +160,7 @@ class Profile:
     it counts its mounts.
     `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
     checksums nor compression join blocks of data, nor does any structure that is read with them.
+    `block_bytes`: of a mode whose blocks are small, how small; else 0.
     `seek_reads_mapping`: lseek(SEEK_DATA) and lseek(SEEK_HOLE) read all that says where a file's data lies,
     so that nothing of it is read with the data. `layer`: what is mounted above it; `inside`: the mode of the
     file system that the layer makes in a file of it. `rules`: of a mode that is only rules: no kernel's file
@@ -199,6 +200,7 @@ class Profile:
     mount_counters: tuple[MountCounter, ...] = ()
     roll_forward_allocates: bool = False
     no_csum_no_compression: bool = False
+    block_bytes: int = 0
     seek_reads_mapping: bool = False
     first: First | None = None
     layer: Layer | None = None
@@ -353,6 +355,8 @@ class Profile:
 
     def needs_small_sectors(self, disk: DiskKind) -> str:
         """Why it cannot be on a disk of this kind; empty if it can."""
+        if self.block_bytes and disk.logical_bytes > self.block_bytes:
+            return f"sectors of {self.block_bytes} bytes at most, as its blocks are no larger"
         if disk.logical_bytes == USUAL.logical_bytes or self.sectors:
             return ""
         return f"sectors of {USUAL.logical_bytes} bytes: nothing says how its mkfs is told of others"

@@ -94,6 +94,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mkfs_arguments: list[str] = []
     disk: str = ""  # of vms/disks; empty: the usual one
     mkfs_without: list[str] = []  # shared arguments that this mode leaves out
+    block_bytes: int = 0  # where its mkfs_arguments ask for blocks smaller than a sector may be
     # Packages whose programs always come from these suites, since an older one lacks what this mode needs.
     newer: dict[str, list[str]] = {}
     options: list[str] = []  # of the kernel, beyond the driver: `XFS_RT`
@@ -242,6 +243,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         sectors=shared.sectors,
         options=tuple(mode.options),
         steps=tuple(mode.steps),
+        block_bytes=mode.block_bytes,
         tools_image=shared.tools_image,
         tracing=_tracing(path.parent, shared.tracing),
         on_request=mode.on_request,
