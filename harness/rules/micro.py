@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import enum
 import itertools
+import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,10 +104,11 @@ class NotFollowed(ValueError):
 @dataclass(slots=True)
 class Effect:
     """The micro-operations of a program, in order. `made`: its files by inode. `paths`: by inode, the names
-    that each had, with the calls that gave them. `needs`: of each micro-operation, those without which it
-    does not persist, and those that show no more once it is there; `_needing`: what has any. `_never`: what
-    by these rules persists in no state. `syncs`: in order. `promised`: what a sync covers besides, by a
-    contract.
+    that each had, with the calls that gave them; `ends`: the calls that took these away, or infinity.
+    `needs`: of each micro-operation, those without which it does not persist, and those that show no more
+    once it is there; `_needing`: what has any. `_never`: what by these rules persists in no state. `syncs`:
+    in order. `promised`: what a sync covers besides, by a contract. `_at`: the numbers of the
+    micro-operations that are about a place. `_durable`: what is durable before each sync, and at the end.
     """
 
     notes: Notes
@@ -114,6 +116,7 @@ class Effect:
     micros: list[Micro] = field(default_factory=list)
     made: dict[int, Made] = field(default_factory=dict)
     paths: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    ends: dict[int, list[float]] = field(default_factory=dict)
     needs: list[int] = field(default_factory=list)
     syncs: list[Sync] = field(default_factory=list)
     promised: Callable[[NotedCall, float], int] | None = None
@@ -140,9 +143,16 @@ class Effect:
         return self._at.get((inode, what), ())
 
     def path(self, inode: int, time: float) -> str:
-        """The name of a file at a time, or its first one."""
+        """The newest name that a file has at a time; if it has none, the newest that it had, or its first."""
         names = self.paths.get(inode, [(0, "?")])
-        return next((name for call, name in reversed(names) if call <= time), names[0][1])
+        had = next((name for call, name in reversed(names) if call <= time), names[0][1])
+        return next(self._has(inode, time), had)
+
+    def _has(self, inode: int, time: float) -> Iterator[str]:
+        """The names that a file has at a time, the newest first."""
+        names, ends = self.paths.get(inode, []), self.ends.get(inode, [])
+        given = zip(reversed(names), reversed(ends), strict=True)
+        return (name for (call, name), end in given if call <= time < end)
 
     def born(self, inode: int, time: float) -> int:
         """The call that made a file, if any had by a time; else -1."""
@@ -152,15 +162,30 @@ class Effect:
     def name(self, inode: int, call: int, path: str) -> None:
         """A call gives a file a name."""
         self.paths.setdefault(inode, []).append((call, path))
+        self.ends.setdefault(inode, []).append(math.inf)
+
+    def remove(self, inode: int, call: int, path: str) -> None:
+        """A call takes a name from a file."""
+        names, ends = self.paths.get(inode, []), self.ends.get(inode, [])
+        for n in reversed(range(len(names))):
+            if names[n][1] == path and ends[n] == math.inf:
+                ends[n] = call
+                return
 
     def move(self, call: int, old: str, new: str, *, exchanged: bool) -> None:
         """A call renames a path: the path and everything below it get new names."""
         moved = {old: new, new: old} if exchanged else {old: new}
-        for names in self.paths.values():
-            for begin, to in moved.items():
-                if f"{names[-1][1]}/".startswith(f"{begin}/"):
-                    names.append((call, to + names[-1][1].removeprefix(begin)))
-                    break
+        for inode in self.paths:
+            below = [
+                (name, to + name.removeprefix(begin))
+                for name in self._has(inode, call)
+                for begin, to in moved.items()
+                if f"{name}/".startswith(f"{begin}/")
+            ]
+            for name, _ in below:
+                self.remove(inode, call, name)
+            for _, name in reversed(below):
+                self.name(inode, call, name)
 
     @property
     def every(self) -> int:
@@ -306,6 +331,7 @@ class _Maker:
             self.effect.name(call.inode, number, call.other)
         elif word == "unlink":
             place = self._place(number, call.path)
+            self.effect.remove(self._at(number, place), number, call.path)
             self._name(number, self._at(number, place), ((*place, None),))
         elif word in ("rename", "exchange"):
             self._rename(number, call)
@@ -338,6 +364,9 @@ class _Maker:
             self.effect.move(number, call.path, call.other, exchanged=back is not None)
         else:
             self.effect.name(moved, number, call.other)
+            self.effect.remove(moved, number, call.path)
+        if replaced:
+            self.effect.remove(replaced, number, call.other)
 
     def _write(self, number: int, call: NotedCall, at: int) -> None:
         """Block by block, each with a size up to its end: file systems write the size of a large write back

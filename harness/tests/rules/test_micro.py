@@ -65,3 +65,21 @@ def test_where_nothing_is_told_a_power_cut_leaves_one_tree(notes: Notes) -> None
     if not dict(unsynced(effect, len(notes.calls))):
         trees = {key_of(maker.files(Partial(end.asked & ~m.bit))) for m in effect.of(end.open)}
         assert trees <= {key_of(maker.files(Partial(end.asked)))}
+
+
+def test_a_file_is_told_by_a_name_that_it_has() -> None:
+    """The newest was told, such as a hard link to the old contents that the program had removed again."""
+    calls = Calls().create("db").link("db", "db.bak").unlink("db.bak").link("db", "a").link("db", "d")
+    db = calls.inodes["db"]
+    calls.create("b").rename("b", "d").rename("a", "e").unlink("db").unlink("e")
+    effect = effect_of(calls.notes(), rules())
+    told = [effect.path(db, time) for time in range(len(effect.notes.calls))]
+    assert told == ["db", "db.bak", "db", "a", "d", "d", "a", "e", "e", "e"]
+
+
+def test_a_directory_that_moves_takes_along_every_name_below_it() -> None:
+    """Of a file with two names, the older one was told by the directory's old name."""
+    calls = Calls().mkdir("d").create("d/a").link("d/a", "d/b").rename("d", "e")
+    calls.inodes |= {"e/b": calls.inodes["d/a"]}
+    effect = effect_of(calls.unlink("e/b").notes(), rules())
+    assert [effect.path(calls.inodes["d/a"], time) for time in range(1, 5)] == ["d/a", "d/b", "e/b", "e/a"]
