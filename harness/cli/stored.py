@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from harness.host.text import one_line
+from harness.measure.run import NOT_REACHED
 from harness.series.journal import JOURNAL, End, last_end
 from harness.store.layout import LOCK, PLAN, RUN, runs
 from harness.store.lock import holder_of
@@ -55,9 +56,16 @@ def _series(path: Path, plan: Mapping[str, Any]) -> tuple[str, str, str]:
         end = last_end(path)
         state = _ENDS[end] if end else "not finished"
     else:
-        state = "finished" if (path / MEASUREMENTS).is_file() else "not finished"
+        file = path / MEASUREMENTS
+        state = _taken(msgspec.json.decode(file.read_bytes())) if file.is_file() else "not finished"
     return ", ".join(kernels), state, command
 
 
 def _measured(_: Path, found: list[Mapping[str, Any]]) -> tuple[str, str, str]:
-    return found[0]["kernel"], "finished", " ".join(found[0]["command"]).removeprefix("powercut ")
+    return found[0]["kernel"], _taken(found), " ".join(found[0]["command"]).removeprefix("powercut ")
+
+
+def _taken(found: list[Mapping[str, Any]]) -> str:
+    """Whether a measurement went through all of its rounds, also where it could not measure some of it."""
+    left = any(str(why).endswith(NOT_REACHED) for why in found[0].get("missing", ()))
+    return "not finished" if left else "finished"

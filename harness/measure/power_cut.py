@@ -187,9 +187,8 @@ def _outcomes(samples: Samples) -> Table:
 
 def _each(samples: Samples) -> Table:
     rows: list[list[Cell]] = []
-    for sample in sorted(samples.taken, key=lambda s: (s.configuration, s.round)):
-        if sample.reason:
-            continue
+    taken = {(s.configuration, s.round): s for s in samples.taken if not s.reason}  # one that counts of each
+    for _, sample in sorted(taken.items()):
         done = sample.values["acknowledged"]
         begun = "in" if sample.values["in_flight"] else "before"
         words = sample.words

@@ -12,6 +12,7 @@ The reports are made of measurements.json, by whoever asked for the measurement.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -34,9 +35,11 @@ from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 from harness.model.bounds import Rounds, Scale, Seed
 from harness.store.directory import make_directory
-from harness.store.layout import need_plain_run
+from harness.store.layout import LOCK, need_plain_run
+from harness.store.lock import locked
 
 SURROUNDINGS_NAME = "surroundings.json"
+NOT_REACHED = "not reached"
 WARM_UP = 0.2
 """Share of the sizes in the round that is not counted."""
 
@@ -118,8 +121,14 @@ def put_beside(plan: MeasurePlan, path: Path, others: Sequence[Path]) -> Measure
 def measure(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
     """Measure what the run directory does not hold yet, and evaluate all of it.
 
-    On KeyboardInterrupt the samples so far are kept and evaluated.
+    On KeyboardInterrupt the samples so far are kept and evaluated. Raises RunLocked if another process is at
+    it: each would take what the other had not.
     """
+    with locked(path / LOCK, path, shlex.join(["powercut", *plan.argv])):
+        return _measured(plan, path, progress)
+
+
+def _measured(plan: MeasurePlan, path: Path, progress: Progress) -> Result:
     chosen = comparison(plan.name)
     sizes = chosen.sizes(plan.scale)
     samples = Samples.load(path / SAMPLES_NAME)
@@ -172,7 +181,7 @@ def lacking(chosen: Comparison[object], plan: MeasurePlan, samples: Samples) -> 
     left = [f"{name}, round {n + 1}" for name, n in missing if (name, n) not in why]
     if left:
         names = left[0] if len(left) == 1 else f"{len(left)} of {len(wanted)} samples, from {left[0]} on"
-        reasons.append(f"{names}: not reached")
+        reasons.append(f"{names}: {NOT_REACHED}")
     return tuple(reasons)
 
 

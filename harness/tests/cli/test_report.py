@@ -99,6 +99,12 @@ def test_list_runs_knows_every_kind_of_run_and_how_it_ended(tmp_path: Path) -> N
     (measured := tmp_path / "runs" / "20261120-000000-trace").mkdir()
     write_measurements(measured, [MEASUREMENT])
     done[measured.name] = "finished"
+    for name, why in (("measure-stopped", "4 of 6 samples: not reached"), ("measure-part", "xfs: no module")):
+        path = tmp_path / "runs" / f"20261120-000000-{name}"
+        path.mkdir()
+        (path / "plan.json").write_text('{"kernel": "debian-6.12", "argv": ["measure", "x"]}')
+        write_measurements(path, [msgspec.structs.replace(MEASUREMENT, missing=[why])])
+        done[path.name] = "not finished" if "reached" in why else "finished"
     (damaged := tmp_path / "runs" / "20261120-000001-odd").mkdir()
     (damaged / "plan.json").write_text("[" * 9_000)
     done[damaged.name] = "cannot be read"

@@ -45,6 +45,8 @@ def test_each_cut_can_be_found_by_its_seed_and_says_what_was_wrong() -> None:
     told = PowerCut().evaluate(Samples(list(CUTS)), {"operations": 120})
     rows = [[str(cell) for cell in row] for row in told.tables[1].rows]
     assert len(rows) == 4
+    twice = PowerCut().evaluate(Samples([*CUTS, CUTS[0]]), {"operations": 120})
+    assert len(twice.tables[1].rows) == 4, "as in the outcomes"
     broken = next(row for row in rows if "fail" in row[-1])
     assert broken[1] == "1/ext4/nobarrier/0"
     assert broken[2] == "before operation 20, fsync f1"

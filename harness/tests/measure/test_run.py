@@ -10,7 +10,15 @@ import msgspec
 import pytest
 
 from harness.cli.measure import exit_code
-from harness.errors import EnvironmentLacks, ExitCode, GuestLost, KernelError, StoreError, UsageError
+from harness.errors import (
+    EnvironmentLacks,
+    ExitCode,
+    GuestLost,
+    KernelError,
+    RunLocked,
+    StoreError,
+    UsageError,
+)
 from harness.host.progress import Quiet
 from harness.kernels.find import Kernel
 from harness.measure import many_entries
@@ -32,6 +40,7 @@ from harness.measurements.results import Results
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 from harness.report.measurements import write_measurement_reports
+from harness.store.layout import LOCK
 
 NAMES = ("ext4/journal", "ext4/ordered", "ext4/writeback")
 
@@ -105,7 +114,7 @@ def test_a_run_directory_holds_the_figures_and_latest_stays(fake: Fake, tmp_path
     assert path.parent == tmp_path.resolve() / "runs"
     assert path.name.endswith("-measure-fake")
     names = {p.name for p in path.iterdir()}
-    assert names == {"plan.json", "samples.jsonl", "surroundings.json", "measurements.json"}
+    assert names == {LOCK, "plan.json", "samples.jsonl", "surroundings.json", "measurements.json"}
     assert not (tmp_path / "latest").exists()  # it names what `powercut repro` looks at
     assert create(PLAN, tmp_path) != path
 
@@ -164,6 +173,22 @@ def test_what_was_interrupted_is_gone_on_with(fake: Fake, tmp_path: Path) -> Non
     assert second.lacking == ()
     assert second.measurement.started == first.measurement.started == load_plan(path).started
     assert second.measurement.seconds >= first.measurement.seconds
+
+
+def test_two_processes_do_not_take_the_same_rounds(fake: Fake, tmp_path: Path) -> None:
+    """A second --resume took what the first was about to take: each round counted twice."""
+    path = create(PLAN, tmp_path)
+    refused = []
+
+    def take(rig: list[str], configuration: Configuration, sizes: Sizes, number: int) -> Sample:
+        with pytest.raises(RunLocked):
+            measure(PLAN, path, Quiet())
+        refused.append(number)
+        return Sample(configuration.name, number, {"x": 1.0})
+
+    fake.take = take  # type: ignore[method-assign]  # this one alone
+    measure(PLAN, path, Quiet())
+    assert len(refused) == 2 * len(NAMES)
 
 
 def test_only_some_configurations(fake: Fake, tmp_path: Path) -> None:
