@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.bench import measure as bench_measure
 from harness.bench.figures import Memory, part_rows, quartiles, shared_row, table
 from harness.bench.host import beyond_image, cores, described, memory_of
 from harness.bench.measure import flatness, raw_targets, replay_into, way_table
+from harness.bench.setup import QUICK
 from harness.bench.work import make_workload, pad_log, spaced, unused_blocks, write_workload
 from harness.measurements.results import Measurement, Spread
 from harness.model import BLOCK_BYTES, CrashState, Operation, OperationKind
@@ -276,3 +282,21 @@ def test_a_figure_that_the_kernel_does_not_tell_is_no_zero() -> None:
     for row in (("of it mount, ms", "4 (3.5–4.5)"), ("peak memory of disk, MiB", "not measured")):  # noqa: RUF001 - an en dash
         assert re.search(rf"^{re.escape(row[0])} +{re.escape(row[1])}$", text, re.MULTILINE)
     assert re.search(r"ms a visit +0.5 +1: met$", text, re.MULTILINE)
+
+
+def test_the_command_of_a_bench_measures_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was `powercut bench`, which measures all machines on another kernel, whatever had been asked for."""
+
+    @contextlib.contextmanager
+    def setup(*_: object) -> Iterator[SimpleNamespace]:
+        recording = SimpleNamespace(write_log=SimpleNamespace(entry_count=10))
+        kernel = SimpleNamespace(name="debian-7.3", package_version="")
+        yield SimpleNamespace(say=lambda _: None, kernel=kernel, recording=recording, states=[1], specs={})
+
+    monkeypatch.setattr(bench_measure, "make_setup", setup)
+    monkeypatch.setattr(bench_measure, "measure_states", lambda _: iter(()))
+    for name in ("usual", "growth", "decided", "whole", "scaling"):
+        monkeypatch.setattr(bench_measure, f"measure_{name}", lambda *_: table("t", []))
+    made = bench_measure.run_bench(QUICK, "debian-7.3", ["uml"], "kvm", Path("/k/linux"), lambda _: None)
+    asked = "--kernel debian-7.3 --machine uml --accel kvm --uml-kernel /k/linux --quick"
+    assert shlex.join(made.command) == f"powercut bench {asked}"
