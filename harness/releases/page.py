@@ -102,8 +102,9 @@ def cell(kernel: OnKernel, case: CaseId) -> str:
     if kernel.interrupted and answer.verdict is CaseVerdict.UNKNOWN:
         return NOT_YET
     if answer.findings:
-        expected = ", expected" if answer.verdict is CaseVerdict.XFAIL else ""
-        return f"{number(answer.failed)} of {number(answer.states)} broken{expected}"
+        expected = ", expected" * all(f.expected for f in answer.findings)
+        left = "; not all decided" * answer.undecided
+        return f"{number(answer.failed)} of {number(answer.states)} broken{expected}{left}"
     if answer.verdict is CaseVerdict.PASS:
         return f"{number(answer.states)} {VERDICT_WORDS[answer.verdict]}{', in part' * answer.in_part}"
     return VERDICT_WORDS[answer.verdict]
@@ -248,7 +249,8 @@ def _cell(kernel: OnKernel, case: CaseId) -> Cell:
     if answer is None:
         return Cell(cell(kernel, case), "not-run", kernel.failed)
     shown = [f"{f.oracle}: {f.summary}" for f in answer.findings[:3]]
-    return Cell(cell(kernel, case), answer.verdict.value, answer.reason or "; ".join(shown))
+    seen = "; ".join(filter(None, [*shown, answer.reason]))
+    return Cell(cell(kernel, case), answer.verdict.value, seen)
 
 
 def strip_of(sweep: Sweep) -> Strip | None:

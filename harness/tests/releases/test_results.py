@@ -285,3 +285,19 @@ def test_a_page_of_twice_as_many_cases_takes_twice_as_long(monkeypatch: pytest.M
         return made[0]
 
     assert names_made(60) < 3 * names_made(30)
+
+
+def test_an_answer_that_is_broken_and_not_all_decided_says_both() -> None:
+    """`3 of 91 broken` stood for a case with expected findings and 40 undecided states, and nothing for what
+    was seen where a reason stood.
+    """
+    seen = Seen("durability", "f: missing", f"{CASE}@4", 3, expected="it sends no flush")
+    reason = "40 of 91 states could not be decided"
+    open_ = Answer("ext4/fast_commit", "fio-randwrite", CaseVerdict.UNKNOWN, 91, 3, (seen,), reason)
+    on_kernel = msgspec.structs.replace(on("k1", "+"), answers=(open_,))
+    plan = SweepPlan(title="t", kernels=["k1"], plan=Plan(configurations=[], workloads=[]), finding="ab" * 6)
+    strip = strip_of(Sweep(plan, (on_kernel,)))
+    assert strip is not None
+    (told,) = strip.cells
+    assert told.words == "3 of 91 broken, expected; not all decided"
+    assert told.why == f"durability: f: missing; {reason}"
