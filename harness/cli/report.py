@@ -97,6 +97,10 @@ def report_command(
     """
     if port is not None and not serve:
         raise UsageError("--port is for --serve", "add --serve, or leave out --port")
+    if annotate and serve:
+        raise UsageError(
+            "--annotations prints lines for CI, and --serve a page for browsers", "use one of them"
+        )
     with open_run(run) as store:
         known = store.known()
         if is_typed("known_files") or is_typed("new_only"):

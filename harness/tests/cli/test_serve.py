@@ -360,3 +360,10 @@ def test_a_port_without_serve_is_refused(run: RunStore) -> None:
     result = powercut("report", run.path, "--port", 8000)
     assert result.exit_code == 2
     assert "--serve" in result.output
+
+
+def test_annotations_and_serve_are_refused_together(run: RunStore) -> None:
+    """The annotations were printed, and nothing was served, without a word."""
+    result = powercut("report", run.path, "--annotations", "--serve")
+    assert result.exit_code == 2
+    assert "use one of them" in result.output
