@@ -78,8 +78,8 @@ class UndecidedCases(msgspec.Struct, frozen=True):
 
 
 class LeftOutCases(msgspec.Struct, frozen=True):
-    """Cases of a mode in which nothing was looked at, on any host: it does not support their workloads, or the
-    harness cannot record them there. `example` is the first of them, left out for this `reason`.
+    """Cases of a mode in which nothing was looked at: it does not support their workloads, or the harness
+    cannot record them there, on any host. `example` is the first of them, left out for this `reason`.
     """
 
     configuration: str

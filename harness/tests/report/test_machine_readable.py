@@ -309,7 +309,10 @@ def of_so_many(summary: Summary, status: CaseStatus, count: int) -> Summary:
     """A run whose time was up after one case, with so many more of this status."""
     done = next(c for c in summary.cases if c.verdict is CaseVerdict.PASS)
     left = replace(done, status=status, counts=Counts(), reason="")
-    cases = (replace(left, info=replace(left.info, case=replace(left.case, workload=f"w{n}"))) for n in range(count))
+    cases = (
+        replace(left, info=replace(left.info, case=replace(left.case, workload=f"w{n}")))
+        for n in range(count)
+    )
     info = replace(summary.info, interrupted=True, stopped="10 minutes were over", require_all=True)
     return replace(summary, info=info, cases=(done, *cases), unmet=())
 

@@ -52,7 +52,8 @@ def test_a_case_that_no_other_run_had_has_no_trend(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"cases": 3}', "\udcff", '{"started": "x", "kernel": {}, "cases": []}', DEEP]
+    "text",
+    ["", "{", "[]", "null", '{"cases": 3}', "\udcff", '{"started": "x", "kernel": {}, "cases": []}', DEEP],
 )
 def test_what_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
     put(tmp_path, 1)
