@@ -103,10 +103,12 @@ class Notes:
     def digest(self) -> str:
         """A digest that is equal for two runs with the same calls, whatever their threads and inodes."""
         made = hashlib.blake2b(repr(self.acks).encode(), digest_size=16)
+        files: dict[int, int] = {}
         for call in self.calls:
             held = self.data[call.at : call.at + call.length] if call.word == "write" else b""
+            file = files.setdefault(call.inode, len(files))  # which one, in the order in which they come
             told = (call.word, call.offset, call.length, call.owner[0], call.durable, call.path, call.other)
-            made.update(repr(told).encode() + held)
+            made.update(repr((*told, file)).encode() + held)
         return made.hexdigest()
 
 

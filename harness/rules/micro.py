@@ -684,7 +684,7 @@ def _ranges(spans: Iterable[tuple[int, int]]) -> Iterator[str]:
 
 def _name_words(micro: Micro) -> str:
     gone = [name for _, name, held in micro.names if held is None]
-    given = [name for _, name, held in micro.names if held is not None]
+    given = [name for _, name, held in micro.names if held == micro.inode]
     if gone and given:
         return f"its name {given[0]} in place of {gone[0]}"
     return f"its name {given[0]}" if given else f"that {gone[0]} was removed"

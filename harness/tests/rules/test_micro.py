@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
@@ -83,3 +85,19 @@ def test_a_directory_that_moves_takes_along_every_name_below_it() -> None:
     calls.inodes |= {"e/b": calls.inodes["d/a"]}
     effect = effect_of(calls.unlink("e/b").notes(), rules())
     assert [effect.path(calls.inodes["d/a"], time) for time in range(1, 5)] == ["d/a", "d/b", "e/b", "e/a"]
+
+
+def test_a_file_that_changed_places_is_told_by_the_name_that_it_got() -> None:
+    """The name that it had given up was told, which the other file has."""
+    calls = Calls().create("a").create("b").fsync(".").exchange("a", "b")
+    assert dict(unsynced(effect_of(calls.notes(), rules()), 4)) == {"b": "its name b"}
+
+
+def test_runs_that_sync_another_file_have_made_other_calls() -> None:
+    """They had one digest, and were compared as runs of the same program."""
+    made = [Calls().create("a").create("b").write("a", b"1").write("b", b"1").fsync(f) for f in ("a", "b")]
+    assert made[0].notes().digest() != made[1].notes().digest()
+    again = replace(
+        made[0].notes(), calls=tuple(replace(c, inode=c.inode + 9, thread=1) for c in made[0].made)
+    )
+    assert again.digest() == made[0].notes().digest()
