@@ -724,19 +724,19 @@ class Exploration:
         whole, lost alone and kept alone, at the last crash time at which it can be. They take half of the
         budget at most.
         """
-        times = [t for t in self._times if isinstance(t.ask, Choices) and t.recovery is None]
+        times = [(t, t.ask) for t in self._times if isinstance(t.ask, Choices) and t.recovery is None]
         most = self._budget.visits
-        if most is None or sum(len(t.ask.volatile) for t in times) <= most:
+        if most is None or sum(len(choices.volatile) for _, choices in times) <= most:
             return []
         last: dict[int, tuple[TimeCoverage, Choices, list[int]]] = {}
-        for one in times:
-            for entry, chunks in itertools.groupby(one.ask.volatile, lambda n: self._legal.chunks[n].entry):
-                last[entry] = one, one.ask, list(chunks)
+        for one, choices in times:
+            for entry, chunks in itertools.groupby(choices.volatile, lambda n: self._legal.chunks[n].entry):
+                last[entry] = one, choices, list(chunks)
         large = [found for found in last.values() if len(found[2]) > 1]
         found = [
             _Found(one, self._names(one, state), state)
-            for one, choices, chunks in large[:: -(-4 * len(large) // most) or 1]
-            for state in (choices.state(True, chunks), choices.state(False, chunks))
+            for one, choices, lost in large[:: -(-4 * len(large) // most) or 1]
+            for state in (choices.state(True, lost), choices.state(False, lost))
         ]
         return [
             TimeCoverage(f.shown, Group(content, f.states))

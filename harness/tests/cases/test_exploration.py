@@ -626,7 +626,7 @@ def test_a_budget_reaches_each_write_as_a_whole_before_it_ends_among_the_blocks_
     """
     made = Recorder()
     for block in (0, 8, 16):
-        made.write(block, blocks=8)
+        made.complete(made.submit(block, 8))
     made.complete(made.flush())
     legal = made.legal()
     base, log = write_files(made, tmp_path, 25)
