@@ -5,8 +5,8 @@ with a run, or looks at it again, takes the run's plan through this module:
 
 - its kernel: on some machines a program that runs on the host with the user's rights. It is used if it is a
   pin (a distribution's package), if the cache holds the same bytes, or if this command line names it.
-- module directories and single modules: they become part of that kernel, and depmod(8) writes into the
-  directory. They are used if this command line names them.
+- module directories and single modules: they become part of that kernel. They are used if this command line
+  names them.
 - workloads: those of this installation and generated ones are used by their names. A file or an application's
   directory names programs and files of this host, which go along into the guest, and whose contents its
   output may show. It is used if this command line names it.
