@@ -108,7 +108,8 @@ class Effect:
     `needs`: of each micro-operation, those without which it does not persist, and those that show no more
     once it is there; `_needing`: what has any. `_never`: what by these rules persists in no state. `syncs`:
     in order. `promised`: what a sync covers besides, by a contract. `_at`: the numbers of the
-    micro-operations that are about a place. `_durable`: what is durable before each sync, and at the end.
+    micro-operations that are about a place; `_masks`: the same as sets. `_durable`: what is durable before
+    each sync, and at the end.
     """
 
     notes: Notes
@@ -124,6 +125,7 @@ class Effect:
     _never: int = 0
     _needed_by: dict[int, int] = field(default_factory=dict)
     _at: dict[Place, list[int]] = field(default_factory=dict)
+    _masks: dict[Place, int] = field(default_factory=dict)
     _durable: list[int] = field(default_factory=list)
 
     def add(self, m: Micro) -> None:
@@ -141,6 +143,17 @@ class Effect:
     def at(self, inode: int, what: Sort | str | int | None) -> Sequence[int]:
         """The numbers of the micro-operations that are about a place, in order."""
         return self._at.get((inode, what), ())
+
+    def until(self, time: float, inode: int, what: Sort | str | int | None) -> Sequence[int]:
+        """Of these, those asked for by a time."""
+        numbers = self.at(inode, what)
+        return numbers[: bisect.bisect_right(numbers, time, key=lambda n: self.micros[n].call)]
+
+    def mask(self, inode: int, what: Sort | str | int | None) -> int:
+        """All that are about a place, as a set."""
+        if (known := self._masks.get((inode, what))) is None:
+            known = self._masks[inode, what] = _set(self.micros[n] for n in self.at(inode, what))
+        return known
 
     def path(self, inode: int, time: float) -> str:
         """The newest name that a file has at a time; if it has none, the newest that it had, or its first."""
@@ -199,8 +212,12 @@ class Effect:
             yield self.micros[low.bit_length() - 1]
             state ^= low
 
+    def before(self, time: float) -> int:
+        """What had been asked for before a time: the micro-operations are in the order of their calls."""
+        return (1 << bisect.bisect_left(self.micros, time, key=lambda m: m.call)) - 1
+
     def issued(self, time: float) -> int:
-        """What had been asked for by a time: the micro-operations are in the order of their calls."""
+        """What had been asked for by a time, less what never shows."""
         every = (1 << bisect.bisect_right(self.micros, time, key=lambda m: m.call)) - 1
         return every & ~self._never
 
@@ -258,23 +275,27 @@ class Effect:
         """What an fsync(2) of a file or directory at a time makes durable."""
         return self.made_durable(NotedCall("fsync", inode=inode), time)
 
-    def made_durable(self, call: NotedCall, time: float) -> Sync:
-        """What a call that syncs, at a time, makes durable."""
+    def made_durable(self, call: NotedCall, time: float, durable: int = 0) -> Sync:
+        """What a call that syncs, at a time, makes durable besides what is, with its needs."""
         covers = _covered(self, call, time)
         if call.durable:
-            covers |= _set(m for m in self.micros if m.call == time)
+            covers |= self.before(time + 1) & ~self.before(time)
         if self.promised:
             covers |= self.promised(call, time)
-        return self.covering(time, covers)
+        return self.covering(time, covers & ~durable)
 
     def covering(self, time: float, covers: int) -> Sync:
         """A sync that makes these micro-operations durable, with their needs."""
         return Sync(time, self.with_needs(covers & ~self._never))
 
     def _own_syncs(self) -> list[Sync]:
-        """What the program's calls make durable."""
-        calls = enumerate(self.notes.calls)
-        return [self.made_durable(call, n) for n, call in calls if call.is_sync or call.durable]
+        """What the program's calls make durable, each what none before it did."""
+        syncs, durable = list[Sync](), 0
+        for n, call in enumerate(self.notes.calls):
+            if call.is_sync or call.durable:
+                syncs.append(self.made_durable(call, n, durable))
+                durable |= syncs[-1].covers
+        return syncs
 
     def directories_of(self, micro: Micro) -> list[int]:
         """The inodes of the directories in which it sets names."""
@@ -532,23 +553,27 @@ def _outdone(micros: Sequence[Micro]) -> Iterator[int]:
 
 def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
     """The micro-operations that a sync at a time covers, of those asked for before."""
-    before = [m for m in effect.micros if m.call < time]
+    before = effect.before(time)
     if sync.word == "sync":
-        return _set(iter(before))
-    skipped = (Sort.NAME, Sort.ATTRIBUTES) if sync.word == "fdatasync" else (Sort.NAME,)
-    own = [m for m in before if m.inode == sync.inode and m.sort not in skipped]
-    if sync.is_sync and sync.length:  # an msync(2) writes the pages of its range
-        block = effect.rules.block_bytes
-        first, end = sync.offset - sync.offset % block, sync.offset + sync.length
-        end -= end % -block
-        own = [m for m in own if m.sort is not Sort.DATA or (first < m.offset + m.length and m.offset < end)]
-    found = _size_for(own, sync.offset + sync.length) if sync.durable else _set(iter(own))
+        return before
+    found = _size_for(effect, sync, time) if sync.durable else _own(effect, sync)
     # The names in a directory are its data: fdatasync covers them, too, and SQLite and LevelDB call no other.
-    found |= _set(m for m in before if m.names and sync.inode in effect.directories_of(m))
+    found |= effect.mask(sync.inode, Sort.NAME)
     if effect.rules.fsync_names.holds and not effect.promised:
-        last = _last_change(effect, sync, time)
-        found |= _names_of([m for m in before if m.call <= last], sync.inode)
-    return found
+        found |= _names_of(effect, sync.inode, _last_change(effect, sync, time))
+    return found & before
+
+
+def _own(effect: Effect, sync: NotedCall) -> int:
+    """The data and size of a file, and with fsync its attributes."""
+    found = effect.mask(sync.inode, Sort.SIZE)
+    found |= effect.mask(sync.inode, Sort.ATTRIBUTES) if sync.word != "fdatasync" else 0
+    if sync.length:  # an msync(2) writes the pages of its range
+        block, end = effect.rules.block_bytes, min(sync.offset + sync.length, FILE_BYTES_MAX)
+        for number in range(sync.offset // block, -(-end // block)):
+            found |= effect.mask(sync.inode, number)
+        return found
+    return found | effect.mask(sync.inode, Sort.DATA)
 
 
 def _last_change(effect: Effect, sync: NotedCall, time: float) -> int:
@@ -564,32 +589,29 @@ def _last_change(effect: Effect, sync: NotedCall, time: float) -> int:
     """
     is_directory = sync.inode in effect.made and effect.made[sync.inode].kind == "directory"
     only_size = (sync.word == "fdatasync" or sync.durable == "dsync") and not is_directory
-    counted = (Sort.SIZE,) if only_size else (Sort.SIZE, Sort.ATTRIBUTES, Sort.NAME)
-    changes = (m for m in effect.micros if m.call <= time and m.sort in counted)
-    return max((m.call for m in changes if _changes(m, sync.inode)), default=effect.born(sync.inode, time))
+    counted = (Sort.SIZE,) if only_size else (Sort.SIZE, Sort.ATTRIBUTES, Sort.NAME, None)
+    changes = (effect.until(time, sync.inode, what)[-1:] for what in counted)
+    last = (effect.micros[n].call for numbers in changes for n in numbers)
+    return max(last, default=effect.born(sync.inode, time))
 
 
-def _changes(micro: Micro, inode: int) -> bool:
-    """Whether it changes that file or directory: its own inode, not only a block of its data."""
-    return micro.inode == inode or any(inode in (directory, held) for directory, _, held in micro.names)
-
-
-def _size_for(before: Sequence[Micro], end: int) -> int:
-    """What gave a file, of which these are, the size without which a write up to `end` cannot be read."""
+def _size_for(effect: Effect, write: NotedCall, time: float) -> int:
+    """What gave a file the size without which a write at a time cannot be read."""
     found = 0
-    for m in reversed([m for m in before if m.sort is Sort.SIZE]):
-        if m.size < end:
+    for number in reversed(effect.until(time - 1, write.inode, Sort.SIZE)):
+        m = effect.micros[number]
+        if m.size < write.offset + write.length:
             break
         found = m.bit
     return found
 
 
-def _names_of(before: Sequence[Micro], inode: int) -> int:
-    """What gave a file its names, and the directories that lead to it theirs."""
+def _names_of(effect: Effect, inode: int, last: int) -> int:
+    """What gave a file its names, and the directories that lead to it theirs, up to a call."""
     found, wanted, seen = 0, [inode], {inode}
     while wanted:
         of = wanted.pop()
-        for m in before:
+        for m in (effect.micros[n] for n in effect.until(last, of, None)):
             given = [directory for directory, _, held in m.names if held == of]
             if given:
                 found |= m.bit

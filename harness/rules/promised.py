@@ -237,7 +237,8 @@ class ByContract:
         """The last call that changed the file for certain: "When an inode counts as changed". The names in a
         directory count as its data, as under `any/posix`.
         """
-        begun = itertools.dropwhile(lambda m: m.call > time, reversed(self.effect.micros))
+        end = bisect.bisect_right(self.effect.micros, time, key=lambda m: m.call)
+        begun = (self.effect.micros[n] for n in reversed(range(end)))
         changes = (m.call for m in begun if self._changes(m, sync))
         return next(changes, self.effect.born(sync.inode, time))
 
