@@ -223,13 +223,10 @@ def state_of(judging: Judging, named: CrashState) -> tuple[Partial, str]:
     earlier version named states also without what shows no more once a later size of the same call is there:
     such a name is that of the state with it, in which a program sees the same.
     """
-    effect, state = judging.effect, Partial.of(named, judging.rules.torn_bytes)
+    effect, state = judging.effect, Partial.of(named, judging.effect)
     words = Words(effect)
-    if state.persisted & ~effect.every:
-        return (
-            state,
-            f"it counts {state.last + 1} micro-operations, and the program made {len(effect.micros)}",
-        )
+    if why_not := _not_named(effect, named, state):
+        return state, why_not
     whole = replace(state, persisted=effect.with_needs(state.persisted))
     if (lacking := whole.persisted & ~state.persisted) and judging.key(whole) != judging.key(state):
         there = sum(m.bit for m in effect.of(state.persisted) if effect.needs[m.number] & lacking)
@@ -242,6 +239,16 @@ def state_of(judging: Judging, named: CrashState) -> tuple[Partial, str]:
     if lost := asked.durable & ~whole.whole:
         return whole, f"{words.words(lost)} was durable before all that is there was asked for"
     return whole, "it tears what is no block of data, or what persists whole"
+
+
+def _not_named(effect: Effect, named: CrashState, state: Partial) -> str:
+    """Why a name is of no state that calls may leave by any rules; empty if it is that of `state`."""
+    if state.persisted & ~effect.every:
+        counted = state.persisted.bit_length()
+        return f"it counts {counted} micro-operations, and the program made {len(effect.micros)}"
+    if named.persisted is not None and state.named(effect) != named:
+        return "such parts of blocks are there in no state: the first sectors of one are, or the last ones"
+    return ""
 
 
 def followed(notes: Notes, rules: Rules) -> Effect:

@@ -19,7 +19,7 @@ from harness.ruled.judging import ORACLE, Judging
 from harness.rules.micro import Effect
 from harness.rules.promised import effect_under
 from harness.rules.rules import Rules
-from harness.rules.states import Legal, Partial, Stretch, may_be_torn
+from harness.rules.states import Legal, Partial, Stretch
 from harness.rules.vulnerabilities import Vulnerability
 from harness.store import RunStore
 from harness.store.records import CaseStatus
@@ -107,8 +107,7 @@ def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:
         if effect.acks(stretch.end) < found.acks or present & ~stretch.asked:
             continue
         if found.state.torn is not None:
-            state = _torn(effect, found, stretch)
-            yield from (state,) if state and legal.has(state) else ()
+            yield from (state for state in _torn(effect, found, stretch) if legal.has(state))
             continue
         least = effect.with_needs(stretch.durable | present)
         lost = list(effect.of(missing & stretch.asked & ~least))
@@ -118,12 +117,13 @@ def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:
             yield from (Partial(effect.without(stretch.asked, m.bit)) for m in lost[:_TRIED])
 
 
-def _torn(effect: Effect, found: Vulnerability, stretch: Stretch) -> Partial | None:
-    last = effect.micros[found.state.last]
-    state = effect.with_needs(stretch.durable | last.bit)
-    if last.bit & stretch.durable or not may_be_torn(effect, last, state):
-        return None
-    return Partial(state & ((last.bit << 1) - 1), found.state.torn)
+def _torn(effect: Effect, found: Vulnerability, stretch: Stretch) -> Iterator[Partial]:
+    """The same block torn: beside what is durable, beside what is there in the state that fails, and beside
+    all else.
+    """
+    there = effect.done(found.state.persisted) & stretch.asked
+    for beside in dict.fromkeys((effect.done(found.present), there, stretch.asked)):
+        yield Partial(effect.with_needs(stretch.durable | beside), found.state.torn)
 
 
 def words_of(says: Mapping[str, Says]) -> str:

@@ -200,7 +200,7 @@ class _Case:
 
     def _judged(self, state: Partial, judgement: Judgement) -> JudgedState:
         return JudgedState(
-            state.named(self._judging.rules.torn_bytes),
+            state.named(self._judging.effect),
             self._judging.key(state).hex(),
             judgement,
             How.JUDGED,
@@ -232,7 +232,7 @@ class _Case:
         stretches, losses, why = judging.legal.stretches, None, ""
         if not listed.every_set:
             losses = 1 if listed.singles else 0
-            why = "more sets of unsynced micro-operations than are visited"
+            why = "more sets of unsynced micro-operations, and torn blocks, than are visited"
         elif listed.torn_left:
             losses = 1
             why = "of blocks that are torn beside what is lost, not each is visited"
@@ -282,7 +282,7 @@ class _Case:
         judging = self._judging
         state, effect = told.found.state, judging.effect
         lost = effect.issued(len(effect.notes.calls)) & ~state.persisted
-        rules, at = judging.rules, state.named(judging.rules.torn_bytes)
+        rules, at = judging.rules, state.named(effect)
         # With the fewest acknowledgements for which it fails, as `promised` names the last of them.
         fewest = judgement_of(judging.result(state, told.found.acks), self._check, "").violations
         lines = {

@@ -4,9 +4,13 @@ Pure.
 Between two syncs that make something durable, any set of what was asked for may have persisted, beside what
 is durable, as long as each member has what it needs. Where these sets are few, all are listed. Where they
 are many: all prefixes; each micro-operation lost alone, at the end and behind each later one; each one there
-alone; each pair lost; and some sets drawn at random. Each block of data is torn besides, at the end of each
-of its sectors: beside every set where these are very few, else beside prefixes; where there are many sets, at
-the end of the first sector and in the middle.
+alone; each pair lost; and some sets drawn at random.
+
+One block of data of a state may be torn besides: its first sectors are there, or its last ones, whatever was
+called or is durable behind it. Where very few sets are possible, each block of each is torn; where few are,
+each of each prefix. Where they are many, each is torn where all else is there, and the last one of each
+prefix; and wherever a block alone is lost behind a later one, up to a number of states: these behind the
+first sector and in the middle alone.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import CrashState
+from harness.model import CrashState, Part, Persisted
 from harness.rules.micro import Effect, Micro, Sort, Sync
 
 EVERY_MAX = 12
@@ -29,49 +33,70 @@ LISTED_MAX = 4000
 """States of one such stretch, where not every set is listed."""
 DRAWN = 200
 """Of these, at most, drawn at random."""
+TORN_LISTED_MAX = 1000
+"""States of such a stretch with a torn block, where they are more than those that are listed in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tear:
+    """Of the micro-operation `number`, a block of data, a part persisted: what is before `cut`, in bytes from
+    the begin of the sector in which it begins; or, if it is the `end` of the block, what is behind that.
+    """
+
+    number: int
+    cut: int
+    end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A state: the set of what persisted. `torn`: of its last member, a block of data, so many bytes
-    persisted, counted from the begin of the sector in which it begins; None: all.
-    """
+    """A state: the set of what persisted. `torn`: what of it persisted in part alone."""
 
     persisted: int
-    torn: int | None = None
+    torn: Tear | None = None
 
     @property
     def last(self) -> int:
-        """The number of its last micro-operation; -1 if nothing persisted."""
-        return self.persisted.bit_length() - 1
+        """The number of the micro-operation that is torn, or else of its last; -1 if nothing persisted."""
+        return self.torn.number if self.torn else self.persisted.bit_length() - 1
 
     @property
     def whole(self) -> int:
         """What persisted whole."""
-        return self.persisted if self.torn is None else self.persisted & ~(1 << self.last)
+        return self.persisted & ~(1 << self.torn.number) if self.torn else self.persisted
 
     @property
     def untorn(self) -> tuple[Partial, Partial]:
-        """Of a torn one: with its last member whole, and without it. Both are left possible where it is."""
+        """Of a torn one: with the torn member whole, and without it. Both are left possible where it is."""
         return Partial(self.persisted), Partial(self.whole)
 
-    def named(self, sector: int) -> CrashState:
-        """The state as crash points are named: entries are micro-operations."""
-        prefix, dropped = self.last + 1, list[int]()
-        lost = self.persisted ^ ((1 << prefix) - 1)
-        while lost:
-            low = lost & -lost
-            dropped.append(low.bit_length() - 1)
-            lost ^= low
-        return CrashState(prefix, tuple(dropped), None if self.torn is None else self.torn // sector)
+    def named(self, effect: Effect) -> CrashState:
+        """The state as crash points are named: entries are micro-operations. `@7-2/t3` has of the last one
+        its first 3 sectors; any other tear is told by the sectors that are lost, `@t7-2,4/0,4/1`.
+        """
+        prefix, sector, torn = self.persisted.bit_length(), effect.rules.torn_bytes, self.torn
+        lost = [n for n in range(prefix) if not self.persisted >> n & 1]
+        if torn is None or (torn.number == prefix - 1 and not torn.end):
+            return CrashState(prefix, tuple(lost), torn.cut // sector if torn else None)
+        cut, every = torn.cut // sector, len(sectors_of(effect, effect.micros[torn.number])) + 1
+        gone = range(cut) if torn.end else range(cut, every)
+        parts = [*map(Part, lost), *(Part(torn.number, sector=n) for n in gone)]
+        return CrashState(prefix, persisted=Persisted(tuple(sorted(parts, key=lambda p: p.entry))))
 
     @classmethod
-    def of(cls, state: CrashState, sector: int) -> Partial:
-        """Inverse of `named`."""
-        persisted = (1 << state.prefix) - 1
-        for n in state.dropped:
+    def of(cls, state: CrashState, effect: Effect) -> Partial:
+        """Inverse of `named`. Of a name that `named` gives to no state, some state."""
+        persisted, sector = (1 << state.prefix) - 1, effect.rules.torn_bytes
+        parts = state.persisted.parts if state.persisted else ()
+        for n in (*state.dropped, *(p.entry for p in parts if p.sector is None)):
             persisted &= ~(1 << n)
-        return cls(persisted, None if state.torn_sectors is None else state.torn_sectors * sector)
+        if state.torn_sectors is not None:
+            return cls(persisted, Tear(max(0, persisted.bit_length() - 1), state.torn_sectors * sector))
+        gone = [(p.entry, p.sector) for p in parts if p.sector is not None]
+        if not gone or not persisted >> gone[0][0] & 1:
+            return cls(persisted)
+        (number, first), (_, last) = gone[0], gone[-1]
+        return cls(persisted, Tear(number, first * sector or (last + 1) * sector, end=not first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +156,14 @@ class Legal:
 
     def _may_be_torn(self, state: Partial) -> bool:
         """Whether what it says to be torn, if anything, is a block of data of which that is a part."""
-        if state.torn is None:
+        if (torn := state.torn) is None:
             return True
-        last = self.effect.micros[state.last] if state.persisted else None
-        if last is None or not may_be_torn(self.effect, last, state.persisted):
+        if not state.persisted >> torn.number & 1:
             return False
-        return 0 < state.torn - last.offset % self.effect.rules.torn_bytes < last.length
+        micro = self.effect.micros[torn.number]
+        if not may_be_torn(self.effect, micro, state.persisted):
+            return False
+        return 0 < torn.cut - micro.offset % self.effect.rules.torn_bytes < micro.length
 
     def acks(self, state: Partial) -> int:
         """The most acknowledgements that may have been made when a state was left."""
@@ -197,25 +224,32 @@ class Listed:
 
 def _at_most(open_: int) -> int:
     """Of a stretch with so many open micro-operations: sets, prefixes, and torn blocks."""
-    if open_ <= TORN_MAX:
-        return (1 + _SECTORS) << open_
+    sets = 1 << open_ if open_ <= EVERY_MAX else open_ + 1 + LISTED_MAX
+    return sets + _torn_at_most(open_)
+
+
+def _torn_at_most(open_: int) -> int:
+    """Of these, with a torn block. Of many, in any case each where all else is there, and the last one of
+    each prefix.
+    """
     if open_ <= EVERY_MAX:
-        return _SECTORS * open_ + (1 << open_)
-    return 3 * open_ + 1 + LISTED_MAX
+        beside = open_ << open_ >> 1 if open_ <= TORN_MAX else open_ * (open_ + 1) // 2
+        return beside * 2 * _CUTS
+    return max(TORN_LISTED_MAX, 2 * open_ * 2 * 2)
 
 
-_SECTORS = 7
-"""At the end of which a block of 4 KiB may be torn."""
+_CUTS = 7
+"""Sectors behind which a block of 4 KiB may be torn."""
 
 
 def _torn_left(effect: Effect, stretch: Stretch) -> int:
     """How many states with a torn block are not listed, at most: beside sets that are no prefixes."""
-    if stretch.open.bit_count() <= TORN_MAX:
+    if (open_ := stretch.open.bit_count()) <= TORN_MAX:
         return 0
     left = 0
     for n, micro in enumerate(effect.of(stretch.open)):
         if may_be_torn(effect, micro, effect.with_needs(micro.bit) | stretch.durable):
-            left += len(_sectors(effect, micro)) * ((1 << n) - 1)
+            left += 2 * len(sectors_of(effect, micro)) * ((1 << open_ - 1) - (open_ - n))
     return left
 
 
@@ -230,9 +264,9 @@ def _in_turn(lists: Iterable[Iterator[Partial]]) -> Iterator[Partial]:
 
 
 def _others(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
-    """The states of a stretch, but for its ends: prefixes and others in turn."""
+    """The states of a stretch, but for its ends: prefixes, torn blocks and other sets in turn."""
     prefixes = itertools.islice(_prefixes(effect, stretch), 1, stretch.open.bit_count())
-    return _in_turn((map(Partial, prefixes), _besides(effect, stretch)))
+    return _in_turn((map(Partial, prefixes), _torn(effect, stretch), _besides(effect, stretch)))
 
 
 def _prefixes(effect: Effect, stretch: Stretch) -> Iterator[int]:
@@ -241,12 +275,31 @@ def _prefixes(effect: Effect, stretch: Stretch) -> Iterator[int]:
     return itertools.accumulate(every, int.__or__, initial=stretch.durable)
 
 
+def _torn(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
+    """The states of a stretch with a torn block: at least where all else is there."""
+    open_ = list(effect.of(stretch.open))
+    bits = [m.bit for m in open_]
+    beside: Iterator[tuple[Micro, int]]
+    if each := len(open_) <= EVERY_MAX:
+        some = _every(effect, stretch, bits) if len(open_) <= TORN_MAX else _prefixes(effect, stretch)
+        beside = ((m, state) for state in some for m in open_ if state & m.bit)
+    else:
+        last = zip(open_, itertools.islice(_prefixes(effect, stretch), 1, None), strict=True)
+        ends = ((m, end) for end in _ends(effect, stretch, bits) for m in open_ if end & m.bit)
+        beside = itertools.chain(((m, stretch.asked) for m in open_), last, ends)
+    states = (torn for m, state in beside for torn in _torn_at(effect, m, state, each=each))
+    return itertools.islice(states, _torn_at_most(len(open_)))
+
+
+def _ends(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int]:
+    """The prefixes of a stretch behind which each is lost alone."""
+    first, step = (1, 1) if len(bits) ** 2 <= 2 * LISTED_MAX else (0, max(1, len(bits) // 20))
+    return itertools.islice(_prefixes(effect, stretch), first, None, step)
+
+
 def _besides(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
     """The states of a stretch that are no prefixes."""
     open_ = [m.bit for m in effect.of(stretch.open)]
-    few = len(open_) <= TORN_MAX
-    beside = _every(effect, stretch, open_) if few else _prefixes(effect, stretch)
-    yield from torn_states(effect, itertools.islice(beside, 1, None), each=len(open_) <= EVERY_MAX)
     if len(open_) <= EVERY_MAX:
         yield from map(Partial, _every(effect, stretch, open_))
         return
@@ -270,17 +323,24 @@ def may_be_torn(effect: Effect, micro: Micro, state: int) -> bool:
 
 
 def torn_states(effect: Effect, states: Iterable[int], *, each: bool) -> Iterator[Partial]:
-    """Each state whose last micro-operation is a block of data, with that block torn: its first part is
-    there, up to the end of a sector. `each`: of every one; else of the first, and of that in the middle.
+    """Each state whose last micro-operation is a block of data, with that block torn. `each`: behind every of
+    its sectors.
     """
     for state in states:
-        last = effect.micros[state.bit_length() - 1]
-        if may_be_torn(effect, last, state):
-            ends = _sectors(effect, last)
-            yield from (Partial(state, end) for end in (ends if each else (*ends[:1], *ends[3:4])))
+        yield from _torn_at(effect, effect.micros[state.bit_length() - 1], state, each=each)
 
 
-def _sectors(effect: Effect, micro: Micro) -> range:
+def _torn_at(effect: Effect, micro: Micro, state: int, *, each: bool) -> Iterator[Partial]:
+    """A state with one of its micro-operations torn, if that may be: its begin is there, or its end. `each`:
+    behind every sector; else behind the first, and the one in the middle.
+    """
+    if may_be_torn(effect, micro, state):
+        cuts = sectors_of(effect, micro)
+        for cut in cuts if each else (*cuts[:1], *cuts[3:4]):
+            yield from (Partial(state, Tear(micro.number, cut, end)) for end in (False, True))
+
+
+def sectors_of(effect: Effect, micro: Micro) -> range:
     """Where a block of data may be torn: bytes from the begin of the sector in which it begins."""
     sector = effect.rules.torn_bytes
     return range(sector, micro.offset % sector + micro.length, sector)
@@ -301,9 +361,7 @@ def _some(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int
     durable = stretch.durable
     yield from (effect.without(stretch.asked, bit) for bit in bits)
     yield from (effect.with_needs(durable | bit) for bit in bits)
-    few = len(bits) ** 2 <= 2 * LISTED_MAX
-    first, step = (1, 1) if few else (0, max(1, len(bits) // 20))
-    ends = itertools.islice(_prefixes(effect, stretch), first, None, step)
+    ends = _ends(effect, stretch, bits)
     yield from (effect.without(end, bit) for end in ends for bit in bits if end & bit)
     drawing = random.Random(len(bits))  # noqa: S311 - which states are drawn is no secret, and has to be the same again
     for _ in range(DRAWN):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from harness.rules.calls import Left, Notes
 from harness.rules.micro import ZEROS, Effect, Micro, Sort
-from harness.rules.states import Partial
+from harness.rules.states import Partial, Tear
 
 _PART_BLOCKS = 8
 """Blocks of a file that are made, and looked at, together."""
@@ -68,7 +68,7 @@ class Maker:
     """Makes the files of states."""
 
     effect: Effect
-    _known: dict[tuple[int, int, int | None], Entry] = field(default_factory=dict)
+    _known: dict[tuple[int, int, Tear | None], Entry] = field(default_factory=dict)
     _own: dict[int, int] = field(default_factory=dict)
     _files: dict[int, _File] = field(default_factory=dict)
     _names: int = 0
@@ -136,13 +136,13 @@ class Maker:
 
     def _entry(self, inode: int, state: Partial) -> Entry:
         own = self._own.get(inode, 0) & state.persisted
-        torn = state.torn if own >> max(state.last, 0) & 1 else None
+        torn = state.torn if state.torn and own >> state.torn.number & 1 else None
         known = self._known.get((inode, own, torn))
         if known is None:
             known = self._known[inode, own, torn] = self._made(inode, own, torn)
         return known
 
-    def _made(self, inode: int, own: int, torn: int | None) -> Entry:
+    def _made(self, inode: int, own: int, torn: Tear | None) -> Entry:
         made, file = self.effect.made[inode], self._file(inode)
         owner = file.owner(own) or made.owner
         if made.kind != "file":
@@ -173,7 +173,7 @@ class _File:
     _sizes: int = 0
     _owners: int = 0
     _known_sizes: dict[int, int] = field(default_factory=dict)
-    _known: dict[tuple[int, int, int, int | None], tuple[tuple[Piece, ...], bytes]] = field(
+    _known: dict[tuple[int, int, int, Tear | None], tuple[tuple[Piece, ...], bytes]] = field(
         default_factory=dict
     )
 
@@ -220,34 +220,36 @@ class _File:
             self._known_sizes[own] = size
         return size
 
-    def parts(self, own: int, torn: int | None, size: int) -> Iterator[tuple[tuple[Piece, ...], bytes]]:
+    def parts(self, own: int, torn: Tear | None, size: int) -> Iterator[tuple[tuple[Piece, ...], bytes]]:
         """What it leaves in each part of so many bytes: the pieces, and a digest of the contents."""
-        last = own.bit_length()
         for part, begin in enumerate(range(0, size, self._part_bytes)):
             there = own & self._changing[part] if part < len(self._changing) else 0
-            torn_here = torn if there.bit_length() == last else None
+            torn_here = torn if torn and there >> torn.number & 1 else None
             key = part, there, min(size, begin + self._part_bytes), torn_here
             if (known := self._known.get(key)) is None:
                 known = self._known[key] = self._part(*key)
             yield known
 
-    def _part(self, part: int, there: int, end: int, torn: int | None) -> tuple[tuple[Piece, ...], bytes]:
+    def _part(self, part: int, there: int, end: int, torn: Tear | None) -> tuple[tuple[Piece, ...], bytes]:
         pieces = list[Piece]()
-        last = there.bit_length() - 1
         for m in self.effect.of(there):
             if m.sort is Sort.SIZE:
                 pieces = list(_cut(pieces, self._cut_from(m)))
             else:
-                pieces.append(self._piece(m, torn if m.number == last else None))
+                pieces.append(self._piece(m, torn if torn and m.number == torn.number else None))
         shown, begin = tuple(_joined(_cut(pieces, end))), part * self._part_bytes
         held = contents(self.effect.notes, end, shown, begin)
         return shown, hashlib.blake2b(held, digest_size=16).digest()
 
-    def _piece(self, micro: Micro, torn: int | None) -> Piece:
-        """All of a block, or what of it persisted: whole sectors from the one in which it begins."""
-        skipped = micro.offset % self.effect.rules.torn_bytes
-        length = micro.length if torn is None else min(micro.length, torn - skipped)
-        return micro.at, micro.offset, length
+    def _piece(self, micro: Micro, torn: Tear | None) -> Piece:
+        """All of a block, or what of it persisted: its part in the first sectors, or in the others."""
+        if torn is None:
+            return micro.at, micro.offset, micro.length
+        cut = torn.cut - micro.offset % self.effect.rules.torn_bytes
+        if not torn.end:
+            return micro.at, micro.offset, cut
+        at = micro.at if micro.at == ZEROS else micro.at + cut
+        return at, micro.offset + cut, micro.length - cut
 
 
 def _cut(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:

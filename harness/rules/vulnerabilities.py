@@ -23,8 +23,8 @@ Passes = Callable[[Partial, int], bool]
 @dataclass(frozen=True, slots=True)
 class Vulnerability:
     """`state` fails, with `acks` acknowledgements: `missing` is lost, `present` is there. Without `present`,
-    it fails because of what was acknowledged. `torn`: its last member has to persist whole. `base`: what was
-    durable. `until`: where nothing is lost, the call with which the check says yes again; -1 if none is
+    it fails because of what was acknowledged. What is torn, if anything, has to persist whole. `base`: what
+    was durable. `until`: where nothing is lost, the call with which the check says yes again; -1 if none is
     known. `swapped`: whether it says yes to what that call leaves without `present`.
     """
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import NotSupported
-from harness.model import Check, CheckResult, Verdict
+from harness.model import Check, CheckResult, CrashState, Verdict
 from harness.plan import Budget
 from harness.ruled.judging import (
     Judging,
@@ -31,7 +31,7 @@ from harness.rules.calls import Left, Notes, UnreadableNotes, drawn_names, notes
 from harness.rules.micro import Sort, effect_of
 from harness.rules.rules import Rules
 from harness.rules.search import Kind, Search
-from harness.rules.states import Legal, Partial
+from harness.rules.states import Legal, Partial, Tear
 from harness.rules.trees import Files, Maker, contents
 from harness.rules.vulnerabilities import Vulnerability
 from harness.tests.rules.programs import OWNER, Calls, rules
@@ -556,10 +556,10 @@ def test_a_state_that_an_earlier_version_named_stands_for_the_one_in_which_a_pro
     assert len(sizes) > 1
     without = Partial(every & ~hidden)
     assert not judging.legal.has(without)
-    assert state_of(judging, without.named(512)) == (Partial(every), "")
+    assert state_of(judging, without.named(judging.effect)) == (Partial(every), "")
     for state in judging.legal.listed():
-        assert state_of(judging, state.named(512)) == (state, "")
-    assert state_of(judging, Partial(every & ~last).named(512))[1] == ""
+        assert state_of(judging, state.named(judging.effect)) == (state, "")
+    assert state_of(judging, Partial(every & ~last).named(judging.effect))[1] == ""
 
 
 def test_why_the_rules_leave_a_state_not_possible_is_said() -> None:
@@ -574,7 +574,41 @@ def test_why_the_rules_leave_a_state_not_possible_is_said() -> None:
         (RULES, 0b1111, "it counts 4 micro-operations, and the program made 3"),
     ):
         judging = Judging(notes, its_rules, lambda trees: [Tried(CheckResult(0, 0, ""))] * len(trees))
-        assert why in state_of(judging, Partial(state).named(512))[1]
+        assert why in state_of(judging, Partial(state).named(judging.effect))[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "torn"),
+    [
+        ("@5/t3", Tear(4, 1536)),
+        ("@5-3/t3", Tear(4, 1536)),
+        ("@t5-4/0,4/1,4/2", Tear(4, 1536, end=True)),
+        ("@t5-2/3,2/4,2/5,2/6,2/7", Tear(2, 1536)),
+        ("@t5-2/0,2/1,2/2,3", Tear(2, 1536, end=True)),
+        ("@0/t3", None),
+        ("@2/t3", None),
+        ("@t5-2/1", None),
+        ("@t5-2/0,4/0", None),
+        ("@t5-9/0", None),
+        ("@t5-2.0", None),
+        ("@t5=2", None),
+        ("@t5-2,2/0", None),
+        ("@t5-2/0,2/1,2/2,2/3,2/4,2/5,2/6,2/7", None),
+    ],
+)
+def test_a_torn_block_has_a_name_of_its_own(name: str, torn: Tear | None) -> None:
+    """Names of before tear the last micro-operation after its first sectors. Others tell what sectors are
+    lost of which; one that no state has is refused.
+    """
+    data = b"a" * 4096
+    calls = Calls().create("f").write("f", data).write("f", data).write("f", data).ack("done")
+    notes = replace(calls.notes([Left("f", "file", OWNER, data)]), exit_code=0)
+    judging = Judging(notes, RULES, lambda trees: [Tried(CheckResult(0, 0, ""))] * len(trees))
+    state, why_not = state_of(judging, CrashState.parse(name))
+    assert bool(why_not) == (torn is None)
+    if torn:
+        assert (str(state.named(judging.effect)), state.torn) == (name, torn)
+        assert state.persisted == 0b11111 & ~(0b1000 if state.persisted.bit_count() < 5 else 0)
 
 
 def test_permissions_that_come_too_late_are_advised_at_once() -> None:

@@ -114,6 +114,18 @@ def test_that_a_write_is_not_torn_is_promised_where_contents_are_in_the_journal(
     assert names(said, Says.NOT) == set(modes()) - kept
 
 
+def test_a_torn_write_is_promised_by_nobody_where_a_later_file_is_synced() -> None:
+    """It was torn in no state in which another file had been made durable, and 22 modes promised that."""
+    calls = Calls().create("f").write("f", b"a" * 1024).fsync("f").fsync(".").ack("0").write("f", b"b" * 1024)
+    calls = calls.create("g").write("g", b"1").fsync("g").fsync(".").ack("1")
+    whole = (b"a" * 1024, b"b" * 1024)
+    left = {"f": whole[1], "g": b"1"}
+    (said,) = says_of(judging_of(calls, left, lambda held, acks: acks < 2 or held["f"] in whole))
+    kept = {name for name, r in modes().items() if r.contract and r.contract.data == "journal"}
+    assert {"any/linux", "any/posix", "ext4/ordered", "xfs/default", "btrfs/default"} <= names(said, Says.NOT)
+    assert names(said, Says.PROMISED) >= kept
+
+
 def test_an_order_behind_a_half_done_truncation_is_asked_for_behind_the_whole_one() -> None:
     """Under any/posix a log may lose its last block first. Where a truncation cuts at once, all is lost."""
     calls = Calls().create("db").write("db", b"old").create("log").write("log", b"x" * 8192).sync().ack("0")

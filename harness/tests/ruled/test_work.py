@@ -91,12 +91,12 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
     (rung,) = (r for e in told if e for r in e.ladder if r.accent and r.text.startswith("acknowledged"))
     assert rung.text == "acknowledged `1`"
     for state, finding in found.items():
-        partial = Partial.of(state, judging.rules.torn_bytes)
+        partial = Partial.of(state, judging.effect)
         said = judging.result(partial, judging.legal.acks(partial)).output
         assert said in finding.violations[0].found
     for explanation in told:
         assert explanation is not None
-        point = Partial.of(CrashPoint.parse(explanation.point).state, judging.rules.torn_bytes)
+        point = Partial.of(CrashPoint.parse(explanation.point).state, judging.effect)
         assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["cut"]
         assert explanation.point in explanation.lines["reproduce"]
 
@@ -104,7 +104,7 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "losses", "why"),
     [
-        ({}, 1, "more sets of unsynced micro-operations than are visited"),
+        ({}, 1, "more sets of unsynced micro-operations, and torn blocks, than are visited"),
         ({"budget": Budget(visits=1)}, 0, "the budget: 1 states a case"),
         ({"deadline": 0.0}, -1, "the time of the run"),
     ],
@@ -126,6 +126,23 @@ def test_coverage_says_what_ended_the_visits(
     assert info.coverage is not None
     assert (info.coverage.losses, info.coverage.why) == (losses, why)
     assert info.coverage.unexplored
+
+
+@pytest.mark.parametrize(("blocks", "left"), [(6, 0), (7, 7 * 14 * 64 - 28 * 14)])
+def test_coverage_says_how_many_torn_blocks_were_left_out(tmp_path: Path, blocks: int, left: int) -> None:
+    """Only the last block of a state was torn, and that was told as all of them."""
+    calls = Calls().create("f").size("f", 4096 * blocks).sync()
+    for n in range(blocks):
+        calls.write("f", b"x" * 4096, 4096 * n)
+    notes = replace(calls.ack("0").notes([Left("f", "file", OWNER, b"x" * 4096 * blocks)]), exit_code=0)
+    judging = Judging(notes, rules(names=True), lambda trees: [Tried(CheckResult(0, 0, ""))] * len(trees))
+    case, check = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        _Case(store, case, Workload("w", "", ()), check, judging, Quiet()).decide()
+        (info,) = (c.info for c in store.cases())
+    assert info.coverage is not None
+    assert (info.coverage.exhaustive, info.coverage.unexplored) == (not left, left)
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(visits=20)])

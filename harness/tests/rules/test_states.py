@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from msgspec import structs
 from harness.model import CrashState
 from harness.rules.calls import Notes
 from harness.rules.micro import ZEROS, Effect, Micro, Sort, effect_of, unsynced
-from harness.rules.states import EVERY_MAX, LISTED_MAX, Legal, Partial
+from harness.rules.states import EVERY_MAX, LISTED_MAX, TORN_MAX, Legal, Partial, Tear
 from harness.rules.trees import Maker, contents, key_of
 from harness.tests.rules.programs import ROOT, Calls, rules
 
@@ -58,12 +58,12 @@ def _take(draw: st.DrawFn, calls: Calls, step: str, path: str, number: int) -> N
             getattr(calls, step)(path)
 
 
-def _allowed(effect: Effect, state: int, *, names: bool, order: bool) -> bool:
-    """Whether a set may have persisted at some time: said anew, call by call, without what `states` does."""
-    calls = effect.notes.calls
+def _times(effect: Effect, state: int, *, names: bool, order: bool) -> set[int]:
+    """When a set may have persisted: said anew, call by call, without what `states` does."""
+    calls, found = effect.notes.calls, set[int]()
     never = sum(m.bit for m in effect.micros if order and _is_half_done(effect, m))
     if (order and not _in_order(effect, state)) or state & never:
-        return False
+        return found
     for time in range(len(calls) + 1):
         if any(state & m.bit and m.call > time for m in effect.micros):
             continue
@@ -74,8 +74,8 @@ def _allowed(effect: Effect, state: int, *, names: bool, order: bool) -> bool:
         if order:
             durable = effect.with_needs(durable)
         if not durable & ~never & ~state:
-            return True
-    return False
+            found.add(time)
+    return found
 
 
 def _is_half_done(effect: Effect, m: Micro) -> bool:
@@ -145,27 +145,56 @@ def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
 @given(notes=programs())
 def test_states_are_those_of_a_brute_force(notes: Notes, names: bool, order: bool) -> None:
     """Each subset of up to 14 micro-operations that may be left at some time is visited, and no other is: of
-    those that leave the same tree, the one with all that shows no more.
+    those that leave the same tree, the one with all that shows no more. Blocks are torn in each.
     """
     effect = effect_of(notes, rules(names=names, order=order))
     if len(effect.micros) > _BRUTE_MAX:
         return
     legal, maker = Legal(effect), Maker(effect)
     listed = legal.listed()
-    expected = {s for s in range(effect.every + 1) if _allowed(effect, s, names=names, order=order)}
+    times = {s: _times(effect, s, names=names, order=order) for s in range(effect.every + 1)}
+    expected = {s for s in times if times[s]}
     visited = {s.persisted for s in listed if s.torn is None}
     left = {s for s in range(effect.every + 1) if legal.has(Partial(s))}
     assert visited <= left <= expected
     trees = {s: key_of(maker.files(Partial(s))) for s in expected}
     assert all(effect.with_needs(s) in left and trees[effect.with_needs(s)] == trees[s] for s in expected)
     assert all(legal.has(s) for s in listed)
-    assert not any(legal.has(replace(s, torn=torn)) for s in listed for torn in (0, 1 << 20))
+    assert not any(
+        legal.has(replace(s, torn=Tear(m.number, cut, end)))
+        for s in listed
+        for m in effect.micros
+        for cut, end in itertools.product((0, 1 << 20), (False, True))
+    )
     if listed.every_set:
         assert visited == left
-    if listed.exhaustive:
-        torn = {s for s in listed if s.torn is not None}
-        every = (Partial(s, 512 * n) for s in left for n in range(1, 16))
-        assert torn == {s for s in every if legal.has(s)}
+    _are_all_tears(legal, times, left, {s for s in listed if s.torn is not None})
+
+
+def _are_all_tears(legal: Legal, times: Mapping[int, Set[int]], left: Set[int], listed: Set[Partial]) -> None:
+    """Each block is torn that may be there and may be lost at one time, unless nothing shows of it."""
+    maker, every = Maker(legal.effect), set[Partial]()
+    for whole in left:
+        for m in legal.effect.of(whole):
+            if m.sort is Sort.DATA and times[whole] & times[whole & ~m.bit]:
+                torn = set(_torn_again(whole, m))
+                every |= torn if whole & ~m.bit in left else set()
+                shown = {key_of(maker.files(s)) for s in torn if whole & ~m.bit not in left}
+                assert shown <= {key_of(maker.files(Partial(whole)))}
+    assert all(legal.has(s) for s in every)
+    assert listed <= every
+    assert len(every) - len(listed) <= legal.listed().torn_left or not legal.listed().every_set
+    for stretch in legal.stretches:
+        here = {s for s in every if not stretch.durable & ~s.whole and not s.persisted & ~stretch.asked}
+        few = stretch.open.bit_count() <= TORN_MAX
+        assert {s for s in here if few or s.persisted == stretch.asked} <= listed
+
+
+def _torn_again(state: int, micro: Micro) -> Iterator[Partial]:
+    """A block torn between any two of its sectors: those before that are there, or the others."""
+    first, end = micro.offset // 512, micro.offset + micro.length
+    for cut in range(1, -(-end // 512) - first):
+        yield from (Partial(state, Tear(micro.number, 512 * cut, end)) for end in (False, True))
 
 
 @given(notes=programs())
@@ -173,8 +202,8 @@ def test_a_state_is_named_and_found_by_its_name(notes: Notes) -> None:
     """A crash point is pasted from one run into another."""
     effect = effect_of(notes, rules())
     for state in tuple(Legal(effect).listed())[:200]:
-        text = str(state.named(512))
-        assert Partial.of(CrashState.parse(text), 512) == state
+        text = str(state.named(effect))
+        assert Partial.of(CrashState.parse(text), effect) == state
 
 
 @given(notes=programs())
@@ -306,9 +335,38 @@ def test_a_write_over_a_sector_is_torn_at_one() -> None:
     calls = Calls().create("f").write("f", b"a" * 4096).fsync("f").fsync(".").write("f", b"b" * 4096)
     effect = effect_of(calls.notes(), rules())
     torn = [s for s in Legal(effect).listed() if s.torn is not None and s.last == len(effect.micros) - 1]
-    assert [s.torn for s in torn] == [*range(512, 4096, 512)]
-    made = Maker(effect).files(torn[0])["f"]
-    assert contents(effect.notes, made.size, made.pieces) == b"b" * 512 + b"a" * 3584
+    assert [s.torn.cut for s in torn if s.torn and not s.torn.end] == [*range(512, 4096, 512)]
+    held = {contents(effect.notes, e.size, e.pieces) for s in torn for e in Maker(effect).files(s).values()}
+    begins = {b"b" * n + b"a" * (4096 - n) for n in range(512, 4096, 512)}
+    assert held == begins | {b"a" * n + b"b" * (4096 - n) for n in range(512, 4096, 512)}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_block_that_no_sync_covers_is_torn_whatever_is_durable_behind_it(at_once: bool) -> None:
+    """Once a later file was synced, it was there whole or not at all, and that was said to be all states."""
+    calls = Calls().create("f").write("f", b"a" * 1024).fsync("f").fsync(".").write("f", b"b" * 1024)
+    calls = calls.create("g").write("g", b"1").fsync("g").fsync(".").ack("done")
+    halves = {b"b" * 512 + b"a" * 512, b"a" * 512 + b"b" * 512}
+    assert shown(calls, at_once=at_once) == {b"a" * 1024, b"b" * 1024} | halves
+
+
+@pytest.mark.parametrize("count", [1, 8, 20, 200])
+def test_each_block_that_is_the_only_loss_is_torn_instead(count: int) -> None:
+    """Of a few, each behind each later one; of any number, each where all else is there. Nothing but the last
+    block was torn.
+    """
+    calls = Calls().create("f").write("f", bytes(4096 * count)).sync().ack("0")
+    for n in range(count):
+        calls.write("f", b"x" * 4096, 4096 * n)
+    effect = effect_of(calls.notes(), rules())
+    legal = Legal(effect)
+    listed = legal.listed()
+    states, last = set(listed), legal.stretches[-1]
+    torn = {(s.persisted, s.last) for s in states if s.torn}
+    assert {(last.asked, m.number) for m in effect.of(last.open)} <= torn
+    ends = itertools.accumulate((m.bit for m in effect.of(last.open)), int.__or__, initial=last.durable)
+    assert count > 20 or {(e, m.number) for e in ends for m in effect.of(e & last.open)} <= torn
+    assert len(states) <= listed.at_most
 
 
 @pytest.mark.parametrize("sync", [Calls.fsync, Calls.fdatasync])

@@ -303,6 +303,34 @@ def test_where_no_fsync_helps_none_is_named() -> None:
     assert looked.remedies == ()
 
 
+@pytest.mark.parametrize("order", [False, True])
+def test_the_sync_that_keeps_a_block_from_being_torn_is_among_those_for_all(order: bool) -> None:
+    """With another file durable behind it, no state tore the block, and its fsync was left out of the set."""
+    calls = Calls().create("f").write("f", b"a" * 1024).fsync("f").fsync(".").ack("old")
+    notes = calls.write("f", b"b" * 1024).create("g").write("g", b"1").ack("done").notes()
+
+    def tells(held: Held, acks: int) -> str:
+        whole = held.get("f") in (b"a" * 1024, b"b" * 1024)
+        return "" if acks < 2 or (whole and held.get("g") == b"1") else "g is gone" if whole else "f is torn"
+
+    looked = search(notes, lambda held, acks: not tells(held, acks), names=order, order=order, tells=tells)
+    least = looked.smallest()
+    assert calls.inodes["f"] in {r.inode for r in least}
+    assert looked.failing_with(least)[0] == 0
+    assert looked.lists_all(least)
+
+
+def test_a_block_whose_end_alone_is_there_is_told_as_torn() -> None:
+    """A record whose last byte says that it is whole passed: a torn block had its first sectors, always."""
+    record = b"r" * 1023 + b"M"
+    calls = Calls().create("f").write("f", bytes(1024)).sync().write("f", record).ack("done")
+
+    def says(held: Held, acks: int) -> bool:
+        return "f" not in held or held["f"][-1:] != b"M" or held["f"] == record
+
+    assert headlines(search(calls.notes(), says)) == ["`write(f, 1024 at 0)` must not be torn"]
+
+
 def test_what_a_log_lacks_is_told_once_and_mended_behind_each_write() -> None:
     """A log of 100 unsynced lines had twelve findings, and 976 states that none of them explained."""
     calls = Calls().create("log").fsync(".").sync()
