@@ -289,6 +289,7 @@ class _Case:
             "promised": promised(judging.notes, told.found.acks, judging.legal.acks(state)),
             "written": told.calls,
             "cut": f"{state.persisted.bit_count()} micro-operations had persisted, "
+            f"{'one of them in part, ' if state.torn else ''}"
             f"{lost.bit_count()} had not{f'; the check ended with {fewest[0].found}' if fewest else ''}",
             **remedy_lines(told, together),
             "contract": f"{self._id.configuration}: {_rules_in_words(rules)}",
@@ -389,6 +390,7 @@ def _rungs(judging: Judging, told: Told) -> list[Rung]:
 def _rung_of(judging: Judging, found: Vulnerability, number: int, *, accent: bool) -> Rung:
     call = judging.notes.calls[number]
     own = sum(m.bit for m in judging.effect.micros if m.call == number)
-    lost = own & ~found.state.persisted
-    fate = Fate.NONE if not own else Fate.LOST if lost == own else Fate.TORN if lost else Fate.PERSISTED
+    there = own & found.state.persisted
+    fate = Fate.LOST if not there else Fate.PERSISTED if found.state.whole & own == own else Fate.TORN
+    fate = fate if own else Fate.NONE
     return Rung("call", f"{number} {text_of(call)}", event=number, fate=fate, accent=accent)

@@ -14,7 +14,7 @@ from harness.filesystems.profiles import ruled_modes
 from harness.host.progress import Quiet
 from harness.model import CaseId, Check, CheckResult, CrashPoint, Workload
 from harness.plan import Budget, Plan
-from harness.report.explanation import read_explanation
+from harness.report.explanation import Fate, read_explanation
 from harness.ruled.judging import Judging
 from harness.ruled.work import INTERRUPTED, RuledWork, _Case
 from harness.rules.answers import Tried
@@ -99,6 +99,28 @@ def test_each_state_has_the_words_of_its_own_check(tmp_path: Path) -> None:
         point = Partial.of(CrashPoint.parse(explanation.point).state, judging.effect)
         assert judging.result(point, judging.legal.acks(point)).output in explanation.lines["cut"]
         assert explanation.point in explanation.lines["reproduce"]
+
+
+def test_of_a_torn_call_a_part_is_told_to_be_there(tmp_path: Path) -> None:
+    """Its data was told as there, and no micro-operation as one that had persisted in part."""
+    calls = Calls().create("f").write("f", b"a" * 1024).sync().ack("0").write("f", b"b" * 1024).ack("1")
+    notes = replace(calls.notes([Left("f", "file", OWNER, b"b" * 1024)]), exit_code=0)
+
+    def says(files: Files, acks: int) -> Tried:
+        held = contents(notes, files["f"].size, files["f"].pieces) if "f" in files else b""
+        return Tried(CheckResult(0, int(acks > 1 and len(set(held)) > 1), "half old, half new"))
+
+    judging = Judging(notes, rules(), lambda trees: [says(*tree) for tree in trees])
+    case, check = CaseId("any", "posix", "w"), Check(0, ("check",), ("*",), application=True)
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+        store.add_case(CaseInfo(case, "", "", ""))
+        workload = Workload("w", "", (parse_operation("sync"),), (check,))
+        _Case(store, case, workload, check, judging, Quiet()).decide()
+        (finding,) = {f.id: f for f in store.findings_of(case)}.values()
+        told = read_explanation(store.layout, finding.id)
+    assert told is not None
+    assert [r.fate for r in told.ladder if r.accent] == [Fate.TORN]
+    assert told.lines["cut"].startswith("4 micro-operations had persisted, one of them in part, 0 had not")
 
 
 @pytest.mark.parametrize(
