@@ -165,6 +165,7 @@ def test_coverage_says_how_many_torn_blocks_were_left_out(tmp_path: Path, blocks
         (info,) = (c.info for c in store.cases())
     assert info.coverage is not None
     assert (info.coverage.exhaustive, info.coverage.unexplored) == (not left, left)
+    assert judging.legal.listed().exhaustive == (not left)
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(visits=20)])
