@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.explain.effects import Change, Effects, Sort, distinct
@@ -16,7 +16,7 @@ from harness.oracles.surface import telling_line
 from harness.ruled.judging import Judging
 from harness.rules import micro
 from harness.rules.rules import Rule, Rules
-from harness.rules.states import EVERY_MAX, Partial, Tear, may_be_torn, sectors_of
+from harness.rules.states import EVERY_MAX, Partial, torn_at
 from harness.rules.words import without_numbers
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedMark
@@ -271,20 +271,15 @@ class CheckedTrees:
         states = [
             *map(Partial, begun),
             *(Partial(whole & ~m.bit) for m in blocks),
-            *self._torn(blocks, begun, whole),
+            *(
+                torn  # with those before it there, and with all else
+                for block, up_to in zip(blocks, begun, strict=True)
+                for state in (up_to, whole)
+                for torn in torn_at(effect, block, state, each=len(blocks) <= EVERY_MAX)
+            ),
         ]
         self.judging.ask((state, acks) for state in states)
         return any(self.judging.result(state, acks).exit_code == 1 for state in states)
-
-    def _torn(self, blocks: Sequence[micro.Micro], begun: Sequence[int], whole: int) -> Iterator[Partial]:
-        """Each block torn, with those before it and with all else there."""
-        effect, each = self.judging.effect, len(blocks) <= EVERY_MAX
-        for block, up_to in zip(blocks, begun, strict=True):
-            cuts = sectors_of(effect, block)
-            for state in (up_to, whole):
-                if may_be_torn(effect, block, state):
-                    for cut in cuts if each else (*cuts[:1], *cuts[3:4]):
-                        yield from (Partial(state, Tear(block.number, cut, end)) for end in (False, True))
 
     def _before(self, event: int) -> ProgramCall:
         """The last call before an event that changed something."""

@@ -287,7 +287,7 @@ def _torn(effect: Effect, stretch: Stretch) -> Iterator[Partial]:
         last = zip(open_, itertools.islice(_prefixes(effect, stretch), 1, None), strict=True)
         ends = ((m, end) for end in _ends(effect, stretch, bits) for m in open_ if end & m.bit)
         beside = itertools.chain(((m, stretch.asked) for m in open_), last, ends)
-    states = (torn for m, state in beside for torn in _torn_at(effect, m, state, each=each))
+    states = (torn for m, state in beside for torn in torn_at(effect, m, state, each=each))
     return itertools.islice(states, _torn_at_most(len(open_)))
 
 
@@ -322,15 +322,7 @@ def may_be_torn(effect: Effect, micro: Micro, state: int) -> bool:
     return effect.without(state, micro.bit) == state & ~micro.bit
 
 
-def torn_states(effect: Effect, states: Iterable[int], *, each: bool) -> Iterator[Partial]:
-    """Each state whose last micro-operation is a block of data, with that block torn. `each`: behind every of
-    its sectors.
-    """
-    for state in states:
-        yield from _torn_at(effect, effect.micros[state.bit_length() - 1], state, each=each)
-
-
-def _torn_at(effect: Effect, micro: Micro, state: int, *, each: bool) -> Iterator[Partial]:
+def torn_at(effect: Effect, micro: Micro, state: int, *, each: bool) -> Iterator[Partial]:
     """A state with one of its micro-operations torn, if that may be: its begin is there, or its end. `each`:
     behind every sector; else behind the first, and the one in the middle.
     """

@@ -303,7 +303,7 @@ def test_of_very_many_open_calls_only_as_many_sets_are_made_as_are_visited(
 
 def test_states_that_nobody_visits_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """360,000 states of a server were listed before the first was visited, and again for each fsync tried."""
-    monkeypatch.setattr("harness.rules.states.torn_states", None)
+    monkeypatch.setattr("harness.rules.states.torn_at", None)
     monkeypatch.setattr(Effect, "without", None)
     calls = Calls().create("f")
     for number in range(40):
