@@ -263,6 +263,7 @@ def _measurement(
         seconds=round(sum(s.seconds for s in samples.taken), 1),
         sizes={**shown, "rounds": str(plan.rounds)},
         repeats=chosen.repeats,
+        verdict="" if (judged := chosen.verdict(samples)) is Verdict.PASS else judged.value,
         missing=list(lacking(chosen, plan, samples)),
         figures=[SAMPLES_NAME],
     )

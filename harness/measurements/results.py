@@ -84,8 +84,9 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """One measurement. `command`: repeats it. `sizes`: what was written, how often, on what disk, by name.
     `source`: where kernel events came from (`bcc`, `tracefs`), or empty. `figures`: files in the run
     directory with every single figure, such as `ext4-journal.jsonl`. `repeats`: what others measured and
-    published. `answer`: the result in a sentence; empty: the first ratio says it. `missing`: what could not
-    be measured, and why.
+    published. `answer`: the result in a sentence; empty: the first ratio says it. `verdict`: `fail` or
+    `unknown`, where promises are judged and were not all kept; else empty. `missing`: what could not be
+    measured, and why.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     source: str = ""
     repeats: str = ""
     answer: str = ""
+    verdict: str = ""
     missing: list[str] = []
     ratios: list[Ratio] = []
     tables: list[Table] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.host.files import write_atomically
 from harness.measurements.directory import read_measurements
 from harness.measurements.results import Cell, Histogram, Measurement, Ratio, Spread, Table
+from harness.model import Verdict
 from harness.report import plot, words
 from harness.report.page import Cell as PageCell
 from harness.report.page import Line, Page, PageTable, Section
@@ -46,7 +47,7 @@ def page_of(measurements: Sequence[Measurement]) -> Page:
         what=f"{first.name}: {first.summary}",
         subject=subject,
         headline=answer,
-        kind="unknown" if first.missing else "measured",
+        kind=_kind(first),
         sections=tuple(
             section
             for m in measurements
@@ -55,6 +56,13 @@ def page_of(measurements: Sequence[Measurement]) -> Page:
         figures=(made_on(first),),
         command=shlex.join(first.command),
     )
+
+
+def _kind(m: Measurement) -> str:
+    """As its exit code: what broke a promise is no mere figure."""
+    if m.verdict == Verdict.FAIL.value:
+        return "fail"
+    return "unknown" if m.missing or m.verdict == Verdict.UNKNOWN.value else "measured"
 
 
 def headline(m: Measurement) -> tuple[str, str]:

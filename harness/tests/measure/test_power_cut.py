@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
+from harness.measure.comparison import Surroundings
 from harness.measure.power_cut import PowerCut, answer
+from harness.measure.run import MeasurePlan, _measurement
 from harness.measurements.samples import Sample, Samples
 from harness.model import Verdict
 
@@ -76,3 +80,13 @@ def test_the_answer(cuts: list[Sample], words: str) -> None:
 )
 def test_the_verdict_is_the_worst(cuts: list[Sample], verdict: Verdict) -> None:
     assert PowerCut().verdict(Samples(list(cuts))) is verdict
+
+
+def test_a_measurement_keeps_that_a_promise_was_broken() -> None:
+    """Its page had the colour of a figure, and measurements.json said nothing."""
+    chosen, plan = PowerCut(), MeasurePlan(name="power-cut", rounds=1)
+    for cuts, verdict in ((CUTS[:2], ""), (CUTS[:3], "fail"), (CUTS[3:4], "unknown")):
+        made = _measurement(
+            cast("Any", chosen), plan, {}, Samples(list(cuts)), Surroundings("Linux 6.12", "QEMU", "tcg")
+        )
+        assert made.verdict == verdict

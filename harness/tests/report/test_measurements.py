@@ -88,6 +88,11 @@ class TestPage:
     def test_hardware_is_not_called_emulated(self) -> None:
         assert "mulated" not in page_of([without(accel="kvm")]).html()
 
+    def test_a_page_is_as_green_as_the_exit_code(self) -> None:
+        """A power cut that had broken a promise ended with 1, and its page had the colour of any figure."""
+        for verdict, kind in (("fail", "fail"), ("unknown", "unknown"), ("", "measured")):
+            assert f'header class="{kind}"' in page_of([without(verdict=verdict)]).html()
+
     def test_what_is_missing_is_said(self) -> None:
         page = page_of([without("ratios", missing=["reiserfs/ordered, round 1: mount failed"])]).html()
         assert "<li>reiserfs/ordered, round 1: mount failed</li>" in page
