@@ -447,9 +447,9 @@ def _crash_points() -> Lines:
     yield from _table(("state", "the disk"), [(f"`{text}`", about) for text, about in _POINTS])
     yield from (
         "",
-        "In a mode that is only rules (`any/posix`), the numbers are those of micro-operations (a name, a size,",
-        "a block) in place of entries: `@t7-2,4/0,4/1` is without number 2, and without the first two sectors",
-        "of number 4.",
+        "In a mode that is only rules (`any/posix`), the numbers are those of micro-operations (a name,",
+        "a size, a block) in place of entries: `@t7-2,4/0,4/1` is without number 2, and without the first",
+        "two sectors of number 4.",
         "",
         "## The form",
         "",
