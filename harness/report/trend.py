@@ -7,6 +7,7 @@ read, or is not of this form, is left out.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from harness.model import CaseId
 from harness.report.words import number
 from harness.summary import CaseVerdict
 
+_DATED = re.compile(r"\d{8}-")
+"""The name of a run that was not renamed."""
 SHOWN = 10
 """Verdicts of a case, its own included."""
 READ_MAX = 60
@@ -83,7 +86,7 @@ def _before(run: Path, started: datetime) -> Iterator[tuple[str, _Results]]:
     seen: set[datetime] = set()
     last = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}~"
     names = sorted((p.parent.name for p in folder.glob(f"*/{RESULTS}")), reverse=True)
-    names = [n for n in names if n != run.resolve().name and not (n[:1].isdigit() and n > last)]
+    names = [n for n in names if n != run.resolve().name and not (_DATED.match(n) and n > last)]
     for name in names[:READ_MAX]:
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             results = _read(folder / name / RESULTS)

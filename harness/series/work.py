@@ -342,7 +342,8 @@ class Work(Generic[DoneT]):
             )
         else:
             self._failed = 0
-            self._keep_only(item.name, done.run)
+            if not done.interrupted:  # else its run goes on with --resume
+                self._keep_only(item.name, done.run)
             self._took.append(time.monotonic() - begun)
         return msgspec.structs.replace(
             done,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -33,7 +34,7 @@ from harness.series.work import OnDone
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
-from harness.summary import CaseSummary, Summary
+from harness.summary import CaseSummary, Summary, summarise
 from harness.tests.campaigns.toys import (
     Killed,
     ToyRuns,
@@ -200,6 +201,27 @@ def test_the_time_is_kept_while_a_case_is_at_work(tmp_path: Path, monkeypatch: p
 
     carried_out(plan, path, runs := Slow())
     assert runs.kept
+
+
+@pytest.mark.parametrize("stopped", ["", "the time given is up"])
+def test_a_batch_that_was_stopped_goes_on_with_what_it_had(tmp_path: Path, stopped: str) -> None:
+    """Its run was removed: a batch that takes longer than --hours began anew each time, and never ended."""
+    plan = plan_of("random", batch=4)
+    path = begun(tmp_path, plan)
+
+    class Stopped(ToyRuns):
+        def __call__(self, plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+            if self.cases:
+                return super().__call__(plan, store, progress, on_done)
+            self._judge(store, CaseId("ext4", "fast_commit", plan.workloads[0]))
+            store.finish(interrupted=True, stopped=stopped)
+            return summarise(store)
+
+    runs = Stopped(batches=1)
+    for _ in range(2):
+        with contextlib.suppress(KeyboardInterrupt):
+            carried_out(plan, path, runs)
+    assert len(runs.cases) == len(set(runs.cases)) > 1
 
 
 class Broken(ToyRuns):

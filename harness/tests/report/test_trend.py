@@ -101,3 +101,11 @@ def test_later_runs_take_no_place_of_the_earlier_ones(tmp_path: Path) -> None:
     for days in range(1, READ_MAX + 2):
         put(tmp_path, -days)
     assert seen(tmp_path) == ["fail"]
+
+
+def test_a_run_that_was_renamed_is_no_later_one(tmp_path: Path) -> None:
+    """`6.12-baseline` was taken for the name of a run of a later date."""
+    put(tmp_path, 1, "fail")
+    (file,) = tmp_path.glob(f"*/{RESULTS}")
+    file.parent.rename(tmp_path / "6.12-baseline")
+    assert seen(tmp_path) == ["fail"]
