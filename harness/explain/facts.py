@@ -239,17 +239,18 @@ class Facts:
 
 
 def about_file(operations: Sequence[Operation], path: str, promise: int | None) -> list[bool]:
-    """For each operation, whether it is about the file that a path names: one that has the name when the
-    operation `promise` returns, or is given it later; where the promise is of one of these, that one. Any
-    file that ever has the name, where there is no promise or no such file.
+    """For each operation, whether it is about the file that a path names: the one that has the name when the
+    operation `promise` returns, or one that is given it in its place later; where the promise is of one of
+    these, that one. Any file that ever has the name, where there is no promise, or the name was free then.
     """
     names = NamesNow()
     of_each: list[tuple[Set[str], ...]] = []
     chosen: set[int] = set()
     for n, op in enumerate(operations):
         of_each.append(names.follow(op))
-        if promise is not None and n >= promise and (file := names.now.get(path)) is not None:
-            chosen.add(id(file))
+        held = names.now.get(path)
+        if promise is not None and held is not None and (n == promise or (n > promise and chosen)):
+            chosen.add(id(held))
     if promise is not None:
         chosen = chosen.intersection(id(f) for files in of_each[promise:][:1] for f in files) or chosen
     return [any(id(f) in chosen if chosen else path in f for f in files) for files in of_each]

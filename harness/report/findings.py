@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from harness.filesystems.profiles import ANY
 from harness.host.files import json_text, write_atomically
 from harness.host.text import one_line, printable
 from harness.known.words import NEW
@@ -100,7 +101,8 @@ def report_text(
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
     lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]
-    lines += ["", f"The state: {state_words(f.state, device)}"]
+    if f.case.filesystem != ANY:  # whose entries are no writes
+        lines += ["", f"The state: {state_words(f.state, device)}"]
     if evidence and evidence.state != f.state:
         lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
     for name, text in sorted(evidence.notes.items()) if evidence else ():

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from harness.cases import application
+from harness.filesystems.profiles import ANY
 from harness.model import CaseId
 from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
@@ -248,7 +249,7 @@ def _finding(
         ladder=ladder_svg(explanation) if explanation else "",
         notes=_notes(evidence),
         state=words.state_words(f.state, words.device_of(store.timeline(f.case)))
-        if f.state.persisted
+        if f.state.persisted and f.case.filesystem != ANY  # whose entries are no writes
         else "",
         shrunk=shrunk.operations if shrunk else (),
         commands=commands(f, source, packed)[-1 if explanation else 0 :],

@@ -368,6 +368,7 @@ WRITTEN = ("create f", "append f 1")
         (not_sent((*WRITTEN, "create t", "append t 1", "fsync t", "rename t f"), 4, 3), Mechanism.NOT_SENT),
         (not_sent((*WRITTEN, "create t", "append t 1", "sync", "rename t f"), 4, 3, 1), Mechanism.NOT_SENT),
         (not_sent((*WRITTEN, "rename f g", "sync"), 3, 1), Mechanism.NOT_SENT),
+        (not_sent((*WRITTEN, "rename f g", "sync", "create f"), 3, 1), Mechanism.NOT_SENT),
     ],
     ids=[
         "had the name before",
@@ -377,6 +378,7 @@ WRITTEN = ("create f", "append f 1")
         "is synced, and gets it",
         "all is synced, and it gets it",
         "had it, and none has it any more",
+        "had it, and a new one is given it later",
     ],
 )
 def test_the_file_concerned_is_the_one_that_was_promised(facts: Facts, named: Mechanism) -> None:

@@ -16,6 +16,8 @@ from harness.expectations import Expectation, known_failures
 from harness.filesystems.profiles import ANY
 from harness.host.text import indented, one_line, printable
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.report.findings import write_findings
+from harness.report.html import report_html
 from harness.report.markdown import summary_markdown
 from harness.report.text import print_summary, summary_text
 from harness.report.words import Cell, counted, counted_findings, grouped, headline, pace, seconds, shown_path
@@ -382,6 +384,23 @@ def test_one_finding_that_is_left_is_shown(tmp_path: Path) -> None:
         print_summary(summarise(store), SOURCE, Console(file=out, width=100))
     assert " more; report.html" not in out.getvalue()
     assert "d is gone" in out.getvalue()
+
+
+def test_a_state_of_rules_is_not_told_as_one_of_a_write_log(tmp_path: Path) -> None:
+    """Its numbers are those of micro-operations: `@t4-3/0` was told as "sector 0 of entry 3 is lost"."""
+    case = CaseId("any", "posix", "append-fsync")
+    torn = JudgedState(CrashState.parse("@t4-3/0"), "0", Judgement((_violated("program", "no", "nothing"),)))
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.add_case(CaseInfo(case, generated=1, distinct=1))
+        store.put_judgements(case, [torn])
+        store.set_case_status(case, CaseStatus.DONE)
+        store.finish()
+        summary = summarise(store)
+        write_findings(summary, store, SOURCE)
+        assert "of the write log completes" not in report_html(summary, store, SOURCE)
+        texts = [path.read_text() for path in store.path.glob("findings/*/report.txt")]
+    assert len(texts) == 1
+    assert "write log" not in texts[0]
 
 
 def test_what_a_case_came_to_is_told_once() -> None:
