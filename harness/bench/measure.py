@@ -32,7 +32,7 @@ from harness.bench.host import (
     time_fsck,
 )
 from harness.bench.scaling import VISIT_S, KeptVisits, every_case_alone
-from harness.bench.setup import LOG_BYTES, PROFILE, QUICK, WHOLE, Effort, Setup, make_setup, own_kernel_of
+from harness.bench.setup import LOG_BYTES, PROFILE, WHOLE, Effort, Setup, make_setup, own_kernel_of
 from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner, Observation
 from harness.cases.fsck_reads import FsckReads
@@ -93,7 +93,7 @@ def run_bench(
         return Measurement(
             name="bench",
             summary=f"the cost of a crash state on {PROFILE}, 64 MiB",
-            command=_command(effort, kernel, machines, accel, own_kernel),
+            command=["powercut", "bench"],
             kernel=f"{setup.kernel.name} {setup.kernel.package_version}".strip(),
             machine=described(load),
             accel="",
@@ -109,16 +109,6 @@ def run_bench(
             tables=tables,
             notes=[NOTE],
         )
-
-
-def _command(
-    effort: Effort, kernel: str, machines: Sequence[str], accel: str, own_kernel: Path | None
-) -> list[str]:
-    """The command that measures the same again."""
-    own = ["--uml-kernel", str(own_kernel)] if own_kernel else []
-    chosen = [word for machine in machines for word in ("--machine", machine)]
-    quick = ["--quick"] if effort == QUICK else []
-    return ["powercut", "bench", "--kernel", kernel, *chosen, "--accel", accel, *own, *quick]
 
 
 NOTE = (

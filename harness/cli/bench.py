@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def bench_command(json_file: Path | None, quick: bool, machines: tuple[str, ...]
         say=lambda text: errors.print(text, highlight=False),
         **given,
     )
+    measured = msgspec.structs.replace(measured, command=["powercut", *sys.argv[1:]])
     show_page(page_of([measured]))
     if json_file:
         write_atomically(json_file, msgspec.json.format(msgspec.json.encode([measured]), indent=1))

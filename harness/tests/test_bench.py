@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import shlex
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.bench import measure as bench_measure
 from harness.bench.figures import Memory, part_rows, quartiles, shared_row, table
 from harness.bench.host import beyond_image, cores, described, memory_of
 from harness.bench.measure import flatness, raw_targets, replay_into, way_table
-from harness.bench.setup import QUICK
 from harness.bench.work import make_workload, pad_log, spaced, unused_blocks, write_workload
 from harness.measurements.results import Measurement, Spread
 from harness.model import BLOCK_BYTES, CrashState, Operation, OperationKind
 from harness.oracles.pattern import poison
 from harness.report.measurements import page_of
+from harness.tests.cli.runner import powercut
 from harness.tests.states.logs import logs
 from harness.tests.states.replay import replay
 from harness.workloads.load import load_workload
@@ -284,19 +280,14 @@ def test_a_figure_that_the_kernel_does_not_tell_is_no_zero() -> None:
     assert re.search(r"ms a visit +0.5 +1: met$", text, re.MULTILINE)
 
 
-def test_the_command_of_a_bench_measures_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_a_bench_measures_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It was `powercut bench`, which measures all machines on another kernel, whatever had been asked for."""
-
-    @contextlib.contextmanager
-    def setup(*_: object) -> Iterator[SimpleNamespace]:
-        recording = SimpleNamespace(write_log=SimpleNamespace(entry_count=10))
-        kernel = SimpleNamespace(name="debian-7.3", package_version="")
-        yield SimpleNamespace(say=lambda _: None, kernel=kernel, recording=recording, states=[1], specs={})
-
-    monkeypatch.setattr(bench_measure, "make_setup", setup)
-    monkeypatch.setattr(bench_measure, "measure_states", lambda _: iter(()))
-    for name in ("usual", "growth", "decided", "whole", "scaling"):
-        monkeypatch.setattr(bench_measure, f"measure_{name}", lambda *_: table("t", []))
-    made = bench_measure.run_bench(QUICK, "debian-7.3", ["uml"], "kvm", Path("/k/linux"), lambda _: None)
-    asked = "--kernel debian-7.3 --machine uml --accel kvm --uml-kernel /k/linux --quick"
-    assert shlex.join(made.command) == f"powercut bench {asked}"
+    asked = ["bench", "--quick", "--kernel", "debian-7.3", "--json", str(tmp_path / "bench.json")]
+    made = Measurement(
+        name="bench", summary="s", command=["x"], kernel="", machine="", accel="", started=datetime.now(UTC)
+    )
+    monkeypatch.setattr("harness.bench.run_bench", lambda *_, **__: made)
+    monkeypatch.setattr("sys.argv", ["powercut", *asked])
+    assert powercut(*asked).exit_code == 0
+    (kept,) = msgspec.json.decode((tmp_path / "bench.json").read_bytes(), type=list[Measurement])
+    assert kept.command == ["powercut", *asked]
