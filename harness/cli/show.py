@@ -76,6 +76,11 @@ def show_command(
     the smallest loss that still fails and the most similar state that passes are known. That takes seconds
     where a UML kernel judges. The explanation is kept in the run directory, and the run's reports show it.
     """
+    if every and findings:
+        raise UsageError(
+            f"--all chooses the findings itself, and {named_few(findings)} would not be among them",
+            "leave out either",
+        )
     with open_run(source) as store:
         chosen = _every(store) if every else [_named(store, text) for text in findings]
         if every and not chosen:

@@ -13,6 +13,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.filesystems.stacks import stacks
 from harness.host.resources import resource
+from harness.host.text import named_few
 from harness.model import bounds
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import workload_sets
@@ -131,9 +132,14 @@ def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ..
 
 def chosen(modes: Sequence[str], changed: Sequence[str]) -> AffectedModes:
     """The same where the user named the modes, which may run none of the files. Raises UsageError for a mode
-    that there is not.
+    that there is not, and for one that is only rules.
     """
     found = select_profiles(modes)
+    if ruled := [p.name for p in found if p.rules is not None]:
+        raise UsageError(
+            f"{named_few(ruled)}: a mode that is only rules runs no kernel, so no patch changes it",
+            "name modes of file systems, such as -c ext4/ordered",
+        )
     run = set(_run_by(found, changed))
     nobodys = tuple(f for f in changed if f not in run)
     return AffectedModes(

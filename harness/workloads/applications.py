@@ -198,7 +198,7 @@ def load_application(directory: Path) -> list[Workload]:
     files = {f"{place}/{name}": p.read_bytes() for name, p in files_below(directory) if p != image}
     variants = described.variants or {"": _Variant()}
     alone = [
-        _workload(directory, f"{directory.name}-{name}".rstrip("-"), v, described, place, files)
+        _workload(directory, f"{directory.name}-{name}" if name else directory.name, v, described, place, files)
         for name, v in variants.items()
     ]
     return [*alone, *map(_beside_another, alone)] if described.neighbour else alone

@@ -142,6 +142,12 @@ def test_one_cause_in_two_modes_is_told_in_full_once_and_so_is_what_words_mean(t
     assert named.count("promised:") == len(found), "what somebody named is told"
 
 
+def test_all_with_an_id_is_refused_since_the_id_would_be_ignored(tmp_path: Path) -> None:
+    with demo_run(tmp_path) as store:
+        (finding, *_) = store.findings()
+        assert "--all chooses the findings itself" in refused("show", "--all", finding.id, "--from", store.path)
+
+
 def test_a_kept_text_says_when_the_workload_named_is_another(tmp_path: Path) -> None:
     """An application that was mended since was explained with the text of what it did before."""
     app = make_workload(tmp_path / "my-db", "shell")

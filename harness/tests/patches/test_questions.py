@@ -128,6 +128,13 @@ def test_what_the_user_names_is_asked_and_nothing_else() -> None:
     assert (stage.modes, stage.workloads) == (("ext4/journal",), ("append-fsync",))
 
 
+@pytest.mark.parametrize("modes", [["any"], ["ext4/ordered", "any/posix"], ["any/ext4-ordered"]])
+def test_a_mode_that_is_only_rules_is_not_asked_about_a_patch(modes: list[str]) -> None:
+    """No kernel ran there, so every patch passed."""
+    with pytest.raises(UsageError, match="runs no kernel"):
+        chosen(modes, ["fs/jbd2/commit.c"])
+
+
 @pytest.mark.parametrize(
     ("mode", "file", "named"),
     [

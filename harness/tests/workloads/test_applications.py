@@ -91,6 +91,12 @@ def test_variants_are_workloads_of_their_own(directory: Path) -> None:
     assert fast.checks[0].reads == ("db*",)
 
 
+def test_two_variants_have_two_names(directory: Path) -> None:
+    """A dash at the end of a key was left out."""
+    (directory / "workload.toml").write_text('summary = "x"\n[variants.a]\n[variants.a-]\n[variants.""]\n')
+    assert [w.name for w in load_application(directory)] == ["my-db-a", "my-db-a-", "my-db"]
+
+
 def test_a_directory_of_ones_own_is_named_by_its_path(directory: Path) -> None:
     assert [w.name for w in select_workloads([str(directory)])] == ["my-db"]
     assert workloads.find_workload([str(directory)], "my-db").name == "my-db"
