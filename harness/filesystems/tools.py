@@ -21,6 +21,8 @@ from harness.model import FsckClass, FsckResult
 TOOL_TIMEOUT_S = 120
 IMAGE, SECOND = "{image}", "{second}"
 """In the arguments of a program: the files of the disk and of its second device."""
+_PATH_ALONE = re.compile(r"^(/[^:\n]*?)[ \t]*\n[ \t]+(?=\S)", re.MULTILINE)
+"""fsck.fat names a file on a line of its own, and indents what is wrong with it."""
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,11 +66,12 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def complaint(self, output: str) -> str:
         """The first line of output that reports an error which is not allowed; empty if there is none, or no
-        chatter is known.
+        chatter is known. A path alone on a line is followed by what is said of it.
         """
         if not self.chatter:
             return ""
-        lines = (line.strip() for line in self._without_allowed(output).splitlines())
+        said = _PATH_ALONE.sub(r"\1: ", self._without_allowed(output))
+        lines = (line.strip() for line in said.splitlines())
         no_complaint = re.compile("|".join(["", *self.chatter]), re.IGNORECASE)
         return next((line for line in lines if not no_complaint.fullmatch(line)), "")
 

@@ -404,6 +404,11 @@ Directories with illegal hard links have been detected.
     65536 kilobytes total disk space.
 ERRORS HAVE BEEN DETECTED.  Run fsck with the -f parameter to repair.
 """
+FAT = """\
+fsck.fat 4.2 (2021-01-31)
+{}
+ Start does point to root directory. Deleting dir.
+"""
 XFS = """Cannot get host filesystem geometry.
 Repair may fail if there is a sector size mismatch between
 the image and the host filesystem.
@@ -480,6 +485,9 @@ NOTHING_ELSE = EXT4.replace("Inode 2 ref count is 7, should be 3.  Fix? no", "")
             "[1/7] checking root items\nref mismatch\n",
             "ref mismatch",
         ),
+        ("vfat", FAT.format("/a b|  "), "/a b|: Start does point to root directory. Deleting dir."),
+        ("vfat", FAT.format("/"), "/: Start does point to root directory. Deleting dir."),
+        ("vfat", "fsck.fat 4.2 (2021-01-31)\nOrphaned part\n  (note)\n", "Orphaned part"),
     ],
 )
 def test_a_finding_of_fsck_says_its_complaint_not_its_banner(
