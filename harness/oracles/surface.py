@@ -229,7 +229,8 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
         yield _unusable("kernel", what, last_words(seen.lost), signature)
     yield from _failed_mount("a second mount", "mount", seen.mount_errno)
     yield from map(_changed, seen.changed)
-    yield from _failed_calls(seen.errors)
+    said = complaints(case.errors, seen.kernel_log)
+    yield from _failed_calls(seen.errors, next(iter(said.values()), ""))
     yield from _differences(seen.differences)
     yield from _failed_mount("a mount after writing to it", "remount", seen.remount_errno)
     if seen.unmount_errno:
@@ -238,7 +239,7 @@ def usable(case: Case) -> Iterator[Violation | Undecided]:
     yield from _fsck_afterwards(seen.fsck)
     if kept_back := suppressed(seen.kernel_log):
         yield Undecided(_kept_back(kept_back))
-    for kind, text in complaints(case.errors, seen.kernel_log).items():
+    for kind, text in said.items():
         if stalled([text]):
             yield Undecided(_slow(text))
         else:
@@ -302,8 +303,10 @@ def _failed_mount(which: str, word: str, mount_errno: int) -> Iterator[Violation
         yield _unusable("mount", f"{which} fails with {name}", name, f"{word}: {name}")
 
 
-def _failed_calls(errors: Sequence[CallError]) -> Iterator[Violation]:
-    """One violation for each call and errno: a bitmap that is wrong stops the removal of many names."""
+def _failed_calls(errors: Sequence[CallError], said: str) -> Iterator[Violation]:
+    """One violation for each call and errno: a bitmap that is wrong stops the removal of many names. `said`:
+    what the kernel complained of first, which may be why.
+    """
     kinds: dict[tuple[str, int], list[CallError]] = {}
     for error in errors:
         kinds.setdefault((error.call.value, error.errno), []).append(error)
@@ -314,7 +317,8 @@ def _failed_calls(errors: Sequence[CallError]) -> Iterator[Violation]:
             what += ", although all names in it were removed"
         if len(alike) > 1:
             what += f", and {len(alike) - 1} more like it"
-        yield _unusable(first.subject, what, "; ".join(map(str, alike[:5])), f"{call}: {name}")
+        found = [*map(str, alike[:5]), *([f"kernel: {said}"] if said else [])]
+        yield _unusable(first.subject, what, "; ".join(found), f"{call}: {name}")
 
 
 def _differences(found: Sequence[Difference]) -> Iterator[Violation]:

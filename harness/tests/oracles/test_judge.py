@@ -216,6 +216,15 @@ def test_calls_that_fail_alike_are_one_violation() -> None:
     ]
 
 
+def test_a_call_that_fails_is_told_with_what_the_kernel_complained_of() -> None:
+    """A read-only mount after an error of another directory was told by the call alone."""
+    said = "EXT4-fs error (device vda): bad entry"
+    used = Usability(errors=(CallError(Call.MKDIR, "d", errno.EROFS),), kernel_log=(said,))
+    (call, _) = judge_alone(good(usable=used)).violations
+    assert call.found.endswith(f"; kernel: {said}")
+    assert call.signature == "mkdir: EROFS"
+
+
 def test_what_was_written_and_is_not_there_is_told_once_for_each_kind() -> None:
     """Nothing was read back, and what write(2) returned was dropped: both passed."""
     found = (
