@@ -36,14 +36,15 @@ def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
 
 
 def _nameless(found: re.Match[str]) -> str:
-    """NAME in place of a path. A path of letters alone may be a word of ours, of a kernel or of fsck (`data
-    of operation 3 lost`, of a file called `data`): it counts only where names stand.
+    """NAME in place of a path. A path of letters or digits alone may be a word or a number of ours, of a kernel
+    or of fsck (`data of operation 3 lost`, of files called `data` and `3`): it counts only where names stand.
     """
     root, path = found.groups()
     before, after = found.string[: found.start()], found.string[found.end() :]
     quoted = before[-1:] in ("'", '"', "`") and after[:1] == before[-1:]
     about = after[:1] in (":", ",") and _HEAD.fullmatch(before)
-    stands = root or quoted or about or after.startswith(" twice)") or not path.isalpha()
+    stands = root or quoted or about or after.startswith(" twice)")
+    stands = stands or not (path.isalpha() or path.isdecimal())
     return f"{root}NAME" if stands else found[0]
 
 

@@ -61,6 +61,9 @@ def test_a_symptom_has_neither_names_nor_numbers() -> None:
     ("oracle", "signature", "symptom"),
     [
         ("durability", "data: data of operation 5 lost", "NAME: data of operation N lost"),
+        ("durability", "3/f: data of operation 3 lost (sync)", "NAME: data of operation N lost (sync)"),
+        ("readable", "statx 3: EIO (5)", "statx NAME: EIO (N)"),
+        ("atomicity", "3, 5: links", "NAME, NAME: links"),
         ("kernel-log", "JBD2: Invalid checksum recovering data block 3", None),
         ("fsck", "fsck: A problem, inode N", None),
     ],
@@ -70,7 +73,7 @@ def test_a_file_that_is_called_as_a_word_of_ours_has_the_symptom_of_any_other(
 ) -> None:
     """A file called `data` had `NAME: NAME of operation N lost`, which no known bug and no known loss has."""
     expected = symptom or re.sub(r"\d+", "N", signature)
-    assert symptom_of(oracle, signature, ("data", "problem", "A")).what == expected
+    assert symptom_of(oracle, signature, ("data", "problem", "A", "3", "3/f", "5")).what == expected
 
 
 @pytest.mark.parametrize("mode", ["ext4/ordered", "xfs/default@writethrough", "ext4/ordered@raid1-0"])
