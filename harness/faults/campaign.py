@@ -226,7 +226,7 @@ class FaultSeries(Series[Trial]):
         return plan
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
-        return msgspec.structs.replace(trial_of(item.name, summary), build_seconds=self._build_s[item.name])
+        return msgspec.structs.replace(trial_of(item, store, summary), build_seconds=self._build_s[item.name])
 
     def words(self, done: Trial) -> str:
         fault = next((f for f in self._chosen if f.name == done.item), None)
@@ -259,17 +259,20 @@ class FaultSeries(Series[Trial]):
         return joined(BASELINE, [t for item in items if (t := self.whole(item))])
 
 
-def trial_of(item: str, summary: Summary) -> Trial:
+def trial_of(item: Item, store: RunStore, summary: Summary) -> Trial:
     """What to keep of a run: the cases that were decided, what was found in any, and why others were not. Of
-    a run that one case was enough for, nothing is kept of those that it ended before.
+    a run that was stopped, a case that it cut short is neither decided nor undecided, and what it showed
+    counts; of one that a case was enough for, nothing is kept of those cases.
     """
     unfinished = (CaseStatus.PLANNED, CaseStatus.RECORDED) if summary.info.stopped else ()
     cases = [c for c in summary.cases if c.status not in unfinished]
     decided = [c for c in cases if not c.was_not_run and not c.undecided]
+    enough = summary.info.stopped and any(item.enough(store, c.case) for c in cases)
+    shown = cases if enough else summary.cases
     return Trial(
-        item=item,
+        item=item.name,
         cases=tuple(str(c.case) for c in decided),
-        detections=tuple(detection_of(f, c.counts.checked) for c in cases for f in c.findings),
+        detections=tuple(detection_of(f, c.counts.checked) for c in shown for f in c.findings),
         undecided={str(c.case): _reason(c) for c in cases if c.undecided or c.lacks},
         states=summary.checked,
     )

@@ -57,7 +57,8 @@ _FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate
 
 def headline(answer: Answer) -> str:
     """`no promise broken that the base keeps, in 1,204 crash states of 40 cases`"""
-    cases = len({case for t in answer.head.values() for case in t.cases})
+    shown = [d.case for t in answer.head.values() for d in unexpected(t)]  # also of a case cut short
+    cases = len({case for t in answer.head.values() for case in t.cases}.union(shown))
     looked = f"{plural(answer.states, 'crash state')} of {plural(cases, 'case')}"
     if answer.new:
         return f"{plural(len(answer.new), 'promise')} broken that the base keeps, in {looked}."
@@ -165,7 +166,7 @@ def _of(seen: Detection, told: Sequence[Regression]) -> Regression:
 def _test_cases(
     answer: Answer, trial: Trial, told: Mapping[Found, Sequence[Regression]]
 ) -> Iterator[TestCase]:
-    for case in dict.fromkeys([*trial.cases, *trial.undecided]):
+    for case in dict.fromkeys([*trial.cases, *trial.undecided, *(d.case for d in unexpected(trial))]):
         mode, _, workload = case.partition("/")
         where = (f"powercut.{mode}", workload)
         shown = {_of(d, told[d.oracle, d.symptom]) for d in unexpected(trial) if d.case == case}

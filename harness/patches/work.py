@@ -321,7 +321,7 @@ class PatchSeries(Series[Trial]):
         if item.name.startswith(f"{LINES}-"):
             noted = (store.layout.recording_hits.read_bytes(), store.layout.hits.read_bytes())
             keep_lines(store.path, run_lines(self._marked[1], *noted))
-        return msgspec.structs.replace(trial_of(item.name, summary), build_seconds=self._build_s[item.name])
+        return msgspec.structs.replace(trial_of(item, store, summary), build_seconds=self._build_s[item.name])
 
     def words(self, done: Trial) -> str:
         kind, _, number = done.item.partition("-")

@@ -96,7 +96,7 @@ class RecallSeries(Series[Trial]):
         return Item("_".join([kernel, mode.replace("/", "-"), *disk]), run, key)
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
-        return trial_of(item.name, summary)
+        return trial_of(item, store, summary)
 
     def words(self, done: Trial) -> str:
         if done.failed:

@@ -236,6 +236,63 @@ def test_when_the_time_is_up_what_was_found_is_still_compared(tmp_path: Path) ->
     assert exit_code(series.answer) is ExitCode.INCONSISTENT
 
 
+OTHER_CASE = CaseId("ext4", "ordered", "rename-fsync")
+TORN = Judgement((Violation("atomicity", "g", "g: torn", "g", "nothing", "g is torn"),))
+TWO = Stage("quick", ("ext4/ordered",), ("append-fsync", "rename-fsync"))
+
+
+def ran_two(
+    shows: Mapping[CaseId, Shows], asked: list[tuple[str, Plan]], *, cut: CaseId | None = None
+) -> Execute:
+    """As `ran`, with two cases. `cut`: the time of the first run is up in this case."""
+
+    def execute(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
+        commit, is_cut = Path(plan.kernel).name, cut is not None and not asked
+        asked.append((commit, plan))
+        there = {c.case for c in store.cases()}
+        for case in (c for c in shows if not plan.only or str(c) in plan.only):
+            if case not in there:
+                store.add_case(CaseInfo(case, generated=1, distinct=1))
+                judgement = shows[case](commit) or Judgement()
+                store.put_judgements(case, [JudgedState(CrashState(0), "0", judgement)])
+            if is_cut and case == cut:
+                store.set_case_status(case, CaseStatus.RECORDED)
+                break
+            store.set_case_status(case, CaseStatus.DONE)
+            with contextlib.suppress(EnoughDone):
+                on_done(case)
+        store.finish(stopped="the time given is up" if is_cut else "")
+        return summarise(store)
+
+    return execute
+
+
+def carried_out_with_two(
+    tmp_path: Path, run: Execute, phases: Sequence[Phase] = (Phase.ASKING,)
+) -> PatchSeries:
+    path = create(plan(TWO), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    for series.phase in phases:
+        carry_out(series, Said(), run=run)
+    return series
+
+
+def from_commit(number: int, judgement: Judgement) -> Shows:
+    return lambda commit: judgement if commit in [c for c, _ in COMMITS[number - 1 :]] else Judgement()
+
+
+def test_what_a_case_showed_counts_though_the_time_was_up_in_it(tmp_path: Path) -> None:
+    """Its findings were dropped, and no promise was broken."""
+    run = ran_two({CASE: from_commit(9, LOST), OTHER_CASE: from_third_on}, [], cut=OTHER_CASE)
+    series = carried_out_with_two(tmp_path, run, (Phase.ASKING, Phase.FOLLOWING))
+    (told,) = series.answer.regressions
+    assert (told.standing, told.seen[0].case) == (Standing.NEW, str(OTHER_CASE))
+    assert series.answer.head["quick"].cases == (str(CASE),)
+    assert exit_code(series.answer) is ExitCode.INCONSISTENT
+    assert "in 2 crash states of 2 cases" in series.page().headline
+    assert 'name="rename-fsync"' in junit_of(series.answer)
+
+
 def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
     path = create(plan(QUICK, MORE), tmp_path)
     series = PatchSeries(load_plan(path), path, Kernels())
