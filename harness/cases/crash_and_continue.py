@@ -33,6 +33,7 @@ from harness.cases.recording import (
     take,
 )
 from harness.cases.remote import AnySession
+from harness.cases.repair import repair
 from harness.errors import CannotRecord, UsageError
 from harness.filesystems.profile import Profile
 from harness.guests.disk import BLOCK_SECTORS, Disk
@@ -106,7 +107,7 @@ def take_parts(
         first, _ = by_times(recording_of(taken), BLOCK_SECTORS)
         earlier = _chosen(session, first, workload)
         image = scratch / image_name(profile, _second(workload))
-        _make_image(first, CrashState.parse(earlier.state), image)
+        make_image(first, CrashState.parse(earlier.state), image)
     finally:
         taken.log.unlink()
     pack(image, kept.own_base)
@@ -206,8 +207,10 @@ def _done(operations: Sequence[Operation]) -> History:
     return History(tuple(steps))
 
 
-def _make_image(first: Recording, state: CrashState, image: Path) -> None:
-    """What the disk holds at this state."""
+def make_image(first: Recording, state: CrashState, image: Path) -> None:
+    """What the disk holds at this state, once the profile's program has repaired it: the guest that goes on
+    with it has to find what the judge of its recovery saw.
+    """
     target, shown = first.shown(state)
     part = image.with_suffix(".part")
     with Disk() as disk:
@@ -215,4 +218,6 @@ def _make_image(first: Recording, state: CrashState, image: Path) -> None:
         disk.switch(shown)
         disk.image(part)
     part.chmod(0o644)
+    if first.profile.repair is not None:
+        repair(part, state, first.profile.repair)
     part.replace(image)

@@ -8,6 +8,7 @@ program repairs it, and the guest mounts the result.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from harness.errors import PowercutError
 from harness.filesystems.tools import Tool
@@ -25,8 +26,13 @@ def repaired(session: Session, target: Target, state: CrashState, tool: Tool) ->
     image = session.directory / "repaired.img"
     image.unlink(missing_ok=True)
     disk.image(image)
+    repair(image, state, tool)
+    return dataclasses.replace(target, base=image, log=None, order=None)
+
+
+def repair(image: Path, state: CrashState, tool: Tool) -> None:
+    """Run the program on the image of a crash state. Raises PowercutError where it could not repair."""
     done = tool.run(image)
     if done.returncode not in tool.clean:
         said = done.stdout.decode(errors="replace").strip()[-400:]
         raise PowercutError(f"{tool.program} could not repair {state}: exit code {done.returncode}: {said}")
-    return dataclasses.replace(target, base=image, log=None, order=None)

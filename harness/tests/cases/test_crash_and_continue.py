@@ -10,9 +10,10 @@ from typing import cast
 
 import pytest
 
-from harness.cases.crash_and_continue import by_chance, crash_of, survived
+from harness.cases.crash_and_continue import by_chance, crash_of, make_image, survived
 from harness.cases.recording import Recording, history_of
 from harness.errors import UsageError, WriteLogError
+from harness.filesystems.tools import Tool
 from harness.model import (
     BEFORE_THE_LOG,
     BeforeCrash,
@@ -182,3 +183,38 @@ def test_the_page_says_which_life_and_what_was_lost() -> None:
 def test_the_crash_is_found() -> None:
     assert crash_of(WHOLE) == 4
     assert crash_of(operations(*FIRST)) is None
+
+
+class PretendDisk:
+    """Makes images of the state that was switched to."""
+
+    def __enter__(self) -> PretendDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def open(self, *_: object) -> None:
+        pass
+
+    def switch(self, state: CrashState) -> None:
+        self.state = str(state)
+
+    def image(self, path: Path) -> str:
+        path.write_text(self.state)
+        return "hash"
+
+
+def test_the_part_after_the_crash_begins_on_what_repair_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began on the crash state itself, which ext2 cannot mount soundly and FAT calls dirty."""
+    monkeypatch.setattr("harness.cases.crash_and_continue.Disk", PretendDisk)
+    program, image = tmp_path / "repair", tmp_path / "image"
+    program.write_text('#!/bin/sh\nprintf " repaired" >>"$1"; exit 1\n')
+    program.chmod(0o755)
+    shown = SimpleNamespace(base=tmp_path, log=tmp_path, order=None), CrashState(7)
+    tool = Tool(str(program), "none", clean=(0, 1))
+    first = SimpleNamespace(shown=lambda _: shown, profile=SimpleNamespace(repair=tool))
+    make_image(cast(Recording, first), CrashState(7), image)
+    assert image.read_text() == "@7 repaired"

@@ -16,6 +16,7 @@ from harness.tests.vm.conftest import run_plan
 from harness.trust import Named
 
 ORDERED = CaseId("ext4", "ordered", "crash-and-continue")
+REPAIRED = CaseId("ext2", "default", "crash-and-continue")
 NOBARRIER = CaseId("ext4", "nobarrier", "crash-and-continue")
 CRASH = 8
 """The operation of crash-and-continue that is the first power cut."""
@@ -24,7 +25,7 @@ CRASH = 8
 @pytest.fixture(scope="module")
 def lived(uml_kernel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
     plan = Plan(
-        configurations=["ext4/ordered", "ext4/nobarrier"],
+        configurations=["ext4/ordered", "ext4/nobarrier", "ext2/default"],
         workloads=["crash-and-continue"],
         fault_models=("exhaustive",),
         budget=Budget(visits=60),
@@ -39,6 +40,16 @@ def test_what_both_lives_acknowledged_is_kept_wherever_recovery_is_cut(lived: tu
     case = next(c for c in summary.cases if c.case == ORDERED)
     assert case.verdict is CaseVerdict.PASS, case.findings
     assert case.counts.checked > 40
+
+
+def test_where_fsck_repairs_before_the_mount_the_part_after_the_crash_goes_on(
+    lived: tuple[Summary, Path],
+) -> None:
+    """It began on the unrepaired disk, where its first operation failed."""
+    summary, _ = lived
+    case = next(c for c in summary.cases if c.case == REPAIRED)
+    assert case.counts.checked > 20, case
+    assert case.verdict is not CaseVerdict.UNKNOWN
 
 
 def test_the_log_begins_with_the_recovery_of_the_part_before_the_crash(lived: tuple[Summary, Path]) -> None:
