@@ -51,7 +51,7 @@ from harness.guests.session import Target
 from harness.model import CrashState, Verdict
 from harness.oracles import MAX_VIOLATIONS
 from harness.plan import SAMPLE_RATE, Budget
-from harness.states import Choices, CrashTime, LegalStates
+from harness.states import Choices, CrashTime, LegalStates, Unclear
 from harness.store.records import Coverage
 
 BATCH_MAX = 64
@@ -839,7 +839,7 @@ class Exploration:
             return Coverage(0, -1, left, self._visits, self._why) if left else None
         if self._plain is not None:
             return self._of_defaults(len(self._plain))
-        sampled, ambiguous = [t for t in self._times if t.drawn], self._ambiguous
+        sampled, ambiguous = [t for t in self._times if t.drawn], sum(legal.ambiguous for legal in self._cut)
         losses = None if self._complete and not ambiguous else self._pass - 1
         if crowded := sum(t.crowded for t in self._times):
             losses = min(0, self._pass - 1)  # the defaults, and little else
@@ -847,16 +847,20 @@ class Exploration:
             depth = min(t.sampling.depth for t in sampled)
             losses = depth if losses is None else min(losses, depth)
         left = sum(t.unexplored + t.unobserved for t in self._times) + ambiguous + crowded
-        unclear = [(_AMBIGUOUS, ambiguous), (_CROWDED, crowded)]
-        why = "; ".join(filter(None, [self._why, *(text.format(n) for text, n in unclear if n)]))
+        unclear = [f"at {n} crash times {what}" for what, n in self._unclear.items()]
+        why = "; ".join(filter(None, [self._why, *unclear, _CROWDED.format(crowded) if crowded else ""]))
         drawn = sum(t.drawn for t in sampled)
         return Coverage(len(self._times), losses, left, self._visits, why, len(sampled), drawn)
 
     @property
-    def _ambiguous(self) -> int:
+    def _cut(self) -> list[LegalStates]:
+        """What the crash times are of: recoveries, or the recording."""
         recoveries = {id(t.recovery): t.recovery for t in self._times if t.recovery}
-        own = [r.legal for r in recoveries.values()] or [self._legal]
-        return sum(legal.ambiguous for legal in own)
+        return [r.legal for r in recoveries.values()] or [self._legal]
+
+    @property
+    def _unclear(self) -> Counter[Unclear]:
+        return sum((legal.unclear for legal in self._cut), Counter[Unclear]())
 
     def _of_defaults(self, left: int) -> Coverage:
         volatile = sum(1 for t in self._times if t.crash_time and t.crash_time.choices.volatile)
@@ -887,7 +891,6 @@ def _beyond(found: set[_Violated], known: set[_Violated]) -> set[_Violated]:
 
 
 _UNOBSERVED = "states that told nothing of others: no guest came back, or nobody may rely on what it said"
-_AMBIGUOUS = "at {} crash times the events do not tell which of two flushes completed first"
 _CROWDED = (
     f"{{}} blocks may be left with more than {CONTENTS_MAX:,} contents each, which is the limit: of those in "
     "which several parts have another fate than the rest, none was looked at"

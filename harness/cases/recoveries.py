@@ -8,10 +8,14 @@ with those of every other state of the case.
 What the disk saw complete before it saw a flush counts as durable after it. So each state is one that this
 very disk could have left. A kernel that does not wait for a write before its flush is caught here only if
 another order of the two shows it.
+
+Several devices are parts of one disk, and that does not see of which one a flush is: it counts as one of
+each, so that no state is a false alarm, and the crash times from there on are marked as ambiguous.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +25,7 @@ from harness.errors import StoreError
 from harness.guests.disk import BLOCK_SECTORS, BlockReads, Order
 from harness.guests.session import Target
 from harness.host.packed import pack, unpack
-from harness.model import CrashState, EntryFlag, LogEntry
+from harness.model import SECTOR_BYTES, CrashState, EntryFlag, LogEntry
 from harness.states import Choices, CrashTime, LegalStates
 from harness.writelog import WriteLog, read_log
 from harness.writelog.log import changes
@@ -51,7 +55,8 @@ class RecoveryLog:
         whole, unit = read_log(log), max(unit, shown.disk.physical_sectors)
         entries = [replace(e, index=i) for i, e in enumerate(whole.entries[state_entries:])]
         own = WriteLog(log, whole.unit_bytes, tuple(entries), whole.used_bytes)
-        legal = LegalStates(own, times_of(entries, through=shown.disk.write_through), unit)
+        times = times_of(entries, shown.parts, through=shown.disk.write_through)
+        legal = LegalStates(own, times, unit)
         state = whole.entries[:state_entries]
         order = (*(e.index for e in state), *(state_entries + n for n in legal.order))
         made_of = sum(-(-(e.sector + e.sectors) // unit) - e.sector // unit for e in state)
@@ -177,15 +182,27 @@ class CutOnce:
         return begun <= promised.begun and representative != state
 
 
-def times_of(entries: Sequence[LogEntry], *, through: bool = False) -> Times:
-    """The times of a recovery's entries: each was submitted when the one before it had completed. `through`:
-    to a disk without a volatile cache, where that makes it durable.
+def times_of(entries: Sequence[LogEntry], parts: Sequence[int] = (), *, through: bool = False) -> Times:
+    """The times of a recovery's entries: each was submitted when the one before it had completed. `parts`:
+    bytes of the disk at which further devices begin. `through`: to a disk without a volatile cache, where
+    completion makes a write durable.
     """
-    writes = [TimedWrite(e.index, 2 * e.index, 2 * e.index + 1, fua=through) for e in entries if changes(e)]
+    writes = [
+        TimedWrite(e.index, 2 * e.index, 2 * e.index + 1, fua=through, device=device_of(e.sector, parts))
+        for e in entries
+        if changes(e)
+    ]
     flushes = [
-        TimedFlush(e.index, 2 * e.index, 2 * e.index + 1) for e in entries if EntryFlag.FLUSH in e.flags
+        TimedFlush(e.index, 2 * e.index, 2 * e.index + 1, of_any=bool(parts))
+        for e in entries
+        if EntryFlag.FLUSH in e.flags
     ]
     return Times(tuple(writes), tuple(flushes), (), 2 * len(entries))
+
+
+def device_of(sector: int, parts: Sequence[int]) -> int:
+    """The device on which a sector of the disk lies. `parts`: bytes at which further devices begin."""
+    return bisect.bisect_right(parts, sector * SECTOR_BYTES)
 
 
 def keep(recovery: RecoveryLog, kept: Path) -> None:

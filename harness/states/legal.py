@@ -24,11 +24,11 @@ Between two events that make something durable, the sets of what may be there on
 look just before each of these events and, since an operation that has begun may excuse what is found, just
 before each `begin` mark. Promises only grow with time as well: what was acknowledged in between counts.
 
-Readings: where the events leave open which of two flushes completed (`TimedFlush`), a write may be durable
-from the first completion on, or only from the second. The states here are those that are legal by both
-readings, so none of them is a false alarm: the write counts as durable early. In between, its loss may be
-legal, and is not among the states: those crash times are marked (`CrashTime.ambiguous`), and there is one at
-the end of each such span.
+Readings: where the events leave open which of two flushes completed, or which of several devices was flushed
+(`TimedFlush`), a write may be durable from the first completion on, or only from a later one. The states
+here are those that are legal by both readings, so none of them is a false alarm: the write counts as durable
+early. In between, its loss may be legal, and is not among the states: those crash times are marked
+(`CrashTime.unclear`), and there is one at the end of each such span.
 
 Writes to one block that were in flight together land in either order: see `overlaps.py`.
 """
@@ -36,8 +36,10 @@ Writes to one block that were in flight together land in either order: see `over
 from __future__ import annotations
 
 import bisect
+import enum
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -73,6 +75,15 @@ class Choices:
         return CrashState(self.prefix, tuple(sorted([*self.absent, *lost])))
 
 
+class Unclear(enum.StrEnum):
+    """Why more states may be legal at a crash time than its choices have."""
+
+    FLUSHES = "the events do not tell which of two flushes completed first"
+    DEVICES = "the disk does not tell which of its devices was flushed"
+    WRITES = "the events do not tell which of two equal writes completed first"
+    SECTORS = "states of whole blocks have one order of writes in flight together that share part of a block"
+
+
 @dataclass(frozen=True, slots=True)
 class CrashTime:
     """A time at which the power may fail, in one of its phases, which are numbered.
@@ -80,9 +91,10 @@ class CrashTime:
     `entry`: of the log, just before which completes (is made, for a mark) the power fails; the number of
     entries at the end. `at`: the event.
 
-    `ambiguous`: the events do not tell enough, and by another reading of them more states are legal here than
-    `choices` has (see "Readings" above). Each state of `choices` is legal whatever the reading, so what is
-    found in it is a violation; but a case with such a crash time was not covered in all its states.
+    `unclear`: why more states may be legal here than `choices` has: by another reading of the events (see
+    "Readings" above), or because chunks cannot tell them. Each state of `choices` is legal whatever the
+    reading, so what is found in it is a violation; but a case with such a crash time was not covered in all
+    its states.
     """
 
     entry: int
@@ -90,7 +102,11 @@ class CrashTime:
     phase: int
     choices: Choices
     position: Position
-    ambiguous: bool = False
+    unclear: tuple[Unclear, ...] = ()
+
+    @property
+    def ambiguous(self) -> bool:
+        return bool(self.unclear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +138,7 @@ class LegalStates:
         self._entries = log.entry_count
         self.chunks: list[Chunk] = []
         self._writes: list[_Timed] = []
-        flushes: list[TimedFlush | TimedWrite] = [*times.flushes, *(w for w in times.writes if w.preflush)]
-        durable = _durability(times, [(f.device, f.submitted, f.completed) for f in flushes])
-        late = _durability(times, [(f.device, f.earliest, f.completed) for f in flushes])
+        durable, late = _readings(times)
         for write in times.writes:
             first = len(self.chunks)
             entry = log.entries[write.entry]
@@ -180,7 +194,7 @@ class LegalStates:
                 if t.write.completed >= flushed[t.write.device] and t.write.entry not in late
             )
             choices = self._choices(at, prefix, set(_numbers(absent)), set(_numbers(free)))
-            yield CrashTime(entry, at, phase, choices, self._position(at), self._is_ambiguous(at))
+            yield CrashTime(entry, at, phase, choices, self._position(at), self._unclear(at))
 
     def _flying(self, volatile: Sequence[_Timed], at: int) -> list[list[_Timed]]:
         """By device, the writes in flight whose data waits for a flush."""
@@ -216,17 +230,28 @@ class LegalStates:
         """
         return sum(crash_time.ambiguous for crash_time in self.crash_times)
 
-    def _is_ambiguous(self, at: int) -> bool:
-        return any(begin < at <= end for begin, end in self._ambiguous_spans)
+    @property
+    def unclear(self) -> Counter[Unclear]:
+        """Why crash times are ambiguous, and how many for that reason."""
+        return Counter(why for crash_time in self.crash_times for why in crash_time.unclear)
+
+    def _unclear(self, at: int) -> tuple[Unclear, ...]:
+        spans = self._unclear_spans.items()
+        return tuple(why for why, of_it in spans if any(begin < at <= end for begin, end in of_it))
 
     @functools.cached_property
-    def _ambiguous_spans(self) -> frozenset[tuple[int, int]]:
+    def _unclear_spans(self) -> dict[Unclear, set[tuple[int, int]]]:
         """The times, after one event up to another, at which more may be legal: a write counts as durable, or
-        as not submitted yet, that may not be; or see `Overlaps.ambiguous_from`.
+        as not submitted yet, that may not be; or see `Overlaps`.
         """
-        found = {(t.durable, t.late) for t in self._writes if t.durable != t.late}
-        found |= {(w.earliest, w.submitted) for w in self._times.writes if w.since is not None}
-        return frozenset(found | {(at, NEVER) for at in self._overlaps.ambiguous_from[:1]})
+        flushed = {(t.durable, t.late) for t in self._writes if t.durable != t.late}
+        unknown = any(f.of_any for f in self._times.flushes)
+        writes = {(w.earliest, w.submitted) for w in self._times.writes if w.since is not None}
+        return {
+            Unclear.DEVICES if unknown else Unclear.FLUSHES: flushed,
+            Unclear.WRITES: writes | {(at, NEVER) for at in self._overlaps.unclear_from[:1]},
+            Unclear.SECTORS: {(at, NEVER) for at in self._overlaps.torn_from[:1]},
+        }
 
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""
@@ -412,10 +437,22 @@ def _ahead(early: TimedWrite, later: TimedWrite) -> bool:
 
 _Flush: TypeAlias = tuple[int, int, int]
 """Its device, and when it was submitted and completed."""
+_Durable: TypeAlias = Callable[[TimedWrite], int]
+"""The event by which a write is durable, or NEVER."""
 
 
-def _durability(times: Times, flushes: Iterable[_Flush]) -> Callable[[TimedWrite], int]:
-    """A function: the event by which a write is durable, or NEVER. `flushes`: with those ahead of data."""
+def _readings(times: Times) -> tuple[_Durable, _Durable]:
+    """By the reading that makes the most durable, and by the one that makes the least."""
+    known: list[TimedFlush | TimedWrite] = [f for f in times.flushes if not f.of_any]
+    known += [w for w in times.writes if w.preflush]
+    devices = {w.device for w in times.writes}
+    of_any = [(device, f.submitted, f.completed) for f in times.flushes if f.of_any for device in devices]
+    most = _durability(times, [*((f.device, f.submitted, f.completed) for f in known), *of_any])
+    return most, _durability(times, [(f.device, f.earliest, f.completed) for f in known])
+
+
+def _durability(times: Times, flushes: Iterable[_Flush]) -> _Durable:
+    """`flushes`: with those ahead of data."""
     flushes = [*flushes]
     devices = {w.device for w in times.writes}
     first = {device: _first([(s, c) for d, s, c in flushes if d == device]) for device in devices}

@@ -15,7 +15,7 @@ so *the earlier one was applied last* looks like *the later one is missing*, and
 
 That is so for chunks of the same sectors, which all are by sectors, and by blocks wherever whole blocks are
 written. Of chunks that cover each other in part only, the other order is no state of chunks; it is left
-out, and said to be (`Overlaps.ambiguous_from`).
+out, and said to be (`Overlaps.torn_from`).
 """
 
 from __future__ import annotations
@@ -79,12 +79,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Overlaps:
-    """What was in flight together. `ambiguous_from`: events from which on more may be legal than chunks can
-    tell, or than is certain: two chunks that differ in their sectors, or of which it is not known.
+    """What was in flight together. `torn_from`: events from which on more is legal than chunks can tell: two
+    chunks differ in their sectors. `unclear_from`: from which on more may be legal: the events do not tell
+    whether two chunks were in flight together.
     """
 
     places: tuple[Place, ...]
-    ambiguous_from: tuple[int, ...]
+    torn_from: tuple[int, ...]
+    unclear_from: tuple[int, ...]
 
 
 def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: int) -> Overlaps:
@@ -94,7 +96,8 @@ def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: in
     flying: dict[int, list[int]] = defaultdict(list)
     equal: set[_Extent] = set()
     ragged: set[_Extent] = set()
-    ambiguous_from: set[int] = set()
+    torn_from: set[int] = set()
+    unclear_from: set[int] = set()
     for number, chunk in enumerate(chunks):
         before = flying[chunk.sector // unit]
         before[:] = [n for n in before if timed[n].completed > still[number]]
@@ -102,14 +105,15 @@ def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: in
             if timed[other].completed < timed[number].earliest or not _meet(chunks[other], chunk):
                 continue
             if timed[other].completed < timed[number].submitted:
-                ambiguous_from.add(timed[number].submitted)
+                unclear_from.add(timed[number].submitted)
             elif _extent(chunks[other]) == _extent(chunk):
                 equal.add(_extent(chunk))
             else:
                 ragged |= {_extent(chunks[other]), _extent(chunk)}
-                ambiguous_from.add(timed[number].submitted)
+                torn_from.add(timed[number].submitted)
         before.append(number)
-    return Overlaps(_places(chunks, timed, equal - ragged), tuple(sorted(ambiguous_from)))
+    places = _places(chunks, timed, equal - ragged)
+    return Overlaps(places, tuple(sorted(torn_from)), tuple(sorted(unclear_from)))
 
 
 def _places(chunks: Sequence[Chunk], timed: Sequence[TimedWrite], extents: set[_Extent]) -> tuple[Place, ...]:

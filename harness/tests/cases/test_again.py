@@ -39,6 +39,7 @@ from harness.model import (
 )
 from harness.plan import Budget
 from harness.report.words import recoveries_cut
+from harness.states import LegalStates, Unclear
 from harness.summary import CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import (
     BASE,
@@ -56,7 +57,7 @@ from harness.tests.cases.toy_kernel import (
     told,
 )
 from harness.workloads.load import parse_operation
-from harness.writelog import Flush, Step, Write, write_log
+from harness.writelog import Flush, Step, Write, read_log, write_log
 
 STABLE = [kind for kind in Kind if kind is not Kind.WAVERS and "IN_USE" not in kind.name]
 ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
@@ -501,6 +502,31 @@ def test_what_is_durable_after_a_flush_was_complete_before_it() -> None:
     times = times_of(entries)
     assert [(w.entry, w.submitted, w.completed) for w in times.writes] == [(0, 0, 1), (2, 4, 5)]
     assert [(f.submitted, f.completed) for f in times.flushes] == [(2, 3)]
+
+
+SECOND = 64 << 20
+"""The byte of the disk at which its second device begins."""
+
+
+def test_a_flush_of_a_recovery_on_two_devices_is_not_known_to_be_of_both(tmp_path: Path) -> None:
+    """A flush of the one made the writes to the other durable, and the case was called exhaustive."""
+    written: list[Step] = [
+        Write(8, b"a" * BLOCK_BYTES),
+        Write(SECOND // 512 + 8, b"j" * BLOCK_BYTES),
+        Flush(),
+        Write(SECOND // 512, b"s" * BLOCK_BYTES),
+    ]
+    write_log(tmp_path / "log", written)
+
+    def legal_on(*parts: int) -> LegalStates:
+        target = Target("ext4", "", tmp_path / "base", tmp_path / "log", parts)
+        return RecoveryLog.of_log(CrashState(5), target, tmp_path / "log", 0, 8).legal
+
+    of_one, of_two = legal_on(), legal_on(SECOND)
+    assert [w.device for w in times_of(read_log(tmp_path / "log").entries, [SECOND]).writes] == [0, 1, 1]
+    assert [m.choices for m in of_two.crash_times] == [m.choices for m in of_one.crash_times]
+    assert [m.unclear for m in of_one.crash_times] == [(), ()]
+    assert [m.unclear for m in of_two.crash_times] == [(), (Unclear.DEVICES,)]
 
 
 def test_what_a_recovery_wrote_is_never_written_over(tmp_path: Path) -> None:

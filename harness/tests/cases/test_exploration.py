@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ from harness.model import Check, CrashState, Judgement, Outcome, Position, Viola
 from harness.model.questions import Question
 from harness.oracles import MAX_VIOLATIONS
 from harness.plan import Budget
-from harness.states import Choices, LegalStates
+from harness.states import Choices, LegalStates, Unclear
 from harness.store.records import Coverage, How, JudgedState
 from harness.tests.states.recorder import BLOCKS, Recorder, recorders, write_files
 from harness.tests.states.reference import all_cuts
@@ -495,9 +495,10 @@ def test_what_the_events_do_not_tell_is_never_called_exhaustive(
     guest = begin(made, disk, 1, tmp_path)
     assert explore(guest)[0].exhaustive
     monkeypatch.setattr(LegalStates, "ambiguous", 2)
+    monkeypatch.setattr(LegalStates, "unclear", Counter({Unclear.FLUSHES: 2}))
     coverage, _ = explore(begin(made, disk, 1, tmp_path))
     assert (coverage.exhaustive, coverage.unexplored) == (False, 2)
-    assert "2 crash times" in coverage.why
+    assert coverage.why == f"at 2 crash times {Unclear.FLUSHES}"
 
 
 @pytest.mark.parametrize("writes", [3, 4])

@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
 from harness.model import CaseId, CrashState, History, Position, Workload
-from harness.states.legal import CrashTime, LegalStates
+from harness.states.legal import CrashTime, LegalStates, Unclear
 from harness.tests.reference.__main__ import on_one_device
 from harness.tests.states.recorder import Recorder, recorders
 from harness.tests.states.reference import all_cuts
@@ -227,7 +227,7 @@ def test_parts_of_a_block_in_flight_together_are_marked_by_blocks_and_all_told_b
     made.complete(second)
     made.complete(made.flush())
     made.mark("end")
-    assert [m.ambiguous for m in made.legal().crash_times] == [True, True]
+    assert [m.unclear for m in made.legal().crash_times] == [(Unclear.SECTORS,), (Unclear.SECTORS,)]
     by_sectors = made.legal(unit_sectors=1)
     end = by_sectors.crash_times[-1]
     assert by_sectors.ambiguous == 0
@@ -294,7 +294,7 @@ def test_where_nothing_tells_which_flush_completed_the_moment_is_marked_and_its_
         (3, True, ()),
         (5, False, ()),
     ]
-    assert legal.ambiguous == 1
+    assert legal.unclear == {Unclear.FLUSHES: 1}
     with pytest.raises(UsageError, match="not a write that a cache could lose then"):
         legal.on_disk(CrashState.parse("@t3-2"))
 
