@@ -8,6 +8,7 @@ the namer of blocks (`harness.blocks`), by its contents once recovery is done, i
 
 from __future__ import annotations
 
+import itertools
 import re
 import zlib
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import BinaryIO
 from harness.blocks.fields import BlockName, Kind
 from harness.blocks.naming import NamedLog, named_log
 from harness.cases.recording import Recording
+from harness.cases.recoveries import device_of
 from harness.guests import wire
 from harness.guests.disk import BLOCK_SECTORS
 from harness.model import SECTOR_BYTES, CrashState, DiskFault, FaultKind, RequestKind
@@ -79,7 +81,8 @@ class FaultTargets:
     ) -> Iterator[FaultTarget]:
         writes: Counter[int] = Counter()
         flushes = 0
-        for one in requests:
+        parts = self._recording.profile.parts
+        for number, one in enumerate(requests):
             match one.kind:
                 case RequestKind.FLUSH:
                     flushes += 1
@@ -92,7 +95,7 @@ class FaultTargets:
                     for stays in (False, True):
                         yield FaultTarget(DiskFault(FaultKind.EIO_WRITE, one.sector, nth, stays), where)
                     yield FaultTarget(DiskFault(FaultKind.LOST_WRITE, one.sector, nth), where)
-                    if (to := other_place(one, requests)) is not None:
+                    if (to := other_place(number, requests, parts)) is not None:
                         yield FaultTarget(DiskFault(FaultKind.STRAY_WRITE, one.sector, nth, to=to), where)
                 case RequestKind.READ:
                     yield from self._of_read(one, read, writes)
@@ -120,12 +123,19 @@ class FaultTargets:
         return class_of(names[0]) if names else UNNAMED
 
 
-def other_place(one: wire.Requested, requests: Sequence[wire.Requested]) -> int | None:
-    """Where another write of the same length was going, the next one that comes later if there is one."""
-    at = next(n for n, other in enumerate(requests) if other is one)
-    others = (*requests[at + 1 :], *requests[:at])
-    alike = (o for o in others if o.kind is RequestKind.WRITE and o.sectors == one.sectors)
-    return next((o.sector for o in alike if o.sector != one.sector), None)
+def other_place(number: int, requests: Sequence[wire.Requested], parts: Sequence[int]) -> int | None:
+    """Where another write of the same length to the same device was going, the next one that comes later if
+    there is one. `number`: of the write. `parts`: bytes of the disk at which further devices begin.
+    """
+    one = requests[number]
+    device = device_of(one.sector, parts)
+    for other in itertools.chain(
+        itertools.islice(requests, number + 1, None), itertools.islice(requests, number)
+    ):
+        alike = other.kind is RequestKind.WRITE and other.sectors == one.sectors
+        if alike and other.sector != one.sector and device_of(other.sector, parts) == device:
+            return other.sector
+    return None
 
 
 def class_of(name: BlockName) -> str:

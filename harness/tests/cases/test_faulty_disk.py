@@ -166,7 +166,15 @@ def test_a_stray_write_lands_where_one_of_its_own_length_was_going_the_next_one_
         wire.Requested(write, 8, 8),
         wire.Requested(write, 24, 8),
     ]
-    assert [other_place(one, asked_for) for one in asked_for if one.kind is write] == [8, None, 24, 24, 0]
+    writes = [number for number, one in enumerate(asked_for) if one.kind is write]
+    assert [other_place(number, asked_for, ()) for number in writes] == [8, None, 24, 24, 0]
+
+
+def test_no_disk_puts_a_write_on_another_disk() -> None:
+    """A write to the external journal landed in the file system, and what that destroyed was a finding."""
+    asked_for = [wire.Requested(RequestKind.WRITE, sector, 8) for sector in (80, 1000, 160, 1080, 2000)]
+    places = [other_place(number, asked_for, (1000 * 512, 2000 * 512)) for number in range(5)]
+    assert places == [160, 1080, 80, 1000, None]
 
 
 def test_what_is_aimed_at_and_never_asked_for_is_unknown(bench: Bench) -> None:
