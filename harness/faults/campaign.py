@@ -271,6 +271,7 @@ def trial_of(item: Item, store: RunStore, summary: Summary) -> Trial:
     shown = cases if enough else summary.cases
     return Trial(
         item=item.name,
+        asked=store.plan().only,
         cases=tuple(str(c.case) for c in decided),
         detections=tuple(detection_of(f, c.counts.checked) for c in shown for f in c.findings),
         undecided={str(c.case): _reason(c) for c in cases if c.undecided or c.lacks},

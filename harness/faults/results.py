@@ -44,10 +44,12 @@ class Detection(msgspec.Struct, frozen=True):
 
 
 class Trial(Done, frozen=True, kw_only=True, tag="done"):
-    """The run of one kernel, an item; or all of the baseline's: see `joined`. `cases`: those that were
-    decided. `undecided`: why the others were not, by case. `runs`: the run directories, if it is joined.
+    """The run of one kernel, an item; or all of the baseline's: see `joined`. `asked`: the cases that it was
+    for; empty: all. `cases`: those that were decided. `undecided`: why the others were not, by case. `runs`:
+    the run directories, if it is joined.
     """
 
+    asked: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     detections: tuple[Detection, ...] = ()
     undecided: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults

@@ -30,7 +30,7 @@ _CLASSES = {Standing.NEW: "fail", Standing.IN_BASE: "xfail", Standing.UNDECIDED:
 _NEW = (
     "The kernel of the last commit breaks these promises, and the kernel of the base keeps them in the same "
     "case. "
-    "The commit named is the first that breaks it."
+    "The commit named is the first that breaks it in the case named."
 )
 _IN_BASE = "The base breaks these as well, so the patch is not the cause."
 _UNDECIDED = "The base could not be asked, so nothing is said of the patch."
@@ -198,11 +198,21 @@ def _finding(answer: Answer, told: Regression) -> Finding:
         (
             Line(f"first broken by {told.culprit}"),
             Line(f"{seen.case}: {number(seen.states)} of {number(seen.of)} crash states{more}"),
+            *_other_culprits(told),
             Line(aside=f"found after {seconds(told.after_s)}, in stage {told.stage}"),
             *(Line(line) for line in answer.explained.get(told.found, ())),
         ),
         commands=tuple(_commands(answer, told)),
     )
+
+
+def _other_culprits(told: Regression) -> Iterator[Line]:
+    """Of the cases beside the first: the commits that differ from its own, and what was not tried."""
+    for case, culprit in told.culprits.items():
+        if culprit != told.culprit:
+            yield Line(f"{case}: first broken by {culprit}")
+    if left := len(told.seen) - len(told.culprits):
+        yield Line(f"which commit breaks {plural(left, 'more case')} first was not tried")
 
 
 def _commands(answer: Answer, told: Regression) -> Iterator[str]:
@@ -334,6 +344,9 @@ def _data(answer: Answer, told: Regression) -> dict[str, object]:
         "seconds": told.after_s,
         "why": told.why,
         "commit": told.culprit.first.id if told.culprit and not told.culprit.among else None,
+        "by_case": {
+            case: [c.id for c in (*culprit.among, culprit.first)] for case, culprit in told.culprits.items()
+        },
         "among": [c.id for c in (*told.culprit.among, told.culprit.first)] if told.culprit else [],
         "explained": answer.explained.get(told.found, ()),
     }

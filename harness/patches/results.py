@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -81,7 +81,7 @@ class Culprit:
 class Regression:
     """The findings of one oracle and symptom that stand so to the base. `seen`: the case with the fewest
     states first. `stage`: that showed the first of them, and `after_s`: seconds from the start until that
-    stage was done.
+    stage was done. `culprits`: of what is new, by case: the first, and others in which commits were tried.
     """
 
     seen: tuple[Detection, ...]
@@ -90,7 +90,12 @@ class Regression:
     run: str
     after_s: float
     why: str = ""
-    culprit: Culprit | None = None
+    culprits: Mapping[str, Culprit] = field(default_factory=dict, hash=False)
+
+    @property
+    def culprit(self) -> Culprit | None:
+        """Of the first case."""
+        return self.culprits.get(self.seen[0].case)
 
     @property
     def found(self) -> Found:

@@ -214,12 +214,13 @@ class PatchSeries(Series[Trial]):
         return next((n for n in following if n is not None), None)
 
     def _answers(self, stage: Stage, seen: Detection) -> dict[int, bool | None]:
-        """Of the commits that were tried, whether each shows the finding. One whose time was up before that
-        was known was not tried.
+        """Of the commits that were tried, whether each shows the finding. One that was asked for other cases,
+        or whose time was up before that was known, was not tried.
         """
         commits = self._series.commits
-        tried = {n: self._known(self._between(c, stage)) for n, c in enumerate(commits[:-1])}
-        told = {n: (trial, shows(trial, seen)) for n, trial in tried.items() if trial is not None}
+        trials = {n: self._known(self._between(c, stage)) for n, c in enumerate(commits[:-1])}
+        tried = {n: t for n, t in trials.items() if t and (not t.asked or seen.case in t.asked)}
+        told = {n: (trial, shows(trial, seen)) for n, trial in tried.items()}
         return {n: shown for n, (trial, shown) in told.items() if shown is not None or not trial.interrupted}
 
     def _between(self, commit: Revision, stage: Stage) -> str:
@@ -432,10 +433,12 @@ class PatchSeries(Series[Trial]):
     def _regression(
         self, stage: Stage, head: Trial, standing: Standing, seen: tuple[Detection, ...], why: str
     ) -> Regression:
-        culprit = None
-        if standing is Standing.NEW:
-            culprit = culprit_of(self._series.commits, self._answers(stage, seen[0]))
-        return Regression(seen, standing, stage.name, head.run, head.at, why, culprit)
+        culprits = {}
+        for d in seen if standing is Standing.NEW else ():
+            answers = self._answers(stage, d)
+            if d is seen[0] or len(self._series.commits) == 1 or any(a is not None for a in answers.values()):
+                culprits[d.case] = culprit_of(self._series.commits, answers)
+        return Regression(seen, standing, stage.name, head.run, head.at, why, culprits)
 
     def page(self) -> Page:
         return page_of(self.answer)

@@ -244,16 +244,19 @@ TWO = Stage("quick", ("ext4/ordered",), ("append-fsync", "rename-fsync"))
 def ran_two(
     shows: Mapping[CaseId, Shows], asked: list[tuple[str, Plan]], *, cut: CaseId | None = None
 ) -> Execute:
-    """As `ran`, with two cases. `cut`: the time of the first run is up in this case."""
+    """As `ran`, with two cases. `cut`: the time of the first run is up in this case, or before it, if it shows
+    None.
+    """
 
     def execute(plan: Plan, store: RunStore, _: Progress, on_done: OnDone) -> Summary:
         commit, is_cut = Path(plan.kernel).name, cut is not None and not asked
         asked.append((commit, plan))
         there = {c.case for c in store.cases()}
         for case in (c for c in shows if not plan.only or str(c) in plan.only):
+            if (judgement := shows[case](commit)) is None:
+                break
             if case not in there:
                 store.add_case(CaseInfo(case, generated=1, distinct=1))
-                judgement = shows[case](commit) or Judgement()
                 store.put_judgements(case, [JudgedState(CrashState(0), "0", judgement)])
             if is_cut and case == cut:
                 store.set_case_status(case, CaseStatus.RECORDED)
@@ -291,6 +294,46 @@ def test_what_a_case_showed_counts_though_the_time_was_up_in_it(tmp_path: Path) 
     assert exit_code(series.answer) is ExitCode.INCONSISTENT
     assert "in 2 crash states of 2 cases" in series.page().headline
     assert 'name="rename-fsync"' in junit_of(series.answer)
+
+
+def test_a_commit_that_was_tried_for_another_case_is_tried_for_a_later_finding(tmp_path: Path) -> None:
+    """It counted as one that could not be tried, so that the commit was "one of" three for good."""
+    shows, asked = {CASE: from_third_on, OTHER_CASE: from_commit(2, TORN)}, list[tuple[str, Plan]]()
+
+    def run(p: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        if asked or p.only:
+            return ran_two(shows, asked)(p, store, progress, on_done)
+        first = {CASE: from_third_on, OTHER_CASE: lambda c: None}  # type: dict[CaseId, Shows]
+        return ran_two(first, asked, cut=OTHER_CASE)(p, store, progress, on_done)
+
+    twice = (Phase.ASKING, Phase.FOLLOWING) * 2
+    series = carried_out_with_two(tmp_path, run, twice)
+    assert {r.found[0]: str(r.culprit) for r in series.answer.regressions} == {
+        "durability": "333333333333 (commit 3)",
+        "atomicity": "222222222222 (commit 2)",
+    }
+    assert not series.follows_left
+
+
+def test_a_commit_is_named_for_no_case_in_which_none_was_tried(tmp_path: Path) -> None:
+    """Of two cases with one symptom, the commit of the first was said to break both first."""
+    run = ran_two({CASE: from_third_on, OTHER_CASE: from_commit(2, LOST)}, [])
+    series = carried_out_with_two(tmp_path, run)
+    (told,) = series.answer.regressions
+    assert {case: str(c) for case, c in told.culprits.items()} == {str(CASE): "333333333333 (commit 3)"}
+    assert "which commit breaks 1 more case first was not tried" in series.page().text()
+
+
+def test_another_case_of_a_symptom_has_a_commit_of_its_own_where_it_was_tried(tmp_path: Path) -> None:
+    both = Judgement((*LOST.violations, *TORN.violations))
+    shows: dict[CaseId, Shows] = {
+        CASE: from_third_on,
+        OTHER_CASE: lambda c: both if c in (HEAD, COMMITS[3][0]) else from_commit(2, LOST)(c),
+    }
+    series = carried_out_with_two(tmp_path, ran_two(shows, []))
+    text = series.page().text()
+    assert f"{OTHER_CASE}: first broken by " in text
+    assert "was not tried" not in text
 
 
 def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
