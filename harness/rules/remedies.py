@@ -37,16 +37,22 @@ def tried(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:
     """Sets of syncs that may help: of what is lost or torn; of files that the state lacks, such as a journal;
     and of both. The smallest first, about.
     """
-    single = list(dict.fromkeys(_single(effect, found)))
-    lacking = list(itertools.islice(_lacking(effect, found), _LACKING))
+    single, lacking = _parts(effect, found)
     yield from ((remedy,) for remedy in single)
     yield from lacking
     yield from ((*syncs, remedy) for syncs in lacking for remedy in single)
     yield from itertools.combinations(single, 2)
-    if len(single) > 2:
-        yield tuple(single)
-    if lacking:
-        yield tuple(dict.fromkeys((*itertools.chain(*lacking), *single)))
+
+
+def every_one(effect: Effect, found: Vulnerability) -> tuple[Remedy, ...]:
+    """All syncs of these sets: where they do not help, no set of them does."""
+    single, lacking = _parts(effect, found)
+    return tuple(dict.fromkeys((*itertools.chain(*lacking), *single)))
+
+
+def _parts(effect: Effect, found: Vulnerability) -> tuple[list[Remedy], list[tuple[Remedy, ...]]]:
+    single = list(dict.fromkeys(_single(effect, found)))
+    return single, list(itertools.islice(_lacking(effect, found), _LACKING))
 
 
 def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:

@@ -2,8 +2,9 @@
 check that it asks.
 
 A vulnerability explains the states in which what it misses is lost. One that can be mended explains besides
-those that no longer fail, or are no longer possible, with its syncs. With the syncs of all, the states that
-are left are gone through again, and what still fails is looked at in its turn.
+those that no longer fail, or are no longer possible, with its syncs. A state that is left with the syncs
+found so far is looked at with these in place: else their reasons may take the place of its own. With the
+syncs of all, the states that are left are gone through again, and what still fails is looked at in its turn.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.rules.micro import Effect, Micro
-from harness.rules.remedies import Remedy, everywhere, tried
+from harness.rules.remedies import Remedy, every_one, everywhere, tried
 from harness.rules.states import Legal, Partial
 from harness.rules.vulnerabilities import Reducer, Vulnerability
 from harness.rules.words import Words, text_of, without_numbers
@@ -106,7 +107,8 @@ class Search:
             before = self.remedies
             if not before or self.check.is_late:
                 break
-            legal = self._with(before)
+            self._look_again(self._with(before))
+            legal = self._with(self.remedies)
             left = [s for s in self._failing(legal) if not self._known(legal, s)]
             if not left:
                 break
@@ -115,17 +117,37 @@ class Search:
                 break
         return list(self.kinds.values())
 
+    def _look_again(self, mended: Legal) -> None:
+        """Look once more at what nothing mends, now that there are syncs for the rest: its own may be one of
+        several that lack, or its reason that of another.
+        """
+        for name, kind in [(name, kind) for name, kind in self.kinds.items() if not kind.remedies]:
+            if self.is_gone(mended, kind.found, ()):
+                kind.remedies = self._fewest(self.legal, kind.found, self.remedies)
+            left = [s for s in kind.states if mended.has(s) and not self.check.passes(s, mended.acks(s))]
+            if kind.remedies or not left:
+                continue
+            del self.kinds[name]
+            before = {other: len(k.states) for other, k in self.kinds.items()}
+            self._explain(mended, left)
+            found = (k for other, k in self.kinds.items() if len(k.states) != before.get(other))
+            holder = next(found, None) or self.kinds.setdefault(name, kind)
+            holder.states = list(dict.fromkeys((*holder.states, *kind.states)))
+
     def _explain(self, legal: Legal, failed: Sequence[Partial]) -> list[Partial]:
         """Find what explains these states. Returns those of which nothing does."""
         reducer = Reducer(legal, self._passes)
         states = reducer.simplest_first(failed)
         while states and len(self.kinds) < FOUND_MAX and not (self.kinds and self.check.is_late):
             first = states[0]
+            mended = self._with(self.remedies, legal)
+            fails = mended.has(first) and not self.check.passes(first, mended.acks(first))
+            within = mended if fails else legal
             try:
-                found = self._cause(legal, first)
+                found = self._cause(within, first)
             except _TimeUp:
                 break
-            kind = self._kind_of(legal, found)
+            kind = self._kind_of(within, found)
             # What the check says is told beside the cause: a state of which it says something else has one of
             # its own.
             alike = self.check.said(first, legal.acks(first))
@@ -168,11 +190,24 @@ class Search:
         """The smallest set of syncs, of those that are tried, with which it is gone, for all calls like its
         own; empty if none is.
         """
-        for some in itertools.islice(tried(self.effect, found), TRIED_MAX):
-            if self.is_gone(legal, found, some):
-                return everywhere(self.effect, found, some, self._shapes)
-        kind.is_tried = not self.check.is_late
-        return ()
+        every = every_one(self.effect, found)
+        some = every if every and self.is_gone(legal, found, every) else ()
+        if len(some) > 1:
+            sets = itertools.islice(tried(self.effect, found), TRIED_MAX)
+            fewer = next((few for few in sets if self.is_gone(legal, found, few)), None)
+            some = fewer or self._fewest(legal, found, some)
+        if self.check.is_late:
+            kind.is_tried = False
+            return ()
+        return everywhere(self.effect, found, some, self._shapes)
+
+    def _fewest(self, legal: Legal, found: Vulnerability, enough: Sequence[Remedy]) -> tuple[Remedy, ...]:
+        """Of syncs with which it is gone, a set of which none can be left out; all, if they are many."""
+        kept = tuple(enough)
+        for remedy in enough if len(enough) <= TRIED_MAX else ():
+            fewer = tuple(r for r in kept if r != remedy)
+            kept = fewer if self.is_gone(legal, found, fewer) else kept
+        return kept
 
     def is_gone(self, legal: Legal, found: Vulnerability, remedies: Sequence[Remedy]) -> bool:
         """Whether no state that is left with these syncs fails for its reason; False if there was no time to

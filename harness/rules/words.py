@@ -45,7 +45,7 @@ class Words:
         if not found.present:
             earliest = min((m.call for m in self.effect.of(found.missing)), default=0)
             if found.acks <= self.effect.acks(earliest):
-                return f"without {lost}, what is durable already is refused"
+                return f"the check refuses what is durable already, unless {lost} has persisted too"
             return f"{lost} must persist before `{self.ack(found.acks)}` is acknowledged"
         return self._of_order(found) if found.missing else self._between(found)
 

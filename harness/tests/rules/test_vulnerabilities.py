@@ -601,3 +601,47 @@ def test_what_was_stored_into_a_mapping_is_told_with_its_place() -> None:
     told = looked.words.headline(Vulnerability(Partial(looked.effect.every), 0, page, header, 0))
     store = "the data of `a store into a mapping` of `f` at"
     assert told == f"{store} 4096 must persist before {store} 0"
+
+
+def kept_line(held: Held, acks: int) -> bool:
+    """Each acknowledged line is in the log, or in what it was put into."""
+    there = (held.get("d/log", b"") + b"\n" + held.get("snap", b"")).split(b"\n")
+    return all(str(n).encode() in there for n in range(acks))
+
+
+def compacted(*, first: bool = False, second: bool = False, at_once: bool = False) -> Notes:
+    """A log that is put into a file and emptied. Neither the name of the log nor the rename is synced, but
+    for those given. `at_once`: with no sync from the first acknowledgement until the log is empty.
+    """
+    calls, new = Calls().mkdir("d").fsync("."), ("new", b"0\n")
+    calls = calls.create("new").write(*new).fsync("new").fsync(".") if at_once else calls
+    calls = calls.create("d/log").write("d/log", b"0\n").fsync("d/log")
+    calls = (calls.fsync("d") if first else calls).ack("0")
+    calls = calls if at_once else calls.create("new").write(*new).fsync("new")
+    calls = calls.rename("new", "snap")
+    calls = (calls.fsync(".") if second else calls).size("d/log", 0)
+    return calls.fsync("d/log").write("d/log", b"1\n").fsync("d/log").ack("1").notes()
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_second_fsync_that_lacks_does_not_hide_behind_the_first(at_once: bool) -> None:
+    """Of a program that lacks two, "nothing that was tried helps" was told of one: on the way to a cause the
+    reason of the other had taken its place.
+    """
+    assert not search(compacted(first=True, second=True, at_once=at_once), kept_line).kinds
+    looked = search(compacted(at_once=at_once), kept_line)
+    assert sorted(headlines(looked)) == [
+        f"the change of names by `create(d/log)` must persist before `{int(at_once)}` is acknowledged",
+        "the change of names by `rename(new, snap)` must persist before the size of d/log after "
+        "`ftruncate(d/log, 0)`",
+    ]
+    assert all(kind.remedies for kind in looked.kinds.values())
+    assert looked.failing_with(looked.smallest())[0] == 0
+
+
+def test_a_set_beyond_those_that_are_tried_is_made_of_all_that_may_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where more sets may help than are tried, "nothing that was tried helps" was told."""
+    monkeypatch.setattr("harness.rules.search.TRIED_MAX", 1)
+    test_a_journal_that_the_state_lacks_is_synced(names=False)
