@@ -36,8 +36,9 @@ def symptom_of(oracle: str, signature: str, paths: Iterable[str]) -> Symptom:
 
 
 def _nameless(found: re.Match[str]) -> str:
-    """NAME in place of a path. A path of letters or digits alone may be a word or a number of ours, of a kernel
-    or of fsck (`data of operation 3 lost`, of files called `data` and `3`): it counts only where names stand.
+    """NAME in place of a path. A path of letters or digits alone may be a word or a number of ours, of a
+    kernel or of fsck (`data of operation 3 lost`, of files called `data` and `3`): it counts only where names
+    stand.
     """
     root, path = found.groups()
     before, after = found.string[: found.start()], found.string[found.end() :]

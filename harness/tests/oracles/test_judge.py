@@ -220,7 +220,8 @@ def test_a_call_that_fails_is_told_with_what_the_kernel_complained_of() -> None:
     """A read-only mount after an error of another directory was told by the call alone."""
     said = "EXT4-fs error (device vda): bad entry"
     used = Usability(errors=(CallError(Call.MKDIR, "d", errno.EROFS),), kernel_log=(said,))
-    (call, _) = judge_alone(good(usable=used)).violations
+    judge = Judge(ORDERED, history(["create f"]), error_patterns=("EXT4-fs error",))
+    (call, _) = judge.judge(Position(1, 1), good(usable=used)).violations
     assert call.found.endswith(f"; kernel: {said}")
     assert call.signature == "mkdir: EROFS"
 
