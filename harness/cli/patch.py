@@ -152,6 +152,7 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         tree=str(kernels.tree),
         base=(series.base.id, series.base.subject),
         commits=tuple((c.id, c.subject) for c in series.commits),
+        brought=tuple((c.id, c.subject) for c in series.brought),
         changed=series.changed,
         stages=tuple(stages(asked, workloads)),
         lines=lines_in(kernels, series, asked.nobodys) if given["looking"] else (),

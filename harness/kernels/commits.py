@@ -95,12 +95,14 @@ class Revision:
 @dataclass(frozen=True, slots=True)
 class CommitRange:
     """What is asked about: `commits` from the oldest on, on top of `base`. `changed`: the files in which the
-    last one and `base` differ.
+    last one and `base` differ. `brought`: commits of the branch that the first of these, a merge, brings: the
+    base is not below them, so they may show what the base has mended since, and are not asked about.
     """
 
     base: Revision
     commits: tuple[Revision, ...]
     changed: tuple[str, ...]
+    brought: tuple[Revision, ...] = ()
 
     @property
     def head(self) -> Revision:
@@ -162,16 +164,33 @@ class CommitTree:
         return head if end != head else self._named("HEAD~1")
 
     def _range(self, base: str, head: str) -> CommitRange:
-        commits = self._listed("--reverse", "--first-parent", f"{base}..{head}")
-        if not commits:
+        line = self._listed("--reverse", "--first-parent", f"{base}..{head}")
+        if not line:
             raise UsageError(
                 f"there is no commit from {base[:12]} to {head[:12]}",
                 "name the base of your patch with --base",
             )
-        start = self._below(base, commits[-1])
+        start = self._below(base, line[-1])
+        commits, brought = self._tried(base, line)
         # Where a file came from is changed as well: that it is gone there is part of the patch.
         changed = self._git("diff", "--name-only", "--no-renames", "-z", start.id, head).split("\0")
-        return CommitRange(start, commits, tuple(filter(None, changed)))
+        return CommitRange(start, commits, tuple(filter(None, changed)), brought)
+
+    def _tried(
+        self, base: str, line: Sequence[Revision]
+    ) -> tuple[tuple[Revision, ...], tuple[Revision, ...]]:
+        """Of the line of commits up to a head, those to try, and `CommitRange.brought`. Of one merge into the
+        base, as in the checkout of a pull request, also those of the branch that it merges.
+        """
+        head = line[-1]
+        _, *parents = self._git("rev-list", "--parents", "-1", head.id).split()
+        if len(line) == 1 and len(parents) > 1:
+            branch = self._listed("--reverse", "--first-parent", f"{base}..{parents[1]}")
+            tried, brought = self._tried(base, branch) if branch else ((), ())
+            return (*tried, head), brought
+        parted = self._git("merge-base", base, head.id).strip()
+        on_top = set(self._git("rev-list", "--ancestry-path", f"{parted}..{head.id}").split())
+        return tuple(c for c in line if c.id in on_top), tuple(c for c in line if c.id not in on_top)
 
     def _listed(self, *words: str) -> tuple[Revision, ...]:
         """Commits by their names and subjects. Some characters of a subject end a line for Python."""
@@ -226,7 +245,8 @@ class CommitTree:
 
     def diff(self, base: str, head: str, file: str) -> str:
         """How two commits differ in a file, without lines around."""
-        return self._git("diff", "--no-color", "--no-ext-diff", "-U0", base, head, "--", file)
+        plain = ("--no-color", "--no-ext-diff", "--no-textconv", "-U0", "--inter-hunk-context=0")
+        return self._git("diff", *plain, base, head, "--", file)
 
     def text(self, commit: str, file: str) -> str:
         """A file of a commit. Raises KernelError if there is none."""

@@ -12,6 +12,7 @@ from harness.patches.questions import BUDGET, Stage
 from harness.patches.ran import Piece, not_run
 from harness.patches.results import (
     Answer,
+    Culprit,
     Fate,
     Found,
     LinesSeen,
@@ -51,6 +52,7 @@ _DO_NOT_COUNT = {
     Fate.UNDECIDED: ("was not decided", "were not decided"),
     Fate.NO_KERNEL: ("does not build", "do not build"),
 }
+_NOT_ON_TOP = "not on top of the base, and so not tried"
 _UNKNOWN = "no mode of Powercut is known to run it"
 _FATES = {Fate.NOTICED: "pass", Fate.UNNOTICED: "fail", Fate.NO_KERNEL: "", Fate.UNDECIDED: "unknown"}
 
@@ -116,7 +118,14 @@ def page_of(answer: Answer) -> Page:
             Section("Mistakes planted in the patch", _PLANTED, tables=(_planted(answer),)),
             Section("What was asked", _ASKED, tables=(_asked(answer),)),
             Section("What was not asked", lines=tuple(_not_asked(answer))),
-            Section("The commits", lines=tuple(Line(str(c)) for c in series.commits), in_text=False),
+            Section(
+                "The commits",
+                lines=(
+                    *(Line(f"brought by the first merge, {_NOT_ON_TOP}", str(c)) for c in series.brought),
+                    *(Line(str(c)) for c in series.commits),
+                ),
+                in_text=False,
+            ),
         ),
         command=shlex.join(["powercut", *plan.argv]),
         data={
@@ -196,9 +205,9 @@ def _finding(answer: Answer, told: Regression) -> Finding:
     return Finding(
         f"{seen.oracle}: {seen.summary}",
         (
-            Line(f"first broken by {told.culprit}"),
+            Line(f"first broken by {told.culprit}{_brought(answer, told.culprit)}"),
             Line(f"{seen.case}: {number(seen.states)} of {number(seen.of)} crash states{more}"),
-            *_other_culprits(told),
+            *_other_culprits(answer, told),
             Line(aside=f"found after {seconds(told.after_s)}, in stage {told.stage}"),
             *(Line(line) for line in answer.explained.get(told.found, ())),
         ),
@@ -206,11 +215,19 @@ def _finding(answer: Answer, told: Regression) -> Finding:
     )
 
 
-def _other_culprits(told: Regression) -> Iterator[Line]:
+def _brought(answer: Answer, culprit: Culprit | None) -> str:
+    """What it may be besides, where it may be a merge that brings commits that were not tried."""
+    series = answer.plan.series
+    if not (series.brought and culprit and series.commits[0] in (*culprit.among, culprit.first)):
+        return ""
+    return f"; {series.commits[0].short} brings {plural(len(series.brought), 'commit')} {_NOT_ON_TOP}"
+
+
+def _other_culprits(answer: Answer, told: Regression) -> Iterator[Line]:
     """Of the cases beside the first: the commits that differ from its own, and what was not tried."""
     for case, culprit in told.culprits.items():
         if culprit != told.culprit:
-            yield Line(f"{case}: first broken by {culprit}")
+            yield Line(f"{case}: first broken by {culprit}{_brought(answer, culprit)}")
     if left := len(told.seen) - len(told.culprits):
         yield Line(f"which commit breaks {plural(left, 'more case')} first was not tried")
 

@@ -30,6 +30,7 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tree: str
     base: tuple[str, str]
     commits: tuple[tuple[str, str], ...]
+    brought: tuple[tuple[str, str], ...] = ()
     changed: tuple[str, ...]
     stages: tuple[Stage, ...]
     mistakes: tuple[Mistake, ...] = ()
@@ -51,7 +52,8 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def series(self) -> CommitRange:
-        return CommitRange(Revision(*self.base), tuple(Revision(*c) for c in self.commits), self.changed)
+        commits, brought = (tuple(Revision(*c) for c in some) for some in (self.commits, self.brought))
+        return CommitRange(Revision(*self.base), commits, self.changed, brought)
 
 
 class Standing(enum.StrEnum):

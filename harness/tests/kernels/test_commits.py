@@ -19,6 +19,7 @@ from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
 from harness.kernels.edits import Edit
 from harness.kernels.instrumented import Points, points_of
 from harness.patches.marks import marked
+from harness.patches.mistakes import hunks
 
 MAIN = "int other(void);\nint main(void)\n{\n\treturn other();\n}\n"
 OTHER = "int other(void)\n{\n\treturn 7;\n}\n"
@@ -493,3 +494,61 @@ def test_a_commit_has_one_configuration_whatever_was_built_before(
     both = "CONFIG_OLD=y\nCONFIG_NEW=y\n"
     assert had == {"base": "CONFIG_OLD=y\n", "new": both, "more": both}
     assert len(configured) == (2 if first == "base" else 3), "only where the Kconfig files differ"
+
+
+def added(tree: Path, name: str) -> str:
+    """A commit that adds a file of this name, and has it as its subject."""
+    (tree / "fs" / name).write_text(name)
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", name)
+    return git(tree, "rev-parse", "HEAD")
+
+
+def test_a_commit_that_the_base_is_not_below_is_not_tried(tree: Path, kernels: CommitTree) -> None:
+    """Of a branch that had the base merged into it, a commit of before that showed what the base mended, and
+    was named as the first that breaks it.
+    """
+    git(tree, "checkout", "-qb", "mine")
+    added(tree, "mine-1")
+    git(tree, "checkout", "-q", "main")
+    fixed = added(tree, "fix")
+    git(tree, "checkout", "-q", "mine")
+    git(tree, "merge", "-q", "--no-ff", "-m", "merge", "main")
+    added(tree, "mine-2")
+    series = kernels.series("main..mine")
+    assert series.base.id == fixed
+    assert [c.subject for c in series.commits] == ["merge", "mine-2"]
+    assert [c.subject for c in series.brought] == ["mine-1"]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_of_the_merge_of_a_pull_request_the_commits_of_its_branch_are_tried(
+    tree: Path, kernels: CommitTree, *, moved: bool
+) -> None:
+    """The merge was the one commit, and blamed for all."""
+    git(tree, "checkout", "-qb", "topic")
+    for name in ("one", "two"):
+        added(tree, name)
+    git(tree, "checkout", "-q", "main")
+    base = added(tree, "moved") if moved else git(tree, "rev-parse", "HEAD")
+    git(tree, "checkout", "-q", "--detach")
+    git(tree, "merge", "-q", "--no-ff", "-m", "merge", "topic")
+    for series in (kernels.series(), kernels.series("main..HEAD")):
+        assert series.base.id == base
+        assert [c.subject for c in series.commits] == ["one", "two", "merge"]
+        assert series.brought == ()
+
+
+def test_lines_that_did_not_change_are_in_no_hunk(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With `diff.interHunkContext` set, mistakes were planted in lines that the patch did not touch."""
+    (tmp_path / ".gitconfig").write_text("[diff]\n\tinterHunkContext = 5\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tree / "fs/main.c").write_text(MAIN.replace("int other", "long other").replace("return", "return -"))
+    git(tree, "commit", "-qam", "two lines")
+    series = kernels.series("main~1..main")
+    assert [(h.first, h.count) for h in hunks(kernels.diff(series.base.id, series.head.id, "fs/main.c"))] == [
+        (1, 1),
+        (4, 1),
+    ]

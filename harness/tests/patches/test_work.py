@@ -244,7 +244,7 @@ TWO = Stage("quick", ("ext4/ordered",), ("append-fsync", "rename-fsync"))
 def ran_two(
     shows: Mapping[CaseId, Shows], asked: list[tuple[str, Plan]], *, cut: CaseId | None = None
 ) -> Execute:
-    """As `ran`, with two cases. `cut`: the time of the first run is up in this case, or before it, if it shows
+    """As `ran`, with two cases. `cut`: the time of the first run is up in this case; before it, if it shows
     None.
     """
 
@@ -334,6 +334,17 @@ def test_another_case_of_a_symptom_has_a_commit_of_its_own_where_it_was_tried(tm
     text = series.page().text()
     assert f"{OTHER_CASE}: first broken by " in text
     assert "was not tried" not in text
+
+
+@pytest.mark.parametrize(("first", "told"), [(1, True), (3, False)])
+def test_a_merge_that_is_named_says_which_commits_it_brings(tmp_path: Path, first: int, told: bool) -> None:
+    merged = msgspec.structs.replace(plan(QUICK), brought=(("a" * 40, "mine"),))
+    path = create(merged, tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    carry_out(series, Said(), run=ran(from_commit(first, LOST), []))
+    words = "; 111111111111 brings 1 commit not on top of the base, and so not tried"
+    assert (words in series.page().text()) is told
+    assert "aaaaaaaaaaaa (mine)" in series.page().html()
 
 
 def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
