@@ -46,7 +46,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, jud
 from harness.cases.recoveries import RecoveryLog
 from harness.cases.remote import AnySession, RemoteSession, nothing
 from harness.cases.requests_seen import RequestsSeen
-from harness.guests.disk import CONTENTS_MAX, BlockReads, Explored, KnownOutcome
+from harness.guests.disk import CONTENTS_MAX, BlockReads, Explored, KnownOutcome, within_a_request
 from harness.guests.session import Target
 from harness.model import CrashState, Verdict
 from harness.oracles import MAX_VIOLATIONS
@@ -579,9 +579,10 @@ class Exploration:
             self._end_by_budget()
 
     def _window(self) -> list[TimeCoverage]:
-        """The first crash times that one disk can show."""
+        """The first crash times that one disk can show, as many as it may be asked of at once."""
         first = self._left[0].recovery
-        return list(itertools.takewhile(lambda t: t.recovery is first, self._left[:WINDOW]))
+        found = list(itertools.takewhile(lambda t: t.recovery is first, self._left[:WINDOW]))
+        return found[: len(within_a_request([t.ask for t in found]))]
 
     def _known(self, one: TimeCoverage, outcomes: Sequence[KnownOutcome]) -> Iterator[_Found]:
         """The outcomes of a crash time that were not reported for it yet."""

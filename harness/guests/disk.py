@@ -7,14 +7,16 @@ for everybody else: a program that repairs works on a copy.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import os
 import re
 import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -37,7 +39,8 @@ _START_TIMEOUT_S = 20.0
 _REQUEST_TIMEOUT_S = 60.0  # longest of all: indexing a log of some GiB
 _CLOSE_TIMEOUT_S = 2.0
 _STDERR_TAIL_BYTES = 4000
-_STATES_PER_REQUEST = 50_000  # keeps a frame far below wire.MAX_FRAME_BYTES
+STATES_PER_REQUEST, CHUNKS_PER_REQUEST = 50_000, 1 << 20
+"""Of states and the chunks that they name: a frame has at most 16 MiB, and 4 million values."""
 BLOCK_SECTORS = BLOCK_BYTES // SECTOR_BYTES
 EXPLORED_MAX = wire.LIMITS["STATES"]
 """States and known outcomes that one exploration may answer with."""
@@ -45,6 +48,7 @@ CONTENTS_MAX = wire.LIMITS["CONTENTS"]
 """Contents of one block that an exploration tells apart."""
 
 M = TypeVar("M", bound=msgspec.Struct)
+Asked = TypeVar("Asked", bound=Choices | CrashState)
 
 
 def find_binary() -> Path:
@@ -258,8 +262,8 @@ class Disk(contextlib.AbstractContextManager["Disk"]):
     def hashes(self, states: Sequence[CrashState]) -> list[str]:
         """One 128-bit hexadecimal hash per state, equal exactly when the contents are."""
         found: list[str] = []
-        for part in _parts(states):
-            found += self._ask(wire.Hashes(states=part), wire.Hashed).hashes
+        while part := within_a_request(states[len(found) :]):
+            found += self._ask(wire.Hashes(states=[*map(wire.State.of, part)]), wire.Hashed).hashes
         return found
 
     def compare(self, log: Path, order: Sequence[int] | None = None) -> int | None:
@@ -320,7 +324,7 @@ class Disk(contextlib.AbstractContextManager["Disk"]):
         but all of them are, whatever else is. Of a block with more than CONTENTS_MAX contents only the
         defaults are followed, and what one chunk of another fate makes of them: see `Explored.crowded`.
         Raises DiskRefused for choices that do not fit the log, and for the first crash time's answer if that
-        is too long.
+        is too long. No more crash times may be asked of than are `within_a_request`.
         """
         request = wire.Explore(
             crash_times=[_choices(m) for m in crash_times],
@@ -428,10 +432,18 @@ class Disk(contextlib.AbstractContextManager["Disk"]):
         return f"{what}; the process {self.pid} {fate}" + (f" and said:\n{said}" if said else "")
 
 
-def _parts(states: Sequence[CrashState]) -> Iterator[list[wire.State]]:
-    """`states` in messages of bounded size."""
-    for start in range(0, len(states), _STATES_PER_REQUEST):
-        yield [wire.State.of(state) for state in states[start : start + _STATES_PER_REQUEST]]
+def within_a_request(asked: Sequence[Asked]) -> Sequence[Asked]:
+    """The first of `asked`, at least one if there is one, of which a disk may be told at once."""
+    of_each = [_chunks(one) for one in asked[:STATES_PER_REQUEST]]
+    count = bisect.bisect_right([*itertools.accumulate(of_each)], CHUNKS_PER_REQUEST)
+    return asked[: max(count, 1)]
+
+
+def _chunks(asked: Choices | CrashState) -> int:
+    """How many it names."""
+    if isinstance(asked, CrashState):
+        return len(asked.dropped)
+    return len(asked.absent) + len(asked.volatile)
 
 
 def _choices(crash_time: Choices | CrashState) -> wire.CrashTime:

@@ -478,6 +478,36 @@ def test_what_failed_at_any_of_its_positions_is_not_disturbed(disk: Disk, tmp_pa
     assert len(one.requests_seen) == 1
 
 
+def test_the_memo_is_asked_of_no_more_at_once_than_a_message_holds(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked of 32 crash times at once: of some 80 MiB that may be lost by sectors, the message was
+    longer than one may be, the disk counted as lost, and the case was UNKNOWN.
+    """
+    made = Recorder()
+    for block in range(6):
+        made.write(block)
+        made.mark(f"begin {block}")
+    asked: list[int] = []
+
+    class Counting(Guest):
+        def explore(
+            self, crash_times: Sequence[Choices | CrashState], target: object = None, **how: Any
+        ) -> list[Explored]:
+            asked.append(sum(len(t.volatile) for t in crash_times if isinstance(t, Choices)))
+            return super().explore(crash_times, target, **how)
+
+    def most_asked() -> int:
+        begun = begin(made, disk, 1, tmp_path)
+        asked.clear()
+        assert explore(Counting(begun.legal, begun.target, disk, 1))[0].exhaustive
+        return max(asked)
+
+    assert most_asked() > 8
+    monkeypatch.setattr("harness.guests.disk.CHUNKS_PER_REQUEST", 8)
+    assert most_asked() <= 8
+
+
 def test_a_budget_that_ends_the_drawing_leaves_the_moment_open(disk: Disk, tmp_path: Path) -> None:
     coverage, _ = explore(wide(disk, tmp_path), Budget(visits=UP_TO_PAIRS + DRAWN // 2))
     assert coverage.sampled == 0

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from harness.errors import DiskError, EnvironmentLacks, VersionsDiffer
 from harness.guests import disk as disk_module
 from harness.guests import wire
-from harness.guests.disk import Disk
+from harness.guests.disk import Disk, within_a_request
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
-from harness.states import enumerate_prefixes
+from harness.states import Choices, enumerate_prefixes
 from harness.tests.guests.visits import recall, remember
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, new_log, states
@@ -65,6 +65,20 @@ def test_hashes_are_equal_exactly_when_contents_are(
     hashes = shared.hashes(chosen)
     for a, b in combinations(range(len(chosen)), 2):
         assert (hashes[a] == hashes[b]) == (contents[a] == contents[b]), (chosen[a], chosen[b])
+
+
+def test_states_that_lost_much_are_told_in_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States alone were counted: a few that lost many sectors were longer than a message may be."""
+    monkeypatch.setattr(disk_module, "CHUNKS_PER_REQUEST", 5)
+    asked = [CrashState(9, tuple(range(size))) for size in (2, 3, 1, 7, 0)]
+    left, parts = asked, list[list[CrashState]]()
+    while left:
+        parts.append(list(within_a_request(left)))
+        left = left[len(parts[-1]) :]
+    assert [[len(s.dropped) for s in part] for part in parts] == [[2, 3], [1], [7], [0]]
+    assert within_a_request([Choices(9, (1, 2), (3, 4)), Choices(9, (), (5, 6))]) == [
+        Choices(9, (1, 2), (3, 4))
+    ]
 
 
 @real
