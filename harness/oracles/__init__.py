@@ -171,21 +171,18 @@ class Judge:
         return Judgement(tuple(violations), tuple(dict.fromkeys(unknown)))
 
     def _cut(self, oracle: str, found: Sequence[Violation]) -> Iterator[Violation]:
-        """The first `MAX_VIOLATIONS` of one oracle's violations, and one more that counts those left out. If
-        these all have one symptom, so has that, and says what the first of them does: whoever expects each of
-        them expects it, and a known bug that each of them is, it is.
+        """The first `MAX_VIOLATIONS` of one oracle's violations, and one more for each symptom of those left
+        out, which counts them and says what the first of them does: whoever expects each of them expects it,
+        and a known bug that each of them is, it is.
         """
         yield from found[:MAX_VIOLATIONS]
-        left_out = found[MAX_VIOLATIONS:]
-        if left_out:
-            symptoms = {symptom_of(oracle, v.signature, self._paths).what for v in left_out}
-            summary = f"{len(left_out)} more violations of {oracle} at this crash state are not listed"
-            if len(symptoms) == 1:
-                such_as = f"{summary}, such as {left_out[0].summary}"
-                yield replace(left_out[0], summary=such_as, signature=symptoms.pop())
-                return
-            expected, seen = f"at most {MAX_VIOLATIONS}", str(len(found))
-            yield Violation(oracle, "file system", summary, expected, seen, f"more than {MAX_VIOLATIONS}")
+        left_out: dict[str, list[Violation]] = {}
+        for v in found[MAX_VIOLATIONS:]:
+            left_out.setdefault(symptom_of(oracle, v.signature, self._paths).what, []).append(v)
+        for symptom, (first, *rest) in left_out.items():
+            which = f"{len(rest) + 1} more violations of {oracle} at this crash state are" if rest else ""
+            summary = f"{which or f'one more violation of {oracle} at this crash state is'} not listed"
+            yield replace(first, summary=f"{summary}, such as {first.summary}", signature=symptom)
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:

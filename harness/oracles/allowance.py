@@ -353,7 +353,9 @@ def sizes(contract: Contract, file: FileHistory, counts: EventCounts) -> tuple[i
         base = max(
             (k + 1 for k in range(counts.durable, last) if file.events[k].sets_size), default=counts.durable
         )
-    low = max((file.size_at(base), *(_reach(file, k, last) for k in range(counts.durable, counts.returned))))
+    low = max(
+        (file.size_at(base), *(size_kept(file, k, last) for k in range(counts.durable, counts.returned)))
+    )
     high = file.size_at(last)
     whole = counts.partly and file.events[counts.committed].kind is EventKind.EXCHANGE
     if (
@@ -363,7 +365,7 @@ def sizes(contract: Contract, file: FileHistory, counts: EventCounts) -> tuple[i
     return low, high, base
 
 
-def _reach(file: FileHistory, k: int, committed: int) -> int:
+def size_kept(file: FileHistory, k: int, committed: int) -> int:
     """The size in bytes that event k, which has returned, keeps on disk (rule 9)."""
     event = file.events[k]
     if event.kind is not EventKind.FLUSH or not event.with_size:

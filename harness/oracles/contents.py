@@ -19,11 +19,12 @@ from harness.oracles.allowance import (
     Origins,
     allowance,
     journaled,
+    size_kept,
     sizes,
     told_apart,
 )
 from harness.oracles.contract import Contract
-from harness.oracles.pattern import WORD_BYTES, data_of
+from harness.oracles.pattern import WORD_BYTES, begins, begins_poison, data_of, writer_in
 from harness.oracles.timeline import (
     ZERO,
     EventKind,
@@ -74,9 +75,12 @@ class ContentsJudge:
         nearest = sorted(candidates, key=lambda j: wrong[j])[:_NEAREST]
         return min((tuple(self._tree(j, position, tree, thorough=True)) for j in nearest), key=len)
 
-    def whenever(self, inode: int, position: Position, entry: TreeEntry) -> tuple[Fault, ...]:
+    def whenever(
+        self, inode: int, position: Position, entry: TreeEntry, binding: int = 0
+    ) -> tuple[Fault, ...]:
         """Empty if some version of the history explains this one file; otherwise the faults under the version
-        that explains most of it.
+        that explains most of it. `binding`: persistence points of operations before this one bind no longer,
+        and none of them is named.
         """
         file = self._timeline.files[inode]
         versions = [*(e.index for e in file.events[: file.before(position.begun)]), position.begun]
@@ -90,7 +94,7 @@ class ContentsJudge:
             fitting = [j for j in versions if sizes_of[j].holds(entry.size)]
             undecided = [j for j in fitting if not isinstance(first[j][-1], Violation)]
             versions = (undecided or fitting or versions)[-_VERSIONS:]
-        every = (self._file(file, j, position, entry, thorough=True) for j in versions)
+        every = (self._file(file, j, position, entry, thorough=True, binding=binding) for j in versions)
         return min(every, key=_weight)
 
     def quick_check(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
@@ -98,7 +102,7 @@ class ContentsJudge:
         faults: list[Violation] = []
         for path, entry in tree.items():
             for extent in entry.extents:
-                if extent.kind is ExtentKind.POISON and not self._contract.stale_allowed:
+                if _is_poison(extent) and not self._contract.stale_allowed:
                     faults.append(_at_bytes("stale", path, extent.start, extent.end, *_poison(extent)))
                 elif (
                     extent.kind in (ExtentKind.WRITTEN, ExtentKind.MISPLACED)
@@ -127,7 +131,13 @@ class ContentsJudge:
         return EventCounts(durable, committed, partly, begun, file.before(position.acked))
 
     def _file(
-        self, file: FileHistory, j: int, position: Position, entry: TreeEntry, thorough: bool
+        self,
+        file: FileHistory,
+        j: int,
+        position: Position,
+        entry: TreeEntry,
+        thorough: bool,
+        binding: int = 0,
     ) -> tuple[Fault, ...]:
         point, counts = file.durable(position.acked)[0], self._counts(file, j, position)
         key = (file.inode, counts, entry.path, entry.size, entry.blocks, entry.extents)
@@ -135,12 +145,13 @@ class ContentsJudge:
         if known is not None:
             return known
         # No faults under a cut means none at every crash point with that cut; naming a fault needs more.
-        faults_key = (*key, position, thorough)
+        faults_key = (*key, position, thorough, binding)
         known = self._judged.get(faults_key)
         if known is None:
             if len(self._judged) >= _CACHE_ENTRIES:
                 self._judged.clear()
-            subject = _Subject(self._timeline, file, counts, point, position.acked, position.begun, entry)
+            acked, begun = position.acked, position.begun
+            subject = _Subject(self._timeline, file, counts, point, acked, begun, entry, binding)
             known = self._compare(subject, thorough)
             self._judged[faults_key if known else key] = known
         return known
@@ -178,7 +189,9 @@ class ContentsJudge:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """One recovered file and its place in the history. `point`: its last persistence point's index, or -1."""
+    """One recovered file and its place in the history. `point`: its last persistence point's index, or -1.
+    `binding`: the index of the first that binds still.
+    """
 
     timeline: ModelTimeline
     file: FileHistory
@@ -187,6 +200,7 @@ class _Subject:
     acked: int
     begun: int
     entry: TreeEntry
+    binding: int
 
     def reach(self) -> int:
         """Offset up to which the file holds data of the operation that may be committed in part."""
@@ -238,8 +252,9 @@ class _Subject:
         earlier = (self.file.size_at(k) for k in range(self.counts.durable))
         oracle = "durability"
         if self.file.size_at(allowed.size_base) <= size < low:
-            flushes = (e for e in self.file.events[self.counts.durable :] if e.with_size)
-            point = next(e.index for e in flushes if e.end > size)
+            last = max(self.counts.committed, self.counts.durable)
+            flushes = range(self.counts.durable, self.counts.returned)
+            point = next(self.file.events[k].index for k in flushes if size_kept(self.file, k, last) > size)
             operation = self.timeline.describe(point)
             what = f"{low - size} bytes acknowledged by {operation} are gone: size is {size}"
             signature = f"size after {point}"  # of a write with O_SYNC or O_DSYNC
@@ -284,9 +299,18 @@ class _Subject:
             yield _at_bytes("contents", path, start, end, found, what, expected)
 
     def _first_point(self, size: int, durable: int) -> int:
-        """The first persistence point that promised more than this size; else the last one."""
-        points = (p for p, k in self.file.persists if self.file.size_at(k) > size)
-        return next(points, self.point) if size < durable else self.point
+        """The first persistence point that promised more than this size, and after which no operation that
+        the last one covers has made the file that short; else the last one.
+        """
+        if size >= durable:
+            return self.point
+        short = (k for k in range(self.counts.durable, 0, -1) if self.file.size_at(k) <= size)
+        return self._first_since(next(short, 0))
+
+    def _first_since(self, order: int) -> int:
+        """The first persistence point that covers more than so many events, and binds still."""
+        points = (p for p, k in self.file.persists if k > order and p >= self.binding)
+        return next(points, self.point)
 
     def _fault(self, extent: Extent, start: int, end: int, origins: Origins) -> Fault:
         if extent.kind is ExtentKind.POISON:
@@ -311,10 +335,7 @@ class _Subject:
             signature = "data of no write"
         elif owner is not self.file:
             oracle = "stale"
-            what, signature = (
-                f"data of another file: {name(extent.value)}",
-                f"data of operation {extent.value}",
-            )
+            what, signature = self._of_another(extent.value)
         elif extent.kind is ExtentKind.MISPLACED:
             oracle = "contents"
             what = (
@@ -338,9 +359,28 @@ class _Subject:
         mine = frozenset({ZERO, *cloned, *(e.index for e in events)})
         if _explained(extent, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)
-        data = extent.data[start - extent.start : seen_end - extent.start][:16].hex(" ")
-        found = f"bytes that nobody wrote ({data})"
+        data = extent.data[start - extent.start : seen_end - extent.start]
+        if start % WORD_BYTES == 0 and (whose := self._of_part(data)):
+            return _at_bytes("stale", path, start, end, *whose)
+        found = f"bytes that nobody wrote ({data[:16].hex(' ')})"
         return _at_bytes("foreign", path, start, end, found, f"{path}: bytes nobody wrote")
+
+    def _of_part(self, part: bytes) -> tuple[str, str] | None:
+        """What a word may be that the end of a file has cut, unless it is this file's."""
+        writer = writer_in(part)
+        if writer is None:
+            return None
+        if begins_poison(part):
+            return "what the device held before mkfs", "poison"
+        owner = self.timeline.written.get(writer)
+        if owner is None or owner is self.file or writer >= self.begun:
+            return None
+        event = owner.events[owner.before(writer)]
+        places = range(event.start // WORD_BYTES, -(-event.end // WORD_BYTES))
+        return self._of_another(writer) if begins(part, writer, places) else None
+
+    def _of_another(self, writer: int) -> tuple[str, str]:
+        return f"data of another file: {self.timeline.describe(writer)}", f"data of operation {writer}"
 
     def _wrong_time(self, start: int, end: int, origins: Origins, found: int | None) -> Violation:
         """Data of this file, but of another time than is allowed. `found`: its origin; None when mixed."""
@@ -374,7 +414,7 @@ class _Subject:
         came = (EventKind.CLONE, EventKind.EXCHANGE, EventKind.COPY, EventKind.SHIFT)
         taken = (k for k, e in events if e.kind in came and any(o == origin for _, _, o in e.content))
         order = max((self.file.before(writer_of(origin)), *taken))
-        return next(p for p, k in self.file.persists if k > order)
+        return self._first_since(order)
 
     def _durable_origin(self, at: int) -> int:
         for start, end, origin in self.file.content(self.counts.durable):
@@ -418,8 +458,21 @@ def _bytes(extent: Extent, start: int, end: int) -> bytes | None:
     return None if origin is None else data_of(origin, start, end - start)
 
 
+def _is_poison(extent: Extent) -> bool:
+    """Whole words of poison, or a word that the end of the file has cut, if enough of it is there to tell it
+    from what a program may have written.
+    """
+    if extent.kind is ExtentKind.LITERAL and extent.start % WORD_BYTES == 0 and len(extent.data) > _TELLING:
+        return begins_poison(extent.data)
+    return extent.kind is ExtentKind.POISON
+
+
+_TELLING = 4
+
+
 def _poison(extent: Extent) -> tuple[str, str]:
-    return f"what the device held before mkfs (device block {extent.value})", "poison"
+    block = f" (device block {extent.value})" if extent.kind is ExtentKind.POISON else ""
+    return f"what the device held before mkfs{block}", "poison"
 
 
 def _future(timeline: ModelTimeline, index: int) -> tuple[str, str]:

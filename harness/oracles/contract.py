@@ -60,6 +60,15 @@ class Contract:
         """Whether fsync of a file makes its contents durable."""
         return self.persists != "nothing" and "only-sync" not in self.rules
 
+    @property
+    def fills_gaps(self) -> bool:
+        """Whether a file has no holes, so that a write behind its end writes zeros up to there, to new blocks
+        and in its own time. So it is in the file systems that lose what is moved.
+
+        [code] cont_write_begin, by FAT and HFS+; exfat_extend_valid_size, ntfs_extend_initialized_size
+        """
+        return self.stale_allowed and "moved-may-be-lost" in self.rules
+
     def has_checksum(self, where: str) -> bool:
         """Whether the format can tell that such a block was damaged."""
         return any(re.fullmatch(pattern, where) for pattern in self.checksums)

@@ -225,7 +225,18 @@ class _Each:
                 ),
             )
         entry = self._tree[path]
-        return self._contents.whenever(inode, position, entry) if entry.kind == "file" else ()
+        if entry.kind != "file":
+            return ()
+        faults = self._contents.whenever(inode, position, entry)
+        if not faults or "moved-may-be-lost" not in self._contract.rules:
+            return faults
+        return self._contents.whenever(inode, position, entry, self._binding(inode))
+
+    def _binding(self, inode: int) -> int:
+        """The index of the first persistence point of an inode that no move has voided since."""
+        known = self._timeline.entries
+        points = (p for p in self._timeline.persistence if p.inode in (None, inode))
+        return next((p.index for p in points if not known.moves(inode, p.floor, self._position.begun)), 0)
 
     def _been_shaped(self, inode: int, since: int) -> set[Shape]:
         """The attributes that the inode has had since then, while it had a name."""
@@ -346,11 +357,12 @@ class _Each:
 
     def _moved(self, inode: int, *, named: bool) -> bool:
         """Whether the inode may be lost with a name (`moved-may-be-lost`): since it became durable, it or a
-        directory above has lost a name or been given another. `named`: or its first name has not become
-        durable, which matters to the name alone.
+        directory above has lost a name or been given another; or a name that it lost before is there still.
+        `named`: or its first name has not become durable, which matters to the name alone.
 
         [code] vfat_rename writes the new entry and the removal of the old one to different sectors, in any
-        order; and an entry that is replaced leads to clusters that are freed at once (fat_evict_inode).
+        order; and an entry that is replaced leads to clusters that are freed at once (fat_evict_inode). Of
+        two entries that lead to the same clusters, fsck.fat cuts one short.
         """
         if inode == ROOT or "moved-may-be-lost" not in self._contract.rules:
             return False
@@ -358,9 +370,30 @@ class _Each:
         since = _later(promises.get(inode, _NOTHING), self._everything).since
         names = self._timeline.entries.names(inode, since, self._position.begun)
         allowed = [(inode,)] if named or len(names) > 1 else [(inode,), (inode, ABSENT)]
-        return not names or any(
-            tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
+        return (
+            not names
+            or (not named and self._is_left(inode, since))
+            or any(
+                tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
+            )
         )
+
+    def _is_left(self, inode: int, since: int) -> bool:
+        """Whether an entry is there that the inode had lost by then, and no persistence point covers that: a
+        sync, or an fsync of the directory, since.
+        """
+        if "names-at-once" in self._contract.rules:
+            return False
+        known = self._timeline.entries
+        for entry in known.names(inode, 0, since) - known.names(inode, since, since):
+            covered = min(_later(self._of_inode.get(entry[0], _NOTHING), self._everything).since, since)
+            if inode in known.been(entry, covered, since) and entry[1] in self._leaves:
+                return True
+        return False
+
+    @cached_property
+    def _leaves(self) -> frozenset[str]:
+        return frozenset(path.rpartition("/")[2] for path in self._names)
 
     def _rescued(self, inodes: list[int]) -> bool:
         """Whether fsck has put one of them into lost+found, judging by kind and contents."""

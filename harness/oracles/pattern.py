@@ -44,6 +44,30 @@ def fill(writer: int, offset: int, length: int) -> bytes:
     return struct.pack(f"<{len(words)}Q", *words)[skip : skip + length]
 
 
+def writer_in(part: bytes) -> int | None:
+    """Whose word these first bytes of one may be; None where they are too few to tell, or a whole word."""
+    return int.from_bytes(part[2:4], "little") if 4 <= len(part) < WORD_BYTES else None
+
+
+def begins(part: bytes, writer: int, places: range) -> bool:
+    """Whether these are the first bytes of a word of `writer` at one of those places."""
+    if writer_in(part) != writer:
+        return False
+    step = 1 << 8 * (len(part) - 4)  # places that agree in the bytes that are there
+    first = places.start + (int.from_bytes(part[4:], "little") - places.start) % step
+    return any(
+        word(writer, p).to_bytes(8, "little").startswith(part) for p in range(first, places.stop, step)
+    )
+
+
+def begins_poison(part: bytes) -> bool:
+    """Whether these may be the first bytes of a word of poison, of one of the first blocks of a device."""
+    return begins(part, POISON, range(_POISONED))
+
+
+_POISONED = 1 << 16
+
+
 def data_of(origin: int, start: int, length: int) -> bytes:
     """What bytes of this origin hold at `start`."""
     if origin == ZERO:

@@ -40,7 +40,7 @@ def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, i
     if inode not in m.files:
         return
     file = m.files[inode]
-    if written is None or _is_all_written(file, *written):
+    if written is None or _is_all_written(file, *written, gaps=m.contract.fills_gaps):
         file.persists.append((i, len(file.events)))
     else:
         m.happened(inode, FileEvent(i, EventKind.FLUSH, *written, file.size, file.size, with_size=True))
@@ -74,21 +74,25 @@ def _last_change(m: Inodes, inode: int, data_only: bool, start: int, end: int) -
     return last
 
 
-def _is_all_written(file: FileHistory, start: int, end: int) -> bool:
+def _is_all_written(file: FileHistory, start: int, end: int, *, gaps: bool) -> bool:
     """Whether nothing of the file is volatile once bytes `start` to `end` are durable: its other writes have
-    been since they were made, and nothing else has happened to it.
+    been since they were made, and nothing else has happened to it. `gaps`: a write behind the end of the file
+    has written what lies between as well.
+
+    [code] generic_write_sync gives vfs_fsync_range the bytes of the write alone.
     """
     later = [(start, end)]  # what has been made durable since
     for event in reversed(file.events[file.persists[-1][1] if file.persists else 0 :]):
         if event.kind is EventKind.FLUSH:
             later += [(event.start, event.end)] * event.with_size
-        elif event.kind is not EventKind.WRITE or not _is_within(event, later):
+        elif event.kind is not EventKind.WRITE or not _is_within(event, later, gaps=gaps):
             return False
     return True
 
 
-def _is_within(event: FileEvent, ranges: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= event.start and event.end <= end for start, end in ranges)
+def _is_within(event: FileEvent, ranges: Sequence[tuple[int, int]], *, gaps: bool) -> bool:
+    first = min(event.start, event.size_before) if gaps else event.start
+    return any(start <= first and event.end <= end for start, end in ranges)
 
 
 def sync(m: Inodes, i: int) -> None:

@@ -243,6 +243,18 @@ class Entries:
         """The entries that referred to the inode at some version between these."""
         return frozenset(e for e in self._of.get(inode, ()) if inode in self.been(e, since, until))
 
+    def moves(self, inode: int, since: int, until: int) -> bool:
+        """Whether between these versions an entry began or ceased to refer to the inode, or to a directory
+        that it was in.
+        """
+        of_it = self._of.get(inode, ())
+        if any(inode in self.been(e, since, until) and len(self.been(e, since, until)) > 1 for e in of_it):
+            return True
+        return any(
+            entry[0] != inode and self.moves(entry[0], since, until)
+            for entry in self.names(inode, since, until)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PersistencePoint:

@@ -12,7 +12,7 @@ from harness.model import Extent, ExtentKind, Judgement, Verdict, Violation
 from harness.oracles import allowance, contents
 from harness.oracles.allowance import Allowance, EventCounts, told_apart
 from harness.oracles.contract import Contract
-from harness.oracles.pattern import fill
+from harness.oracles.pattern import POISON, fill, word
 from harness.oracles.replay import replay
 from harness.tests.oracles.cases import (
     CONTRACTS,
@@ -84,6 +84,23 @@ def test_the_first_broken_promise_is_told() -> None:
     assert (size.signature, "(operation 4)" in size.summary) == ("f: size after 4", True)
     data = only(of_f(operations, zeros(0, 4096), written(3, 4096, 4096)))
     assert (data.signature, "(operation 2)" in data.found) == ("f: data of operation 1 lost", True)
+
+
+@pytest.mark.parametrize("contract", [ORDERED, EACH, SYNCED], ids=["ordered", "each", "synced"])
+def test_a_promise_that_a_later_one_has_replaced_is_not_told(contract: Contract) -> None:
+    """The first fsync was named, whose 50,000 bytes a truncate has taken away since."""
+    cut = ["create f", "append f 50000", "fsync f", "truncate f 100", "fsync f", "append f 9000", "fsync f"]
+    size = only(of_f(cut, written(1, 0, 100), contract=contract))
+    assert (size.signature, "9000 bytes acknowledged by" in size.summary) == ("f: size after 6", True)
+    assert "(operation 6)" in size.summary
+    short = ["create f", "append f 50000", "fsync f", "truncate f 100", "append f 60000", "fsync f"]
+    assert only(of_f(short, written(1, 0, 100), contract=contract)).signature == "f: size after 5"
+
+
+def test_a_synchronous_write_that_was_cut_off_since_is_not_told() -> None:
+    again = ["create f", "append f 20480", "append f 9000 sync", "truncate f 100"]
+    again += ["append f 20000", "append f 200 sync"]
+    assert only(of_f(again, written(1, 0, 100))).signature == "f: size after 5"
 
 
 def test_a_size_made_durable_by_the_fsync_of_another_file() -> None:
@@ -481,6 +498,23 @@ def test_bytes_that_nobody_wrote() -> None:
     assert oracles(of_f(["create f", "append f 8"], short)) == {"foreign"}
     marked = Extent(ExtentKind.WRITTEN, 0, 8, 0)
     assert oracles(of_f(["create f", "append f 8"], marked)) == {"foreign"}
+
+
+def test_less_than_a_word_of_old_data_is_told_for_what_it_is() -> None:
+    """It was called bytes that nobody wrote, which no known bug is."""
+    poison = word(POISON, 5633).to_bytes(8, "little")
+    for length in (4, 5, 7):
+        part = Extent(ExtentKind.LITERAL, 4096, length, data=poison[:length])
+        v = only(of_f(["create f", f"append f {4096 + length}"], written(1, 0, 4096), part))
+        assert (v.oracle, v.signature) == ("stale", "f: poison")
+    two = ["create g", "append g 4101", "create f", "append f 5"]
+    g = file("g", written(1, 0, 4096), Extent(ExtentKind.LITERAL, 4096, 5, data=fill(1, 4096, 5)))
+    taken = file("f", Extent(ExtentKind.LITERAL, 0, 5, data=fill(1, 512, 5)))
+    v = only(judged(two, tree(g, taken)))
+    assert (v.oracle, v.signature) == ("stale", "f: data of operation 1")
+    for data in (fill(1, 8192, 5), fill(1, 0, 3), b"ABCDE"):  # none of that write, too few, nobody's
+        odd = file("f", Extent(ExtentKind.LITERAL, 0, len(data), data=data))
+        assert "foreign" in oracles(judged(two, tree(g, odd)))
 
 
 def test_old_data_after_a_committed_shrink() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.model import Judgement, TreeEntry, Verdict
+from harness.model import Extent, ExtentKind, Judgement, TreeEntry, Verdict
 from harness.tests.oracles.cases import (
     EACH,
     SYNCED,
@@ -621,3 +621,61 @@ def test_writes_at_once_are_as_writes_with_o_dsync() -> None:
     assert judged(MADE, tree(WHOLE), SYNC_MOUNT).verdict is PASS
     stored = [*MADE, "sync", "mmap-write f 0 4096"]
     assert judged(stored, tree(WHOLE), SYNC_MOUNT).verdict is PASS
+
+
+def test_a_synchronous_write_behind_the_end_leaves_what_lies_between_as_it_is() -> None:
+    """Where a file has no holes, the zeros up to such a write are written to new clusters like any data:
+    vfs_fsync_range covers the write alone. What the device held there before was called stale.
+    """
+    operations = ["create f", "append f 600", "fsync f", "fsync .", "write f 20000 100 sync"]
+    gap = Extent(ExtentKind.POISON, 1024, 18976, 5633)
+    found = file("f", written(1, 0, 600), zeros(600, 424), gap, written(4, 20000, 100))
+    assert judged(operations, tree(found), FAT).verdict is PASS
+    assert oracles(judged([*operations, "fsync f"], tree(found), FAT)) == {"stale"}
+    assert oracles(judged(operations, tree(found), SYNCED)) == {"stale"}
+    append = [*operations[:4], "append f 100 sync"]
+    assert oracles(judged(append, tree(file("f", written(1, 0, 600))), FAT)) == {"durability"}
+
+
+def test_the_promise_that_a_rename_has_voided_is_not_the_one_that_is_told() -> None:
+    """fsync of the file was named, which promises nothing of what is renamed: sync was what broke."""
+    renamed = [*MADE, "fsync f", "rename f g", "sync"]
+    (lost,) = judged(renamed, tree(file("g")), FAT).violations
+    assert lost.signature == "g: size after 4 (sync)"
+    in_place = [*MADE, "mkdir d", "fsync f", "create g", "sync"]
+    (lost,) = judged(in_place, tree(file("f"), file("g"), directory("d")), FAT).violations
+    assert lost.signature == "f: size after 3"
+    above = ["mkdir d", "create d/f", "append d/f 4096", "fsync d/f", "rename d e", "sync"]
+    (lost,) = judged(above, tree(directory("e"), file("e/f")), FAT).violations
+    assert lost.signature == "e/f: size after 5 (sync)"
+    (data,) = judged(renamed, tree(file("g", zeros(0, 4096))), FAT).violations
+    assert data.signature == "g: data of operation 1 lost (sync)"
+
+
+def test_a_name_that_is_left_takes_the_contents_until_its_removal_is_durable() -> None:
+    """fsync of a file that was renamed promises no name. With both entries on the disk, fsck.fat cuts one of
+    them short: the old one, cut short, was called a loss of what fsync of the file had promised.
+    """
+    renamed = ["mkdir d", *[op.replace("f", "d/f") for op in MADE], "fsync d/f", "fsync d", "fsync ."]
+    renamed += ["rename d/f g", "fsync g", "fsync ."]
+    whole, old = file("g", written(2, 0, 4096)), file("d/f", written(2, 0, 4096))
+    assert judged(renamed, tree(directory("d"), whole, file("d/f")), FAT).verdict is PASS
+    cut = tree(directory("d"), file("g"), old)
+    assert judged(renamed, cut, FAT).verdict is PASS
+    for more in ("fsync d", "sync"):
+        assert oracles(judged([*renamed, more], cut, FAT)) == {"durability"}
+    assert oracles(judged(renamed, cut, DIRSYNC)) == {"durability"}
+    assert oracles(judged(renamed, tree(directory("d"), file("g")), FAT)) == {"durability"}
+    above = [
+        "mkdir d",
+        *[op.replace("f", "d/f") for op in MADE],
+        "sync",
+        "rename d e",
+        "fsync e/f",
+        "fsync e",
+    ]
+    both = (directory("d"), directory("e"))
+    assert judged(above, tree(*both, file("e/f", written(2, 0, 4096)), file("d/f")), FAT).verdict is PASS
+    cut = tree(*both, file("e/f"), file("d/f", written(2, 0, 4096)))
+    assert judged(above, cut, FAT).verdict is PASS
+    assert oracles(judged([*above, "fsync ."], cut, FAT)) == {"durability"}

@@ -39,6 +39,7 @@ from harness.model import (
 from harness.oracles import MAX_VIOLATIONS, ORACLES, Judge
 from harness.oracles.case import Case
 from harness.oracles.contract import Contract
+from harness.oracles.pattern import POISON, word
 from harness.oracles.undecided import Undecided
 from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.tests.oracles.cases import (
@@ -62,6 +63,7 @@ from harness.tests.oracles.cases import (
 )
 from harness.workloads.load import load_workload, parse_operation, workload_files
 
+POISON_WORD = word(POISON, 5633).to_bytes(8, "little")
 PASS, FAIL, UNKNOWN = Verdict.PASS, Verdict.FAIL, Verdict.UNKNOWN
 DIRTY = FsckResult(FsckClass.DIRTY, 4, "e2fsck 1.47.0 (5-Feb-2023)\nPass 1: Checking\nInode 12 is wrong.\n")
 RUN = Operation(OperationKind.RUN, argv=("fio", "job"))
@@ -500,6 +502,14 @@ def test_poison_shows_in_files_of_programs() -> None:
         assert oracles(one.judge(Position(1, 1), poisoned)) == stale
 
 
+def test_a_word_of_poison_that_the_end_of_a_file_cuts_shows_in_files_of_programs() -> None:
+    """It passed, if the file, or its last word, was shorter than a word."""
+    one = Judge(ORDERED, history([RUN]), error_patterns=())
+    for data, stale in ((POISON_WORD[:5], True), (POISON_WORD[:4], False), (b"\0\0\xff\xff\0", False)):
+        part = good(tree=tree(file("x", Extent(ExtentKind.LITERAL, 0, len(data), data=data))))
+        assert oracles(one.judge(Position(1, 1), part)) == ({"stale"} if stale else set())
+
+
 def test_without_an_order_of_names_only_poison_is_judged() -> None:
     contract = variant(namespace="none", persists="nothing")
     assert verdict_on(good(tree=tree(file("other", written(0, 0, 8)))), contract) == (PASS, set())
@@ -558,6 +568,16 @@ def test_what_an_oracle_leaves_out_has_its_symptom() -> None:
     paths = paths_of([parse_operation(step) for step in steps])
     symptoms = {symptom_of(v.oracle, v.signature, paths) for v in done.violations}
     assert symptoms == {Symptom("durability", "NAME: missing (sync)")}
+
+
+def test_each_symptom_of_what_an_oracle_leaves_out_is_told() -> None:
+    """`12 more violations` of two known losses had the symptom of neither, and was a new finding."""
+    kinds = [("missing", 25), ("undone", 1)]
+    many = [violation("durability", f"f{i}: {kind}") for kind, count in kinds for i in range(count)]
+    more = judged_by(durability=many).violations[MAX_VIOLATIONS:]
+    assert [v.signature for v in more] == ["fN: missing", "fN: undone"]
+    assert more[0].summary.startswith("5 more violations of durability at this crash state are not listed")
+    assert more[1].summary.startswith("one more violation of durability at this crash state is not listed")
 
 
 @pytest.mark.parametrize("count", [MAX_VIOLATIONS - 1, MAX_VIOLATIONS])
