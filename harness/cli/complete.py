@@ -88,7 +88,7 @@ KINDS: Mapping[str, str] = {
     "faults names": "FAULT",
     "findings names": "SLUG",
     "show findings": "ID",
-    "try name": "APPLICATION",
+    "try words": "APPLICATION",
 }
 """The kind of a parameter's values, by its name, or by its command's and its own."""
 _FILES_TOO = ("FS/MODE", "WORKLOAD", "K", "RUN", "APPLICATION")

@@ -62,6 +62,7 @@ from harness.cli.options import (
     with_options,
     workloads_option,
 )
+from harness.cli.own_program import OwnProgramCommand, folder_of, words_behind
 from harness.cli.presets import preset_options, with_preset
 from harness.cli.sections import Sectioned
 from harness.cli.why import explain_first
@@ -90,7 +91,7 @@ from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
-from harness.workloads.applications import is_application, of_program
+from harness.workloads.applications import is_application
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import absolute_word
 
@@ -107,7 +108,7 @@ NAMED_CASES = 20  # of one mode; more are counted by -n, unless -v names them
 SMOKE = (["ext4/ordered"], ["append-fsync"])
 
 
-class RunCommand(Sectioned, BisectCommand):
+class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
     """`powercut run`: what one needs every day first."""
 
     headings: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -339,9 +340,9 @@ def run_command(**given: Any) -> ExitCode:
     a required case was not, 5 the time (--minutes) was up, with something decided and nothing inconsistent,
     130 interrupted. A case is not required if the file system itself lacks an operation of the workload.
     """
-    given = _with_program(with_preset(given))
     if given["bisect"]:
-        return for_bisect(lambda: _bisect(given))
+        return for_bisect(lambda: _bisect(_with_program(with_preset(given))))
+    given = _with_program(with_preset(given))
     if given["resume"]:
         beside_resume("run", KEPT_BESIDE_RESUME)
         jobs = given["jobs"] if is_typed("jobs") else None
@@ -373,6 +374,7 @@ def _with_program(given: Mapping[str, Any]) -> dict[str, Any]:
     """With a program of the command line as a workload, whose folder lies beside the runs. Raises UsageError
     for one that cannot be.
     """
+    words_behind()
     if not given["program"] or given["resume"]:
         return dict(given)
     if given["failed_from"]:
@@ -382,7 +384,7 @@ def _with_program(given: Mapping[str, Any]) -> dict[str, Any]:
     options = {name for p in params if isinstance(p, click.Option) for name in p.opts}
     if own := [word for word in arguments if word.partition("=")[0] in options]:
         errors.say(f"{one_line(' '.join(own))}: given to {program}; options of powercut stand before --")
-    folder = of_program(Path(program), arguments, given["out"] / "programs")
+    folder = folder_of(given["program"], given["out"] / "programs", "run")
     return {**given, "workloads": [*given["workloads"], str(folder)]}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ from harness.cases.dry_run import DryRun, dry_run
 from harness.cli.console import console, errors
 from harness.cli.guard import code_of, guarded
 from harness.cli.options import kernel_options, with_options
+from harness.cli.own_program import OwnProgramCommand, folder_of, need_program, words_behind
 from harness.errors import ExitCode, PowercutError, UsageError
+from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import ruled_modes, select_profiles
+from harness.host.folders import OwnedFolder
 from harness.host.progress import at_work
 from harness.host.text import first_few
 from harness.kernels.build import title_of
 from harness.kernels.find import find_chosen
-from harness.model import Verdict
+from harness.model import Verdict, Workload
 from harness.plan import GuestChoice, KernelChoice
 from harness.report import shown_path
 from harness.report.words import number
 from harness.ruled.judging import followed, unsynced_lines
 from harness.workloads.load import as_argument, select_workloads, what_has_the_name
+from harness.workloads.match import matcher
 from harness.workloads.start import KINDS, OPERATIONS, make_workload
 
 FOLDER = Path("workloads")
@@ -88,8 +93,8 @@ def new_command(name: str, kind: str) -> ExitCode:
     return ExitCode.CONSISTENT
 
 
-@click.command("try")
-@click.argument("name", metavar="WORKLOAD")
+@click.command("try", cls=OwnProgramCommand)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="WORKLOAD | -- PROGRAM [ARGUMENT]...")
 @click.option(
     "-c",
     "--config",
@@ -99,23 +104,71 @@ def new_command(name: str, kind: str) -> ExitCode:
     metavar="FS/MODE",
     help="The file system and mode on which it runs.",
 )
+@click.option(
+    "-k",
+    "match",
+    default="",
+    metavar="EXPR",
+    help="Of an application with variants, only those whose names match. Default: all.",
+)
 @with_options(kernel_options)
 @guarded
-def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
+def try_command(words: Sequence[str], configuration: str, match: str, **given: Any) -> ExitCode:
     """Run WORKLOAD once in a guest without a power cut, with its output and its check.
 
     \b
     powercut try workloads/my-db               # an application or a file of one's own, by its path
+    powercut try workloads/my-db -k synced     # one of its variants
+    powercut try -- ./my-test 5                # a program of one's own, as for powercut run
     powercut try sqlite-wal-full -c btrfs/default
 
     The file system is then unmounted and mounted again, and the check must accept its contents. The check of
     an application must also accept an empty file system. Then the application runs once more in an empty
     directory, and the files, ranges and names are listed that no sync had covered when it acknowledged
-    something, and at its end. Without a variant's name, all variants are tried.
+    something, and at its end.
 
     Exits 0 if all is well, 1 if a promise is broken without a power cut, 3 if that is undecided, for example
     because the check refuses the files that a clean unmount left.
     """
+    name, program = _asked(words)
+    shown = ["--", *program] if program else ["-w", name, *(["-k", match] if match else [])]
+    again = shlex.join(shown)
+    profile = _mode(configuration, again)
+    kernel = find_chosen(KernelChoice(given["kernel"], given["modules"], tuple(given["replaced"])))
+    asked = GuestChoice(given["machine"], given["accel"])
+    verdicts, is_program = [], False
+    with _workloads(name, program, match) as workloads:
+        for workload in workloads:
+            console.say(f"{workload.name} on {configuration}, {title_of(kernel)}")
+            with at_work(f"{workload.name}: a guest boots, and runs it", errors):
+                tried = dry_run(profile, workload, kernel, asked)
+            _print(tried)
+            verdicts.append(tried.judgement.verdict)
+            is_program |= tried.calls is not None
+    if Verdict.UNKNOWN in verdicts:
+        console.say("next: see what is undecided above; no run of it would say more")
+    console.say(f"what a power cut leaves of it: powercut run -c {configuration} {again}")
+    if is_program:
+        console.say(f"which fsync it lacks, if any: powercut run -c any {again}")
+    return code_of(*verdicts)
+
+
+def _asked(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The workload's name, or the program and its arguments. Raises UsageError for neither, and for both."""
+    behind = words_behind()
+    if behind and behind < len(words):
+        raise UsageError(f"{words[0]} is a workload, and behind -- stands a program", "name one of the two")
+    if behind:
+        need_program(words, "try")
+        return "", words
+    if len(words) != 1:
+        what = f"try takes one workload, and these are {len(words)}" if words else "no workload is named"
+        raise UsageError(what, "powercut try workloads/my-db, or a program: powercut try -- ./my-test")
+    return words[0], ()
+
+
+def _mode(configuration: str, again: str) -> Profile:
+    """The mode on which it runs. Raises UsageError for several, and for one that is only rules."""
     profiles = select_profiles([configuration])
     if len(profiles) != 1:
         names = ", ".join(p.name for p in profiles[:3])
@@ -123,25 +176,24 @@ def try_command(name: str, configuration: str, **given: Any) -> ExitCode:
     if profiles[0].rules:
         raise UsageError(
             f"{profiles[0].name} is rules alone: nothing is mounted there that a program could be tried on",
-            f"try it on ext4/ordered, then: powercut run -c {profiles[0].name} -w {shlex.quote(name)}",
+            f"try it on ext4/ordered, then: powercut run -c {profiles[0].name} {again}",
         )
-    kernel = find_chosen(KernelChoice(given["kernel"], given["modules"], tuple(given["replaced"])))
-    asked = GuestChoice(given["machine"], given["accel"])
-    verdicts, is_program = [], False
-    for workload in select_workloads([name]):
-        console.say(f"{workload.name} on {configuration}, {title_of(kernel)}")
-        with at_work(f"{workload.name}: a guest boots, and runs it", errors):
-            tried = dry_run(profiles[0], workload, kernel, asked)
-        _print(tried)
-        verdicts.append(tried.judgement.verdict)
-        is_program |= tried.calls is not None
-    shown = shlex.quote(name)
-    if Verdict.UNKNOWN in verdicts:
-        console.say("next: see what is undecided above; no run of it would say more")
-    console.say(f"what a power cut leaves of it: powercut run -c {configuration} -w {shown}")
-    if is_program:
-        console.say(f"which fsync it lacks, if any: powercut run -c any -w {shown}")
-    return code_of(*verdicts)
+    return profiles[0]
+
+
+@contextlib.contextmanager
+def _workloads(name: str, program: Sequence[str], match: str) -> Iterator[list[Workload]]:
+    """What is tried: a program as an application, in a folder as long as it is needed; or a workload, of its
+    variants those that match. Raises UsageError if none does.
+    """
+    with OwnedFolder("powercut-try-") as folder:
+        every = select_workloads([str(folder_of(program, folder.path, "try")) if program else name])
+        selects = matcher(match) if match else bool
+        if not (found := [w for w in every if selects(w.name)]):
+            raise UsageError(
+                f"-k {match}: no workload matches", f"there are: {', '.join(w.name for w in every)}"
+            )
+        yield found
 
 
 def _print(tried: DryRun) -> None:

@@ -478,9 +478,11 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
     if made:
         return UsageError(f"no workload {name!r}", f"one of your own is named by its path: {made[0]}")
     if variant_of := _variant_of(path):
+        folder, one = as_argument(str(variant_of)), shlex.quote(path.name)
         return UsageError(
             f"no workload {name!r}: it is one of those of {variant_of}",
-            f"name the folder, and that one by -k: -w {shlex.quote(str(variant_of))} -k {path.name}",
+            f"name the folder, and that one by -k: powercut run -w {folder} -k {one}; "
+            f"powercut try {folder} -k {one}",
         )
     if "/" in name or path.suffix in LOADERS:
         return UsageError(f"no workload {name!r}: there is no such file or directory", _FORMATS)

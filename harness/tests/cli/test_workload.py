@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,21 @@ def test_what_is_no_program_is_a_usage_error(words: list[str], says: str, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", [["--"], ["--", ""], ["-c", "xfs/default", "--"]])
+@pytest.mark.parametrize("command", ["run", "try"])
+def test_a_program_that_is_not_named_is_no_pass(command: str, words: list[str]) -> None:
+    """`-- $PROGRAM` of a CI job, with PROGRAM unset, ran the built-in cases and passed."""
+    said = refused(command, *words)
+    assert "no program stands behind --" in said
+    assert f"next: name it, powercut {command} -c ext4/ordered -- ./my-test" in said
+
+
+def test_a_program_that_is_not_named_stops_a_bisection(tmp_path: Path) -> None:
+    """2, which git takes for bad."""
+    for words in (["--"], ["--", "./nothing"]):
+        assert powercut("run", "--bisect", "--out", tmp_path, *words).exit_code == ExitCode.BISECT_STOP
+
+
 def test_another_kind_is_a_usage_error() -> None:
     assert "shell" in refused("new", "my-db", "--kind", "perl")
 
@@ -186,6 +202,34 @@ def test_output_acknowledgements_and_check_are_shown(tmp_path: Path, tried: dict
     ):
         assert f"{line}\n" in told
     assert "\x1b" not in told
+
+
+def test_one_variant_is_tried(tmp_path: Path, tried: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`try` took no spelling of one, and the next step named a folder that would not be typed so."""
+    monkeypatch.chdir(tmp_path)
+    powercut("new", "./my-db")
+    said = refused("try", "./my-db-synced")
+    assert "next: name the folder, and that one by -k: powercut run -w ./my-db -k my-db-synced;" in said
+    steps = [shlex.split(step) for step in said.partition("by -k: ")[2].split("; ")]
+    assert [step[:2] for step in steps] == [["powercut", "run"], ["powercut", "try"]]
+    told = printed(*steps[1][1:])
+    assert "my-db-synced: PASS" in told
+    assert "my-db-forgets: " not in told
+    assert "powercut run -c ext4/ordered -w ./my-db -k my-db-synced\n" in told
+    assert "1 recording" in printed(*steps[0][1:], "-n")
+    assert "there are: my-db-synced, my-db-forgets" in refused("try", "./my-db", "-k", "other")
+
+
+def test_a_program_behind_the_dashes_is_tried(tmp_path: Path, tried: dict[str, Any]) -> None:
+    """ "a program of one's own stands behind --", it said to who had typed that."""
+    (program := tmp_path / "my-test").write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    told = printed("try", "--", program, "5", "-k")
+    assert "my-test: PASS" in told
+    assert f"powercut run -c ext4/ordered -- {program} 5 -k\n" in told
+    assert "name one of the two" in refused("try", "append-fsync", "--", program)
+    assert "these are 2" in refused("try", "append-fsync", "sqlite-wal-full")
+    assert "no workload is named" in refused("try")
 
 
 @pytest.mark.parametrize(
