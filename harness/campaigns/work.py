@@ -44,7 +44,7 @@ from harness.findings.triage import (
 )
 from harness.host.files import file_hash
 from harness.host.progress import Quiet
-from harness.kernels.find import look_up_chosen
+from harness.kernels.find import build_of, look_up_chosen
 from harness.plan import Plan
 from harness.report.page import Page
 from harness.report.words import plural, seconds
@@ -76,8 +76,7 @@ def create(plan: CampaignPlan, out: Path, name: str) -> Path:
 
 def image_hash(run: Plan) -> str:
     """SHA-256 of the kernel that a plan names by its path; empty if it names none, or it is not there."""
-    path = Path(run.kernel)
-    return file_hash(path) if path.is_absolute() and path.is_file() else ""
+    return build_of(run.kernel)
 
 
 def folder_hash(run: Plan) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from harness.errors import KernelError, UsageError
 from harness.host import elf
 from harness.host.cache import hold
+from harness.host.files import file_hash
 from harness.host.packed import MODULE_SUFFIXES, read_module
 from harness.host.text import whole_number
 from harness.kernels.packages import cached_version, have, need_index, only, root_of
@@ -42,6 +43,12 @@ class Kernel:
     machine: str = ""  # the only one that can boot it, by its pin; empty: any, as far as is known
     suites: tuple[str, ...] = ()  # where its package's fellows are, beside the machine's own apt sources
     source: str = ""  # the package with its source; empty if there is none
+
+
+def build_of(name: str) -> str:
+    """SHA-256 of a kernel that is named by its path; empty for one that is not, or is not there."""
+    path = Path(name)
+    return file_hash(path) if path.is_absolute() and path.is_file() else ""
 
 
 def find_kernel(spec: str, modules: Path | None = None, replaced: Sequence[Path] = ()) -> Kernel:

@@ -13,7 +13,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
-from harness.kernels.find import look_up_kernel
+from harness.kernels.find import build_of, look_up_kernel
 from harness.litmus.page import markdown, page_of
 from harness.litmus.programs import Program, programs
 from harness.litmus.promises import promises
@@ -66,6 +66,7 @@ class LitmusSeries(Series[OnMode]):
 
     def __init__(self, plan: LitmusPlan, path: Path) -> None:
         self.plan, self._programs = plan, programs(plan.names)
+        self._builds = {kernel: build_of(kernel) for kernel in plan.kernels}
         self._promises: dict[tuple[Contract, str], bool] = {}
         select_profiles(plan.modes)
         super().__init__(path, plan.argv, plan.expectations)
@@ -85,17 +86,23 @@ class LitmusSeries(Series[OnMode]):
             oracles=tuple(ORACLES),
             argv=self.plan.argv,
         )
-        return Item(self.plan.column(mode, kernel), plan, self._key())
+        name = self.plan.column(mode, kernel)
+        return Item(name, plan, self._key(name, kernel))
 
-    def _key(self) -> str:
-        """Answers are kept as long as the same is asked. What is promised is no part of it: that is looked up
-        when the page is written.
+    def _key(self, name: str, kernel: str) -> str:
+        """The answers of a column are kept as long as the same is asked, of the same build. What is promised
+        is no part of it: that is looked up when the page is written. Of a file that is gone, what is known
+        stays.
         """
+        done = self.known.done.get(name)
+        if done and Path(kernel).is_absolute() and not self._builds[kernel]:
+            return done.key
         programs = [
             (p.name, p.operations, p.question.holds, p.question.first, p.question.until)
             for p in self._programs
         ]
-        asked = (programs, self.plan.fault_models, self.plan.budget, self.plan.schedules)
+        build = [self._builds[kernel]] if self._builds[kernel] else []
+        asked = (programs, self.plan.fault_models, self.plan.budget, self.plan.schedules, *build)
         return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnMode:
@@ -146,11 +153,12 @@ class LitmusSeries(Series[OnMode]):
     @property
     def litmus(self) -> Litmus:
         """What is known so far."""
-        asked, columns = self._key(), dict[str, OnMode]()
+        columns = dict[str, OnMode]()
         for mode, kernel in self.plan.columns:
             name = self.plan.column(mode, kernel)
             done = self.known.done.get(name)
-            of = self._judged(done) if done and done.key == asked else OnMode(item=name, failed=NOT_YET)
+            whole = done and done.key == self._key(name, kernel)
+            of = self._judged(done) if done and whole else OnMode(item=name, failed=NOT_YET)
             columns[name] = msgspec.structs.replace(of, mode=mode, asked=kernel)
         return Litmus(self.plan, columns, self.path, self.known.finished, self.known.interrupted)
 

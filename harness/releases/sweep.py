@@ -12,7 +12,7 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.host.files import write_atomically
-from harness.kernels.find import look_up_kernel
+from harness.kernels.find import build_of, look_up_kernel
 from harness.kernels.pins import pins
 from harness.releases.page import page_of
 from harness.releases.results import OnKernel, Sweep, SweepPlan, answer_of
@@ -58,19 +58,33 @@ class SweepSeries(Series[OnKernel]):
     common_lacks = ()
 
     def __init__(self, plan: SweepPlan, path: Path) -> None:
-        self.plan = plan
+        self.plan, self._builds = plan, {k: build_of(k) for k in plan.kernels}
         super().__init__(path, plan.argv, plan.expectations)
         self.bugs = plan.known
 
     def items(self, work: Work[OnKernel]) -> Sequence[Item]:
         """Each kernel, which may take an equal share of the time."""
-        plan, done = self.plan.plan, self.known.done
-        left = [k for k in self.plan.kernels if k not in done or not done[k].decided]
+        plan, keys = self.plan.plan, {k: self._key(k) for k in self.plan.kernels}
+        answered = {k: self._answered(k) for k in keys}
+        left = [k for k, done in answered.items() if not (done and done.decided)]
+        for kernel in left:
+            if kernel in self.known.done and not answered[kernel]:
+                work.progress.say(f"{kernel} was built anew since it was run: it is run again")
         share = {kernel: 1 / (len(left) - n) for n, kernel in enumerate(left)}
         return [
-            Item(kernel, msgspec.structs.replace(plan, kernel=kernel), share=share.get(kernel, 1.0))
-            for kernel in self.plan.kernels
+            Item(k, msgspec.structs.replace(plan, kernel=k), key, share=share.get(k, 1.0))
+            for k, key in keys.items()
         ]
+
+    def _key(self, kernel: str) -> str:
+        """Answers of another build of a file are not its own. Of one that is gone, what is known stays."""
+        known = self.known.done.get(kernel)
+        return self._builds[kernel] or (known.key if known else "")
+
+    def _answered(self, kernel: str) -> OnKernel | None:
+        """What is known of a kernel, as it is built now."""
+        done = self.known.done.get(kernel)
+        return done if done and done.key == self._key(kernel) else None
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnKernel:
         of_kernel = summary.info.kernel
@@ -94,7 +108,7 @@ class SweepSeries(Series[OnKernel]):
     @property
     def sweep(self) -> Sweep:
         """What it has shown so far."""
-        answers = tuple(self.known.done.get(k, OnKernel(item=k)) for k in self.plan.kernels)
+        answers = tuple(self._answered(k) or OnKernel(item=k) for k in self.plan.kernels)
         begun = self.known.started[0].when if self.known.started else ""
         return Sweep(self.plan, answers, self.path, begun, self.known.finished, self.known.interrupted)
 

@@ -98,6 +98,24 @@ def test_answers_to_another_question_are_not_shown(carried: list[LitmusSeries], 
     assert list(series.litmus.shown) == []
 
 
+def test_answers_of_another_build_are_not_shown(carried: list[LitmusSeries], tmp_path: Path) -> None:
+    image = tmp_path / "vmlinux"
+    image.write_bytes(b"\x7fELF one")
+    words = ("-c", "ext4/ordered", NAME, "--kernels", image, "--machine", "uml", "--out", tmp_path)
+    assert powercut("litmus", *words).exit_code == ExitCode.CONSISTENT
+    (series,) = carried
+    (done,) = series.known.done.values()
+    shown = []
+    for text in (b"\x7fELF one", b"\x7fELF another", None):
+        image.unlink(missing_ok=True)
+        if text:
+            image.write_bytes(text)
+        again = LitmusSeries(series.plan, series.path)
+        again.known.add(done)
+        shown.append(list(again.litmus.shown))
+    assert shown == [["ext4/ordered"], [], ["ext4/ordered"]], "those of a file that is gone stay"
+
+
 def test_two_modes_are_compared(carried: list[LitmusSeries], tmp_path: Path) -> None:
     modes = "ext4/ordered,ext4/nobarrier"
     done = powercut("litmus", "-c", modes, NAME, "--compare", "--machine", "uml", "--out", tmp_path)

@@ -31,6 +31,7 @@ from harness.store.records import SCHEMA as RUN_SCHEMA
 from harness.store.records import CaseInfo, CaseStatus
 from harness.summary import CaseVerdict, Summary, summarise
 from harness.tests.report.demo import JUDGES, add_case
+from harness.tests.said import Said
 from harness.tests.store.samples import INFO
 
 QUIET = Lines(Console(quiet=True))
@@ -363,3 +364,25 @@ def test_a_verdict_leaves_a_table_and_takes_known_bugs_along(ran: list[str], tmp
     assert found["ext4/journal", "debian-6.12"][0] == "not looked at"
     for name in ("report.html", "summary.txt", "summary.md", "verdict.json"):
         assert "ours" in (path / name).read_text(), name
+
+
+def test_a_file_that_was_built_anew_is_run_again(tmp_path: Path, ran: list[str]) -> None:
+    """The answers of the build before stood beside those of the new one. Those of a file that is gone
+    stay.
+    """
+    images = [tmp_path / "one", tmp_path / "two"]
+    for image in images:
+        image.write_bytes(b"\x7fELF one")
+    begun = msgspec.structs.replace(PLAN, kernels=[str(i) for i in images])
+    path = create(begun, tmp_path, "matrix")
+    carry_out(SweepSeries(load_plan(path), path), QUIET)
+    images[0].write_bytes(b"\x7fELF another")
+    images[1].unlink()
+    ran.clear()
+    again = SweepSeries(load_plan(path), path)
+    assert [bool(k.answers) for k in again.sweep.kernels] == [False, True]
+    said = Said()
+    carry_out(again, said)
+    assert ran == [str(images[0])]
+    assert f"{images[0]} was built anew since it was run: it is run again" in said.lines
+    assert [bool(k.answers) for k in again.sweep.kernels] == [True, True]
