@@ -114,6 +114,7 @@ def _history(store: RunStore, case: str, given: dict[str, Any]) -> SweepPlan:
     return SweepPlan(
         title=f"{finding.case}: {finding.oracle}",
         oracle=finding.oracle,
+        symptom=finding.symptom.what,
         of_run=str(store.path.resolve()),
         finding=finding.id,
         kernels=_kernels(given),

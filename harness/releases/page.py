@@ -27,11 +27,15 @@ _NAMED = 12
 _OF_THE_JOURNAL = frozenset({"type", "item", "at", "key"})
 
 
+def _story(sweep: Sweep, case: CaseId) -> str:
+    return story(sweep.kernels, case, sweep.plan.oracle, sweep.plan.symptom)
+
+
 def headline(sweep: Sweep) -> str:
     """What a sweep came to, in one line: of one case its story, of several how many broke where."""
     cases = sweep.cases
     if len(cases) == 1:
-        text = story(sweep.kernels, cases[0], sweep.plan.oracle)
+        text = _story(sweep, cases[0])
         return text if str(cases[0]) in sweep.plan.title else f"{cases[0]}: {text}"
     kernels = [k for k in sweep.kernels if k.answers]
     count = Counter(_kind(sweep, case) for case in cases)
@@ -123,12 +127,13 @@ def _reasons(sweep: Sweep) -> list[tuple[str, list[str]]]:
 def _findings(sweep: Sweep) -> Iterator[Finding]:
     """Of each case the first finding of the newest kernel that shows it, with the command that repeats it."""
     for case in sweep.cases:
-        showing = [(k, a) for k in sweep.kernels if (a := k.answer(case)) and a.shows(sweep.plan.oracle)]
+        followed = (sweep.plan.oracle, sweep.plan.symptom)
+        showing = [(k, a) for k in sweep.kernels if (a := k.answer(case)) and a.shows(*followed)]
         if not showing:
             continue
         kernel, answer = showing[-1]
         shown_by = enumerated([k.title for k, _ in showing])
-        seen = next(f for f in answer.findings if sweep.plan.oracle in ("", f.oracle))
+        seen = next(answer.shown(*followed))
         expected = f"; expected: {seen.expected}" if seen.expected else ""
         run = source_in(sweep.path / kernel.run) if kernel.run else ""
         again = f"reproduce: powercut repro {seen.point} --from {run}"
@@ -235,7 +240,7 @@ def _tables(sweep: Sweep) -> Iterator[PageTable]:
                 (
                     str(case),
                     *(_cell(k, case) for k in sweep.kernels),
-                    *(story(sweep.kernels, case, sweep.plan.oracle) for _ in stories),
+                    *(_story(sweep, case) for _ in stories),
                 )
                 for case in cases
             ),
@@ -264,4 +269,4 @@ def strip_of(sweep: Sweep) -> Strip | None:
         verdict = answer.verdict if answer else CaseVerdict.NOT_RUN
         why = _cell(kernel, cases[0]).detail
         cells.append(StripCell(kernel.title, verdict, cell(kernel, cases[0]), why))
-    return Strip(story(sweep.kernels, cases[0], sweep.plan.oracle), tuple(cells))
+    return Strip(_story(sweep, cases[0]), tuple(cells))

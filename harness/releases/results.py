@@ -24,7 +24,8 @@ SCHEMA = 1
 
 class Seen(msgspec.Struct, frozen=True):
     """A finding. `point`: the smallest crash state that shows it; `expected`: the reason, if it is known;
-    `known`: the name of the known bug that it agrees with.
+    `known`: the name of the known bug that it agrees with; `symptom`: what was lost, without names and
+    numbers; empty where nobody kept it.
     """
 
     oracle: str
@@ -33,6 +34,7 @@ class Seen(msgspec.Struct, frozen=True):
     states: int
     expected: str = ""
     known: str = ""
+    symptom: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -63,9 +65,15 @@ class Answer(msgspec.Struct, frozen=True):
         beside = self.verdict is not CaseVerdict.NOT_RUN and bool(self.reason)
         return self.verdict is CaseVerdict.UNKNOWN or beside
 
-    def shows(self, oracle: str) -> bool:
-        """Whether a finding of this oracle (empty: of any) was made."""
-        return any(oracle in ("", f.oracle) for f in self.findings)
+    def shows(self, oracle: str, symptom: str = "") -> bool:
+        """Whether a finding of this oracle and symptom (empty: of any) was made."""
+        return any(self.shown(oracle, symptom))
+
+    def shown(self, oracle: str, symptom: str) -> Iterator[Seen]:
+        """Those findings. One that was kept without its symptom may be any."""
+        for f in self.findings:
+            if oracle in ("", f.oracle) and not (symptom and f.symptom and symptom != f.symptom):
+                yield f
 
 
 class OnKernel(Done, frozen=True, kw_only=True, tag="done", dict=True):
@@ -114,9 +122,9 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done", dict=True):
 
 
 class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`: the one whose
-    finding a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of that
-    finding, and its id. `expectations`: known failures. `known`: known bugs beside the installed ones.
+    """What is asked. `plan`: of the run on each kernel, whose own kernel is replaced. `oracle`, `symptom`: of
+    the finding that a history follows; empty: any, and in a matrix. `of_run`, `finding`: the run directory of
+    that finding, and its id. `expectations`: known failures. `known`: known bugs beside the installed ones.
     `depth`: of a verdict, by its name; `new_only`: known bugs do not make it fail.
     """
 
@@ -124,6 +132,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     kernels: list[str]
     plan: Plan
     oracle: str = ""
+    symptom: str = ""
     of_run: str = ""
     finding: str = ""
     expectations: tuple[Expectation, ...] = ()
@@ -189,6 +198,7 @@ def answer_of(case: CaseSummary) -> Answer:
             f.states,
             f.expectation.reason if f.expectation else "",
             f.known.bug.name if f.known else "",
+            f.symptom.what,
         )
         for f in case.findings
     ]
@@ -206,16 +216,16 @@ def answer_of(case: CaseSummary) -> Answer:
     )
 
 
-def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str) -> str:
+def story(kernels: Sequence[OnKernel], case: CaseId, oracle: str, symptom: str = "") -> str:
     """When a finding came and went, in one sentence, from the kernels that show it, and those that do not and
     decided the case, in the order given.
     """
     decided = [
-        (k.title, a.shows(oracle), ", where some crash states were left out" * a.in_part)
+        (k.title, a.shows(oracle, symptom), ", where some crash states were left out" * a.in_part)
         for k in kernels
         if (a := k.answer(case))
         and a.verdict is not CaseVerdict.NOT_RUN
-        and (a.shows(oracle) or not a.undecided)
+        and (a.shows(oracle, symptom) or not a.undecided)
     ]
     if not decided:
         return "no kernel decided it"

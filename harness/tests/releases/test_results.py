@@ -57,6 +57,32 @@ def test_a_story_tells_only_of_kernels_that_decided(letters: str, told: str) -> 
     assert story(kernels(letters), CASE, "mountable") == told
 
 
+def test_a_history_follows_the_symptom_of_its_finding() -> None:
+    """Another symptom of the oracle was told as the finding that was followed."""
+    kept = (("6.1", "NAME: missing"), ("6.12", ""), ("7.3", "NAME: size"))
+    shown = [
+        OnKernel(
+            item=name,
+            name=name,
+            answers=(
+                Answer(
+                    CASE.configuration, CASE.workload, CaseVerdict.FAIL, 40, 3,
+                    (Seen("durability", f"of {name}", f"{CASE}@7", 3, symptom=symptom),),
+                ),
+            ),
+        )
+        for name, symptom in kept
+    ]  # fmt: skip
+    plan = SweepPlan(
+        title="t", kernels=[], plan=Plan(configurations=[], workloads=[]),
+        oracle="durability", symptom="NAME: missing",
+    )  # fmt: skip
+    followed = Sweep(plan, tuple(shown))
+    assert headline(followed).endswith("there in 6.1; gone in 7.3 (last seen in 6.12)")
+    assert "of 6.12" in page_of(followed).text()
+    assert "all of the 3 kernels" in story(shown, CASE, "durability")
+
+
 def test_what_was_looked_at_in_part_is_said_to_be() -> None:
     """A finding was gone in a kernel of which the budget had left out most crash states, without a word."""
     first, last = kernels("+.")
