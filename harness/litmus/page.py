@@ -55,7 +55,8 @@ def sentence_of(column: str, cell: CellAnswer) -> str:
         case Standing.UNSEEN:
             return f"not looked at: {cell.reason}"
         case Standing.NO | Standing.BROKEN | Standing.KNOWN:
-            known = f" Known: {'; '.join(cell.known)}." if cell.standing is Standing.KNOWN else ""
+            named = "; ".join((*cell.known, *cell.expected)) if cell.standing is Standing.KNOWN else ""
+            known = f" Known: {named}." if named else ""
             return f"no in {number(cell.no)} of {looked}; {promise}.{known} At `{cell.point}`: {cell.found}"
         case Standing.KEPT | Standing.LUCK:
             return f"yes in all {looked}, which are all legal ones; {promise}"
@@ -237,7 +238,7 @@ def _known(litmus: Litmus) -> Iterator[Line]:
     """A line for each known bug or loss, with the columns that show it."""
     cells: dict[str, list[tuple[OnMode, CellAnswer]]] = {}
     for mode, cell in litmus.known:
-        for name in cell.known:
+        for name in (*cell.known, *cell.expected):
             cells.setdefault(name, []).append((mode, cell))
     for name, of in cells.items():
         broken = sum(c.standing is Standing.KNOWN for _, c in of)

@@ -47,7 +47,7 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     not be decided; `lacks`: one was not made, as this host or kernel lacks something. `reason`: why the
     program was not looked at at all. `others`: new findings of other oracles, which the expectations do not
     name: `ORACLE: SUMMARY (CRASH POINT)`. `known`: the known bugs by name, and the reasons of known losses,
-    that other oracles found.
+    that other oracles found; `expected`: the reasons of the expectations that name what they found.
     """
 
     program: str
@@ -65,6 +65,7 @@ class CellAnswer(msgspec.Struct, frozen=True, kw_only=True):
     lacks: bool = False
     others: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -157,8 +158,10 @@ class Litmus:
 
     @property
     def known(self) -> list[tuple[OnMode, CellAnswer]]:
-        """Programs under which another oracle found something known."""
-        return self._cells(lambda c: bool(c.known))
+        """Programs under which another oracle found a known bug or loss, or that broke a promise in states
+        that show what is known alone.
+        """
+        return self._cells(lambda c: bool(c.known) or c.standing is Standing.KNOWN)
 
     def _cells(self, are: Callable[[CellAnswer], bool]) -> list[tuple[OnMode, CellAnswer]]:
         return [(m, c) for m in self.columns.values() for c in m.cells if are(c)]
@@ -211,6 +214,9 @@ def cell_of(
         lacks=any(c.lacks for c in cases),
         others=tuple(f"{f.oracle}: {f.summary} ({f.crash_point})" for f in others if not name_of(f)),
         known=tuple(dict.fromkeys(filter(None, map(name_of, others)))),
+        expected=tuple(
+            dict.fromkeys(f.expectation.reason for _, f in found if f.oracle != QUESTION and f.expectation)
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.expectations import Expectation
 from harness.litmus.page import headline, markdown, page_of, sentence_of, word
 from harness.litmus.programs import programs
 from harness.litmus.results import (
@@ -349,3 +350,22 @@ def test_the_table_in_markdown_has_a_row_for_each_program() -> None:
     text = markdown(table(KEPT, NO), programs([NAME]))
     (row,) = [line for line in text.splitlines() if f"`{NAME}`" in line]
     assert row.endswith("| always | no |")
+
+
+def test_a_promise_that_is_broken_as_expected_is_broken() -> None:
+    """The headline said so; the page was green, and nothing was named as known."""
+    reason = "our controller ignores flushes"
+    expected = replace(
+        finding("durability"),
+        expectation=Expectation("ext4/ordered", "*", "durability", reason, "expected:1"),
+    )
+    cell = cell_of(NAME, True, [case(expected, finding("question", 2))], known_no=2)
+    assert cell.standing is Standing.KNOWN
+    assert f"Known: {reason}. At" in sentence_of("ext4/ordered", cell)
+    broken = table(cell)
+    assert broken.known
+    page = page_of(broken, programs([NAME]))
+    assert page.kind == "xfail"
+    assert reason in page.text()
+    kept = table(cell_of(NAME, True, [case(expected)]))
+    assert not kept.known, "what is expected, and breaks no promise that was asked about, is no failure"
