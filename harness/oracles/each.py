@@ -230,6 +230,8 @@ class _Each:
         faults = self._contents.whenever(inode, position, entry)
         if not faults or "moved-may-be-lost" not in self._contract.rules:
             return faults
+        if not entry.size and self._is_cut(inode):
+            return ()
         return self._contents.whenever(inode, position, entry, self._binding(inode))
 
     def _binding(self, inode: int) -> int:
@@ -301,6 +303,8 @@ class _Each:
                 continue
             if self._moved(entry[0], named=entry[0] not in inodes):
                 continue
+            if entry[0] not in {directory for directory, _ in there} and self._is_cut(entry[0]):
+                continue
             what = f"{path}: missing{self._although(promise)}"
             signature = f"{path}: missing{self._of_all(promise)}"
             yield entry, Violation("durability", path, what, "the name", "no such name", signature)
@@ -357,12 +361,11 @@ class _Each:
 
     def _moved(self, inode: int, *, named: bool) -> bool:
         """Whether the inode may be lost with a name (`moved-may-be-lost`): since it became durable, it or a
-        directory above has lost a name or been given another; or a name that it lost before is there still.
-        `named`: or its first name has not become durable, which matters to the name alone.
+        directory above has lost a name or been given another. `named`: or its first name has not become
+        durable, which matters to the name alone.
 
         [code] vfat_rename writes the new entry and the removal of the old one to different sectors, in any
-        order; and an entry that is replaced leads to clusters that are freed at once (fat_evict_inode). Of
-        two entries that lead to the same clusters, fsck.fat cuts one short.
+        order; and an entry that is replaced leads to clusters that are freed at once (fat_evict_inode).
         """
         if inode == ROOT or "moved-may-be-lost" not in self._contract.rules:
             return False
@@ -370,26 +373,25 @@ class _Each:
         since = _later(promises.get(inode, _NOTHING), self._everything).since
         names = self._timeline.entries.names(inode, since, self._position.begun)
         allowed = [(inode,)] if named or len(names) > 1 else [(inode,), (inode, ABSENT)]
-        return (
-            not names
-            or (not named and self._is_left(inode, since))
-            or any(
-                tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
-            )
+        return not names or any(
+            tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
         )
 
-    def _is_left(self, inode: int, since: int) -> bool:
-        """Whether an entry is there that the inode had lost by then, and no persistence point covers that: a
-        sync, or an fsync of the directory, since.
+    def _is_cut(self, inode: int) -> bool:
+        """Whether what came back empty may be due to a name that the inode, or a directory above, had lost
+        before it became durable, and that is there still: no sync, and no fsync of the directory of that
+        name, covers the removal. Of two entries that lead to the same clusters, fsck.fat cuts one short.
         """
-        if "names-at-once" in self._contract.rules:
+        rules = self._contract.rules
+        if inode == ROOT or "moved-may-be-lost" not in rules or "names-at-once" in rules:
             return False
-        known = self._timeline.entries
-        for entry in known.names(inode, 0, since) - known.names(inode, since, since):
+        known, since = self._timeline.entries, self._inode(inode).since
+        now = known.names(inode, since, since)
+        for entry in known.names(inode, 0, since) - now:
             covered = min(_later(self._of_inode.get(entry[0], _NOTHING), self._everything).since, since)
             if inode in known.been(entry, covered, since) and entry[1] in self._leaves:
                 return True
-        return False
+        return any(self._is_cut(directory) for directory, _ in now)
 
     @cached_property
     def _leaves(self) -> frozenset[str]:

@@ -666,6 +666,8 @@ def test_a_name_that_is_left_takes_the_contents_until_its_removal_is_durable() -
         assert oracles(judged([*renamed, more], cut, FAT)) == {"durability"}
     assert oracles(judged(renamed, cut, DIRSYNC)) == {"durability"}
     assert oracles(judged(renamed, tree(directory("d"), file("g")), FAT)) == {"durability"}
+    torn = tree(directory("d"), file("g", zeros(0, 4096)), old)
+    assert oracles(judged(renamed, torn, FAT)) == {"durability"}
     above = [
         "mkdir d",
         *[op.replace("f", "d/f") for op in MADE],
