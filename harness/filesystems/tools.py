@@ -21,7 +21,7 @@ from harness.model import FsckClass, FsckResult
 TOOL_TIMEOUT_S = 120
 IMAGE, SECOND = "{image}", "{second}"
 """In the arguments of a program: the files of the disk and of its second device."""
-_PATH_ALONE = re.compile(r"^(/[^:\n]*?)[ \t]*\n[ \t]+(?=\S)", re.MULTILINE)
+_PATH_ALONE = re.compile(r"^(/[^:\n]*?)[^\S\n]*\n[^\S\n]+(?=\S)", re.MULTILINE)
 """fsck.fat names a file on a line of its own, and indents what is wrong with it."""
 
 

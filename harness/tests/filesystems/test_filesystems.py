@@ -485,7 +485,7 @@ NOTHING_ELSE = EXT4.replace("Inode 2 ref count is 7, should be 3.  Fix? no", "")
             "[1/7] checking root items\nref mismatch\n",
             "ref mismatch",
         ),
-        ("vfat", FAT.format("/a b|  "), "/a b|: Start does point to root directory. Deleting dir."),
+        ("vfat", FAT.format("/a b|\xa0 "), "/a b|: Start does point to root directory. Deleting dir."),
         ("vfat", FAT.format("/"), "/: Start does point to root directory. Deleting dir."),
         ("vfat", "fsck.fat 4.2 (2021-01-31)\nOrphaned part\n  (note)\n", "Orphaned part"),
     ],
