@@ -271,9 +271,9 @@ def _base_images(
     """The base image of every mode that can be run, by name: from the recordings to judge again, from this
     run, or new. And by name, why mkfs made none: this host's may be too old for the arguments of a mode.
 
-    A run that was killed may have left the image of a mode that a guest finishes in any stage, and the steps
-    that make a stack, or a folder, refuse an image that has one. Such an image is made anew, unless something
-    was recorded on it.
+    The image of a mode that a guest finishes is kept in its place once it is finished: the steps that make a
+    stack, or a folder, refuse an image that has one. What is to be said of a disk that somebody has is known
+    from finishing it, which is done again unless something was recorded on it.
     """
     if plan.recordings:
         for profile in asked.profiles:
@@ -282,12 +282,20 @@ def _base_images(
     for p in asked.able:
         try:
             kept = store.layout.base(p.filesystem, p.mode)
-            if p.is_finished_in_guest and not _is_recorded_on(plan, p, store.layout):
+            if p.folder and not _is_recorded_on(plan, p, store.layout):
+                kept.unlink(missing_ok=True)
+            if p.is_finished_in_guest and not kept.exists():
+                kept = _unfinished(kept)
                 kept.unlink(missing_ok=True)
             made[p.name] = make_base(p, kept, scratch, "", plan.image)
         except EnvironmentLacks as e:
             refused[p.name] = e.line
     return made, refused
+
+
+def _unfinished(base: Path) -> Path:
+    """Where a base image is until a guest has finished it."""
+    return base.with_suffix(".unfinished")
 
 
 def _is_recorded_on(plan: Plan, profile: Profile, run: RunLayout) -> bool:
@@ -322,12 +330,14 @@ def _finish_bases(
     scratch: Path,
     progress: Progress,
 ) -> _Finished:
-    """Finish the base images that need a guest, unless something was already recorded on them. Raises
-    VersionsDiffer, which would cost every mode, and UsageError for a disk on which nothing can be judged.
+    """Finish the base images that need a guest, unless they are finished: a run that is stopped, or killed,
+    goes on with those that it has. Raises VersionsDiffer, which would cost every mode, and UsageError for a
+    disk on which nothing can be judged.
     """
     finished = _Finished()
     for p in able:
-        if p.is_finished_in_guest and p.name in bases and not _is_recorded_on(plan, p, run):
+        kept = run.base(p.filesystem, p.mode)
+        if p.is_finished_in_guest and p.name in bases and not kept.exists():
             done = "makes its base image" if p.is_made_in_guest else "mounts its base image once"
             what = f"{p.name}: a guest {done}"
             with (
@@ -335,9 +345,8 @@ def _finish_bases(
                 Session(spec, scratch / "first-mount", plan.log_bytes) as session,
             ):
                 try:
-                    finished.said.append(
-                        finish_base(session, p, bases[p.name], run.base(p.filesystem, p.mode))
-                    )
+                    finished.said.append(finish_base(session, p, bases[p.name], _unfinished(kept)))
+                    _unfinished(kept).replace(kept)
                 except (VersionsDiffer, UsageError):
                     raise
                 except EnvironmentLacks as e:
@@ -413,7 +422,8 @@ class _Job:
         from harness.cluster.over_dask import DaskPool  # noqa: PLC0415 - a run on one host needs no Dask
 
         plan, store, layout = self.plan, self.store, self.store.layout
-        named = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able if p.name in self.bases}
+        places = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able}
+        named = {name: base for name, base in places.items() if name in self.bases and base.exists()}
         run = f"{store.path.name}-{secrets.token_hex(4)}"
         requirements = requirements_of(run, plan, self.specs, named, store.info.pins)
         with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:

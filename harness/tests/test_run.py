@@ -292,9 +292,16 @@ def test_a_mode_whose_stack_cannot_be_made_is_not_run_and_says_why(
     assert case.reason == "the steps that make ext4/ordered@raid1 failed: 221: no such policy"
 
 
-def without_guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finish: Callable[..., None]) -> list[str]:
+def without_guests(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finish: Callable[..., object]
+) -> list[str]:
     """Runs record nothing, and finish base images by `finish`. Returns the modes that they would record."""
     recorded: list[str] = []
+
+    def make(_: Profile, kept: Path, *__: object) -> Path:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.touch()
+        return tmp_path / "base"
 
     class Nothing:
         def __init__(self, *_: object) -> None: ...
@@ -304,7 +311,7 @@ def without_guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, finish: Call
 
     monkeypatch.setattr(run, "find_chosen", lambda _: Kernel("k", Path("bzImage"), None, "00"))
     monkeypatch.setattr(run, "missing_for", lambda *_: "")
-    monkeypatch.setattr(run, "make_base", lambda *_: tmp_path / "base")
+    monkeypatch.setattr(run, "make_base", make)
     monkeypatch.setattr(
         run, "make_specs", lambda *_: SimpleNamespace(recorder=None, judge=None, description="no guest")
     )
@@ -352,13 +359,21 @@ def test_a_mode_whose_base_image_was_not_finished_is_unknown_and_costs_no_other(
 
 
 @pytest.mark.parametrize("mode", ["ext4/ordered@raid1", "ext4/ordered@image", "xfs/default"])
-def test_a_base_image_on_which_nothing_was_recorded_is_made_anew(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_image_is_finished_once(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run with `--image` that was killed before its first recording could not be resumed: "the disk has a
-    folder powercut already". The kept image had been finished, and was finished again.
+    folder powercut already". The kept image had been finished, and was finished again. And a verdict with
+    little time spent it on base images, the same ones each time that it was resumed.
     """
-    without_guests(monkeypatch, tmp_path, lambda _session, _profile, _base, kept: kept.write_text("finished"))
+    killed: list[bool] = []
+
+    def finish(_session: object, _profile: Profile, _base: Path, kept: Path) -> str:
+        kept.write_text("half" if not killed else "finished")
+        if not killed:
+            killed.append(True)
+            raise KeyboardInterrupt
+        return ""
+
+    without_guests(monkeypatch, tmp_path, finish)
     found: list[bool] = []
 
     def make(profile: Profile, kept: Path, *_: object) -> Path:
@@ -372,10 +387,12 @@ def test_a_base_image_on_which_nothing_was_recorded_is_made_anew(
     no_workers: Any = SimpleNamespace(close=lambda: None)
     with create_run(plan, tmp_path, "test") as store:
         (profile,) = select_profiles([mode])
-        for _ in range(2):  # killed before anything was recorded
-            execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        for _ in range(3):  # killed before it was finished, then before anything was recorded
+            with contextlib.suppress(KeyboardInterrupt):
+                execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
         kept = store.layout.base(profile.filesystem, profile.mode)
-        assert (found, kept.read_text()) == ([False, False], "finished")
+        again = not profile.folder  # what is to be said of somebody's disk is known from finishing it
+        assert (found, kept.read_text()) == ([False, False, again], "finished")
         store.layout.case(CaseId(profile.filesystem, profile.mode, "append-fsync")).folder.mkdir()
         store.layout.case(CaseId(profile.filesystem, profile.mode, "append-fsync")).history.touch()
         execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
