@@ -24,7 +24,9 @@ _DATED = re.compile(r"\d{8}-")
 SHOWN = 10
 """Verdicts of a case, its own included."""
 READ_MAX = 60
-"""Runs that are opened: the newest before a run's own, by their names, which begin with the date (UTC)."""
+"""Runs that are opened: of those whose names begin with the date (UTC), and of those that were renamed, by
+the time of their results, the newest so many each.
+"""
 SIZE_MAX = 64 << 20
 RESULTS = "results.json"
 
@@ -70,29 +72,36 @@ def trends(run: Path, started: datetime, cases: Sequence[CaseId]) -> Mapping[Cas
     """The verdicts of these cases in runs that lie beside `run` and began before it, oldest first; at most
     SHOWN - 1 of each case, and none for a case that no other run had.
     """
-    wanted, found = set(cases), dict[CaseId, list[Past]]()
-    for name, results in _before(run, started):
-        for case in results.cases:
-            known = found.setdefault(CaseId(case.filesystem, case.mode, case.workload), [])
-            if len(known) < SHOWN - 1:
-                kernel = results.kernel.release or results.kernel.name
-                known.append(Past(name, kernel, case.verdict, case.states.checked))
-    return {case: tuple(reversed(past)) for case, past in found.items() if case in wanted}
-
-
-def _before(run: Path, started: datetime) -> Iterator[tuple[str, _Results]]:
-    """The results of earlier runs, newest first."""
-    folder = run.resolve().parent
-    seen: set[datetime] = set()
-    last = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}~"
-    names = sorted((p.parent.name for p in folder.glob(f"*/{RESULTS}")), reverse=True)
-    names = [n for n in names if n != run.resolve().name and not (_DATED.match(n) and n > last)]
-    for name in names[:READ_MAX]:
+    wanted, found = set(cases), dict[CaseId, dict[datetime, Past]]()
+    for name in _names(run.resolve(), started):
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            results = _read(folder / name / RESULTS)
-            if results.started.tzinfo and results.started < started and results.started not in seen:
-                seen.add(results.started)  # a packed run that was unpacked here is there twice
-                yield name, results
+            results = _read(run.resolve().parent / name / RESULTS)
+            if not results.started.tzinfo or results.started >= started:
+                continue
+            for case in results.cases:
+                if (of := CaseId(case.filesystem, case.mode, case.workload)) in wanted:
+                    kernel = results.kernel.release or results.kernel.name
+                    past = Past(name, kernel, case.verdict, case.states.checked)
+                    # A packed run that was unpacked here is there twice.
+                    found.setdefault(of, {}).setdefault(results.started, past)
+    return {case: tuple(p for _, p in sorted(past.items()))[1 - SHOWN :] for case, past in found.items()}
+
+
+def _names(run: Path, started: datetime) -> Iterator[str]:
+    """Runs that may have begun before one, and are to be opened."""
+    last = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}~"
+    others = [p for p in run.parent.glob(f"*/{RESULTS}") if p.parent != run]
+    dated = sorted((n for p in others if _DATED.match(n := p.parent.name) and n <= last), reverse=True)
+    renamed = sorted((-_modified(p), n) for p in others if not _DATED.match(n := p.parent.name))
+    yield from (*dated[:READ_MAX], *(name for _, name in renamed[:READ_MAX]))
+
+
+def _modified(file: Path) -> float:
+    """When, in seconds; 0 for a file that was removed meanwhile."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _read(file: Path) -> _Results:

@@ -72,6 +72,19 @@ def test_a_packed_run_that_was_unpacked_beside_itself_counts_once(tmp_path: Path
     assert seen(tmp_path) == ["pass"]
 
 
+def test_a_run_that_was_renamed_has_the_place_of_its_time(tmp_path: Path) -> None:
+    """It was told as the latest, and sixty of them hid all others."""
+    put(tmp_path, 20, "fail")
+    (old,) = tmp_path.iterdir()
+    old.rename(tmp_path / "baseline")
+    for n in range(READ_MAX - 1):
+        put(tmp_path, 30)
+        (tmp_path / f"{NOW - timedelta(days=30):%Y%m%d}-r").rename(tmp_path / f"renamed-{n}")
+    for days in (1, 2, 3):
+        put(tmp_path, days)
+    assert seen(tmp_path)[-4:] == ["fail", "pass", "pass", "pass"]
+
+
 def test_thousands_of_runs_are_not_opened(tmp_path: Path) -> None:
     for days in range(1, READ_MAX + 20):
         put(tmp_path, days, workload="w" if days > READ_MAX + 1 else "other")
