@@ -45,6 +45,16 @@ class Kernel:
     source: str = ""  # the package with its source; empty if there is none
 
 
+def told_apart(names: Sequence[str]) -> dict[str, str]:
+    """Of each name, as of a file, the shortest end of its path that no other one ends with."""
+    found: dict[str, str] = {}
+    for name in names:
+        others, parts = [f"/{other}" for other in names if other != name], name.split("/")
+        ends = ("/".join(parts[n:]) for n in range(len(parts) - 1, -1, -1))
+        found[name] = next((e for e in ends if not any(o.endswith(f"/{e}") for o in others)), name)
+    return found
+
+
 def build_of(name: str) -> str:
     """SHA-256 of a kernel that is named by its path; empty for one that is not, or is not there."""
     path = Path(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.kernels.find import told_apart
 from harness.litmus.results import Litmus, OnMode, Standing
 from harness.report.page import Cell
 
@@ -95,5 +96,9 @@ def _named(some: Sequence[OnMode], columns: Sequence[OnMode]) -> str:
 
 def _on(some: Sequence[OnMode], columns: Sequence[OnMode]) -> str:
     """The kernels of some of a mode's columns; empty if that is all of them."""
-    kernels = (column.asked.rpartition("-")[2] or column.asked for column in some)
-    return "" if len(some) == len(columns) else f"on {', '.join(kernels)}"
+    if len(some) == len(columns):
+        return ""
+    names = told_apart([column.asked for column in columns])
+    short = {k: end if "/" in k else k.rpartition("-")[2] or k for k, end in names.items()}
+    told = short if len(set(short.values())) == len(names) else names
+    return f"on {', '.join(told[column.asked] for column in some)}"

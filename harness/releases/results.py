@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from harness.expectations import Expectation
+from harness.kernels.find import told_apart
 from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
@@ -181,10 +182,7 @@ class Sweep:
 def _told_apart(kernels: Sequence[OnKernel]) -> Iterator[OnKernel]:
     count = Counter(k.title for k in kernels)
     for k in kernels:
-        alike = [f"/{other.item}" for other in kernels if other.title == k.title and other.item != k.item]
-        parts = k.item.split("/")
-        ends = ("/".join(parts[n:]) for n in range(len(parts) - 1, -1, -1))
-        end = next((e for e in ends if not any(a.endswith(f"/{e}") for a in alike)), k.item)
+        end = told_apart([other.item for other in kernels if other.title == k.title])[k.item]
         yield msgspec.structs.replace(k, name=f"{k.title} ({end})") if count[k.title] > 1 else k
 
 

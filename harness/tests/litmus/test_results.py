@@ -22,6 +22,7 @@ from harness.litmus.results import (
     cell_of,
     contradictions,
 )
+from harness.litmus.together import together
 from harness.model import CaseId, CrashState, Violation
 from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, Finding
 from harness.summary import CaseSummary
@@ -369,3 +370,25 @@ def test_a_promise_that_is_broken_as_expected_is_broken() -> None:
     assert reason in page.text()
     kept = table(cell_of(NAME, True, [case(expected)]))
     assert not kept.known, "what is expected, and breaks no promise that was asked about, is no failure"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"),
+    [
+        (["/w/base-tree/vmlinux", "/w/patched-tree/vmlinux"], "BROKEN: on patched-tree/vmlinux; else always"),
+        (["debian-6.12", "debian-7.3"], "BROKEN: on 7.3; else always"),
+        (["debian-7.3", "own-7.3"], "BROKEN: on own-7.3; else always"),
+    ],
+)
+def test_kernels_that_share_a_cell_are_told_apart(kernels: list[str], told: str) -> None:
+    """Two files of one name were both `tree/vmlinux`."""
+    columns = [
+        OnMode(
+            item=k,
+            mode="ext4/ordered",
+            asked=k,
+            cells=(msgspec.structs.replace(KEPT, no=int(k == kernels[1])),),
+        )
+        for k in kernels
+    ]
+    assert str(together(columns, NAME)) == told
