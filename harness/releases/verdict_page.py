@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.known.base import KnownBug, Severity
@@ -45,6 +44,8 @@ _HOW = (
     "of a finding that powercut show has explained."
 )
 
+_MINUTES = 5
+"""For a kernel, where nothing says how long it takes: base images alone may take some of these."""
 Rows = Sequence[tuple[str, Sequence[Standing]]]
 
 
@@ -80,18 +81,33 @@ def _again(sweep: Sweep, rows: Rows) -> str:
     """What goes on with a verdict of which something is open, and would be tried again."""
     if sweep.all_tried or not any(s.is_open for _, of in rows for s in of):
         return ""
-    return resume_sweep("verdict", sweep.plan.kernels, [], "", full(sweep.path))
+    again = resume_sweep("verdict", sweep.plan.kernels, [], "", full(sweep.path))
+    if not any(word.partition("=")[0] == "--minutes" for word in sweep.plan.argv):
+        return again
+    open_ = sum(any(s.is_open for s in of) for of in zip(*(of for _, of in rows), strict=True))
+    return f"{again} --minutes {_minutes_left(rows) or _MINUTES * open_}"
 
 
 def headline(rows: Rows, kernels: int) -> str:
     """How many configurations are safe as far as looked, and how many are not: each by its worst kernel."""
     order = list(Kind)
-    worst = Counter(min((s.kind for s in of), key=order.index) for _, of in rows if of)
-    parts = [f"{number(worst[kind])} {kind.value}" for kind in reversed(Kind) if worst[kind]]
-    where = "" if kernels == 1 else " on both" if kernels == 2 else " on all"
-    safe = f"{Kind.SAFE.value}"
-    parts = [f"{p}{where}" if p.endswith(safe) else p for p in parts]
+    worst: dict[Kind, list[Sequence[Standing]]] = {kind: [] for kind in reversed(Kind)}
+    for _, of in rows:
+        if of:
+            worst[min((s.kind for s in of), key=order.index)].append(of)
+    parts = [f"{number(len(of))} {kind.value}{_on(kind, of, kernels)}" for kind, of in worst.items() if of]
     return f"{plural(len(rows), 'configuration')} on {plural(kernels, 'kernel')}: {'; '.join(parts)}"
+
+
+def _on(kind: Kind, of: Sequence[Sequence[Standing]], kernels: int) -> str:
+    """On how many of several kernels these configurations are so."""
+    if kernels == 1:
+        return ""
+    if any(s.kind is not kind for each in of for s in each):
+        return " on one at least"
+    if kind is Kind.NOT_LOOKED:
+        return " on either" if kernels == 2 else " on any"
+    return " on both" if kernels == 2 else " on all"
 
 
 def cell_text(s: Standing) -> str:
@@ -151,7 +167,8 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
     longer = f" A longer look is --depth {deeper(depth)}." if deeper(depth) else ""
     safe = {name: of for name, of in rows if of and all(s.kind is Kind.SAFE for s in of)}
     if clean := [name for name, of in safe.items() if not any(s.not_shown for s in of)]:
-        yield Line(f"Nothing was found that speaks against these.{longer}", enumerated(clean))
+        them = "it" if len(clean) == 1 else "them"
+        yield Line(f"Nothing was found against {them}.{longer}", enumerated(clean))
     if known := [name for name in safe if name not in clean]:
         yield Line(
             f"These workloads found nothing; known bugs, below, may speak against it.{longer}",
@@ -207,8 +224,11 @@ def _unknown(rows: Rows) -> Iterator[Line]:
                 why = "not all was reached" if s.looked and s.why == NOT_REACHED else s.why
                 why += more
                 together.setdefault((s.kernel.title, known, why), []).append(name)
+    alike: dict[tuple[tuple[str, ...], str, str], list[str]] = {}
     for (kernel, known, why), names in together.items():
-        yield Line(f"On {kernel} {known}{f': {why}' if why else ''}.", enumerated(names))
+        alike.setdefault((tuple(names), known, why), []).append(kernel)
+    for (same, known, why), kernels in alike.items():
+        yield Line(f"On {enumerated(kernels)} {known}{f': {why}' if why else ''}.", enumerated(same))
     if minutes := _minutes_left(rows):
         yield Line(f"At the pace so far, what was not reached takes about {plural(minutes, 'more minute')}.")
 

@@ -154,6 +154,25 @@ def test_what_the_time_was_too_short_for_is_told_as_that_and_how_to_go_on() -> N
     assert "xfs/default: On 6.1 not enough is known: not all was reached; --resume goes on." in text
     assert f"continue with: powercut verdict --resume {both.path.absolute()}" in text
     assert "continue with" not in verdict_page(sweep((answer("xfs/default"),))).text()
+    # The command that goes on had no end, and its pace is not known.
+    ended = replace(both, plan=msgspec.structs.replace(both.plan, argv=["verdict", "--minutes", "1"]))
+    assert f"verdict --resume {both.path.absolute()} --minutes 5\n" in verdict_page(ended).text()
+
+
+def test_of_what_nothing_is_known_the_cells_and_kernels_are_told_at_once() -> None:
+    """ "10 configurations on 2 kernels: 10 not looked at": on both, or on one? And each stood twice below."""
+    late = msgspec.structs.replace(
+        answer("xfs/default", verdict=CaseVerdict.UNKNOWN),
+        reason="the run ended before it was started", states=0,
+    )  # fmt: skip
+    of = sweep((late, msgspec.structs.replace(late, configuration="jfs/default")), (late,))
+    text = verdict_page(of).text()
+    assert "2 configurations on 2 kernels: 2 not looked at on either" in text.splitlines()[0]
+    assert "On 6.1 and 6.2 nothing is known: not reached; --resume goes on." in text
+    partly = verdict_page(sweep((answer("xfs/default"),), (late,))).text()
+    assert "1 configuration on 2 kernels: 1 not looked at on one at least" in partly.splitlines()[0]
+    ended = replace(of, plan=msgspec.structs.replace(of.plan, argv=["verdict", "--minutes=1"]))
+    assert " --minutes 10\n" in verdict_page(ended).text(), "base images take the time of a first look"
 
 
 @pytest.mark.parametrize(("depth", "says"), [("quick", "normal"), ("normal", "deep"), ("deep", "")])
@@ -173,7 +192,7 @@ def test_the_page_says_what_to_do_of_every_kind() -> None:
     second = (answer("ext4/ordered"), answer("jfs/default", verdict=CaseVerdict.NOT_RUN))
     text = verdict_page(sweep(first, second)).text()
     assert "6 configurations on 2 kernels: 1 safe as far as looked on both" in text.splitlines()[0]
-    assert "ext4/ordered: Nothing was found that speaks against these." in text
+    assert "ext4/ordered: Nothing was found against it." in text
     assert "gfs2/default on 6.1: After a power cut the file system may not come back" in text
     assert "Workaround: mount it with care." in text
     assert "Workaround: call fsync on each file instead of sync. (xfs-sync-no-flush)" in text
@@ -260,7 +279,7 @@ def test_a_known_bug_that_no_workload_showed_is_told_of() -> None:
     both_safe = sweep((answer("xfs/default"), answer("ext4/ordered")))
     release = [msgspec.structs.replace(k, release="6.12.117+deb12-amd64") for k in both_safe.kernels]
     text = verdict_page(replace(both_safe, kernels=tuple(release))).text()
-    assert "ext4/ordered: Nothing was found that speaks against these." in text
+    assert "ext4/ordered: Nothing was found against it." in text
     assert "xfs/default: These workloads found nothing; known bugs, below, may speak against it." in text
     rows = list(csv.DictReader(io.StringIO(verdict_csv(replace(plain, kernels=kernels)))))
     told = [row["known_bugs_not_shown"] for row in rows if row["configuration"] == "xfs/default"]
