@@ -20,6 +20,7 @@ from harness.guests.accel import known_of
 from harness.guests.brought import host_files
 from harness.guests.contained import allowed
 from harness.guests.disk import find_binary
+from harness.guests.guest_specs import temporary_folder
 from harness.guests.machine import Machine, machine_of, names, profile_of
 from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
@@ -93,6 +94,7 @@ def examine(reports: Path) -> Iterator[HostCheck]:
         _basics,
         _kernels,
         _tools_guest,
+        lambda: [_temporary()],
         lambda: [_space(reports)],
         lambda: [_space(cache_dir())],
     ]
@@ -272,6 +274,11 @@ def _known(machine: Machine) -> str | None:
         return known_of(machine)
     except PowercutError:
         return None
+
+
+def _temporary() -> HostCheck:
+    processes = [name for name in names() if profile_of(name).host_process]
+    return _try("temporary folder", lambda: str(temporary_folder(processes)))
 
 
 def _space(path: Path) -> HostCheck:

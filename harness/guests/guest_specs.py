@@ -5,9 +5,11 @@ The only place that packs archives and chooses machines: for runs, measurements 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from harness.filesystems.profiles import recovery_files
 from harness.guests import initramfs
 from harness.guests.accel import choose_accel
 from harness.guests.boots import Boots
+from harness.guests.disk import FOLDER_PREFIX
 from harness.guests.images import root_archive
 from harness.guests.machine import Machine, default_name, machine_of, names, profile_of
 from harness.guests.session import GuestSpec, Session, Target, find_agent
@@ -32,6 +35,9 @@ from harness.plan import Clock, GuestChoice
 
 START_STACK, STOP_STACK = "start-stack", "stop-stack"
 """A file in the guest's root: `vms/agent/src/boot.rs`."""
+_MAX_PATH_OF_SOCKET_BYTES = 107  # unix(7)
+_PID_MAX = 1 << 22  # proc(5)
+_MAX_TEMPORARY_BYTES = _MAX_PATH_OF_SOCKET_BYTES - len(f"/{FOLDER_PREFIX}{_PID_MAX}-abcdefgh/control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ def make_specs(
     it confirms judges, if a kernel of the same source has been built for that one. Raises KernelError for a
     missing module, or if the machine has no such kernel.
     """
+    temporary_folder([])
     name = recording_machine(asked.machine, kernel)
     if profile_of(name).host_process:
         own = _instrumented(name, kernel) if asked.coverage else _own_kernel(name, kernel)
@@ -340,19 +347,48 @@ def _own_spec(
             f"{stacked}: {kernel.name} is built without its drivers",
             "leave the machine to powercut, which takes a kernel that has them",
         )
-    return spec_of(machine_of(name), kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
+    machine = machine_of(name)
+    if not machine.shares_disk(kernel.image):
+        temporary_folder([name])
+    return spec_of(machine, kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
 
 
-def _need_plain_path(name: str, scratch: Path) -> None:
+def _need_plain_path(name: str, folder: Path) -> None:
     """A kernel that is a process of this host gets files on its command line, which ends a word at a space
-    and, in `ubd0=`, a file's name at a comma. Raises UsageError for such a folder.
+    and takes `"` away; `ubd0=` ends a file's name at a comma or a colon. Raises UsageError for such a folder.
     """
-    if found := re.search(r"[\s,]", str(scratch)):
-        title = profile_of(name).title
-        raise UsageError(
-            f"{scratch}: {title} cannot open files in a folder with {found[0]!r} in its path",
-            "name another one with --out",
+    found = _ends_a_name(folder)
+    if not found:
+        return
+    temporary = Path(tempfile.gettempdir())
+    is_temporary = folder.is_relative_to(temporary) and _ends_a_name(temporary)
+    raise UsageError(
+        f"{folder}: {profile_of(name).title} cannot open files in a folder with {found!r} in its path",
+        "name another one: export TMPDIR=DIR" if is_temporary else "name another one with --out",
+    )
+
+
+def _ends_a_name(folder: Path) -> str:
+    """The letter of a path that ends a file's name on a kernel's command line; empty if none does."""
+    found = re.search(r'[\s",:]', str(folder))
+    return found[0] if found else ""
+
+
+def temporary_folder(machines: Iterable[str]) -> Path:
+    """Where temporary files are, the sockets of disks among them. Raises EnvironmentLacks if its path is too
+    long for these, UsageError if kernels of these machines, which are processes of this host, cannot open
+    files there.
+    """
+    folder = Path(tempfile.gettempdir())
+    if (length := len(os.fsencode(folder))) > _MAX_TEMPORARY_BYTES:
+        raise EnvironmentLacks(
+            f"{folder}, the folder of temporary files, has a path of {length} bytes, and sockets in it can be "
+            f"named if it has {_MAX_TEMPORARY_BYTES} at most",
+            "name another one: export TMPDIR=DIR",
         )
+    for name in machines:
+        _need_plain_path(name, folder)
+    return folder
 
 
 def _with_release(spec: GuestSpec) -> str:

@@ -119,12 +119,13 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
             ("-machine", "q35,memory-backend=mem,usb=off,vmport=off"),
             *_kernel(boot.kernel_image, boot.initramfs, words),
             ("-serial", "mon:stdio" if boot.shell_mount else "stdio"),
-            ("-chardev", f"socket,id=disk,path={boot.disk_socket}"),
+            ("-chardev", f"socket,id=disk,path={_value(boot.disk_socket)}"),
             ("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1"),
             # Report a host error (disk full) to the guest; by default QEMU pauses for ever
             (
                 "-drive",
-                f"file={boot.log},format=raw,if=none,id=log,cache=unsafe,aio=threads,werror=report,rerror=report",
+                f"file={_value(boot.log)},format=raw,if=none,id=log,cache=unsafe,aio=threads,"
+                "werror=report,rerror=report",
             ),
             ("-device", "virtio-blk-pci,drive=log"),
         ],
@@ -156,7 +157,7 @@ def tool_command(boot: ToolBoot, accel: str, channel_fd: int | None) -> list[str
     drives += [(image, "readonly=on") for image in boot.more]
     for i, (path, how) in enumerate(drives):
         arguments += [
-            ("-drive", f"file={path},format=raw,if=none,id=d{i},{how}"),
+            ("-drive", f"file={_value(path)},format=raw,if=none,id=d{i},{how}"),
             ("-device", f"virtio-blk-pci,drive=d{i}"),
         ]
     return _line(arguments, channel_fd)
@@ -165,6 +166,11 @@ def tool_command(boot: ToolBoot, accel: str, channel_fd: int | None) -> list[str
 def _kernel(image: Path, initramfs: Path, words: list[str]) -> list[tuple[str, str]]:
     line = " ".join([*profile().command_line, f"powercut.port={profile().channel}", *words])
     return [("-kernel", str(image)), ("-initrd", str(initramfs)), ("-append", line)]
+
+
+def _value(path: Path) -> str:
+    """A path as the value of an option, which ends at a single comma."""
+    return str(path).replace(",", ",,")
 
 
 def _line(arguments: list[tuple[str, str]], channel_fd: int | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,6 +60,17 @@ def test_a_program_of_another_release_is_a_note_that_says_when_it_comes(
     assert seen.detail == (
         "not installed; for bcachefs/default fetched from trixie and experimental, on first use"
     )
+
+
+@pytest.mark.parametrize("name", ["d" * 150, "a b", "a:b"])
+def test_a_folder_of_temporary_files_that_no_guest_can_use_is_told(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every case of a run was UNKNOWN, and doctor was content."""
+    assert found(tmp_path)["temporary folder"].ok
+    monkeypatch.setattr(tempfile, "tempdir", f"/{name}")
+    seen = found(tmp_path)["temporary folder"]
+    assert (seen.ok, "TMPDIR" in seen.fix) == (False, True)
 
 
 def test_files_that_applications_bring_are_looked_for(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -151,15 +152,39 @@ def test_a_kernel_that_is_a_program_is_run_only_on_the_machine_that_was_named_fo
     assert recording_machine("auto", dataclasses.replace(own, image=image)) == "qemu"
 
 
-@pytest.mark.parametrize("name", ["a,b", "a b"])
+@pytest.mark.parametrize("name", ["a,b", "a b", "a:b", 'a"b'])
 def test_a_folder_that_uml_cannot_name_is_refused_before_anything_is_recorded(
     name: str, tmp_path: Path
 ) -> None:
-    """Every case was UNKNOWN: "device /dev/ubda does not appear", and nothing named the comma."""
+    """Every case was UNKNOWN: "device /dev/ubda does not appear", and nothing named the letter."""
     own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
     with pytest.raises(UsageError, match="UML cannot open files in a folder with") as caught:
         make_specs(GuestChoice("uml"), own, [mode("ext4/ordered")], [], tmp_path, tmp_path / name)
     assert "--out" in caught.value.next_step
+
+
+@pytest.mark.parametrize("name", ["a:b", "a b"])
+def test_a_folder_of_temporary_files_that_uml_cannot_name_is_refused_where_a_disk_has_a_socket(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every case was UNKNOWN: "device /dev/vda does not appear"."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
+    own.image.write_bytes(b"without the driver")
+    with pytest.raises(UsageError, match="UML cannot open files in a folder with") as caught:
+        make_specs(GuestChoice("uml"), own, [mode("ext4/ordered")], [], tmp_path, Path("/plain"))
+    assert "TMPDIR" in caught.value.next_step
+
+
+def test_the_folder_of_temporary_files_may_have_no_longer_path_than_a_disks_sockets_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every case was UNKNOWN: "path must be shorter than SUN_LEN"."""
+    monkeypatch.setattr(tempfile, "tempdir", f"/{'d' * 150}")
+    own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
+    with pytest.raises(EnvironmentLacks, match="a path of 151 bytes") as caught:
+        make_specs(GuestChoice("uml"), own, [mode("ext4/ordered")], [], tmp_path, tmp_path)
+    assert "TMPDIR" in caught.value.next_step
 
 
 def test_a_run_that_only_emulation_can_judge_says_how_to_get_more(
