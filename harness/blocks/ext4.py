@@ -19,7 +19,7 @@ from harness.blocks import jbd2
 from harness.blocks.fields import BlockName, Image, Kind, Names, Write, blocks, le, several, shown_name
 
 _SUPER_AT, _SUPER_BYTES, _MAGIC = 1024, 1024, 0xEF53
-_RO_SPARSE, _INCOMPAT_64BIT, _INCOMPAT_META_BG = 0x1, 0x80, 0x10
+_RO_SPARSE, _INCOMPAT_64BIT, _INCOMPAT_META_BG, _COMPAT_SPARSE2 = 0x1, 0x80, 0x10, 0x200
 _EXTENTS_FLAG, _EXTENT_MAGIC, _UNWRITTEN = 0x80000, 0xF30A, 32768
 _XATTR_MAGIC, _ORPHAN_MAGIC, _TAIL_TYPE = 0xEA020000, 0x0B10CA04, 0xDE
 _JOURNAL = 8
@@ -41,13 +41,38 @@ class _Layout:
     inode_bytes: int
     descriptor_bytes: int
     reserved: int
+    copied: tuple[int, ...] | None
+    """Groups with a copy of the superblock; None: see `has_super`."""
     sparse: bool
-    meta_bg: bool
+    behind_super: int | None
+    """How many blocks of group descriptors stand behind each superblock; None: all of them."""
     journal: int
 
     @property
     def groups(self) -> int:
         return min(-(-(self.blocks - self.first) // self.per_group), _MAX_GROUPS)
+
+    @property
+    def per_descriptors(self) -> int:
+        """Groups that a block of descriptors describes."""
+        return max(self.block // self.descriptor_bytes, 1)
+
+    def has_super(self, group: int) -> bool:
+        """sparse_super: groups 0, 1 and the powers of 3, 5 and 7 have a superblock; sparse_super2: group 0
+        and up to two others. (ext4_bg_has_super)
+        """
+        if self.copied is not None:
+            return group == 0 or group in self.copied
+        return group <= 1 or not self.sparse or any(_is_power(group, base) for base in (3, 5, 7))
+
+    def descriptors_at(self, number: int) -> int:
+        """Where a block of descriptors stands: with meta_bg, in the first group that it describes.
+        (ext4's descriptor_loc)
+        """
+        if self.behind_super is None or number < self.behind_super:
+            return self.first + 1 + number
+        group = number * self.per_descriptors
+        return self.first + group * self.per_group + self.has_super(group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +114,7 @@ def _layout(data: bytes) -> _Layout | None:
     shift, per_group, per_inodes = le(data, 0x18, 4), le(data, 0x20, 4), le(data, 0x28, 4)
     if shift > 6 or not per_group or not per_inodes:
         return None
-    incompat = le(data, 0x60, 4)
+    compat, incompat = le(data, 0x5C, 4), le(data, 0x60, 4)
     old = le(data, 0x4C, 4) == 0
     wide = bool(incompat & _INCOMPAT_64BIT)
     return _Layout(
@@ -101,8 +126,9 @@ def _layout(data: bytes) -> _Layout | None:
         inode_bytes=128 if old else max(le(data, 0x58, 2), 128),
         descriptor_bytes=max(le(data, 0xFE, 2), 32) if wide else 32,
         reserved=le(data, 0xCE, 2),
+        copied=(le(data, 0x24C, 4), le(data, 0x250, 4)) if compat & _COMPAT_SPARSE2 else None,
         sparse=bool(le(data, 0x64, 4) & _RO_SPARSE),
-        meta_bg=bool(incompat & _INCOMPAT_META_BG),
+        behind_super=le(data, 0x104, 4) if incompat & _INCOMPAT_META_BG else None,
         journal=le(data, 0xE0, 4),
     )
 
@@ -119,6 +145,10 @@ class Ext4:
         self._fixed: dict[int, str] = {}
         self._tables: list[tuple[int, int]] = []  # (first block of an inode table, group), ascending
         self._owners: dict[int, list[_Owner]] = {}
+        self._held: dict[int, dict[tuple[int, int], int | bytes]] = {}
+        """What an inode's map said last, as long as no other owner took a block of it: by first block of the
+        file and of the device, how many blocks of an extent, or the block of pointers.
+        """
         self._names = Names()
         self._journal = _Journal()
         self._last: dict[int, bytes] = {}
@@ -132,12 +162,13 @@ class Ext4:
     def _read_groups(self) -> None:
         layout, block = self._l, self._block
         table_blocks = max(1, layout.inodes_per_group * layout.inode_bytes // block)
-        start = layout.first + 1
-        count = -(-layout.groups * layout.descriptor_bytes // block)
-        raw = self._image.read(start * block, count * block)
+        count, raw = -(-layout.groups // layout.per_descriptors), b""
         self._fixed[_SUPER_AT // block] = "superblock"
         for group in range(layout.groups):
-            one = raw[group * layout.descriptor_bytes :][: layout.descriptor_bytes]
+            number, n = divmod(group, layout.per_descriptors)
+            if not n:
+                raw = self._image.read(layout.descriptors_at(number) * block, block)
+            one = raw[n * layout.descriptor_bytes :][: layout.descriptor_bytes]
             if len(one) < layout.descriptor_bytes:
                 break
             wide = layout.descriptor_bytes >= 64
@@ -152,16 +183,21 @@ class Ext4:
 
     def _add_copies(self, group: int, count: int) -> None:
         layout = self._l
-        first = layout.first + group * layout.per_group
-        if group and layout.sparse and not _has_copy(group):
-            return
-        if group:
+        first, has_super = layout.first + group * layout.per_group, layout.has_super(group)
+        if group and has_super:
             self._fixed[first] = f"copy of the superblock in group {group}"
+        behind = count if layout.behind_super is None else min(layout.behind_super, count)
+        number, n = divmod(group, layout.per_descriptors)
+        if number >= behind:
+            if n in (0, 1, layout.per_descriptors - 1):
+                copy = f", copy in group {group}" if n else ""
+                self._fixed[first + has_super] = f"group descriptors{copy}"
+            return
         copy = f", copy in group {group}" if group else ""
-        for n in range(count if not layout.meta_bg else 0):
+        for n in range(behind if has_super else 0):
             self._fixed[first + 1 + n] = f"group descriptors{copy}"
-        for n in range(layout.reserved):
-            self._fixed.setdefault(first + 1 + count + n, f"reserved group descriptors{copy}")
+        for n in range(layout.reserved if has_super else 0):
+            self._fixed.setdefault(first + 1 + behind + n, f"reserved group descriptors{copy}")
 
     def _read_inodes(self) -> None:
         for block in itertools.islice(self._table_places(), _MAX_TABLE_BLOCKS):
@@ -214,7 +250,7 @@ class Ext4:
             return
         owner = self._owner(home, entry)
         if owner is not None and owner.logical == -1:
-            self._learn_map(entry, owner, data)
+            self._learn_map(entry, owner, data, {home})
         if (owner is not None and owner.mode & _S_IFMT == _S_IFDIR) or _is_directory(data):
             for inode, name in _directory(data):
                 if name not in (".", ".."):
@@ -280,7 +316,7 @@ class Ext4:
         area = raw[0x28 : 0x28 + 60]
         owner = _Owner(entry, inode, -1, mode)
         if flags & _EXTENTS_FLAG:
-            self._learn_map(entry, owner, area)
+            self._learn_map(entry, owner, area, set())
         else:
             self._learn_pointers(owner, area)
 
@@ -288,16 +324,20 @@ class Ext4:
         """The block map of an inode without extents: 12 direct blocks, then trees of depth 1, 2 and 3."""
         for n in range(_DIRECT):
             self._own(le(area, 4 * n, 4), _Owner(owner.entry, owner.inode, n, owner.mode))
-        logical, per = _DIRECT, self._block // 4
+        logical, per, seen = _DIRECT, self._block // 4, set[int]()
         for depth in (1, 2, 3):
-            self._learn_indirect(owner, le(area, 4 * (_DIRECT + depth - 1), 4), depth, logical)
+            self._learn_indirect(owner, le(area, 4 * (_DIRECT + depth - 1), 4), depth, logical, seen)
             logical += per**depth
 
-    def _learn_indirect(self, owner: _Owner, block: int, depth: int, logical: int) -> None:
-        if not 0 < block < self._l.blocks or logical > _MAX_RUN:
+    def _learn_indirect(self, owner: _Owner, block: int, depth: int, logical: int, seen: set[int]) -> None:
+        """`seen`: blocks of this map; a damaged one may lead to the same block again and again."""
+        if not 0 < block < self._l.blocks or logical > _MAX_RUN or block in seen:
             return
+        seen.add(block)
         self._own(block, _Owner(owner.entry, owner.inode, -1, owner.mode))
         data = self._last.get(block) or self._image.read(block * self._block, self._block)
+        if self._held.get(owner.inode, {}).get((logical, block)) == data:
+            return
         per = self._block // 4
         for n in range(len(data) // 4):
             pointer = le(data, 4 * n, 4)
@@ -306,37 +346,50 @@ class Ext4:
             if depth == 1:
                 self._own(pointer, _Owner(owner.entry, owner.inode, logical + n, owner.mode))
             else:
-                self._learn_indirect(owner, pointer, depth - 1, logical + n * per ** (depth - 1))
+                self._learn_indirect(owner, pointer, depth - 1, logical + n * per ** (depth - 1), seen)
+        if depth == 1:
+            self._held.setdefault(owner.inode, {})[logical, block] = data
 
-    def _learn_map(self, entry: int, owner: _Owner, data: bytes, depth: int = 0) -> None:
-        """A node of an extent tree."""
-        if le(data, 0, 2) != _EXTENT_MAGIC or depth > _MAX_DEPTH:
+    def _learn_map(
+        self, entry: int, owner: _Owner, data: bytes, seen: set[int], level: int | None = None
+    ) -> None:
+        """A node of an extent tree, `level` nodes above the leaves, and what hangs on it. `seen`: blocks of
+        this tree; a damaged one may lead to the same block again and again.
+        """
+        depth = le(data, 6, 2)
+        if le(data, 0, 2) != _EXTENT_MAGIC or depth > _MAX_DEPTH or level not in (None, depth):
             return
-        count, level = le(data, 2, 2), le(data, 6, 2)
+        count = le(data, 2, 2)
         for n in range(min(count, len(data) // 12)):
             one = data[12 + 12 * n : 24 + 12 * n]
-            if not level:
+            if not depth:
                 self._learn_extent(entry, owner.inode, one, owner.mode)
                 continue
             child = le(one, 4, 4) | le(one, 8, 2) << 32
-            if not 0 < child < self._l.blocks:
+            if not 0 < child < self._l.blocks or child in seen:
                 continue
+            seen.add(child)
             self._own(child, _Owner(entry, owner.inode, -1, owner.mode))
             below = self._last.get(child) or self._image.read(child * self._block, self._block)
-            self._learn_map(entry, owner, below, depth + 1)
+            self._learn_map(entry, owner, below, seen, depth - 1)
 
     def _learn_extent(self, entry: int, inode: int, one: bytes, mode: int) -> None:
         logical, count = le(one, 0, 4), le(one, 4, 2)
         start = le(one, 8, 4) | le(one, 6, 2) << 32
         count -= _UNWRITTEN if count > _UNWRITTEN else 0
-        for n in range(min(count, _MAX_RUN)):
+        known = self._held.get(inode, {}).get((logical, start), 0)
+        known = known if isinstance(known, int) else 0
+        for n in range(known, min(count, max(self._l.blocks - start, 0))):
             self._own(start + n, _Owner(entry, inode, logical + n, mode))
+        self._held.setdefault(inode, {})[logical, start] = max(known, count)
 
     def _own(self, block: int, owner: _Owner) -> None:
         if not 0 < block < self._l.blocks:
             return
         owners = self._owners.setdefault(block, [])
         if not owners or (owners[-1].inode, owners[-1].logical) != (owner.inode, owner.logical):
+            if owners:
+                self._held.pop(owners[-1].inode, None)
             owners.append(owner)
 
     # --- looking up ---------------------------------------------------------------------------
@@ -469,13 +522,6 @@ _JOURNAL_BLOCKS = {
 def _unescaped(data: bytes, tag: jbd2.Tag) -> bytes:
     """A copy whose first word would have been the journal's magic number has zeros there."""
     return jbd2.MAGIC.to_bytes(4, "big") + data[4:] if tag.escaped else data
-
-
-def _has_copy(group: int) -> bool:
-    """sparse_super: groups 0, 1 and the powers of 3, 5 and 7 have a copy of the superblock."""
-    if group <= 1:
-        return True
-    return any(_is_power(group, base) for base in (3, 5, 7))
 
 
 def _is_power(number: int, base: int) -> bool:
