@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from harness.host.console import OutputClosed, forget
 from harness.host.files import json_line
 from harness.model import CaseId
 from harness.plan import Plan
@@ -73,6 +74,12 @@ class EventStream:
         )
 
     def _write(self, event: dict[str, object]) -> None:
-        if self._file is not None:
+        """Raises OutputClosed if the reader is gone."""
+        if self._file is None:
+            return
+        try:
             self._file.write(json_line(event) + "\n")
             self._file.flush()
+        except BrokenPipeError as e:
+            forget(self._file)
+            raise OutputClosed from e

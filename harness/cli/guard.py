@@ -21,7 +21,7 @@ import click
 
 from harness.cli.console import errors
 from harness.errors import ExitCode, PowercutError, UsageError
-from harness.host.console import OutputClosed
+from harness.host.console import OutputClosed, forget
 from harness.host.text import indented, one_line
 from harness.model import Verdict
 
@@ -44,7 +44,7 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
             say_error(e)
             code = e.exit_code
         except OutputClosed:
-            _forget_output()
+            forget(sys.stdout)
             code = ExitCode.OUTPUT_CLOSED
         except KeyboardInterrupt:
             _say("interrupted")
@@ -101,12 +101,6 @@ def _say_traceback() -> None:
     """Print the current exception. It may quote a guest, so it goes through the escaping console."""
     with contextlib.suppress(OutputClosed):
         errors.block(traceback.format_exc())
-
-
-def _forget_output() -> None:
-    """Discard what is buffered for a closed output; Python would complain about it at exit."""
-    with contextlib.suppress(OSError, ValueError):  # ValueError: stdout has no file descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_refused(e: OSError | sqlite3.OperationalError) -> None:

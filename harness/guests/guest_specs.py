@@ -382,8 +382,8 @@ def temporary_folder(machines: Iterable[str]) -> Path:
     folder = Path(tempfile.gettempdir())
     if (length := len(os.fsencode(folder))) > _MAX_TEMPORARY_BYTES:
         raise EnvironmentLacks(
-            f"{folder}, the folder of temporary files, has a path of {length} bytes, and sockets in it can be "
-            f"named if it has {_MAX_TEMPORARY_BYTES} at most",
+            f"{folder}, the folder of temporary files, has a path of {length} bytes; sockets in it can be "
+            f"named if it has at most {_MAX_TEMPORARY_BYTES}",
             "name another one: export TMPDIR=DIR",
         )
     for name in machines:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -14,6 +16,12 @@ from harness.host.text import framed, one_line, printable
 
 class OutputClosed(Exception):
     """The reader of standard output is gone: `powercut ... | head`."""
+
+
+def forget(output: TextIO) -> None:
+    """Discard what is buffered for an output that nobody reads; Python would complain about it at its end."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it has no file descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 class SafeConsole(Console):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
+import pytest
+
 from harness.cli.events import EventStream
+from harness.host.console import OutputClosed
 from harness.model import Judgement, Violation
 from harness.plan import Plan
 from harness.store import RunStore
@@ -51,3 +55,13 @@ def test_without_a_file_nothing_is_told(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     assert "none/events" in refused("run", "--events", tmp_path / "none" / "events", "-w", "append-fsync")
+
+
+def test_events_that_nobody_reads_end_the_run_as_shells_expect(tmp_path: Path) -> None:
+    """`run --events - | head -1` was a traceback of ours, with exit code 3."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with RunStore.create(tmp_path, "t", INFO) as store, os.fdopen(writer, "w") as pipe:
+        stream = EventStream(store, pipe)
+        with pytest.raises(OutputClosed):
+            stream.began(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
