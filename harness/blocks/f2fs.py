@@ -1,26 +1,29 @@
 """F2FS: areas by the superblock, nodes by their footers, whose data by the addresses in nodes.
 
-From Documentation/filesystems/f2fs.rst and include/linux/f2fs_fs.h (6.12). Little-endian, blocks of 4 KiB.
+From Documentation/filesystems/f2fs.rst, include/linux/f2fs_fs.h and fs/f2fs (6.12). Little-endian, blocks of
+4 KiB.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.blocks import words
 from harness.blocks.fields import BlockName, Image, Kind, Names, Write, blocks, le, shown_name
 
 _BLOCK = 4096
-_SUPER_AT, _MAGIC = 1024, 0xF2F52010
+_SUPER_AT, _SUPER_BYTES, _MAGIC = 1024, 3072, 0xF2F52010
 _FOOTER_AT, _ADDRESSES_AT = _BLOCK - 24, 360
-_IN_INODE, _IN_DIRECT = 923, 1018
+_IN_INODE, _IN_NODE, _XATTRS = 923, 1018, 50
+_XATTR_NODE = (1 << 29) - 1
 _FSYNC, _DENTRY, _OFFSET_SHIFT = 0x2, 0x4, 3
 _NAT_ENTRIES, _SIT_ENTRIES = 455, 55
-_INLINE_DATA, _INLINE_DENTRY, _EXTRA = 0x2, 0x4, 0x20
-_S_IFMT, _S_IFDIR = 0xF000, 0x4000
-_NO_ADDRESS = (0, 0xFFFFFFFF)
+_INLINE_XATTR, _INLINE_DATA, _INLINE_DENTRY, _EXTRA = 0x1, 0x2, 0x4, 0x20
+_S_IFMT, _S_IFDIR, _S_IFREG = 0xF000, 0x4000, 0x8000
+_FLEXIBLE, _COMPRESSED = 0x40, 0x4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +35,58 @@ class _Layout:
     ssa: int
     main: int
     end: int
+    flexible: bool
+    """Whether each inode says how much room it has for extended attributes."""
+
+
+@dataclass(slots=True)
+class _Owner:
+    """Of a block: the address number `offset` of an inode, or of its direct node number `node`, leads to it.
+    `entry`: the last that said so, before anything else was said.
+    """
+
+    entry: int
+    inode: int
+    node: int | None
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Owner:
-    entry: int
-    inode: int
-    index: int
-    directory: bool | None
+class _Inode:
+    """`skipped`: words ahead of its own addresses. `own`, `per_node`: how many addresses it has itself, and
+    each of its direct nodes. (addrs_per_page, do_read_inode)
+    """
+
+    directory: bool
+    skipped: int
+    own: int
+    per_node: int
+
+    @classmethod
+    def of(cls, data: bytes, *, flexible: bool) -> _Inode:
+        mode, inline = le(data, 0, 2) & _S_IFMT, data[3]
+        skipped = min(le(data, _ADDRESSES_AT, 2) // 4, _IN_INODE) if inline & _EXTRA else 0
+        if flexible:
+            xattrs = le(data, _ADDRESSES_AT + 2, 2) if skipped else 0
+        else:
+            xattrs = _XATTRS if inline & (_INLINE_XATTR | _INLINE_DENTRY) else 0
+        compressed = mode == _S_IFREG and skipped > 8 and le(data, 80, 4) & _COMPRESSED
+        cluster = 1 << min(data[_ADDRESSES_AT + 33], 9) if compressed else 1
+        own = max(_IN_INODE - skipped - xattrs, 0)
+        return cls(mode == _S_IFDIR, skipped, own // cluster * cluster, _IN_NODE // cluster * cluster)
 
 
 def read(image: Image, second_bytes: int) -> F2fs | None:
     """None if the image holds another format."""
-    data = image.read(_SUPER_AT, 1024)
+    data = image.read(_SUPER_AT, _SUPER_BYTES)
     if le(data, 0, 4) != _MAGIC or le(data, 0x10, 4) != 12 or not 0 < le(data, 0x14, 4) < 20:
         return None
     places = [le(data, at, 4) for at in (0x4C, 0x50, 0x54, 0x58, 0x5C)]
     if places != sorted(places) or not places[0]:
         return None
     checkpoint, sit, nat, ssa, main = places
-    return F2fs(_Layout(1 << le(data, 0x14, 4), checkpoint, sit, nat, ssa, main, le(data, 0x24, 8)))
+    flexible = bool(le(data, 0x884, 4) & _FLEXIBLE)
+    return F2fs(_Layout(1 << le(data, 0x14, 4), checkpoint, sit, nat, ssa, main, le(data, 0x24, 8), flexible))
 
 
 class F2fs:
@@ -59,7 +94,7 @@ class F2fs:
         self._l = layout
         self._owners: dict[int, list[_Owner]] = {}
         self._names = Names()
-        self._directories: dict[int, bool] = {}
+        self._inodes: dict[int, _Inode] = {}
 
     def learn(self, write: Write) -> None:
         for at, data in blocks(write, _BLOCK):
@@ -69,26 +104,26 @@ class F2fs:
     def _learn_node(self, entry: int, data: bytes) -> None:
         nid, inode = le(data, _FOOTER_AT, 4), le(data, _FOOTER_AT + 4, 4)
         if nid != inode:
-            known = self._directories.get(inode)
-            self._own(entry, inode, data, 0, _IN_DIRECT, known, _node_first(data))
+            if (node := _direct_node(data)) is not None:
+                self._own(entry, inode, node, struct.unpack_from(f"<{_IN_NODE}I", data))
             return
-        directory = le(data, 0, 2) & _S_IFMT == _S_IFDIR
         name = shown_name(data[92 : 92 + min(le(data, 88, 4), 255)])
         self._names.learn(entry, inode, name)
-        self._directories[inode] = directory
+        known = self._inodes[inode] = _Inode.of(data, flexible=self._l.flexible)
         if not data[3] & (_INLINE_DATA | _INLINE_DENTRY):
-            skip = le(data, _ADDRESSES_AT, 2) // 4 if data[3] & _EXTRA else 0
-            skip = min(skip, _IN_INODE)
-            at = _ADDRESSES_AT + 4 * skip
-            self._own(entry, inode, data, at, _IN_INODE - skip, directory, 0)
+            at = _ADDRESSES_AT + 4 * known.skipped
+            self._own(entry, inode, None, struct.unpack_from(f"<{known.own}I", data, at))
 
-    def _own(
-        self, entry: int, inode: int, data: bytes, at: int, count: int, directory: bool | None, first: int
-    ) -> None:
-        for n in range(count):
-            address = le(data, at + 4 * n, 4)
-            if address not in _NO_ADDRESS and self._l.main <= address < self._l.end:
-                self._owners.setdefault(address, []).append(_Owner(entry, inode, first + n, directory))
+    def _own(self, entry: int, inode: int, node: int | None, addresses: Sequence[int]) -> None:
+        for offset, address in enumerate(addresses):
+            if not self._l.main <= address < self._l.end:
+                continue
+            owners = self._owners.setdefault(address, [])
+            last = owners[-1] if owners else None
+            if last and (last.inode, last.node, last.offset) == (inode, node, offset):
+                last.entry = entry
+            else:
+                owners.append(_Owner(entry, inode, node, offset))
 
     def _is_node(self, data: bytes) -> bool:
         """Whether a block of the main area has the footer of a node: numbers that fit, and a next block in
@@ -166,11 +201,18 @@ class F2fs:
         owner = next((o for o in owners if o.entry >= entry), owners[-1] if owners else None)
         if owner is None:
             return BlockName(at, len(data), "", Kind.UNKNOWN, sure=False)
-        if owner.directory:
-            text = f"directory {self._who(entry, owner.inode)}, block {owner.index}"
-            return BlockName(at, len(data), text, Kind.METADATA, sure=False)
-        text = f"data of inode {self._who(entry, owner.inode)}, block {owner.index}"
-        return BlockName(at, len(data), text, Kind.DATA, sure=False)
+        known, number = self._inodes.get(owner.inode), self._number(owner)
+        which = self._who(entry, owner.inode) + (f", block {number}" if number is not None else "")
+        if known and known.directory:
+            return BlockName(at, len(data), f"directory {which}", Kind.METADATA, sure=False)
+        return BlockName(at, len(data), f"data of inode {which}", Kind.DATA, sure=False)
+
+    def _number(self, owner: _Owner) -> int | None:
+        """The block of the file. None: it takes the inode to tell, and the log does not have that."""
+        if owner.node is None:
+            return owner.offset
+        known = self._inodes.get(owner.inode)
+        return known.own + owner.node * known.per_node + owner.offset if known else None
 
     def _who(self, entry: int, inode: int) -> str:
         name = self._names.at(entry, inode)
@@ -187,9 +229,16 @@ def _is_checkpoint(data: bytes) -> bool:
     return zlib.crc32(data[:at], _MAGIC ^ 0xFFFFFFFF) ^ 0xFFFFFFFF == le(data, at, 4)
 
 
-def _node_first(data: bytes) -> int:
-    """The first file block that a direct node holds, by its offset among the file's nodes: the first two
-    hang on the inode itself.
+def _direct_node(data: bytes) -> int | None:
+    """Which of the file's direct nodes it is, by its place among all nodes: two hang on the inode, as many as
+    a node has numbers on each of two indirect nodes, all others on indirect nodes below a last one. None: it
+    is an indirect node, or one of extended attributes. (f2fs_start_bidx_of_node, IS_DNODE)
     """
-    offset = le(data, _FOOTER_AT + 8, 4) >> _OFFSET_SHIFT
-    return _IN_INODE + max(offset - 1, 0) * _IN_DIRECT
+    place = le(data, _FOOTER_AT + 8, 4) >> _OFFSET_SHIFT
+    if place in (0, _XATTR_NODE):
+        return None
+    if place <= 2:
+        return place - 1
+    indirect, first = (3, 2) if place < 2 * _IN_NODE + 5 else (2 * _IN_NODE + 6, 2 * _IN_NODE + 2)
+    above, below = divmod(place - indirect, _IN_NODE + 1)
+    return first + above * _IN_NODE + below - 1 if above >= 0 and below else None
