@@ -22,21 +22,25 @@ these.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.errors import KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.files import write_atomically
 from harness.host.locks import exclusive
 from harness.host.progress import telling
+from harness.host.text import first_few, one_line
 from harness.kernels.build import (
     Addition,
     BuildFails,
@@ -74,6 +78,10 @@ _PLAIN = {
 """For our repository: the user's settings are not for commits that nobody sees."""
 _CONFIGURING = (":(glob)**/Kconfig*", "scripts")
 """The files of a commit that decide what it makes of our fragments."""
+_MOST_SAID = 400
+"""Letters of what git complains of."""
+_SAFE = re.compile(r"git config --global --add safe\.directory \S.*")
+"""What git says to do about a tree of another user."""
 _ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* .*$", re.MULTILINE)
 
 
@@ -144,6 +152,7 @@ class CommitTree:
             return self._range(self._named(first or "HEAD"), self._named(last or "HEAD"))
         head = self._named("HEAD")
         end = self._uncommitted(head) or head
+        self._say_unknown()
         start = self._named(base) if base else self._default_base(head, end)
         return self._range(start, end)
 
@@ -153,15 +162,32 @@ class CommitTree:
         )
         if done.returncode:
             raise UsageError(
-                f"{self.tree} has no commit {revision}", f"see: git -C {self.tree} log --oneline"
+                f"{self.tree} has no commit {revision}",
+                self._deeper or f"see: git -C {shlex.quote(str(self.tree))} log --oneline",
             )
         return done.stdout.strip()
+
+    @property
+    def _deeper(self) -> str:
+        """How a tree whose history is cut off gets more of it; empty for one that has all."""
+        if self._git_there("rev-parse", "--is-shallow-repository").stdout.strip() != "true":
+            return ""
+        fetched = f"git -C {shlex.quote(str(self.tree))} fetch --unshallow"
+        return f"its history is cut off (a shallow clone): {fetched}"
 
     def _default_base(self, head: str, end: str) -> str:
         upstream = self._git_there("merge-base", "HEAD", "@{upstream}")
         if upstream.returncode == 0 and upstream.stdout.strip() != end:
             return upstream.stdout.strip()
-        return head if end != head else self._named("HEAD~1")
+        if end != head:
+            return head
+        below = self._git_there("rev-parse", "--verify", "--quiet", "HEAD~1")
+        if below.returncode:
+            raise UsageError(
+                f"{self.tree} has no commit below {head[:12]}, its last one",
+                self._deeper or "change something, or commit it: a patch is on top of a commit",
+            )
+        return below.stdout.strip()
 
     def _range(self, base: str, head: str) -> CommitRange:
         line = self._listed("--reverse", "--first-parent", f"{base}..{head}")
@@ -228,12 +254,25 @@ class CommitTree:
             return ""
         return self._committed(tree, head, UNCOMMITTED)
 
+    def _say_unknown(self) -> None:
+        """New files of the user's that git was not told of are in no commit, and so not asked about."""
+        files = self._git_there("ls-files", "-o", "--exclude-standard", "-z").stdout.split("\0")
+        shown, left = first_few(list(filter(None, files)), 3)
+        if shown:
+            more = f" and {left:,} more" if left else ""
+            self._say(
+                f"not asked about, as git does not know of it: {one_line(', '.join(shown))}{more}; "
+                "what is part of the patch becomes so by git add"
+            )
+
     def _applied(self, base: str, mbox: Path) -> str:
-        """The last commit once all patches of a file are applied to `base`."""
-        source = self._work_tree()
+        """The last commit once all patches of a file, which may be one of gzip, are applied to `base`. Mails
+        without a patch, as a cover letter, are passed over.
+        """
+        source, mails = self._work_tree(), _mails(mbox)
         self._switch(base)
         try:
-            self._git("am", "--quiet", "--3way", str(mbox.resolve()), at=source, env=_WHO)
+            self._git("am", "--quiet", "--3way", "--empty=drop", at=source, env=_WHO, given=mails)
         except KernelError as e:
             abort = [*self._ours(source), "am", "--abort"]
             subprocess.run(abort, env=plain_environment(), capture_output=True, check=False)
@@ -241,7 +280,12 @@ class CommitTree:
                 f"{mbox} does not apply to {base[:12]}: {e.what}",
                 "name the commit that it is made for with --base",
             ) from e
-        return self._git("rev-parse", "HEAD", at=source).strip()
+        head = self._git("rev-parse", "HEAD", at=source).strip()
+        if head == base:
+            raise UsageError(
+                f"{mbox} holds no patch", "name a mailbox as git format-patch --stdout writes it"
+            )
+        return head
 
     def diff(self, base: str, head: str, file: str) -> str:
         """How two commits differ in a file, without lines around."""
@@ -437,7 +481,8 @@ class CommitTree:
             close_fds=False,
         )
         if done.returncode:
-            said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+            told = " ".join((done.stderr.strip() or done.stdout).split())[-_MOST_SAID:]
+            said = told or f"exit code {done.returncode}"
             raise KernelError(f"git {words[0]}: {said}", f"is {self.tree} a whole git tree of Linux?")
         return done.stdout
 
@@ -455,14 +500,8 @@ def commit_tree(
     Raises UsageError for a folder that is no git tree of Linux, InUse if another process has it for longer
     than WAIT_S, EnvironmentLacks for a missing tool.
     """
-    top = read_only_git(tree, "rev-parse", "--show-toplevel")
-    if top.returncode or not Path(top.stdout.rstrip("\n"), "Kconfig").exists():
-        raise UsageError(
-            f"{tree} is no git tree of Linux",
-            "go into one, or name it; a source tree becomes one by: git init && git add -A -f && git commit",
-        )
+    root = _top(tree)
     need_tools(flavour)
-    root = Path(top.stdout.rstrip("\n"))
     store = Path(
         read_only_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.rstrip("\n")
     )
@@ -477,6 +516,36 @@ def commit_tree(
         if left:
             kept.clean()
         yield kept
+
+
+def _top(tree: Path) -> Path:
+    """The top folder of the git tree of Linux that a folder is in. Raises as `commit_tree`."""
+    if shutil.which("git") is None:
+        raise EnvironmentLacks("commits are read with git, which is not there", "run: apt-get install git")
+    top = read_only_git(tree, "rev-parse", "--show-toplevel")
+    root, said = Path(top.stdout.rstrip("\n")), " ".join(top.stderr.split())
+    if safe := _SAFE.search(top.stderr):
+        raise UsageError(f"git reads no tree of another user: {tree}", f"if you trust it: {safe[0]}")
+    if top.returncode and "not a git repository" not in said:
+        raise UsageError(f"git does not read {tree}: {said}", "mend that, or name another tree")
+    if top.returncode or not (root / "Kconfig").exists():
+        raise UsageError(
+            f"{tree} is no git tree of Linux",
+            "go into one, or name it; a source tree becomes one by: git init && git add -A -f && git commit",
+        )
+    return root
+
+
+def _mails(mbox: Path) -> str:
+    """A mailbox, as git takes it. Raises UsageError if it cannot be read."""
+    try:
+        data = mbox.read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as e:
+        raise UsageError(
+            f"{mbox} cannot be read: {e}", "name a mailbox as git format-patch --stdout writes it"
+        ) from e
+    return data.decode(errors="surrogateescape")
 
 
 def _removed_leftovers(ours: Path) -> bool:

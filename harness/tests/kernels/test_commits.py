@@ -3,6 +3,7 @@ C program of two files."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from harness.errors import KernelError, UsageError
 from harness.kernels import commits as commits_module
+from harness.kernels import git as git_module
 from harness.kernels import variants
 from harness.kernels.build import Addition, BuildFails, Flavour, make_again
 from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
@@ -180,6 +182,31 @@ def test_patches_of_a_mailbox_are_applied_to_the_base(
     assert snapshot(tree) == before
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_mails_without_a_patch_are_passed_over(
+    tree: Path, kernels: CommitTree, tmp_path: Path, *, packed: bool
+) -> None:
+    """A series with its cover letter, as mailing lists have it: `git am: exit code 128`."""
+    change(tree, "3", "three")
+    letter = "From 0 Mon Sep 17 00:00:00 2001\nFrom: a <a@b.c>\nSubject: [PATCH 0/1] all of it\n\nHello\n\n"
+    mails = (letter + git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n").encode()
+    mbox = tmp_path / "series.mbox"
+    mbox.write_bytes(gzip.compress(mails) if packed else mails)
+    assert [c.subject for c in kernels.series(base="HEAD~1", mbox=mbox).commits] == ["three"]
+    mbox.write_text(letter)
+    with pytest.raises(UsageError, match="holds no patch"):
+        kernels.series(base="HEAD~1", mbox=mbox)
+    mbox.write_bytes(b"\x1f\x8bno gzip")
+    with pytest.raises(UsageError, match="cannot be read"):
+        kernels.series(base="HEAD~1", mbox=mbox)
+
+
+def test_what_git_complains_of_on_its_output_is_told(tree: Path, kernels: CommitTree) -> None:
+    (tree / "fs/other.c").write_text("int something_else;\n")
+    with pytest.raises(KernelError, match=r"git diff: .*[+]int something_else"):
+        kernels._git("diff", "--no-index", "--", "/dev/null", str(tree / "fs/other.c"))
+
+
 def test_a_mailbox_that_does_not_apply_says_so_and_the_next_one_does(
     tree: Path, kernels: CommitTree, tmp_path: Path
 ) -> None:
@@ -233,6 +260,58 @@ def test_a_folder_that_is_no_tree_of_linux_says_how_it_becomes_one(cache: Path, 
         commit_tree(tmp_path / "plain", "toy", FLAVOUR, 1, lambda text: None),
     ):
         pytest.fail("it was taken")
+
+
+def test_what_git_says_of_a_tree_is_told(tree: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree of another user, as in a container, "is no git tree of Linux", and became one by git init."""
+    ours = git_module.plain_environment
+
+    def of_another_user() -> dict[str, str]:
+        return ours() | {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "HOME": "/nonexistent"}
+
+    monkeypatch.setattr(git_module, "plain_environment", of_another_user)
+    with (
+        pytest.raises(UsageError, match="git reads no tree of another user") as refused,
+        commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None),
+    ):
+        pytest.fail("it was taken")
+    assert f"git config --global --add safe.directory {tree}" in refused.value.next_step
+    monkeypatch.setattr(git_module, "plain_environment", ours)
+    (tree / ".git/config").write_text("[core\n")
+    with (
+        pytest.raises(UsageError, match=r"git does not read .*bad config"),
+        commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None),
+    ):
+        pytest.fail("it was taken")
+
+
+def test_a_new_file_that_git_does_not_know_is_said_to_be_left_out(tree: Path, cache: Path) -> None:
+    said: list[str] = []
+    change(tree, "3")
+    for n in range(5):
+        (tree / f"fs/new{n}.c").write_text("")
+    with commit_tree(tree, "toy", FLAVOUR, 1, said.append) as kept:
+        kept.series()
+        (told,) = said
+        assert (
+            "not asked about, as git does not know of it: fs/new0.c, fs/new1.c, fs/new2.c and 2 more" in told
+        )
+        git(tree, "add", "-A")
+        assert "fs/new0.c" in kept.series().changed
+        assert said == [told]
+
+
+def test_a_tree_that_is_cut_off_says_how_it_gets_its_history(tree: Path, cache: Path, tmp_path: Path) -> None:
+    """`has no commit HEAD~1; see: git log`, of a clone as CI makes it, though nobody named HEAD~1."""
+    change(tree, "3", "three")
+    cut = tmp_path / "cut"
+    git(tree, "clone", "-q", "--depth=1", f"file://{tree}", str(cut))
+    git(cut, "branch", "-q", "--unset-upstream")
+    with commit_tree(cut, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        for words in ((), ("main~1..main",)):
+            with pytest.raises(UsageError, match=r"has no commit (below|main)") as refused:
+                kept.series(*words)
+            assert refused.value.next_step.endswith(f"git -C {cut} fetch --unshallow")
 
 
 def test_another_configuration_is_another_kernel(tree: Path, kernels: CommitTree, tmp_path: Path) -> None:
