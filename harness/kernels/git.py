@@ -5,6 +5,7 @@ reads.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def read_only_git(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def is_top(tree: Path) -> bool:
     """Whether a folder is the top of a git tree. A source that was unpacked below another repository is not:
-    that repository's commit says nothing of the source.
+    that repository's commit says nothing of the source. Without git, none is.
     """
+    if shutil.which("git") is None:
+        return False
     top = read_only_git(tree, "rev-parse", "--show-toplevel")
     return top.returncode == 0 and Path(top.stdout.rstrip("\n")).resolve() == tree.resolve()

@@ -380,3 +380,13 @@ def test_an_option_of_ones_own_that_the_tree_takes_is_no_complaint(configured: A
     taken = '# a comment\nCONFIG_KASAN=y  # all of it\nCONFIG_XFS_FS=m\nCONFIG_CMDLINE="a # b"\n'
     assert "CONFIG_KASAN=y\nCONFIG_XFS_FS=y\n" in configured(f"{taken}# CONFIG_KCSAN is not set\n")
     assert "KASAN=n" in configured("CONFIG_KASAN=y\n", "CONFIG_KASAN=n\n"), "the last one counts"
+
+
+def test_a_tree_is_identified_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`git: No such file or directory`, of a tree that need not be one of git."""
+    (tmp_path / "Kconfig").write_text("")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    before = kernel_build._identity(tmp_path)
+    assert kernel_build._described(tmp_path) == str(tmp_path)
+    (tmp_path / "Makefile").write_text("")
+    assert kernel_build._identity(tmp_path) != before
