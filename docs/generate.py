@@ -307,13 +307,33 @@ def _operations() -> Lines:
     for kind in OperationKind:
         if kind is OperationKind.RUN:
             continue
-        words = [f"[{a.rstrip('*')}]" if a.endswith("*") else a for a in ARGUMENTS[kind]]
-        told = next(t for names, t in about if re.search(rf"`{re.escape(kind.value)}\b(?!-)", names))
-        durable = "yes" if kind in PERSISTS else "by a flag" if "flags*" in ARGUMENTS[kind] else ""
-        rows.append((f"`{' '.join([kind.value, *words])}`", told, durable))
-    yield from _table(("operation", "does", "makes durable"), rows)
+        words = [_argument(kind, a) for a in ARGUMENTS[kind]]
+        examples, told = _shown(about, kind.value)
+        by_flag = PERSISTS_IF.intersection(load.flags_of(kind))
+        durable = "yes" if kind in PERSISTS else "by a flag" if by_flag else ""
+        rows.append((f"`{' '.join([kind.value, *words])}`", examples, told, durable))
+    yield from _table(("operation", "example", "does", "makes durable"), rows)
     flags = ", ".join(f"`{f}`" for f in sorted(PERSISTS_IF))
     yield from ("", f"Flags that make durable: {flags}. What each of them promises depends on the mode.")
+
+
+def _argument(kind: OperationKind, name: str) -> str:
+    """What an argument is called: that of chmod, say, is read as a length."""
+    other = {(OperationKind.CHMOD, "length"): "mode", (OperationKind.TOUCH, "length"): "seconds"}
+    name = other.get((kind, name), name)
+    return f"[{name.rstrip('*')}]" if name.endswith("*") else name
+
+
+def _shown(about: Sequence[tuple[str, str]], word: str) -> tuple[str, str]:
+    """The examples of an operation, and what is said of it: an operation may have several rows."""
+    examples, told = [], []
+    for names, text in about:
+        if found := re.findall(rf"`{re.escape(word)}(?: [^`]*)?`", names):
+            examples += found
+            told += [text] if text else []
+    if not examples:
+        raise ValueError(f"workloads/README.md does not say what {word} does")
+    return ", ".join(examples), "; ".join(told)
 
 
 def _rows_of(text: str, first: str) -> list[tuple[str, str]]:
@@ -437,8 +457,8 @@ def _crash_points() -> Lines:
     yield from ("# Names of crash points", "")
     yield from (
         "A crash point is a case and a crash state: `ext4-ordered/append-fsync@417`.",
-        "`powercut repro` and `show` take it; one with two or more `@`, if the run found something in a cut "
-        "of that recovery.",
+        "`powercut repro` and `show` take it. A nested point (two or more `@`) works only if the run found",
+        "something there.",
         "",
     )
     for text, _ in _POINTS:
@@ -623,7 +643,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Lines:
     yield f"| {' | '.join(header)} |"
     yield f"|{' --- |' * len(header)}"
     for row in rows:
-        yield f"| {' | '.join(cell if '`' in cell else cell.replace('|', chr(92) + '|') for cell in row)} |"
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
 if __name__ == "__main__":

@@ -356,7 +356,8 @@ def _cell(row: Row, named: Sequence[str], known: Sequence[Known]) -> str:
     numbers = sorted({named.index(k) + 1 for one in explained for k in reasons(row, one, known)})
     if explained:
         new.append(f"{sum(one.trees for one in explained)} known ({', '.join(map(str, numbers))})")
-    return "; ".join([*new, *filter(None, [row.why_not])])
+    said = " ".join("; ".join([*new, *filter(None, [row.why_not])]).split())  # fsck's output has lines
+    return said.replace("|", "\\|")
 
 
 def _missing(

@@ -77,6 +77,28 @@ def test_prose_wraps_at_120_columns(name: str) -> None:
     assert [line for line in lines if len(line) > WIDTH and not line.startswith(("|", "!["))] == []
 
 
+TABLES = sorted({*NAMES, *(str(p.relative_to(ROOT)) for p in (ROOT / "reports/examples").rglob("*.md"))})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_has_as_many_cells_in_each_row_as_in_its_header(name: str) -> None:
+    """A pipe ends a cell, in code as well, and a line break ends the table: made pages had both."""
+    columns, torn = 0, []
+    for line in prose((ROOT / name).read_text()).splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        columns = (columns or cells) if cells else 0
+        if cells != columns or (cells and not line.endswith("|")):
+            torn.append(line)
+    assert torn == []
+
+
+def test_only_a_flag_that_makes_durable_is_said_to() -> None:
+    """fallocate was, and sync-file-range, which "promises nothing"."""
+    rows = [line.split(" | ") for line in generator()._operations() if line.startswith("| `")]
+    by_a_flag = [row[0].split()[1].strip("`") for row in rows if "by a flag" in row[-1]]
+    assert by_a_flag == ["write", "append", "mmap-write", "exchange-range"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_path_that_is_named_is_there(name: str) -> None:
     """ARCHITECTURE named modules by the places that they had had before they moved."""
