@@ -321,6 +321,28 @@ def test_a_later_operation_that_destroys_what_was_promised_is_a_part_of_a_bug(
     assert name_of(seen) == ("btrfs-fsync-exchanged" if known else "")
 
 
+@pytest.mark.parametrize(
+    ("operations", "state", "known"),
+    [
+        (("mkdir d", "sync", "create d/f", "fsync d/f", "fsync d"), "@99", True),
+        (("mkdir d", "fsync .", "create d/f", "fsync d/f", "fsync d"), "@99", False),
+        (("mkdir d", "sync", "create d/f", "fsync d/f", "fsync d"), "@t99-40", False),
+        (("mkdir d", "remount", "create d/f", "fsync d/f", "fsync d"), "@99", False),
+        (("mkdir d", "create d/f", "append d/f 10", "fsync d/f", "fsync d"), "@99", False),
+        (("mkdir d", "create e", "create d/f", "fsync d/f", "fsync ."), "@99", False),
+    ],
+)
+def test_a_name_that_fsync_of_a_new_directory_left_out_is_one_known_bug_of_fat(
+    operations: Sequence[str], state: str, *, known: bool
+) -> None:
+    """A flush that fsync left out, and an fsync that wrote nothing of its file, have to stay new."""
+    lost = observed(Symptom("durability", "NAME: missing"), operations=operations, promised=4, state=state)
+    seen = replace(
+        lost, violation=replace(lost.violation, subject="d/f"), case=CaseId("vfat", "default", "any")
+    )
+    assert name_of(seen) == ("fat-fsync-new-directory" if known else "")
+
+
 def test_operations_after_the_broken_promise_do_not_count() -> None:
     bug = KnownBug(name="a", title="b", record=Record(
         severity=Severity.COSMETIC, mechanism="c", first="6.1",
