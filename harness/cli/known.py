@@ -19,7 +19,8 @@ from harness.oracles import ORACLES
 
 @click.command("known")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--kernel", default="", metavar="VERSION", help="Only bugs that this version has: 6.12.117.")
+@click.option("--kernel", default="", metavar="VERSION",
+              help="Only bugs that this version has, as 6.12.117, or any release of 6.12.")  # fmt: skip
 @click.option("--known", "known_files", multiple=True, metavar="FILE",
               type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Known bugs beside the installed ones. Repeatable.")  # fmt: skip
@@ -42,9 +43,8 @@ def known_command(
     for name in names:
         if name not in base:
             raise UsageError(f"no known bug {name!r}", near_or(name, base, "powercut known lists them"))
-    chosen = [base[name] for name in names] or sorted(base.values(), key=_order)
-    if kernel:
-        chosen = [bug for bug in chosen if bug.record.affects(_version(kernel))]
+    asked = [base[name] for name in names] or sorted(base.values(), key=_order)
+    chosen = [bug for bug in asked if bug.record.affects_any(_version(kernel))] if kernel else asked
     if as_json:
         console.say(json_line(msgspec.to_builtins(chosen)))
     elif names:
@@ -53,6 +53,8 @@ def known_command(
             for what, text in about(bug):
                 if text:
                     console.say(f"  {what:<11} {text}")
+        for bug in (bug for bug in asked if bug not in chosen):
+            console.say(f"{bug.name}: not in Linux {kernel}, so far as known: {kernels(bug.record)}")
     else:
         for bug in chosen:
             console.say(f"{bug.name}: {bug.record.severity.words}; {kernels(bug.record)}")

@@ -138,6 +138,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether a kernel of this version has the bug, so far as known."""
         return version >= version_of(self.first) and not any(_is_mended(version, m) for m in self.mended)
 
+    def affects_any(self, version: Version) -> bool:
+        """The same; of two numbers, whether any release of that series has it: a bug may have come in one."""
+        first = version_of(self.first)
+        return self.affects(first if len(version) == 2 and first[:2] == version else version)
+
 
 def _is_mended(version: Version, mended: str) -> bool:
     since = version_of(mended)
