@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
 def main() -> None:
-    """The command line. Interrupted while its modules are loaded, it ends as it does later."""
+    """The command line. Interrupted while its modules are loaded, it ends as it does later. Letters that the
+    output's encoding does not have are escaped.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as for standard error
     try:
         from harness.cli import main as commands  # noqa: PLC0415 - it takes the better part of a second
 

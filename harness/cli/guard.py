@@ -68,7 +68,8 @@ def _need_text(words: Sequence[str]) -> None:
     """Raises UsageError for a word that is no text: no file that a run leaves could hold it."""
     for word in words:
         if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
-            raise UsageError(f"{os.fsencode(word)!r} is no text in UTF-8", "name it otherwise")
+            encoding = sys.getfilesystemencoding().upper()
+            raise UsageError(f"{os.fsencode(word)!r} is no text in {encoding}", "name it otherwise")
 
 
 def code_of(*verdicts: Verdict) -> ExitCode:

@@ -100,7 +100,7 @@ def show_command(
                 continue
             told.say(finding, found, asked)
             if svg is not None:
-                svg.write_text(str(ladder_svg(found)))
+                svg.write_text(str(ladder_svg(found)), encoding="utf-8")
         told.say_meanings()
         if _whys(store) != before:
             rewrite_reports(store)

@@ -206,3 +206,25 @@ def test_a_package_is_made_elsewhere_where_this_folder_is_read_only(
     told = refused("pack", run)
     assert f"{tmp_path} cannot be written to" in told
     assert f"--output {tempfile.gettempdir()}/{run.name}.tar.zst" in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+)
+def test_letters_that_the_output_cannot_take_are_escaped(words: dict[str, str], tmp_path: Path) -> None:
+    """A run that had found losses ended as a defect of ours with 3, once all its work was done."""
+    printed = (
+        "import sys, harness.cli\n"
+        "from harness.cli.console import console\n"
+        "harness.cli.main = lambda: console.say('5 \\u2013 6')\n"
+        "from harness.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", printed], capture_output=True, env=os.environ | words, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"5 \\u2013 6\n", b"")
