@@ -9,18 +9,21 @@ so that operations on different files survive in any combination. The rules:
     entry that has existed ever since it was made durable exists, and refers to one of the inodes that it has
     referred to since. So a replaced file is the old or the new one, and never missing.
  3. What was synced and has had a name ever since is reachable by one of those entries (or in lost+found).
- 4. An inode has no more names than links, and two names of one inode are names that one file can have.
+ 4. An inode has as many names as links, and one if it is a directory; two names of one inode are names that
+    one file can have, and names that only one inode can have are names of one.
  5. Kind, permissions, owners, link targets and attributes date from some time since the inode was synced.
  6. Contents date from some time since then, by the rules of `allowance`.
 
 Which inode a recovered directory is follows from its own name, as rule 2 allows it; where that leaves
 several, each of them may explain the names in it.
 
-With `namespace = "synced"` only rule 2 (as far as names must exist), rule 3, and the contents of what has
-not changed since it was synced are judged. A name over which something has been put since may be missing: the
-directory and the inode that lost the name are written in any order, and fsck removes a name without an inode.
-fsync of a directory covers only names of inodes that were synced before it, for the same reason; and fsync of
-a file its name only if that is its only one, and was not put over another (`_own`).
+With `namespace = "synced"` only rule 2 (as far as names must exist), rule 3, and the contents and attributes
+of what has not changed since it was synced are judged; of rule 4, that names which only one inode can have
+are names of one. A directory that was moved may be at its old name until its removal is durable. A name over
+which something has been put since may be missing: the directory and the inode that lost the name are written
+in any order, and fsck removes a name without an inode. fsync of a directory covers only names of inodes that
+were synced before it, for the same reason; and fsync of a file its name only if that is its only one, and was
+not put over another (`_own`).
 
 What a persistence point covers: fsync of a file, the file itself as of the last operation that changed it,
 and the entry by which it was opened, if it had that then; fsync of a directory, every entry in it, but not
@@ -254,14 +257,25 @@ class _Each:
         return " or ".join(sorted(tell_inode(*s) for s in shown[:LISTED])) + more
 
     def _untouched(self, inode: int) -> bool:
-        """Whether the inode was synced and its contents have not changed since. An inode has the number of
-        the operation that made it: neither that operation (`names-at-once`) nor any before it synced it.
+        """Whether the inode was synced and has not changed since: of a file its contents; of what is none its
+        names and attributes. An inode has the number of the operation that made it: neither that operation
+        (`names-at-once`) nor any before it synced it. FAT and its like have attributes of files alone.
         """
         file, promise = self._timeline.files.get(inode), self._inode(inode)
-        if promise is _NOTHING or file is None:
+        if promise is _NOTHING:
             return False
+        if file is None:
+            unix = "moved-may-be-lost" not in self._contract.rules
+            return unix and inode < promise.point and self._stays(inode, promise.since)
         point, durable = file.durable(self._position.acked)
         return inode < max(promise.point, point) and durable == file.before(self._position.begun)
+
+    def _stays(self, inode: int, since: int) -> bool:
+        """Whether names and attributes of an inode have been the same since then."""
+        names = self._timeline.entries.names(inode, since, self._position.begun)
+        return len(self._been_shaped(inode, since)) == 1 and all(
+            len(self._been(e, since)) == 1 for e in names
+        )
 
     def _impossible(self, path: str, name: Name, entries: Sequence[Entry]) -> Violation:
         once = next((e for e in entries if any(i != ABSENT for i in self._been(e, 0))), None)
@@ -275,20 +289,39 @@ class _Each:
         return Violation(oracle, path, f"{path}: {what}", "no such name", name.kind, signature)
 
     def _links(self, could: dict[str, _Held]) -> Iterator[Violation]:
-        groups: dict[int, list[TreeEntry]] = defaultdict(list)
-        for path in could:
-            if path and self._tree[path].kind != "directory":
-                groups[self._tree[path].inode].append(self._tree[path])
-        for entries in (g for g in groups.values() if len(g) > 1 and any(could[e.path] for e in g)):
-            names = listed(sorted(e.path for e in entries))
-            if self._all and len(entries) > entries[0].links:
-                what = f"{names}: one file with {entries[0].links} links has these {len(entries)} names"
-                yield Violation("atomicity", names, what, "as many names as links", names, f"{names}: links")
-            elif self._all and not set.intersection(
-                *(_inodes(could[e.path]) for e in entries if could[e.path])
-            ):
-                what = f"{names}: names of one file, and no time that is allowed had them as names of one"
-                yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
+        """What contradicts rule 4."""
+        if not self._all and "moved-may-be-lost" in self._contract.rules:
+            return  # an inode number is that of an entry
+        groups: dict[int, list[str]] = defaultdict(list)
+        for path in self._names:
+            groups[self._tree[path].inode].append(path)
+        held: dict[int, list[str]] = defaultdict(list)  # by the inode that all of these can be alone
+        for paths in groups.values():
+            of_each = [_inodes(could[p]) for p in paths if could.get(p)]
+            if not of_each:
+                continue
+            common = set.intersection(*of_each)
+            if self._all:
+                yield from self._odd_names(sorted(paths), common)
+            if len(common) == 1:
+                held[common.pop()].append(min(paths))
+        for inode, paths in held.items():
+            if len(paths) > 1:
+                names = listed(sorted(paths))
+                what = f"{names}: each its own, though all are what {self._timeline.describe(inode)} made"
+                yield Violation("atomicity", names, what, "names of one inode", names, f"{names}: split")
+
+    def _odd_names(self, paths: Sequence[str], common: Collection[int]) -> Iterator[Violation]:
+        """What is wrong with these names of one inode, all of which can be one of the inodes in `common`."""
+        entry, names = self._tree[paths[0]], listed(paths)
+        links = 1 if entry.kind == "directory" else entry.links
+        if len(paths) != links:
+            of, has = f"one {entry.kind} with {links} link{'s' * (links != 1)}", f"these {len(paths)} names"
+            what = f"{names}: {of} has {has if len(paths) > 1 else 'this one name'}"
+            yield Violation("atomicity", names, what, "as many names as links", names, f"{names}: links")
+        elif not common:
+            what = f"{names}: names of one file, and no time that is allowed had them as names of one"
+            yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
 
     def _missing(self, could: _Held) -> Iterator[tuple[Entry, Violation]]:
         """Entries that must exist and do not."""
@@ -304,6 +337,8 @@ class _Each:
             if self._moved(entry[0], named=entry[0] not in inodes):
                 continue
             if entry[0] not in {directory for directory, _ in there} and self._is_cut(entry[0]):
+                continue
+            if any(self._is_elsewhere(inode, promise.since, could) for inode in been):
                 continue
             what = f"{path}: missing{self._although(promise)}"
             signature = f"{path}: missing{self._of_all(promise)}"
@@ -322,6 +357,8 @@ class _Each:
                 continue
             since = known.names(inode, promise.since, self._position.begun)
             if self._removed(inode) or self._moved(inode, named=True):
+                continue
+            if self._is_elsewhere(inode, promise.since, could):
                 continue
             if since.isdisjoint(reported) and not any((entry, inode) in could for entry in since):
                 paths = sorted(known.paths[entry] for entry in since)
@@ -378,20 +415,33 @@ class _Each:
         )
 
     def _is_cut(self, inode: int) -> bool:
-        """Whether what came back empty may be due to a name that the inode, or a directory above, had lost
-        before it became durable, and that is there still: no sync, and no fsync of the directory of that
-        name, covers the removal. Of two entries that lead to the same clusters, fsck.fat cuts one short.
+        """Whether what came back empty may be due to a name that is left of the inode, or of a directory
+        above. Of two entries that lead to the same clusters, fsck.fat cuts one short.
         """
         rules = self._contract.rules
         if inode == ROOT or "moved-may-be-lost" not in rules or "names-at-once" in rules:
             return False
-        known, since = self._timeline.entries, self._inode(inode).since
-        now = known.names(inode, since, since)
-        for entry in known.names(inode, 0, since) - now:
+        since = self._inode(inode).since
+        above = {directory for directory, _ in self._timeline.entries.names(inode, since, since)}
+        left = any(entry[1] in self._leaves for entry in self._left(inode, since))
+        return left or any(self._is_cut(directory) for directory in above)
+
+    def _is_elsewhere(self, inode: int, since: int, could: _Held) -> bool:
+        """Whether a directory is at a name that is left of it then: of two, e2fsck clears one, and that may
+        be the new one.
+        """
+        directory = not self._all and self._timeline.kinds.get(inode) == "directory"
+        return directory and any((entry, inode) in could for entry in self._left(inode, since))
+
+    def _left(self, inode: int, since: int) -> Iterator[Entry]:
+        """The entries that the inode had lost by then, and whose removal nothing covers: no sync, and no
+        fsync of their directories.
+        """
+        known = self._timeline.entries
+        for entry in known.names(inode, 0, since) - known.names(inode, since, since):
             covered = min(_later(self._of_inode.get(entry[0], _NOTHING), self._everything).since, since)
-            if inode in known.been(entry, covered, since) and entry[1] in self._leaves:
-                return True
-        return any(self._is_cut(directory) for directory, _ in now)
+            if inode in known.been(entry, covered, since):
+                yield entry
 
     @cached_property
     def _leaves(self) -> frozenset[str]:
