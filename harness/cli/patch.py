@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,16 @@ from harness.model import bounds
 from harness.patches.page import why_not_asked
 from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
-from harness.patches.work import PatchSeries, Phase, create, lines_in, load_plan, mistakes_in, need_head
+from harness.patches.work import (
+    PatchSeries,
+    Phase,
+    create,
+    end_of,
+    lines_in,
+    load_plan,
+    mistakes_in,
+    need_head,
+)
 from harness.report.explanation import mail_text, write_explanation
 from harness.report.lines import resume_patch, source_of
 from harness.report.words import plural, shown_path
@@ -215,25 +224,12 @@ def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -
     console.say(f"{shown_path(path)}: {plural(len(plan.commits), 'commit')} up to {plan.series.head}")
     if plan.runs_none:
         console.say(_RUNS_NONE)
-    ends: dict[Phase, End] = {}
     for phase, what, until_s in _phases(series, series.known.at):
         series.phase = phase
-        ends[phase] = work_at(series, what, until_s)
-        if ends[phase] is End.INTERRUPTED:
+        if work_at(series, what, until_s) is End.INTERRUPTED:
             break
-    show_series(series, end_of(ends, series.answer), again)
+    show_series(series, end_of(series.ends, series.answer), again)
     return exit_code(series.answer)
-
-
-def end_of(ends: Mapping[Phase, End], answer: Answer) -> End:
-    """How a process's part of a series ended, by the last end of each phase. What was found is followed to
-    its end even where the time was up before all was asked.
-    """
-    if End.INTERRUPTED in ends.values():
-        return End.INTERRUPTED
-    left = answer.left and not (answer.plan.first and answer.new)
-    cut = [p for p, end in ends.items() if end is End.TIME_UP and (left or p is not Phase.ASKING)]
-    return End.TIME_UP if cut else End.COMPLETE
 
 
 def _phases(series: PatchSeries, begun_s: float) -> Iterator[tuple[Phase, str, float | None]]:

@@ -59,6 +59,7 @@ from harness.patches.results import (
 from harness.plan import Budget, Plan
 from harness.report.page import Page
 from harness.report.words import plural
+from harness.series.journal import End
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.summary import Summary
@@ -115,7 +116,9 @@ def load_plan(path: Path) -> PatchPlan:
 
 
 class PatchSeries(Series[Trial]):
-    """See `Series`. `explain`: None: findings are not explained."""
+    """See `Series`. `explain`: None: findings are not explained. `phase`: what is worked at; `ends`: how each
+    phase of this process ended last.
+    """
 
     done = Trial
     folder = "kernels"
@@ -129,7 +132,7 @@ class PatchSeries(Series[Trial]):
         self._build_s: dict[str, float] = {}
         self._explained: dict[Found, tuple[str, ...]] = {}
         self._noted: dict[str, tuple[RunLine, ...]] = {}
-        self.phase = Phase.ASKING
+        self.phase, self.ends = Phase.ASKING, dict[Phase, End]()
         super().__init__(path, plan.argv, list(known_losses()))
 
     # --- items --------------------------------------------------------------------------------
@@ -440,12 +443,27 @@ class PatchSeries(Series[Trial]):
                 culprits[d.case] = culprit_of(self._series.commits, answers)
         return Regression(seen, standing, stage.name, head.run, head.at, why, culprits)
 
+    def ended(self, end: End) -> End:
+        self.ends[self.phase] = end
+        return end_of(self.ends, self.answer)
+
     def page(self) -> Page:
         return page_of(self.answer)
 
     def write(self) -> Page:
         write_atomically(self.path / "junit.xml", junit_of(self.answer))
         return super().write()
+
+
+def end_of(ends: Mapping[Phase, End], answer: Answer) -> End:
+    """How a process's part of a series ended, by the last end of each phase. What was found is followed to
+    its end even where the time was up before all was asked.
+    """
+    if End.INTERRUPTED in ends.values():
+        return End.INTERRUPTED
+    left = answer.left and not (answer.plan.first and answer.new)
+    cut = [p for p, end in ends.items() if end is End.TIME_UP and (left or p is not Phase.ASKING)]
+    return End.TIME_UP if cut else End.COMPLETE
 
 
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:

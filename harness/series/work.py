@@ -126,6 +126,10 @@ class Series(ABC, Generic[DoneT]):
         """Whether the run directory of an item stays."""
         return True
 
+    def ended(self, end: End) -> End:
+        """How the series is told to have ended, where its part of that time ended so."""
+        return end
+
     @abstractmethod
     def words(self, done: DoneT) -> str:
         """What came of an item, in one line."""
@@ -249,7 +253,7 @@ class Work(Generic[DoneT]):
     def pause(self, end: End | None) -> None:
         """Keep the time and how it ended (None: by an error), and write the page once more."""
         if end:
-            self.put(Ended(at=self.at, when=_now(), how=end))
+            self.put(Ended(at=self.at, when=_now(), how=self._series.ended(end)))
         with self._ticking:
             self._journal.tick(self.at)
         self._series.write()

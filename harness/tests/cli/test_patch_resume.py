@@ -19,10 +19,10 @@ from harness.guests.machine import buildable
 from harness.host.progress import Progress
 from harness.kernels import commits
 from harness.patches.results import Answer, PatchPlan
-from harness.patches.work import Phase, create, load_plan
+from harness.patches.work import Phase, create, end_of, load_plan
 from harness.plan import Plan
 from harness.report.lines import resume_patch
-from harness.series.journal import End
+from harness.series.journal import End, last_end
 from harness.series.work import OnDone, carry_out
 from harness.store import RunStore
 from harness.summary import Summary, summarise
@@ -155,6 +155,7 @@ def test_a_patch_whose_time_was_up_is_not_told_as_finished(
     monkeypatch.setattr(patch, "show_series", lambda series, end, again: ends.append(end))
     code = patch._carry_out(of, path, OfTree(), why=False)  # type: ignore[arg-type]
     assert (code, ends) == (ExitCode.TIME_UP, [End.TIME_UP])
+    assert last_end(path) is End.TIME_UP, "`list runs` said finished"
 
 
 @pytest.mark.parametrize(
@@ -170,4 +171,4 @@ def test_a_patch_whose_time_was_up_is_not_told_as_finished(
 def test_a_series_ends_as_what_is_left_of_it_does(ends: Any, stages: Any, end: End) -> None:
     """Only the end of the phase that came last counted."""
     answer = Answer(plan(*stages), Path(), {}, (), {})
-    assert patch.end_of(ends, answer) is end
+    assert end_of(ends, answer) is end
