@@ -105,7 +105,7 @@ class Btrfs:
     def name(self, write: Write) -> Iterator[BlockName]:
         at, end = write.at, write.at + len(write.data)
         while at < end:
-            data = write.data[at - write.at :]
+            data = write.data[at - write.at : at - write.at + max(self._node, _SUPER_BYTES)]
             name = self._name(write.entry, at, data)
             yield name
             at += max(name.length, 1)

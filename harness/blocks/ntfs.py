@@ -15,6 +15,8 @@ _SECTOR = 512
 _FILE, _INDEX, _LOG = b"FILE", b"INDX", (b"RSTR", b"RCRD")
 _FILE_NAME, _DATA, _BITMAP, _END = 0x30, 0x80, 0xB0, 0xFFFFFFFF
 _LOG_PAGE = 4096
+_PIECE = 1 << 16
+"""Bytes that are looked at for one name: more than a record, a block of an index or a page of the log has."""
 _MIRRORED = 4
 _NUMBER = (1 << 48) - 1
 _INDEX_HEADER = 0x18
@@ -70,7 +72,7 @@ class Ntfs:
     def name(self, write: Write) -> Iterator[BlockName]:
         at, end = write.at, write.at + len(write.data)
         while at < end:
-            data = write.data[at - write.at :]
+            data = write.data[at - write.at : at - write.at + _PIECE]
             length, text, sure = self._first(at, data)
             length = min(length, len(data))
             yield BlockName(at, length, text, Kind.METADATA if text else Kind.UNKNOWN, sure=sure)

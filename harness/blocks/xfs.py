@@ -17,6 +17,8 @@ _HEADER_AT, _CYCLES, _CYCLE_BYTES = 0x2C, 64, 32768
 _START, _COMMIT, _UNMOUNT = 0x01, 0x02, 0x20
 _TRAN = 0x5452414E
 _MAX_OPS = 1 << 14
+_PIECE = 1 << 19
+"""Bytes of the log that are looked at for one name: a record has 260 KiB at most."""
 _GROUP = {
     b"XAGF": ("free space header (AGF)", 0x40),
     b"XAGI": ("inode header (AGI)", 0x128),
@@ -130,8 +132,9 @@ class Xfs:
     def name(self, write: Write) -> Iterator[BlockName]:
         at, end = write.at, write.at + len(write.data)
         while at < end:
-            data = write.data[at - write.at :]
-            if self._in_log(at):
+            in_log = self._in_log(at)
+            data = write.data[at - write.at : at - write.at + (_PIECE if in_log else self._l.block)]
+            if in_log:
                 name = self._name_log(write.entry, at, data)
             else:
                 size = self._size(at, data)
@@ -214,10 +217,10 @@ class Xfs:
 
 
 def _records(write: Write) -> Iterator[tuple[int, bytes]]:
-    """(device byte, rest of the write) of each record that begins in a write and holds something."""
+    """(device byte, what follows) of each record that begins in a write and holds something."""
     for n in range(0, len(write.data), _SECTOR):
         if be(write.data, n, 4) == _RECORD_MAGIC and be(write.data, n + 0x28, 4):
-            yield write.at + n, write.data[n:]
+            yield write.at + n, write.data[n : n + _PIECE]
 
 
 def _stamps(data: bytes) -> int:
