@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import zstandard
@@ -51,6 +52,25 @@ def names(run: Path) -> set[str]:
 def two_cases(run: RunStore) -> tuple[Finding, Finding]:
     first, *rest = run.findings()
     return first, next(f for f in rest if f.case != first.case)
+
+
+def test_a_file_that_another_process_unpacks_meanwhile_is_unpacked_once(
+    run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three `show --from FILE` at once two ended with "Directory not empty"."""
+    file, unpack, others = tmp_path / "run.tar.zst", module._unpack, []
+    bundle(run.path, file)
+
+    def overtaken(packed: BinaryIO, folder: Path, of: Path) -> str:
+        name = unpack(packed, folder, of)
+        if not others:
+            others.append(folder)
+            others.append(unbundle(file, tmp_path / "here"))
+        return name
+
+    monkeypatch.setattr(module, "_unpack", overtaken)
+    assert unbundle(file, tmp_path / "here") == others[1]
+    assert [p.name for p in (tmp_path / "here" / "runs").iterdir()] == [others[1].name]
 
 
 def test_what_was_packed_is_what_comes_out(run: RunStore, tmp_path: Path) -> None:
