@@ -83,15 +83,21 @@ class Btrfs:
     def __init__(self, node_bytes: int, fsid: bytes) -> None:
         self._node, self._fsid = node_bytes, fsid
         self._names = Names()
+        self._by_tree: dict[int, Names] = {}
+        """Of the file trees alone: several have inodes of the same number, and a log tree does not say of
+        which of them it is.
+        """
 
     def learn(self, write: Write) -> None:
         """Names of inodes, from the back references in leaves of file and log trees."""
         for n in range(0, len(write.data), 4096):
             node = write.data[n : n + self._node]
             if node[0x20:0x30] == self._fsid and self._is_node(node):
-                for objectid, kind, _, item in _items(node):
-                    if kind == _INODE_REF and (length := le(item, 8, 2)):
-                        self._names.learn(write.entry, objectid, shown_name(item[10 : 10 + length]))
+                owner = le(node, 0x58, 8)
+                of_tree = self._by_tree.setdefault(owner, Names()) if _is_file_tree(owner) else Names()
+                for inode, name in _named(node):
+                    self._names.learn(write.entry, inode, name)
+                    of_tree.learn(write.entry, inode, name)
 
     def _is_node(self, node: bytes) -> bool:
         """Whether a block that has our UUID can be a node: at most so many items, a level below 8."""
@@ -129,24 +135,45 @@ class Btrfs:
     def _leaf_text(self, entry: int, node: bytes, owner: int) -> str:
         """What a leaf of a file's or a log tree holds: inodes with their items; of others, how many."""
         items = [*_items(node)]
-        if owner not in (5, _LOG_TREE) and not 256 <= owner < _U64 - 256:
+        if owner != _LOG_TREE and not _is_file_tree(owner):
             counted = Counter(_TYPES.get(kind, f"type {kind}") for _, kind, _, _ in items)
             return several([f"{count} {word}" for word, count in counted.items()], 4)
         by_inode: dict[int, list[str]] = {}
         for objectid, kind, _, _ in items:
             if kind in _FILE_TYPES or kind in _TYPES:
                 by_inode.setdefault(objectid, []).append(_TYPES.get(kind, f"type {kind}"))
+        here = dict(_named(node))
         said = [
-            f"{self._who(entry, inode)}: {several([*dict.fromkeys(w)], 4)}" for inode, w in by_inode.items()
+            f"{_who(inode, here.get(inode) or self._name_in(entry, owner, inode))}: "
+            f"{several([*dict.fromkeys(w)], 4)}"
+            for inode, w in by_inode.items()
         ]
         shown, left_out = first_few(said, 4)
         return "; ".join(shown) + (f"; and {left_out} more" if left_out else "")
 
-    def _who(self, entry: int, inode: int) -> str:
-        if inode >= _U64 - 256:
-            return _OBJECTS.get(inode - _U64, str(inode - _U64))
-        name = self._names.at(entry, inode) or ("the root directory" if inode == 256 else "")
-        return f"inode {inode} ({name})" if name not in ("", "..") else f"inode {inode}"
+    def _name_in(self, entry: int, tree: int, inode: int) -> str:
+        """What an inode of a tree is called; empty where several trees may be meant."""
+        if len(self._by_tree) <= 1:
+            return self._names.at(entry, inode)
+        return self._by_tree[tree].at(entry, inode) if tree in self._by_tree else ""
+
+
+def _is_file_tree(tree: int) -> bool:
+    return tree == 5 or 256 <= tree < _U64 - 256
+
+
+def _who(inode: int, name: str) -> str:
+    if inode >= _U64 - 256:
+        return _OBJECTS.get(inode - _U64, str(inode - _U64))
+    name = name or ("the root directory" if inode == 256 else "")
+    return f"inode {inode} ({name})" if name not in ("", "..") else f"inode {inode}"
+
+
+def _named(node: bytes) -> Iterator[tuple[int, str]]:
+    """(inode, name) of the back references of a leaf."""
+    for objectid, kind, _, item in _items(node):
+        if kind == _INODE_REF and (length := le(item, 8, 2)):
+            yield objectid, shown_name(item[10 : 10 + length])
 
 
 def _items(node: bytes) -> Iterator[tuple[int, int, int, bytes]]:

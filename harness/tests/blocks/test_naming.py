@@ -322,6 +322,41 @@ def test_a_long_write_is_looked_at_once(name: str, images: dict[str, dict[int, b
     assert taken(4) <= 5 * taken(1)
 
 
+def test_an_inode_of_btrfs_is_one_of_its_own_subvolume(images: dict[str, dict[int, bytes]]) -> None:
+    """Inode 257 of the one, database.db, was called by the name of inode 257 of the other, with certainty."""
+    form = there(form_of(Memory(images["btrfs"])))
+    fsid = images["btrfs"][16][0x20:0x30]
+    log_tree, reference, extent = (1 << 64) - 6, 12, 108
+
+    def leaf(entry: int, tree: int, kind: int, name: bytes) -> Write:
+        node, at = bytearray(16384), (30 + entry) << 20
+        node[0x20:0x30] = fsid
+        struct.pack_into("<Q", node, 0x30, at)
+        struct.pack_into("<QQIB", node, 0x50, 7, tree, 1, 0)
+        item = struct.pack("<QH", 2, len(name)) + name
+        struct.pack_into("<QBQII", node, 101, 257, kind, 256, 16384 - 101 - len(item), len(item))
+        node[-len(item) :] = item
+        return Write(entry, at, bytes(node))
+
+    writes = [
+        leaf(0, 256, reference, b"database.db"),
+        leaf(1, 257, reference, b"cache.tmp"),
+        leaf(2, 256, extent, b""),
+        leaf(3, log_tree, extent, b""),
+        leaf(4, log_tree, reference, b"database.db"),
+    ]
+    for write in writes:
+        form.learn(write)
+    texts = [describe([*form.name(w)]).partition(": ")[2] for w in writes]
+    assert texts == [
+        "inode 257 (database.db): name",
+        "inode 257 (cache.tmp): name",
+        "inode 257 (database.db): extent",
+        "inode 257: extent",
+        "inode 257 (database.db): name",
+    ]
+
+
 @pytest.mark.parametrize("name", ["xfs", "btrfs", "gfs2", "nilfs2"])
 def test_bytes_without_a_magic_number_have_no_sure_name(
     name: str, images: dict[str, dict[int, bytes]]
