@@ -16,6 +16,7 @@ from harness.model import CaseId, CheckResult, CrashPoint, Verdict
 from harness.plan import Budget, Plan
 from harness.report.explanation import read_explanation
 from harness.ruled.judging import Judging, check_of, followed
+from harness.rules.calls import NotedCall
 from harness.store import RunStore
 from harness.summary import CaseVerdict
 from harness.tests.cli.runner import powercut
@@ -135,6 +136,180 @@ def test_a_line_that_cannot_be_acknowledged_is_told(tmp_path: Path, uml_kernel: 
     assert [ack.text for ack in notes.acks] == ["2"]
     assert notes.exit_code == 125
     assert "printable ASCII" in notes.output
+
+
+ANEW = """#!/bin/sh
+for i in 1 2 3; do echo $i >f$i; sync f$i; echo "$i is done" >{stdout}; done
+exec 3<>{stdout}; echo 4 is done; echo 5 is done >&3
+"""
+
+
+@pytest.mark.parametrize("stdout", ["/dev/stdout", "/proc/self/fd/1"])
+def test_lines_to_an_output_that_was_opened_anew_are_acknowledged(
+    stdout: str, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """Only the longest of them was: what the others promised was not held against the program. A guest had no
+    /dev/stdout, and they went into a file of that name.
+    """
+    place = write_program(tmp_path, "prints", "true")
+    (tmp_path / "prints" / "workload.toml").write_text('summary = "prints"\nacknowledges = "lines"\n')
+    (tmp_path / "prints" / "run").write_text(ANEW.format(stdout=stdout))
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    assert [ack.text for ack in notes.acks] == [f"{i} is done" for i in range(1, 6)]
+    begun = [[call.word for call in notes.calls[: ack.calls]].count("create") for ack in notes.acks]
+    assert begun == [1, 2, 3, 3, 3]
+
+
+NAMES_PROC = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+static char name[64], other[64];
+static const char *in_proc(char *to, const char *how, int number) { sprintf(to, how, number); return to; }
+int main(int count, char **words) {
+    const char *how = words[1];
+    int f = open("f", O_CREAT | O_RDWR, 0644), d = open(".", O_RDONLY | O_DIRECTORY);
+    write(f, "first", 5);
+    in_proc(name, "/proc/self/fd/%d", f);
+    if (!strcmp(how, "open")) return open(name, O_RDWR | O_TRUNC) < 0;
+    if (!strcmp(how, "truncate")) return truncate(name, 0);
+    if (!strcmp(how, "chmod")) return chmod(name, 0600);
+    if (!strcmp(how, "nameless")) { unlink("f"); return truncate(name, 0) + chmod(name, 0600); }
+    if (!strcmp(how, "empty")) { unlink("f"); return syscall(SYS_fchownat, f, "", 0, 5, AT_EMPTY_PATH); }
+    if (!strcmp(how, "directory"))
+        return rename(in_proc(name, "/proc/self/fd/%d/f", d), in_proc(other, "/dev/fd/%d/g", d));
+    if (!strcmp(how, "cwd")) return rename("/proc/self/cwd/f", "/proc/thread-self/cwd/g");
+    if (!strcmp(how, "link")) {
+        symlink("/mnt/g", "/tmp/leads-to-g");
+        return open("/tmp/leads-to-g", O_CREAT | O_WRONLY, 0644) < 0;
+    }
+    if (!strcmp(how, "in-root")) {
+        struct open_how asked = {O_CREAT | O_WRONLY, 0644, RESOLVE_IN_ROOT};
+        return syscall(SYS_openat2, d, "/g", &asked, sizeof asked) < 0;
+    }
+    if (!strcmp(how, "root")) return chroot(".") + rename("/f", "/../g");
+    if (!strcmp(how, "socket")) {
+        struct sockaddr_un at = {AF_UNIX, "s"};
+        return bind(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&at, sizeof at) + chmod("s", 0777);
+    }
+    if (!strcmp(how, "bound")) {
+        mkdir("/tmp/bound", 0755);
+        mount("/mnt", "/tmp/bound", 0, MS_BIND, 0);
+        int bound = open("/tmp/bound/f", O_WRONLY);
+        write(bound, "other", 5);
+        close(bound);
+        return umount("/tmp/bound");
+    }
+    char *mapped = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+    if (!strcmp(how, "unlinked")) { unlink("f"); mapped[0] = 'x'; return msync(mapped, 4096, MS_SYNC); }
+    int g = open("g", O_CREAT | O_RDWR, 0644);
+    ftruncate(g, 8192);
+    char *two = mmap(0, 12288, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mmap(two, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, f, 0);
+    mmap(two + 8192, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, g, 4096);
+    two[0] = two[8192] = 'x';
+    if (!strcmp(how, "two")) return msync(two, 12288, MS_SYNC);
+    mmap(two, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, open("f", O_RDONLY), 0);
+    mmap(two + 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, f, 0);
+    if (!strcmp(how, "not-written")) return msync(two, 8192, MS_SYNC);
+    return 2;
+}
+"""
+_OPENED = ["create f", "write f"]
+_G = ["create g", "size g", "write f", "write g"]
+
+
+@pytest.mark.parametrize(
+    ("how", "told", "unseen"),
+    [
+        ("open", ["size f"], ""),
+        ("truncate", ["size f"], ""),
+        ("chmod", ["attributes f"], ""),
+        ("nameless", ["unlink ?", "size f", "attributes f"], ""),
+        ("empty", ["unlink ?", "attributes f"], ""),
+        ("directory", ["rename f g"], ""),
+        ("cwd", ["rename f g"], ""),
+        ("link", ["create g"], ""),
+        ("in-root", ["create g"], ""),
+        ("root", ["rename f g"], ""),
+        ("socket", ["attributes ?"], "bind(s), which makes a socket"),
+        ("bound", [], "a call on /tmp/bound/f by way of another mount or root"),
+        ("unlinked", ["unlink ?", "write f", "fdatasync f 0 4096"], ""),
+        ("two", [*_G, "fdatasync f 0 4096", "fdatasync g 4096 4096"], ""),
+        ("not-written", _G, ""),
+    ],
+)
+def test_a_call_is_noted_whatever_its_file_is_named_by(
+    how: str, told: list[str], unseen: str, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """Names in /proc were those of the tracer, whose own files they are: to open a file by one so that it is
+    emptied was not noted, and what that lost passed. An msync(2) was one of the file that has the mapping's
+    path now, and of the first mapping alone.
+    """
+    place = write_program(tmp_path, "names", "true")
+    (tmp_path / "names.c").write_text(NAMES_PROC)
+    built = ["gcc", "-w", "-static", str(tmp_path / "names.c"), "-o", f"{place}/names"]
+    subprocess.run(built, check=True)
+    run = f'#!/bin/sh\n$(dirname "$0")/names {how} && powercut-ack 0\n'
+    (tmp_path / "names" / "run").write_text(run)
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    files = {call.inode: call.path for call in notes.calls if call.word == "create"}
+
+    def words_of(call: NotedCall) -> str:
+        named = [call.path, call.other] if call.word == "rename" else [files.get(call.inode, "?")]
+        place = [str(call.offset), str(call.length)] if call.is_sync else []
+        return " ".join([call.word, *named, *place])
+
+    assert [words_of(call) for call in notes.calls] == [*_OPENED, *told]
+    assert list(dict.fromkeys(notes.unseen)) == ([unseen] if unseen else [])
+
+
+FIFO = """
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static char much[1 << 16];
+int main(void) {
+    mkfifo("p", 0644);
+    if (!fork()) {
+        int to = open("p", O_WRONLY);
+        for (int i = 0; i < 4; i++) write(to, much, sizeof much);
+        _exit(0);
+    }
+    int from = open("p", O_RDONLY);
+    usleep(100000);
+    int f = open("f", O_CREAT | O_WRONLY, 0644);
+    write(f, "hello", 5);
+    while (read(from, much, sizeof much) > 0);
+    return unlink("p");
+}
+"""
+
+
+def test_a_program_that_waits_for_a_fifo_goes_on(tmp_path: Path, uml_kernel: Path) -> None:
+    """Who wrote to it kept its reader waiting for good."""
+    place = write_program(tmp_path, "fifo", "true")
+    (tmp_path / "fifo.c").write_text(FIFO)
+    built = ["gcc", "-w", "-static", str(tmp_path / "fifo.c"), "-o", f"{place}/fifo"]
+    subprocess.run(built, check=True)
+    (tmp_path / "fifo" / "run").write_text('#!/bin/sh\ntimeout 20 $(dirname "$0")/fifo && powercut-ack 0\n')
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    assert [call.word for call in notes.calls] == ["create", "write", "unlink"]
+    assert notes.unseen == ("mknod(p), which makes no regular file",)
 
 
 APPENDS = """#!/usr/bin/env python3

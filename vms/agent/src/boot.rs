@@ -2,6 +2,8 @@
 
 use std::{
     fs::{self, File},
+    io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -105,6 +107,29 @@ impl Settings {
     }
 }
 
+/// Names of a program's own descriptors, and where they lead. udev(7) makes them elsewhere; bash(1) has those in /dev
+/// for redirections.
+const DESCRIPTORS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// Make the names of descriptors in a directory for devices.
+///
+/// # Errors
+/// Those of symlink(2), but for names that are there.
+pub fn link_descriptors(devices: &Path) -> io::Result<()> {
+    for (name, target) in DESCRIPTORS {
+        match symlink(target, devices.join(name)) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Mount what programs and the agent expect. A kernel may lack one of these; whatever needs it reports that.
 pub fn mount_kernel_file_systems() {
     for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
@@ -116,6 +141,9 @@ pub fn mount_kernel_file_systems() {
                 );
             }
         }
+    }
+    if let Err(e) = link_descriptors(Path::new("/dev")) {
+        eprintln!("powercut-agent: make /dev/stdout: {e}");
     }
 }
 
@@ -273,6 +301,21 @@ mod tests {
         for value in ["", "/dev/log", "/dev/log:", "/dev/log:-1"] {
             assert!(Settings::parse(&format!("powercut.script={value}")).is_err());
         }
+    }
+
+    /// `echo done >/dev/stdout` made a file of that name in the guest, and acknowledged nothing.
+    #[test]
+    fn a_program_finds_its_descriptors_below_dev() {
+        let devices = std::env::temp_dir().join(format!("powercut-dev-{}", std::process::id()));
+        fs::create_dir_all(&devices).unwrap();
+        for _ in 0..2 {
+            link_descriptors(&devices).unwrap();
+            let led = fs::read_link(devices.join("stdout")).unwrap();
+            assert_eq!(led, Path::new("/proc/self/fd/1"));
+            assert!(devices.join("fd/0").symlink_metadata().is_ok());
+        }
+        fs::remove_dir_all(&devices).unwrap();
+        assert!(link_descriptors(&devices).is_err());
     }
 
     #[test]

@@ -29,8 +29,12 @@ use std::{
     ffi::{CString, OsStr},
     fs::{self, File},
     io::{self, Read, Write},
-    os::unix::{ffi::OsStrExt, fs::FileExt},
-    path::{Component, Path, PathBuf},
+    ops::Range,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -41,6 +45,7 @@ use crate::{
     ack, events, image,
     mounts::MOUNT_POINT,
     neighbour::{self, Neighbour},
+    paths,
     printed::Printed,
     whole::{Notes, MORE_CHOSEN},
 };
@@ -523,9 +528,7 @@ impl Tracer {
                 }
                 self.at_call(task);
                 // For its end, also where it prints.
-                if self.printed.is_some() || self.tasks.get(&task).copied().flatten().is_some() {
-                    request = libc::PTRACE_SYSCALL;
-                }
+                request = self.until_its_end(task);
             }
             (0, SYSCALL_STOP) => {
                 if self.has_to_wait(task) {
@@ -539,6 +542,15 @@ impl Tracer {
         go_on(request, task, delivered);
         if self.inside.is_none() {
             self.let_next_go_on();
+        }
+    }
+
+    /// How a thread goes on that has begun a call: up to its end, where that is wanted.
+    fn until_its_end(&self, task: pid_t) -> libc::c_uint {
+        let is_noted = self.tasks.get(&task).copied().flatten().is_some();
+        match self.tracing == Tracing::All || self.printed.is_some() || is_noted {
+            true => libc::PTRACE_SYSCALL,
+            false => libc::PTRACE_CONT,
         }
     }
 
@@ -563,12 +575,7 @@ impl Tracer {
                 return;
             };
             self.at_call(task);
-            let wanted = self.tracing == Tracing::All || self.inside == Some(task);
-            let request = match wanted {
-                true => libc::PTRACE_SYSCALL,
-                false => libc::PTRACE_CONT,
-            };
-            go_on(request, task, 0);
+            go_on(self.until_its_end(task), task, 0);
         }
     }
 
@@ -578,8 +585,18 @@ impl Tracer {
             return;
         };
         match self.tasks.remove(&task) {
-            Some(Some(number)) => self.ended(task, number, registers.rax as i64),
-            Some(None) => {}
+            Some(noted) => {
+                let call = Call {
+                    task,
+                    registers: &registers,
+                };
+                if let (Some(printed), Some(opened)) = (&mut self.printed, call.opened()) {
+                    printed.keep_whole(task, opened);
+                }
+                if let Some(number) = noted {
+                    self.ended(task, number, registers.rax as i64);
+                }
+            }
             None => {
                 let number = self.begun(task, &registers);
                 self.tasks.insert(task, number);
@@ -712,6 +729,18 @@ impl Call<'_> {
         c_long::try_from(self.registers.orig_rax).unwrap_or(-1)
     }
 
+    /// The descriptor that an open(2) which has returned gave.
+    fn opened(&self) -> Option<i32> {
+        let opens = [
+            libc::SYS_open,
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_creat,
+        ];
+        let result = i32::try_from(self.registers.rax as i64).ok();
+        result.filter(|result| *result >= 0 && opens.contains(&self.number()))
+    }
+
     /// Whether its numbers mean something else, since the program is not 64-bit.
     pub fn is_foreign(&self) -> bool {
         self.registers.cs != USER_CS
@@ -719,7 +748,11 @@ impl Call<'_> {
 
     /// The number that an argument points to.
     pub fn pointed(&self, argument: usize) -> Option<u64> {
-        Some(u64::from_ne_bytes(self.memory(self.argument(argument))?))
+        self.number_at(self.argument(argument))
+    }
+
+    fn number_at(&self, at: u64) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.memory(at)?))
     }
 
     /// The string that an argument points to.
@@ -752,19 +785,42 @@ impl Call<'_> {
 
     /// The path in an argument from the mount point on, whole.
     pub fn named_path(&self, directory: i32, argument: usize) -> Option<PathBuf> {
-        whole_below(&followed(&self.joined(directory, argument)?))
+        whole_below(&self.led(directory, argument, false)?)
     }
 
-    /// The same, where a link that is its last part is followed.
-    pub fn target_path(&self, directory: i32, argument: usize) -> Option<PathBuf> {
-        let path = self.joined(directory, argument)?;
-        whole_below(&fs::canonicalize(&path).unwrap_or_else(|_| followed(&path)))
+    /// Where the path in an argument leads, from the directory of a descriptor, by a path of this process's own. An
+    /// empty path is the descriptor's file. `follows`: a link that is its last part is followed.
+    pub fn led(&self, directory: i32, argument: usize, follows: bool) -> Option<PathBuf> {
+        let name = self.string(self.argument(argument))?;
+        let start = match directory {
+            libc::AT_FDCWD => "cwd".to_owned(),
+            number => format!("fd/{number}"),
+        };
+        let in_root = self.number() == libc::SYS_openat2
+            && self.number_at(self.argument(2) + 16)? & libc::RESOLVE_IN_ROOT != 0;
+        Some(paths::leads(self.task, &start, &name, in_root, follows))
     }
 
-    /// The file that is mapped at an address, and the offset in it.
-    pub fn mapped_path(&self, address: u64) -> Option<(PathBuf, u64)> {
-        let (path, offset) = self.mapping(address)?;
-        Some((whole_below(&path)?, offset))
+    /// The path of a socket that a bind(2) makes (unix(7)).
+    pub fn socket_path(&self) -> Option<PathBuf> {
+        const FAMILY: usize = 2;
+        let address = self.bytes(self.argument(1), self.argument(2).min(110) as usize);
+        let (family, name) = address.split_at_checked(FAMILY)?;
+        let name = name.split(|byte| *byte == 0).next()?;
+        let is_local = family == libc::AF_UNIX.to_ne_bytes()[..FAMILY].as_ref();
+        (is_local && !name.is_empty()).then(|| paths::leads(self.task, "cwd", name, false, false))
+    }
+
+    /// The shared mappings that a range of addresses touches, each with as much of it as it has.
+    pub fn mapped_in(&self, address: u64, length: u64) -> Vec<Piece> {
+        // Names are bytes: one that is not UTF-8 must not hide all the others.
+        let maps = fs::read(format!("/proc/{}/maps", self.task)).unwrap_or_default();
+        let range = address..address.saturating_add(length);
+        let lines = maps.split(|byte| *byte == b'\n');
+        lines
+            .filter_map(|line| piece(line, &range))
+            .filter(|piece| piece.is_written(self.task))
+            .collect()
     }
 
     /// A call of this process.
@@ -851,7 +907,9 @@ impl Call<'_> {
                 format!("sync_file_range({}, {} at {})", self.file(0)?, a(2), a(1))
             }
             libc::SYS_msync => {
-                let (file, offset) = self.mapped(a(0))?;
+                let pieces = self.mapped_in(a(0), a(1).max(1));
+                let first = |piece: &Piece| Some((below_mount(&piece.path)?, piece.offset));
+                let (file, offset) = pieces.iter().find_map(first)?;
                 format!("msync({file}, {} at {offset})", a(1))
             }
             // What it asks for is in memory that this does not read.
@@ -878,7 +936,7 @@ impl Call<'_> {
                 format!("openat({}, {flags})", self.target(a(0) as i32, 1)?)
             }
             libc::SYS_openat2 => {
-                let flags = opened_for(u64::from_ne_bytes(self.memory(a(2))?))?;
+                let flags = opened_for(self.pointed(2)?)?;
                 format!("openat2({}, {flags})", self.target(a(0) as i32, 1)?)
             }
             libc::SYS_rename => self.pair("rename", self.path(0), self.path(1))?,
@@ -953,61 +1011,25 @@ impl Call<'_> {
 
     /// What linkat(2) links: a path, or a descriptor by an empty path or by its name in /proc (open(2), O_TMPFILE).
     fn linked(&self) -> Option<String> {
-        let name = self.string(self.argument(1))?;
-        if name.is_empty() && self.argument(4) as c_int & libc::AT_EMPTY_PATH != 0 {
-            return self.file(0);
-        }
-        match descriptor(&name) {
-            Some(number) => below_mount(&self.link(&format!("fd/{number}"))?),
-            None => self.path_at(0, 1),
+        match self.argument(4) as c_int & libc::AT_SYMLINK_FOLLOW {
+            0 => self.path_at(0, 1),
+            _ => self.target(self.argument(0) as i32, 1),
         }
     }
 
     fn named(&self, directory: i32, argument: usize) -> Option<String> {
-        below_mount(&followed(&self.joined(directory, argument)?))
+        told(&self.led(directory, argument, false)?)
     }
 
     /// The file that a path in an argument leads to, if the path itself is a link as well.
     fn target(&self, directory: i32, argument: usize) -> Option<String> {
-        let path = self.joined(directory, argument)?;
-        below_mount(&fs::canonicalize(&path).unwrap_or_else(|_| followed(&path)))
-    }
-
-    fn joined(&self, directory: i32, argument: usize) -> Option<PathBuf> {
-        let name = self.string(self.argument(argument))?;
-        let name = Path::new(OsStr::from_bytes(&name));
-        let from = match directory {
-            _ if name.is_absolute() => PathBuf::new(),
-            libc::AT_FDCWD => self.link("cwd")?,
-            number => self.link(&format!("fd/{number}"))?,
-        };
-        Some(from.join(name))
-    }
-
-    /// Where a link in the thread's folder of /proc leads.
-    fn link(&self, name: &str) -> Option<PathBuf> {
-        fs::read_link(format!("/proc/{}/{name}", self.task)).ok()
+        told(&self.led(directory, argument, true)?)
     }
 
     /// The bytes of an iovec.
     fn vector(&self) -> u64 {
         let lengths = self.pieces().into_iter().map(|(_, length)| length);
         lengths.fold(0, u64::saturating_add)
-    }
-
-    /// The file that is mapped at an address, and the offset in it.
-    fn mapped(&self, address: u64) -> Option<(String, u64)> {
-        let (path, offset) = self.mapping(address)?;
-        Some((below_mount(&path)?, offset))
-    }
-
-    /// The same, wherever the file is.
-    fn mapping(&self, address: u64) -> Option<(PathBuf, u64)> {
-        // Names are bytes: one that is not UTF-8 must not hide all the others.
-        let maps = fs::read(format!("/proc/{}/maps", self.task)).ok()?;
-        let mut lines = maps.split(|byte| *byte == b'\n');
-        let (path, offset) = lines.find_map(|line| mapping(line, address))?;
-        Some((PathBuf::from(OsStr::from_bytes(path)), offset))
     }
 
     fn memory<const BYTES: usize>(&self, at: u64) -> Option<[u8; BYTES]> {
@@ -1042,18 +1064,46 @@ impl Call<'_> {
     }
 }
 
-/// The path and offset of a line of /proc/PID/maps, if it is of this address (proc_pid_maps(5)).
-fn mapping(line: &[u8], address: u64) -> Option<(&[u8], u64)> {
+/// A part of a file that is mapped.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub path: PathBuf,
+    pub inode: u64,
+    pub offset: u64,
+    pub length: u64,
+    /// The whole mapping.
+    begin: u64,
+    end: u64,
+}
+
+impl Piece {
+    /// Whether msync(2) writes it: not what was opened to be read alone (mm/mmap.c, VM_SHARED). Where the kernel lacks
+    /// this folder, or forbids it, each shared mapping counts.
+    fn is_written(&self, task: pid_t) -> bool {
+        let link = format!("/proc/{task}/map_files/{:x}-{:x}", self.begin, self.end);
+        fs::symlink_metadata(link).map_or(true, |seen| seen.mode() & 0o200 != 0)
+    }
+}
+
+/// What a line of /proc/PID/maps has in a range of addresses, if it is of a shared mapping (proc_pid_maps(5)).
+fn piece(line: &[u8], range: &Range<u64>) -> Option<Piece> {
     let mut words = line.splitn(6, |byte| *byte == b' ');
-    let mut text = |skipped| std::str::from_utf8(words.nth(skipped)?).ok();
+    let mut text = || std::str::from_utf8(words.next()?).ok();
     let hexadecimal = |word| u64::from_str_radix(word, 16).ok();
-    let (begin, end) = text(0)?.split_once('-')?;
+    let (begin, end) = text()?.split_once('-')?;
     let (begin, end) = (hexadecimal(begin)?, hexadecimal(end)?);
-    let offset = hexadecimal(text(1)?)?;
-    let path = words.nth(2)?.trim_ascii_start();
-    (begin..end)
-        .contains(&address)
-        .then_some((path, offset + (address - begin)))
+    let is_shared = text()?.as_bytes().get(3) == Some(&b's');
+    let (offset, _, inode) = (hexadecimal(text()?)?, text()?, text()?.parse().ok()?);
+    let path = words.next()?.trim_ascii_start();
+    let (from, to) = (range.start.max(begin), range.end.min(end));
+    (is_shared && from < to).then(|| Piece {
+        path: PathBuf::from(OsStr::from_bytes(path)),
+        inode,
+        offset: offset + (from - begin),
+        length: to - from,
+        begin,
+        end,
+    })
 }
 
 /// What an open(2) does beyond giving a descriptor: flags that create, empty, or make writes durable.
@@ -1077,42 +1127,14 @@ fn opened_for(flags: u64) -> Option<String> {
     (!words.is_empty()).then(|| words.join("|"))
 }
 
-/// A path without `.` and `..`, as far as its text tells.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
-}
-
-/// The number of a descriptor that is named by its link in /proc, `/proc/self/fd/7`.
-fn descriptor(name: &[u8]) -> Option<i32> {
-    let rest = std::str::from_utf8(name).ok()?.strip_prefix("/proc/")?;
-    let (process, number) = rest.split_once("/fd/")?;
-    let is_process = process == "self" || process.parse::<u32>().is_ok();
-    is_process.then_some(number.parse().ok()?)
-}
-
-/// The path with all links followed but one that is its last part: that one may be what a call is about. Where
-/// its directory is not there, as far as its text tells.
-fn followed(path: &Path) -> PathBuf {
-    match (path.parent().map(fs::canonicalize), path.file_name()) {
-        (Some(Ok(directory)), Some(name)) => directory.join(name),
-        (_, None) => fs::canonicalize(path).unwrap_or_else(|_| plain(path)),
-        _ => plain(path),
-    }
-}
-
 /// The path from the mount point on; none for one elsewhere.
-fn whole_below(path: &Path) -> Option<PathBuf> {
+pub fn whole_below(path: &Path) -> Option<PathBuf> {
     path.strip_prefix(MOUNT_POINT).ok().map(Path::to_path_buf)
+}
+
+/// The same in printable characters, also of a file that has lost its name, or never had one.
+fn told(path: &Path) -> Option<String> {
+    below_mount(path).or_else(|| below_mount(&fs::read_link(path).ok()?))
 }
 
 /// The path from the mount point on, in printable characters; none for one elsewhere.
@@ -1167,10 +1189,8 @@ mod tests {
 
     #[test]
     fn a_path_is_told_from_the_mount_point_on() {
-        let told = |path: &str| below_mount(&followed(Path::new(path)));
-        assert_eq!(told(&format!("{MOUNT_POINT}/a/./b/../c")).unwrap(), "a/c");
+        let told = |path: &str| below_mount(Path::new(path));
         assert_eq!(told(MOUNT_POINT).unwrap(), ".");
-        assert_eq!(told(&format!("{MOUNT_POINT}/../tmp/f")), None);
         assert_eq!(told(&format!("{MOUNT_POINT}s/f")), None);
         assert_eq!(told("/dev/null"), None);
         let odd = told(&format!("{MOUNT_POINT}/a\nb")).unwrap();
@@ -1178,35 +1198,6 @@ mod tests {
         let long = told(&format!("{MOUNT_POINT}/{}/name", "x".repeat(200))).unwrap();
         assert_eq!((long.len(), &long[..4]), (PATH_BYTES + 3, "...x"));
         assert!(long.ends_with("/name"));
-    }
-
-    /// A file without a name is linked by that of its descriptor: its contents seemed to be another file's.
-    #[test]
-    fn a_descriptor_is_found_by_its_name_in_proc() {
-        assert_eq!(descriptor(b"/proc/self/fd/7"), Some(7));
-        assert_eq!(descriptor(b"/proc/61/fd/7"), Some(7));
-        assert_eq!(descriptor(b"/proc/self/fd/"), None);
-        assert_eq!(descriptor(b"/proc/self/cwd"), None);
-        assert_eq!(descriptor(b"fd/7"), None);
-    }
-
-    /// An fsync of the directory that a link leads to seemed to be one of another directory.
-    #[test]
-    fn a_name_behind_a_link_is_told_by_its_directory() {
-        let top = std::env::temp_dir().join(format!("powercut-link-{}", std::process::id()));
-        fs::create_dir_all(top.join("real")).unwrap();
-        std::os::unix::fs::symlink("real", top.join("link")).unwrap();
-        let real = fs::canonicalize(top.join("real")).unwrap();
-        assert_eq!(followed(&top.join("link/name")), real.join("name"));
-        assert_eq!(
-            followed(&top.join("link")),
-            fs::canonicalize(&top).unwrap().join("link")
-        );
-        assert_eq!(
-            followed(&top.join("absent/./name")),
-            top.join("absent/name")
-        );
-        fs::remove_dir_all(&top).unwrap();
     }
 
     /// To read it back from the file would open that, and change what is recorded.
@@ -1244,34 +1235,47 @@ mod tests {
         assert_eq!(flags(libc::O_TMPFILE).unwrap(), "tmpfile");
     }
 
+    /// What msync(2) covers was told by its first mapping alone.
     #[test]
-    fn a_mapping_is_found_by_its_address() {
+    fn a_range_has_a_part_of_each_mapping() {
         let line =
             b"7f0000001000-7f0000003000 rw-s 00002000 fe:00 12                 /mnt/my f\xe9";
-        assert_eq!(
-            mapping(line, 0x7f00_0000_1800),
-            Some((&b"/mnt/my f\xe9"[..], 0x2800))
-        );
-        assert_eq!(mapping(line, 0x7f00_0000_3000), None);
-        assert_eq!(
-            mapping(
-                b"7f0000001000-7f0000003000 rw-p 00000000 00:00 0",
-                0x7f00_0000_1800
-            ),
-            None
-        );
+        let found =
+            |from: u64, to: u64| piece(line, &(0x7f00_0000_0000 + from..0x7f00_0000_0000 + to));
+        let part = |from, to| {
+            let found = found(from, to).unwrap();
+            assert_eq!(
+                (found.path.as_os_str().as_bytes(), found.inode),
+                (&b"/mnt/my f\xe9"[..], 12)
+            );
+            (found.offset, found.length)
+        };
+        assert_eq!(part(0x1800, 0x1801), (0x2800, 1));
+        assert_eq!(part(0, 0x9000), (0x2000, 0x2000));
+        assert_eq!(part(0x2000, 0x9000), (0x3000, 0x1000));
+        assert_eq!(found(0x3000, 0x4000), None);
+        let private = b"7f0000001000-7f0000003000 rw-p 00000000 fe:00 12 /mnt/f";
+        assert_eq!(piece(private, &(0x7f00_0000_1000..0x7f00_0000_2000)), None);
     }
 
-    /// It hid all that the process maps: none of its msync(2) calls were noted.
+    /// A mapping whose name is not text hid all that the process maps: none of its msync(2) calls were noted. One of a
+    /// file that was opened to be read is written by none.
     #[test]
     fn a_mapping_is_found_where_a_name_is_not_text() {
-        let (path, file, mapped) = crate::whole::tests::mapped_file(b"calls-\xe9");
         // SAFETY: any bytes are a value of it.
         let registers: user_regs_struct = unsafe { std::mem::zeroed() };
         let call = Call::own(&registers);
-        assert_eq!(call.mapping(mapped as u64 + 9), Some((path.clone(), 9)));
-        drop(file);
-        fs::remove_file(path).unwrap();
+        for is_written in [true, false] {
+            let (path, file, mapped) = crate::whole::tests::mapped_file(b"calls-\xe9", is_written);
+            let found = call.mapped_in(mapped as u64 + 9, 7);
+            let told: Vec<_> = found
+                .iter()
+                .map(|p| (&p.path, p.offset, p.length))
+                .collect();
+            assert_eq!(told, [(&path, 9, 7)][..usize::from(is_written)]);
+            drop(file);
+            fs::remove_file(path).unwrap();
+        }
     }
 
     /// What `follow` returns for a shell script, and what it noted.

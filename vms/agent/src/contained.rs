@@ -143,6 +143,7 @@ fn enter(archive: &[u8]) -> io::Result<()> {
         File::create(&node)?;
         mount_bind(format!("/{node}"), &node)?;
     }
+    boot::link_descriptors(Path::new("dev"))?;
     mount("proc", "proc", "proc", MountFlags::empty(), None)?;
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;

@@ -44,6 +44,7 @@ mod neighbour;
 mod operations;
 mod outside;
 mod parts;
+mod paths;
 mod phases;
 mod printed;
 mod processes;

@@ -1,16 +1,24 @@
 //! What a program prints, line by line as it comes.
 //!
 //! Its standard output is a file in the memory of the guest, not a pipe: a write never waits for a reader, so that
-//! whoever traces the program may read between two of its calls.
+//! whoever traces the program may read between two of its calls. But as with a pipe, what was printed stays printed:
+//! a program that opens its standard output anew, as `echo >/dev/stdout` does, cuts it off, and writes from the begin.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io,
     os::{
         fd::{AsRawFd, RawFd},
-        unix::fs::{FileExt, OpenOptionsExt},
+        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::PathBuf,
+};
+
+use libc::pid_t;
+use rustix::{
+    fs::{fcntl_getfl, fcntl_setfl, OFlags},
+    io::Errno,
+    process::{pidfd_getfd, pidfd_open, Pid, PidfdFlags, PidfdGetfdFlags},
 };
 
 /// The file, and how far it was read.
@@ -49,6 +57,9 @@ impl Printed {
     /// Blanks at the ends of a line do not count, nor does a line of blanks. An error is told on standard error.
     pub fn acknowledge(&mut self, mut act: impl FnMut(&[String]) -> Result<bool, String>) {
         let mut bytes = [0; 4096];
+        if self.file.metadata().is_ok_and(|seen| seen.len() < self.at) {
+            self.at = 0; // all that was cut off had been read before the call that did it
+        }
         while let Ok(count @ 1..) = self.file.read_at(&mut bytes, self.at) {
             self.line.extend_from_slice(&bytes[..count]);
             self.at += count as u64;
@@ -69,10 +80,39 @@ impl Printed {
         }
     }
 
+    /// A thread has opened a file: if it is this one, whoever writes to it writes to its end.
+    pub fn keep_whole(&mut self, task: pid_t, descriptor: i32) {
+        let identity = |seen: Metadata| (seen.dev(), seen.ino());
+        let own = self.file.metadata().map(identity).ok();
+        let link = format!("/proc/{task}/fd/{descriptor}");
+        if own.is_none() || fs::metadata(link).map(identity).ok() != own {
+            return;
+        }
+        if let Err(why) = append_always(task, descriptor) {
+            eprintln!(
+                "{}: the program opened its standard output anew, and what it prints there cannot be followed: {why}",
+                crate::ack::LINES_NAME
+            );
+            self.refused = true;
+        }
+    }
+
     /// Whether each line that has ended was acknowledged.
     pub fn is_acknowledged(&self) -> bool {
         !self.refused && !self.line.contains(&b'\n')
     }
+}
+
+/// Have a descriptor of another process write to the end of its file. Kernels before 5.6 cannot do it.
+fn append_always(task: pid_t, descriptor: i32) -> io::Result<()> {
+    let process = fs::read_to_string(format!("/proc/{task}/status"))?;
+    let leader = process.lines().find_map(|l| l.strip_prefix("Tgid:"));
+    let leader = leader.and_then(|number| Pid::from_raw(number.trim().parse().ok()?));
+    let leader = leader.ok_or(Errno::SRCH)?;
+    let held = pidfd_open(leader, PidfdFlags::empty())?;
+    let held = pidfd_getfd(held, descriptor, PidfdGetfdFlags::empty())?;
+    let flags = fcntl_getfl(&held)?;
+    Ok(fcntl_setfl(&held, flags | OFlags::APPEND)?)
 }
 
 #[cfg(test)]
@@ -102,6 +142,39 @@ mod tests {
         let whole = ["one", "two  words * \\x", "cut", "later", "\u{fffd}"];
         assert_eq!(seen, whole);
         assert!(printed.is_acknowledged());
+    }
+
+    /// All lines were lost that a program printed after it had opened its standard output anew: what they acknowledged
+    /// was not held against it.
+    #[test]
+    fn what_is_printed_to_an_output_that_was_opened_anew_is_acknowledged() {
+        let own = std::process::id() as pid_t;
+        for cuts in [true, false] {
+            let mut printed = Printed::open().unwrap();
+            let mut seen = Vec::new();
+            let mut acknowledge = |printed: &mut Printed| {
+                printed.acknowledge(|words| {
+                    seen.push(words[0].clone());
+                    Ok(true)
+                });
+            };
+            printed.file.write_all(b"first line\n").unwrap();
+            acknowledge(&mut printed);
+            let path = format!("/proc/self/fd/{}", printed.descriptor());
+            let mut anew = File::options()
+                .write(true)
+                .truncate(cuts)
+                .open(path)
+                .unwrap();
+            acknowledge(&mut printed);
+            printed.keep_whole(own, anew.as_raw_fd());
+            printed.file.write_all(b"2\n").unwrap();
+            acknowledge(&mut printed);
+            anew.write_all(b"3\n").unwrap();
+            acknowledge(&mut printed);
+            assert!(printed.is_acknowledged());
+            assert_eq!(seen, ["first line", "2", "3"], "{cuts}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@
 //! written to is held open until nobody maps it any more. What the program left the host sees in the recording's end.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ffi::OsString,
     fs::{self, File, Metadata},
     io::{self, Write},
@@ -37,7 +37,12 @@ use std::{
 
 use libc::{c_int, c_long, pid_t};
 
-use crate::{calls::Call, frames::Frames, mounts::MOUNT_POINT};
+use crate::{
+    calls::{whole_below, Call, Piece},
+    frames::Frames,
+    mounts::MOUNT_POINT,
+    paths,
+};
 
 /// In place of the length of a pwritev2(2): it was RWF_SYNC. 1: RWF_DSYNC.
 const WITH_METADATA: u64 = 2;
@@ -53,18 +58,21 @@ const CALLS_MAX: u64 = 20_000;
 const BYTES_MAX: u64 = 24 << 20;
 /// Bytes of a mapping that are compared at once.
 const BLOCK: usize = 4096;
+/// Bytes of it that are read at once: they stay in the processor's cache until they are compared.
+const READ: usize = 64 << 10;
 
 /// Since Linux 6.13; the C library's headers lack them.
 const SYS_SETXATTRAT: c_long = 463;
 const SYS_REMOVEXATTRAT: c_long = 466;
 
 /// Calls that may change a file, beside those of `calls.rs`.
-pub const MORE_CHOSEN: [c_long; 17] = [
+pub const MORE_CHOSEN: [c_long; 18] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_exit_group,
     libc::SYS_mknod,
     libc::SYS_mknodat,
+    libc::SYS_bind,
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
@@ -92,6 +100,10 @@ struct Pending {
     /// Below the mount point.
     path: PathBuf,
     other: PathBuf,
+    /// A link in /proc to the file, if it has no path; else empty.
+    nameless: PathBuf,
+    /// Of an msync(2).
+    ranges: Vec<Piece>,
     size: u64,
     /// What it is about to write, as far as its memory can be read; none of a copy within the kernel.
     given: Option<Vec<u8>>,
@@ -119,6 +131,8 @@ impl Pending {
             length: 0,
             path: PathBuf::new(),
             other: PathBuf::new(),
+            nameless: PathBuf::new(),
+            ranges: Vec::new(),
             size: 0,
             given: None,
             number: 0,
@@ -126,12 +140,70 @@ impl Pending {
             may_wait: false,
         }
     }
+
+    /// A call that nobody follows.
+    fn unseen(text: String) -> Self {
+        Self::new("unseen", text)
+    }
+
+    /// It is about the file to which the path in an argument leads; none if that is elsewhere.
+    fn about(mut self, call: &Call<'_>, directory: c_int, argument: usize) -> Option<Self> {
+        let led = call.led(directory, argument, true)?;
+        match whole_below(&led) {
+            Some(below) => self.path = below,
+            None if is_nameless(&led) => self.nameless = led,
+            None => return None,
+        }
+        Some(self)
+    }
+
+    /// The file that it is about.
+    fn file(&self, task: pid_t) -> Option<Metadata> {
+        if let Some(descriptor) = self.descriptor {
+            return opened(task, descriptor);
+        }
+        if !self.nameless.as_os_str().is_empty() {
+            return fs::metadata(&self.nameless).ok();
+        }
+        let named = if self.word == "link" {
+            &self.other
+        } else {
+            &self.path
+        };
+        fs::symlink_metadata(below(named)).ok()
+    }
 }
 
 /// A file that is mapped and may be written to, with what it held when it was looked at last.
 struct Mapped {
     file: File,
     known: Vec<u8>,
+}
+
+impl Mapped {
+    /// The blocks that are not what they were, and where each begins. From now on, that is what is known.
+    fn changed(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let mut changed = Vec::new();
+        let mut read = vec![0; READ];
+        let mut end = 0;
+        while let Ok(count @ 1..) = self.file.read_at(&mut read, end as u64) {
+            self.known.resize(self.known.len().max(end + count), 0);
+            let known = self.known[end..].chunks_mut(BLOCK);
+            for (number, (now, known)) in read[..count].chunks(BLOCK).zip(known).enumerate() {
+                let known = &mut known[..now.len()];
+                if now != known {
+                    known.copy_from_slice(now);
+                    changed.push(((end + number * BLOCK) as u64, now.to_vec()));
+                }
+            }
+            end += count;
+            if end >= BYTES_MAX as usize {
+                break;
+            }
+        }
+        self.known.truncate(end);
+        changed
+    }
 }
 
 /// What is noted.
@@ -143,7 +215,8 @@ pub struct Notes {
     pending: Option<Pending>,
     /// Writes of threads that wait for others: see `let_wait`.
     waiting: HashMap<pid_t, Pending>,
-    mapped: HashMap<u64, Mapped>,
+    /// By inode, in an order that is the same whenever the program runs.
+    mapped: BTreeMap<u64, Mapped>,
     /// A mapping may have gone since it was seen last which are left.
     unmapped: bool,
     frames: Frames,
@@ -248,7 +321,7 @@ impl Notes {
             at: 0,
             pending: None,
             waiting: HashMap::new(),
-            mapped: HashMap::new(),
+            mapped: BTreeMap::new(),
             unmapped: false,
             frames: Frames::default(),
             full: false,
@@ -322,7 +395,9 @@ impl Notes {
     }
 
     fn overflow(&mut self) {
-        self.full = true;
+        if std::mem::replace(&mut self.full, true) {
+            return;
+        }
         self.write(&Line {
             word: "more",
             ..Line::default()
@@ -456,11 +531,9 @@ impl Notes {
     }
 
     fn end_size(&mut self, task: pid_t, pending: &Pending) {
-        let seen = match pending.descriptor {
-            Some(descriptor) => opened(task, descriptor),
-            None => fs::metadata(below(&pending.path)).ok(),
+        let Some(seen) = pending.file(task) else {
+            return;
         };
-        let Some(seen) = seen else { return };
         let line = Line {
             thread: task,
             number: pending.number,
@@ -488,42 +561,34 @@ impl Notes {
     }
 
     fn end_other(&mut self, task: pid_t, pending: &Pending) {
-        let named = if pending.word == "link" {
-            &pending.other
-        } else {
-            &pending.path
-        };
-        let seen = match pending.descriptor {
-            Some(descriptor) => opened(task, descriptor),
-            None => fs::symlink_metadata(below(named)).ok(),
-        };
-        let (inode, owner) = seen
-            .as_ref()
-            .map_or((0, (0, 0, 0)), |seen| (seen.ino(), owner_of(seen)));
-        self.write(&Line {
-            word: pending.word,
-            thread: task,
-            number: pending.number,
-            inode,
-            // Of an msync, its range.
-            offset: pending.offset.unwrap_or_default(),
-            length: pending.length,
-            owner,
-            path: pending.path.as_os_str().as_bytes(),
-            other: pending.other.as_os_str().as_bytes(),
-            text: &pending.text,
-            place: &pending.place,
-            ..Line::default()
-        });
+        let (inode, owner) = pending
+            .file(task)
+            .map_or((0, (0, 0, 0)), |seen| (seen.ino(), owner_of(&seen)));
+        let ranges = pending.ranges.iter();
+        let ranges = ranges.map(|piece| (piece.inode, piece.offset, piece.length));
+        let of_call = pending.ranges.is_empty().then_some((inode, 0, 0));
+        for (inode, offset, length) in ranges.chain(of_call) {
+            self.write(&Line {
+                word: pending.word,
+                thread: task,
+                number: pending.number,
+                inode,
+                offset,
+                length,
+                owner,
+                path: pending.path.as_os_str().as_bytes(),
+                other: pending.other.as_os_str().as_bytes(),
+                text: &pending.text,
+                place: &pending.place,
+                ..Line::default()
+            });
+        }
     }
 
-    /// Remember what a file holds that is going to be mapped so that it may be written to: mprotect(2) allows
-    /// it later, if the descriptor does.
+    /// Remember what a file holds that is going to be mapped so that it may be written to.
     fn map(&mut self, call: &Call<'_>) {
-        let (flags, descriptor) = (call.argument(3) as c_int, call.argument(4) as i32);
-        let is_shared =
-            flags & libc::MAP_TYPE != libc::MAP_PRIVATE && flags & libc::MAP_ANONYMOUS == 0;
-        if !is_shared || call.file(4).is_none() || !is_writable(call.task(), descriptor) {
+        let descriptor = call.argument(4) as i32;
+        if call.file(4).is_none() || !maps_to_write(call) {
             return;
         }
         let path = format!("/proc/{}/fd/{descriptor}", call.task());
@@ -541,26 +606,23 @@ impl Notes {
 
     /// What a file holds is what was noted.
     fn refresh(&mut self, inode: u64) {
-        if let Some(mapped) = self.mapped.get_mut(&inode) {
-            mapped.known = contents(&mapped.file);
+        let Some(mapped) = self.mapped.get_mut(&inode) else {
+            return;
+        };
+        mapped.changed();
+        if mapped.file.metadata().is_ok_and(|s| s.len() > BYTES_MAX) {
+            self.overflow(); // what is stored behind that would not be seen
         }
     }
 
     /// Note what was stored into mappings.
     fn note_stores(&mut self, task: pid_t, number: u64) {
-        let mut stores = Vec::new();
-        for (inode, mapped) in &mut self.mapped {
-            let now = contents(&mapped.file);
-            for (number, block) in now.chunks(BLOCK).enumerate() {
-                let at = number * BLOCK;
-                let end = (at + block.len()).min(mapped.known.len());
-                if end <= at || mapped.known[at..end] != *block {
-                    stores.push((*inode, at as u64, block.to_vec()));
-                }
-            }
-            mapped.known = now;
-        }
-        for (inode, offset, block) in stores {
+        let mapped = self.mapped.iter_mut();
+        let stores = mapped.flat_map(|(inode, mapped)| {
+            let changed = mapped.changed().into_iter();
+            changed.map(|(offset, block)| (*inode, offset, block))
+        });
+        for (inode, offset, block) in stores.collect::<Vec<_>>() {
             let line = Line {
                 thread: task,
                 number,
@@ -617,14 +679,102 @@ impl Notes {
 /// What a call that begins will do to files below the mount point; none if it does nothing.
 fn pending_of(call: &Call<'_>) -> Option<Pending> {
     if call.is_foreign() {
-        return Some(Pending::new(
-            "unseen",
-            "a system call of a program that is not 64-bit".to_owned(),
-        ));
+        let text = "a system call of a program that is not 64-bit";
+        return Some(Pending::unseen(text.to_owned()));
     }
     data_of(call)
         .or_else(|| name_of(call))
         .or_else(|| other_of(call))
+        .or_else(|| hidden_of(call))
+}
+
+/// What changes the file system under test by a way that these notes have no name for, as through another mount of it.
+fn hidden_of(call: &Call<'_>) -> Option<Pending> {
+    let here = libc::AT_FDCWD;
+    let led = |directory: Option<usize>, argument, follows| {
+        let directory = directory.map_or(here, |number| call.argument(number) as c_int);
+        call.led(directory, argument, follows)
+    };
+    let opened = |argument: usize| {
+        let descriptor = call.argument(argument) as c_int;
+        Some(PathBuf::from(format!(
+            "/proc/{}/fd/{descriptor}",
+            call.task()
+        )))
+    };
+    let found = match call.number() {
+        libc::SYS_sendfile
+        | libc::SYS_write
+        | libc::SYS_pwrite64
+        | libc::SYS_writev
+        | libc::SYS_pwritev
+        | libc::SYS_pwritev2
+        | libc::SYS_ftruncate
+        | libc::SYS_fallocate
+        | libc::SYS_fsync
+        | libc::SYS_fdatasync
+        | libc::SYS_syncfs
+        | libc::SYS_fchmod
+        | libc::SYS_fchown
+        | libc::SYS_fsetxattr
+        | libc::SYS_fremovexattr => opened(0),
+        libc::SYS_copy_file_range | libc::SYS_splice => opened(2),
+        libc::SYS_mmap if maps_to_write(call) => opened(4),
+        libc::SYS_open if makes(call.argument(1)) => led(None, 0, true),
+        libc::SYS_openat if makes(call.argument(2)) => led(Some(0), 1, true),
+        libc::SYS_openat2 if makes(call.pointed(2)?) => led(Some(0), 1, true),
+        libc::SYS_creat | libc::SYS_truncate | libc::SYS_chmod | libc::SYS_chown => {
+            led(None, 0, true)
+        }
+        libc::SYS_setxattr | libc::SYS_removexattr => led(None, 0, true),
+        libc::SYS_fchmodat | libc::SYS_fchmodat2 | libc::SYS_fchownat => led(Some(0), 1, true),
+        libc::SYS_lchown | libc::SYS_unlink | libc::SYS_rmdir => led(None, 0, false),
+        libc::SYS_mkdir | libc::SYS_mknod => led(None, 0, false),
+        libc::SYS_unlinkat | libc::SYS_mkdirat | libc::SYS_mknodat => led(Some(0), 1, false),
+        libc::SYS_rename | libc::SYS_link | libc::SYS_symlink => led(None, 1, false),
+        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => led(Some(2), 3, false),
+        libc::SYS_symlinkat => led(Some(1), 2, false),
+        _ => None,
+    }?;
+    is_hidden(&found).then(|| {
+        let named = paths::behind(&found);
+        let named = fs::read_link(&named).unwrap_or(named);
+        let text = format!(
+            "a call on {} by way of another mount or root",
+            named.display()
+        );
+        Pending::unseen(text)
+    })
+}
+
+/// Whether a path that does not lead below the mount point leads to the file system under test all the same.
+fn is_hidden(path: &Path) -> bool {
+    let held = |path: &Path| fs::metadata(path).map(|seen| seen.dev());
+    let (Ok(mounted), None) = (held(Path::new(MOUNT_POINT)), whole_below(path)) else {
+        return false;
+    };
+    let parent = || path.parent().and_then(|parent| held(parent).ok());
+    let device = held(path).ok().or_else(parent);
+    device == Some(mounted) && !is_nameless(path)
+}
+
+/// Whether it is a link in /proc to a file of the file system under test that has no name, or has lost it.
+fn is_nameless(path: &Path) -> bool {
+    path.starts_with("/proc")
+        && fs::read_link(path).is_ok_and(|named| whole_below(&named).is_some())
+}
+
+/// Whether an open(2) changes more than what its descriptor is used for later.
+fn makes(flags: u64) -> bool {
+    let flags = flags as c_int;
+    flags & (libc::O_CREAT | libc::O_TRUNC) != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE
+}
+
+/// Whether an mmap(2) is one through which a file may be changed: mprotect(2) allows it later, if the descriptor does.
+fn maps_to_write(call: &Call<'_>) -> bool {
+    let flags = call.argument(3) as c_int;
+    let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE && flags & libc::MAP_ANONYMOUS == 0;
+    is_shared && is_writable(call.task(), call.argument(4) as i32)
 }
 
 fn data_of(call: &Call<'_>) -> Option<Pending> {
@@ -632,6 +782,8 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
     let write = |descriptor: usize, offset: Option<u64>| {
         let mut pending = Pending::new("write", call.text().unwrap_or_default());
         call.file(descriptor)?;
+        // A FIFO has nothing to lose, and to write to one may wait for another thread.
+        opened(call.task(), a(descriptor) as i32).filter(Metadata::is_file)?;
         (pending.descriptor, pending.offset) = (Some(a(descriptor) as i32), offset);
         Some(pending)
     };
@@ -664,13 +816,9 @@ fn data_of(call: &Call<'_>) -> Option<Pending> {
             pending.descriptor = Some(a(0) as i32);
             Some(pending)
         }
-        libc::SYS_truncate => {
-            let mut pending = Pending::new("size", call.text()?);
-            pending.path = call.target_path(libc::AT_FDCWD, 0)?;
-            Some(pending)
-        }
+        libc::SYS_truncate => Pending::new("size", call.text()?).about(call, libc::AT_FDCWD, 0),
         libc::SYS_fallocate => fallocate_of(call),
-        libc::SYS_ioctl => call.text().map(|text| Pending::new("unseen", text)),
+        libc::SYS_ioctl => call.text().map(Pending::unseen),
         _ => None,
     }
 }
@@ -699,7 +847,7 @@ fn fallocate_of(call: &Call<'_>) -> Option<Pending> {
     let zeroes = mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) != 0;
     let known = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
     if mode & !known != 0 {
-        return Some(Pending::new("unseen", text));
+        return Some(Pending::unseen(text));
     }
     if mode == libc::FALLOC_FL_KEEP_SIZE {
         return None;
@@ -753,8 +901,8 @@ fn name_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_mkdir => one("mkdir", here, 0),
         libc::SYS_mkdirat => one("mkdir", a(0) as i32, 1),
         libc::SYS_rmdir => one("unlink", here, 0),
-        libc::SYS_mknod => mknod_of(call, one("create", here, 0)?, a(1)),
-        libc::SYS_mknodat => mknod_of(call, one("create", a(0) as i32, 1)?, a(2)),
+        libc::SYS_mknod => mknod_of(one("create", here, 0)?, a(1)),
+        libc::SYS_mknodat => mknod_of(one("create", a(0) as i32, 1)?, a(2)),
         _ => None,
     }
 }
@@ -765,21 +913,24 @@ fn symlink_of(call: &Call<'_>, mut pending: Pending) -> Option<Pending> {
     Some(pending)
 }
 
-fn mknod_of(call: &Call<'_>, mut pending: Pending, mode: u64) -> Option<Pending> {
+fn mknod_of(mut pending: Pending, mode: u64) -> Option<Pending> {
     let kind = mode as u32 & libc::S_IFMT;
     pending.text = format!("mknod({})", pending.path.display());
     if kind != 0 && kind != libc::S_IFREG {
-        pending = Pending::new("unseen", format!("mknod of thread {}", call.task()));
+        pending = Pending::unseen(format!("{}, which makes no regular file", pending.text));
     }
     Some(pending)
 }
 
 /// What an open(2) may make or empty. `other` says which of them.
 fn open_of(call: &Call<'_>, directory: c_int, argument: usize, flags: u64) -> Option<Pending> {
+    if !makes(flags) {
+        return None;
+    }
     let flags = flags as c_int;
-    let mut pending = Pending::new("open", call.text().unwrap_or_default());
-    pending.path = call.target_path(directory, argument)?;
-    let before = fs::metadata(below(&pending.path)).ok();
+    let pending = Pending::new("open", call.text().unwrap_or_default());
+    let mut pending = pending.about(call, directory, argument)?;
+    let before = pending.file(call.task());
     pending.other = match before {
         _ if flags & libc::O_TMPFILE == libc::O_TMPFILE => "tmpfile",
         None if flags & libc::O_CREAT != 0 => "create",
@@ -803,12 +954,18 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
     };
     let attributes = |directory: c_int, argument: usize, follow: bool| {
         let mut pending = Pending::new("attributes", call.text()?);
-        pending.path = if follow {
-            call.target_path(directory, argument)?
-        } else {
-            call.named_path(directory, argument)?
-        };
+        if follow || call.text_at(argument)?.is_empty() {
+            return pending.about(call, directory, argument);
+        }
+        pending.path = call.named_path(directory, argument)?;
         Some(pending)
+    };
+    let extended = |directory: c_int, argument: usize| {
+        let found = Pending::unseen(String::new()).about(call, directory, argument)?;
+        let path = found.path.display();
+        Some(Pending::unseen(format!(
+            "a change of extended attributes of {path}"
+        )))
     };
     let here = libc::AT_FDCWD;
     match call.number() {
@@ -818,13 +975,18 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_syncfs => of_file("sync", call.text()),
         libc::SYS_sync_file_range => of_file("nothing", call.text()),
         libc::SYS_msync => {
-            let (file, offset) = call.mapped_path(a(0))?;
             // Of no bytes, it does nothing; a length of 0 stands for the whole file in these notes.
             let syncs = a(2) as c_int & libc::MS_SYNC != 0 && a(1) > 0;
             let word = if syncs { "fdatasync" } else { "nothing" };
             let mut pending = Pending::new(word, call.text()?);
-            (pending.path, pending.offset, pending.length) = (file, Some(offset), a(1));
+            pending.ranges = call.mapped_in(a(0), a(1));
+            pending.ranges.retain(|p| whole_below(&p.path).is_some());
             Some(pending)
+        }
+        libc::SYS_bind => {
+            let made = whole_below(&call.socket_path()?)?;
+            let text = format!("bind({}), which makes a socket", made.display());
+            Some(Pending::unseen(text))
         }
         libc::SYS_fchmod | libc::SYS_fchown => of_file("attributes", call.text()),
         libc::SYS_chmod | libc::SYS_chown => attributes(here, 0, true),
@@ -835,29 +997,16 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
         | libc::SYS_removexattr
-        | libc::SYS_lremovexattr => {
-            let path = call.target_path(here, 0)?;
-            Some(Pending::new(
-                "unseen",
-                format!("a change of extended attributes of {}", path.display()),
-            ))
-        }
-        SYS_SETXATTRAT | SYS_REMOVEXATTRAT => {
-            let path = call.target_path(a(0) as i32, 1)?;
-            Some(Pending::new(
-                "unseen",
-                format!("a change of extended attributes of {}", path.display()),
-            ))
-        }
+        | libc::SYS_lremovexattr => extended(here, 0),
+        SYS_SETXATTRAT | SYS_REMOVEXATTRAT => extended(a(0) as i32, 1),
         libc::SYS_fsetxattr | libc::SYS_fremovexattr => {
             let file = call.file(0)?;
-            Some(Pending::new(
-                "unseen",
-                format!("a change of extended attributes of {file}"),
-            ))
+            Some(Pending::unseen(format!(
+                "a change of extended attributes of {file}"
+            )))
         }
-        libc::SYS_io_uring_setup => Some(Pending::new("unseen", "io_uring_setup()".to_owned())),
-        libc::SYS_io_submit => Some(Pending::new("unseen", call.text()?)),
+        libc::SYS_io_uring_setup => Some(Pending::unseen("io_uring_setup()".to_owned())),
+        libc::SYS_io_submit => Some(Pending::unseen(call.text()?)),
         _ => None,
     }
 }
@@ -929,21 +1078,6 @@ fn mapped_inode(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(words.nth(4)?).ok()?.parse().ok()
 }
 
-/// What a file holds, as far as it can be read.
-fn contents(file: &File) -> Vec<u8> {
-    let size = file.metadata().map_or(0, |seen| seen.len().min(BYTES_MAX)) as usize;
-    let mut held = vec![0; size];
-    let mut read = 0;
-    while let Ok(count) = file.read_at(&mut held[read..], read as u64) {
-        if count == 0 {
-            break;
-        }
-        read += count;
-    }
-    held.truncate(read);
-    held
-}
-
 #[cfg(test)]
 pub mod tests {
     use std::{
@@ -955,13 +1089,17 @@ pub mod tests {
     use crate::calls::CHOSEN;
 
     /// A file of this name, whose first page this process maps; where.
-    pub fn mapped_file(name: &[u8]) -> (PathBuf, File, usize) {
+    pub fn mapped_file(name: &[u8], is_writable: bool) -> (PathBuf, File, usize) {
         let folder = fs::canonicalize(std::env::temp_dir()).unwrap();
         let mut whole = format!("powercut-mapped-{}-", std::process::id()).into_bytes();
         whole.extend_from_slice(name);
         let path = folder.join(OsStr::from_bytes(&whole));
         fs::write(&path, [1; 4096]).unwrap();
-        let file = File::open(&path).unwrap();
+        let file = File::options()
+            .read(true)
+            .write(is_writable)
+            .open(&path)
+            .unwrap();
         let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
         // SAFETY: a mapping at a place that the kernel chooses, which stays until this process ends.
         let mapped = unsafe {
@@ -981,8 +1119,30 @@ pub mod tests {
     /// A store was taken for unmapped, and what it wrote was no longer noted.
     #[test]
     fn a_file_is_mapped_where_a_name_is_not_text() {
-        let (path, file, _) = mapped_file(b"whole-\xe9");
+        let (path, file, _) = mapped_file(b"whole-\xe9", true);
         assert!(mapped_inodes().contains(&file.metadata().unwrap().ino()));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn the_blocks_of_a_mapped_file_that_changed_are_told_once() {
+        let (path, file, _) = mapped_file(b"changed", true);
+        let mut mapped = Mapped {
+            file,
+            known: Vec::new(),
+        };
+        let size = 2 * READ + 100;
+        mapped.file.set_len(size as u64).unwrap();
+        assert_eq!(mapped.changed(), [(0, vec![1; BLOCK])]);
+        assert_eq!(mapped.known.len(), size);
+        let (middle, last) = (READ + 5, size - 1);
+        mapped.file.write_all_at(b"x", middle as u64).unwrap();
+        mapped.file.write_all_at(b"y", last as u64).unwrap();
+        let places: Vec<_> = mapped.changed().iter().map(|(at, _)| *at).collect();
+        assert_eq!(places, [READ as u64, 2 * READ as u64]);
+        assert_eq!((mapped.known[middle], mapped.known[last]), (b'x', b'y'));
+        mapped.file.set_len(1).unwrap();
+        assert_eq!((mapped.changed(), mapped.known.len()), (vec![], 1));
         fs::remove_file(path).unwrap();
     }
 
