@@ -441,13 +441,21 @@ def _not_sent(facts: Facts) -> str:
 
 
 def _nothing_sent(facts: Facts, ack: int) -> TimedWrite | None:
-    """Where nothing was sent that could have what was promised, the first write that brings it back. What a
-    journal commits later is told by its record.
+    """Where nothing was sent that could have what was promised, the first write that brings it back; where
+    nothing is committed, even if something was. What a journal commits later is told by its record.
     """
     records = (e for e in facts.cleared if Kind.RECORD in facts.kinds(e))
-    if facts.was_asked_for(ack) or not facts.cleared or any(records):
+    if (facts.commits and facts.was_asked_for(ack)) or any(records):
         return None
-    return facts.writes[facts.cleared[0]]
+    late = _sent_later(facts)
+    return None if late is None or late.submitted < ack else late
+
+
+def _sent_later(facts: Facts) -> TimedWrite | None:
+    """The first write with which it does not fail and that had not been sent: metadata, if any is."""
+    late = [e for e in facts.cleared if facts.writes[e].submitted >= facts.at]
+    first = next((e for e in late if Kind.METADATA in facts.kinds(e)), late[0] if late else None)
+    return None if first is None else facts.writes[first]
 
 
 def _dropped(facts: Facts) -> str:
@@ -530,6 +538,34 @@ def _present(facts: Facts) -> str:
     )
 
 
+def _data_unsent(facts: Facts) -> str:
+    """Data of the file concerned that an operation had written, and nobody had sent."""
+    late = facts.data_not_sent(facts.at)
+    if late is None or (facts.cleared and late.entry not in facts.cleared):
+        return ""
+    writers = [n.writer for n in facts.names[late.entry] if n.writer is not None]
+    begun = facts.mark(f"begin {writers[0]}")
+    if begun is None or begun > facts.at:
+        return ""
+    leads = [e for e in facts.turning if facts.kinds(e) & {Kind.METADATA, Kind.RECORD}]
+    ahead = f"{facts.name(leads[0])}," if leads else "the metadata that leads to it"
+    return (
+        f"{ahead[:1].upper()}{ahead[1:]} was on the platter without {facts.name(late.entry)}, which was "
+        f"sent only at event {late.submitted}."
+    )
+
+
+def _half_sent(facts: Facts) -> str:
+    """Nothing is committed, and a write that recovery wants had not been sent."""
+    late = None if facts.commits else _sent_later(facts)
+    if late is None:
+        return ""
+    return (
+        f"Nothing was lost, and {facts.name(late.entry)}, had not been sent: with it, sent at event "
+        f"{late.submitted}, it does not fail."
+    )
+
+
 _OF_RECOVERY: Mapping[Mechanism, Sentence] = {
     Mechanism.REUSED: _reused,
     Mechanism.NOT_SENT: _not_sent,
@@ -539,9 +575,11 @@ _OF_RECOVERY: Mapping[Mechanism, Sentence] = {
 }
 _OF_INVENTION: Mapping[Mechanism, Sentence] = {
     Mechanism.REUSED: _reused,
+    Mechanism.METADATA_AHEAD: _data_unsent,
     Mechanism.PRESENT: _present,
     Mechanism.MADE_UP: lambda _: f"{_ALL_THERE} what recovery brought back was never there.",
 }
 _OF_REFUSAL: Mapping[Mechanism, Sentence] = {
-    Mechanism.FAILED: lambda _: f"{_ALL_THERE} nothing was lost or reordered."
+    Mechanism.PRESENT: _half_sent,
+    Mechanism.FAILED: lambda _: f"{_ALL_THERE} nothing was lost or reordered.",
 }

@@ -270,14 +270,19 @@ def _controls(
 def _earlier(
     legal: LegalStates, state: CrashState, promised: Callable[[CrashState], bool]
 ) -> Iterator[CrashState]:
-    """The crash times before, the last first, with nothing lost but what the state has lost."""
-    at, lost = legal.event(state), legal.lost(state)
+    """The crash times before, the last first, with nothing lost but what the state has lost. None whose
+    platter is the state's: a verdict that differs there tells nothing of the writes.
+    """
+    at, lost, shown = legal.event(state), legal.lost(state), _on_platter(legal, state)
     before = [cut for cut in legal.cuts() if legal.event(cut) < at and promised(cut)]
     for cut in before[-_BEFORE:][::-1]:
         gone = _left(legal, cut, lost)
-        yield from () if gone is None else _legal_losing(legal, cut, gone)
+        found = () if gone is None else _legal_losing(legal, cut, gone)
+        yield from (candidate for candidate in found if _on_platter(legal, candidate) != shown)
 
 
 def _later(legal: LegalStates, state: CrashState) -> Iterator[CrashState]:
-    at = legal.event(state)
-    yield from [cut for cut in legal.cuts() if legal.event(cut) > at][:_LATER]
+    """The crash times behind, with nothing lost; none whose platter is the state's."""
+    at, shown = legal.event(state), _on_platter(legal, state)
+    later = (cut for cut in legal.cuts() if legal.event(cut) > at)
+    yield from (cut for cut in itertools.islice(later, _LATER) if _on_platter(legal, cut) != shown)

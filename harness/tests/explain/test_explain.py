@@ -127,6 +127,20 @@ def test_where_nothing_is_lost_the_control_may_be_the_cut_before() -> None:
     assert minimal.without == (7,)
 
 
+def test_a_crash_time_with_the_same_platter_is_no_control() -> None:
+    """ "A later cut, with 0 writes more, keeps every promise": only what had begun was another."""
+    made = Recorder()
+    made.complete(made.submit(1))
+    made.mark("begin 0")
+    made.mark("ack 0")
+    made.mark("begin 1")
+    made.mark("ack 1")
+    legal = made.legal()
+    for failing in legal.cuts():
+        minimal = minimise(legal, failing, Visits(failing.__eq__), always, both=True)
+        assert minimal.control is None or minimal.cleared or minimal.without
+
+
 def test_what_had_not_been_acknowledged_is_no_control_of_an_application() -> None:
     """It was "an earlier cut": nothing had been promised there, and so nobody was accused."""
     made = Recorder()
@@ -662,6 +676,63 @@ def test_a_name_that_was_sent_too_late_was_not_sent() -> None:
     )
     record = replace(facts, names={late: name(Kind.RECORD, "commit record")})
     assert told(record) is Mechanism.LATE_COMMIT
+
+
+def test_a_name_that_something_was_sent_for_was_not_sent_where_only_a_later_write_brings_it_back() -> None:
+    """On FAT any block sent since counted as what was promised, and recovery was said to have dropped it."""
+    made = Recorder()
+    for mark in ("begin 0", "ack 0", "begin 1"):
+        made.mark(mark)
+    table = made.write(4)
+    for mark in ("ack 1", "cut"):
+        made.mark(mark)
+    beside, late = made.write(6), made.write(5)
+    names = {
+        table: name(Kind.METADATA, "FAT"),
+        beside: name(Kind.DATA, "data"),
+        late: name(Kind.METADATA, "directory"),
+    }
+    facts = replace(names_are_back(made, names), cleared=(beside, late), commits=False)
+    found = there(mechanism_of(facts, made_up=False))
+    assert found.mechanism is Mechanism.NOT_SENT
+    assert f"before entry {late}, directory, was sent" in found.sentence
+    assert told(replace(facts, cleared=())) is Mechanism.DROPPED
+    assert told(replace(facts, commits=True)) is Mechanism.DROPPED
+
+
+def unsent_data(cut: str = "cut") -> tuple[Facts, int, int]:
+    """A commit leads to blocks whose data is sent behind the cut."""
+    made = Recorder()
+    made.mark("begin 0")
+    made.mark("ack 0")
+    record = made.write(3)
+    made.mark(cut)
+    data = made.write(1)
+    names = {record: name(Kind.RECORD, "commit record"), data: DATA}
+    return facts_of(made, names, (), None, at=cut), record, data
+
+
+def test_stale_data_in_place_of_what_was_not_sent_is_not_made_up_by_recovery() -> None:
+    """ "Recovery made it up" was said, and that all was there."""
+    facts, record, data = unsent_data()
+    for cleared in ((), (data,)):
+        assert told(replace(facts, cleared=cleared), made_up=True) is Mechanism.METADATA_AHEAD
+    found = there(mechanism_of(replace(facts, turning=(record,)), made_up=True))
+    assert f"Entry {record}, commit record, was on the platter without entry {data}," in found.sentence
+    assert told(replace(facts, cleared=(record,)), made_up=True) is Mechanism.MADE_UP, "other writes matter"
+    not_begun = replace(facts, names={**facts.names, data: name(Kind.DATA, "data of f", writer=1)})
+    assert told(not_begun, made_up=True) is Mechanism.MADE_UP
+
+
+def test_recovery_of_half_of_what_nothing_commits_does_not_fail_by_itself() -> None:
+    """A new directory's entry was sent, and its block was not: nothing was said to be amiss but recovery."""
+    facts, _, data = unsent_data()
+    half = replace(facts, cleared=(data,), names={data: name(Kind.METADATA, "directory d")})
+    found = there(mechanism_of(replace(half, commits=False), made_up=False, refused=True))
+    assert found.mechanism is Mechanism.PRESENT
+    assert f"entry {data}, directory d, had not been sent" in found.sentence
+    assert told(half, refused=True) is Mechanism.FAILED
+    assert told(replace(half, commits=False, cleared=()), refused=True) is Mechanism.FAILED
 
 
 def skipped_commit(log: Kind = Kind.LOG) -> Facts:
