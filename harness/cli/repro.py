@@ -51,6 +51,7 @@ from harness.report.words import device_of, known_lines, state_words
 from harness.store import RunStore
 from harness.store.records import finding_id
 from harness.trust import Named, plan_here
+from harness.workloads.applications import need_name
 
 
 @click.command("repro")
@@ -328,6 +329,8 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
     workload file if the finding remains, 0 if the case has none, 3 if a new recording of the whole workload
     does not show it, 130 if interrupted, with a file of the shortest workload so far, if any was shorter.
     """
+    if output is not None:
+        need_name(output.stem, str(output))
     with open_run(source) as store:
         finding = finding_to_shrink(store, case, oracle)
         if finding is None:

@@ -23,13 +23,18 @@ from harness.store.digests import digest_of_bytes
 from harness.store.layout import PLAN, RUN, latest, runs
 from harness.store.records import SCHEMA, RunInfo
 
+_MAX_NAME = 64
+"""Letters of a run's name: see `harness.workloads.applications.MAX_WORKLOAD_NAME`."""
+
 
 def make_directory(root: Path, name: str, started: datetime) -> Path:
     """Make `root/runs/<date>-<name>`, of a run, a series or a measurement; with a number behind it where that
     is taken. Raises UsageError for a name that is not a valid file name, StoreError if it cannot be made.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-        raise UsageError(f"{name!r} cannot name a run", "use letters, digits and . _ + -")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name) or len(name) > _MAX_NAME:
+        raise UsageError(
+            f"{name!r} cannot name a run", f"use at most {_MAX_NAME} letters, digits and . _ + -"
+        )
     with making_run(root):
         runs(root).mkdir(parents=True, exist_ok=True)
         path = first = runs(root) / f"{started:%Y%m%d-%H%M%S}-{name}"

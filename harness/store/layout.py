@@ -41,6 +41,8 @@ LOCK = "lock"
 SCRATCH = "scratch"
 PACKED = "packed"
 UNPACKING = ".unpacking-"
+_SHRUNK = 32
+"""Letters of a workload's name in that of a shrunk one, which has the oracle and the finding, too."""
 
 
 def runs(reports: Path) -> Path:
@@ -145,8 +147,10 @@ class RunLayout:
         return self.path / "explained" / f"{finding}.json"
 
     def shrunk(self, workload: str, oracle: str, finding: str) -> Path:
-        """The file with the fewest operations of a workload that still show the finding with this id."""
-        return self.path / "shrunk" / f"{workload}-{oracle}-{finding}.toml"
+        """The file with the fewest operations of a workload that still show the finding with this id. It is
+        named as a workload may be: of a long name, by its beginning.
+        """
+        return self.path / "shrunk" / f"{workload[:_SHRUNK]}-{oracle}-{finding}.toml"
 
     def strip(self, finding: str) -> Path:
         """The file that says which kernels have the finding with this id."""

@@ -32,6 +32,10 @@ SHELL = "busybox:busybox-static"
 """Provides `/bin/sh` and the usual commands of scripts in the guest."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+MAX_WORKLOAD_NAME = 64
+"""Letters of a name of the user's. A packed run names files in folders of up to 155 bytes: the name of the
+run, that of the mode and this one among them.
+"""
 _STARTABLE = (b"#!", b"\x7fELF")
 _SOURCES = (".c", ".cc", ".cpp", ".go", ".rs", ".zig", ".java")
 _SHELLS = ("sh", "ash", "busybox", "awk", "sed")  # of busybox
@@ -168,13 +172,14 @@ def is_application(path: Path) -> bool:
 
 
 def need_name(name: str, of: str = "") -> None:
-    """Raises UsageError unless a workload can have this name, by which its crash points are named. `of`: what
-    has it.
+    """Raises UsageError unless a workload can have this name, by which its crash points and files of a run
+    are named. `of`: what has it.
     """
-    if not _NAME.fullmatch(name) or without_schedule(name)[1]:
+    if not _NAME.fullmatch(name) or without_schedule(name)[1] or len(name) > MAX_WORKLOAD_NAME:
         raise UsageError(
             f"{of and f'{of}: '}a workload cannot be named {name!r}",
-            "letters, digits and _ . + -, and at its end no .s2, which is a schedule: my-test",
+            f"at most {MAX_WORKLOAD_NAME} letters, digits and _ . + -, and at its end no .s2, which is a "
+            "schedule: my-test",
         )
 
 
@@ -198,7 +203,9 @@ def load_application(directory: Path) -> list[Workload]:
     files = {f"{place}/{name}": p.read_bytes() for name, p in files_below(directory) if p != image}
     variants = described.variants or {"": _Variant()}
     alone = [
-        _workload(directory, f"{directory.name}-{name}" if name else directory.name, v, described, place, files)
+        _workload(
+            directory, f"{directory.name}-{name}" if name else directory.name, v, described, place, files
+        )
         for name, v in variants.items()
     ]
     return [*alone, *map(_beside_another, alone)] if described.neighbour else alone

@@ -439,7 +439,7 @@ def load_workload(name: str) -> Workload:
     path = known.get(name) or Path(name)
     if path.suffix not in LOADERS or not path.is_file():
         raise _no_workload(name, known | applications())
-    need_name(without_schedule(path.stem)[0], str(path))  # what was shrunk has its schedule
+    need_name(path.stem, str(path))
     return LOADERS[path.suffix](path)
 
 

@@ -58,7 +58,8 @@ def test_a_file_that_another_process_unpacks_meanwhile_is_unpacked_once(
     run: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of three `show --from FILE` at once two ended with "Directory not empty"."""
-    file, unpack, others = tmp_path / "run.tar.zst", module._unpack, []
+    file, unpack = tmp_path / "run.tar.zst", module._unpack
+    others: list[Path] = []
     bundle(run.path, file)
 
     def overtaken(packed: BinaryIO, folder: Path, of: Path) -> str:

@@ -26,7 +26,7 @@ def test_two_runs_in_one_second_have_two_directories_and_latest_is_the_second(tm
         assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "runs"]
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "-x", "a\n"])
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "-x", "a\n", "n" * 65])
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a run"):
         RunStore.create(tmp_path, name, INFO)

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.guests import wire
 from harness.model import Operation, OperationKind
-from harness.workloads.generate import chance
+from harness.oracles import ORACLES
+from harness.store.layout import RunLayout
+from harness.workloads.applications import need_name
+from harness.workloads.generate import chance, names_of
 from harness.workloads.load import (
     BY_HANDLE,
     MAX_NAMES,
@@ -531,15 +534,31 @@ def test_a_workload_a_set_and_a_generated_one_can_be_asked_for_under_a_schedule(
     assert find_workload(["ace2.s1"], by_chance.name) == by_chance
 
 
-def test_ones_own_file_keeps_its_schedule_in_its_name(tmp_path: Path) -> None:
-    """Without it the shrunk workload of a finding would be recorded as any other, and show nothing."""
+def test_ones_own_file_is_recorded_under_a_schedule_that_is_asked_for(tmp_path: Path) -> None:
+    """A file `short.s1.toml` was recorded under schedule 1, and nothing said so."""
     file = tmp_path / "mine.toml"
     file.write_text('summary = "s"\noperations = ["create f"]\n')
-    file.rename(tmp_path / "short.s1.toml")
-    (short,) = select_workloads([str(tmp_path / "short.s1.toml")])
-    assert short.name == "short.s1"
-    (tmp_path / "mine.toml").write_text('summary = "s"\noperations = ["create f"]\n')
     (mine,) = select_workloads([f"{tmp_path}/mine.toml.s2"])
     assert mine.name == "mine.s2"
     with pytest.raises(UsageError, match="no workload"):
         select_workloads([f"{tmp_path}/none.toml.s2"])
+    file.rename(tmp_path / "short.s1.toml")
+    with pytest.raises(UsageError, match=r"cannot be named 'short\.s1'"):
+        select_workloads([str(tmp_path / "short.s1.toml")])
+
+
+def test_a_name_that_no_file_of_a_run_could_have_is_refused(tmp_path: Path) -> None:
+    """A run of 240 letters ended in the middle (ENAMETOOLONG), and one of 130 could not be packed."""
+    for length in (64, 65):
+        (tmp_path / f"{'n' * length}.toml").write_text('summary = "s"\noperations = ["create f"]\n')
+    assert load_workload(str(tmp_path / f"{'n' * 64}.toml")).name == "n" * 64
+    with pytest.raises(UsageError, match="cannot be named") as caught:
+        load_workload(str(tmp_path / f"{'n' * 65}.toml"))
+    assert "at most 64 letters" in caught.value.next_step
+
+
+def test_the_file_of_a_shrunk_workload_can_be_run(tmp_path: Path) -> None:
+    """Of a generated workload, whose name has up to 88 letters, it could not be packed either."""
+    for workload in (max(names_of("ace2"), key=len), "append-fsync.s2", f"{'n' * 29}.s1+7"):
+        for oracle in ORACLES:
+            need_name(RunLayout(tmp_path).shrunk(workload, oracle, "0" * 12).stem)
