@@ -234,8 +234,12 @@ class Examiner:
         what is known of the first one's states would hold of none.
         """
         self.recording.recoveries.setdefault(recovery.of, recovery)
-        if observation.number is not None and not recovery.of.again:
-            self._undisturbed[recovery.of] = observation.number
+        self.note_undisturbed(recovery.of, observation)
+
+    def note_undisturbed(self, state: CrashState, observation: Observation) -> None:
+        """From now on, cuts in the recovery of a state are held against what it came to."""
+        if observation.number is not None and not state.again:
+            self._undisturbed[state] = observation.number
 
     def adopt_requests(self, asked: RequestsSeen, observation: Observation) -> None:
         """From now on, the disk may err while this state is recovered, and that is held against what was

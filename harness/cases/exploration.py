@@ -423,6 +423,8 @@ class Exploration:
             time_.outcomes.add(number)
         if time_.tests is not None:
             self._hold(time_, time_.tests, result)
+            if result.observation.recovery is not None:
+                result.observation.recovery.remove()
             return
         time_.violations |= _violated(result)
         self._keep_recovery(result, number)
@@ -453,37 +455,46 @@ class Exploration:
             self.unasked += 1
 
     def _keep_recovery(self, result: JudgedGroup, number: int | None) -> None:
-        """Keep the writes of recovery, unless nobody may rely on the visit. A recovery that did not come back
-        whole fails already, and is not cut. `number`: as the memo knows the state.
+        """Keep the writes of recovery if it is to be cut, unless nobody may rely on the visit. A recovery
+        that did not come back whole fails already, and is not cut. `number`: as the memo knows the state.
         """
         observation = result.observation
         recovery, reads = observation.recovery, observation.reads
+        kept = list[RecoveryLog]()
         if recovery is not None and reads is not None:
-            same = [replace(recovery, of=state) for state in result.group.states]
-            for one in same:
-                self._examiner.adopt(one, observation)
+            for state in result.group.states:
+                self._examiner.note_undisturbed(state, observation)
             if recovery.legal.order:
                 kind = self._examiner.cuts.kind(self._alike(recovery, reads, number), number)
-                for one in same:
-                    if self._examiner.cuts.takes(kind, one.of):
-                        self.recoveries.append(one)
-                    elif (representative := self._examiner.cuts.representative(kind, one.of)) is not None:
-                        self._keep_left_out(one, representative, _violated(result))
+                same = (replace(recovery, of=state) for state in result.group.states)
+                kept = [one for one in same if self._is_to_be_cut(one, kind, result)]
         elif isinstance(observation.outcome, Unobserved) or observation.outcome.usable is not None:
             self.not_cut += 1
+        for one in kept:
+            self._examiner.adopt(one, observation)
+        if recovery is not None and not kept:
+            recovery.remove()
 
-    def _keep_left_out(
-        self, recovery: RecoveryLog, representative: CrashState, violations: set[_Violated]
-    ) -> None:
-        """Keep those crash times of a recovery that is not cut at which that is to be tested. Of two logs of
-        one state's recovery the first is known by its name.
+    def _is_to_be_cut(self, recovery: RecoveryLog, kind: int, result: JudgedGroup) -> bool:
+        """Whether a recovery of this kind is to be cut: at all of its crash times, or at some to test that it
+        need not be.
         """
-        if self._examiner.recording.recoveries.get(recovery.of) is not recovery:
-            return
-        for crash_time in recovery.legal.crash_times:
-            left_out = LeftOut(recovery, crash_time, representative, frozenset(violations))
-            if crash_time.choices.volatile and self._is_to_be_tested(left_out.time):
-                self.left_out.append(left_out)
+        if self._examiner.cuts.takes(kind, recovery.of):
+            self.recoveries.append(recovery)
+            return True
+        representative = self._examiner.cuts.representative(kind, recovery.of)
+        if representative is None or recovery.of in self._examiner.recording.recoveries:
+            return False  # of two logs of one state's recovery the first is known by its name
+        tested = [
+            left_out
+            for crash_time in recovery.legal.crash_times
+            if crash_time.choices.volatile
+            and self._is_to_be_tested(
+                (left_out := LeftOut(recovery, crash_time, representative, frozenset(_violated(result)))).time
+            )
+        ]
+        self.left_out += tested
+        return bool(tested)
 
     def _alike(self, recovery: RecoveryLog, reads: BlockReads, number: int | None) -> object:
         """Equal for recoveries that read the same but for bytes of files, so that they wrote the same, but

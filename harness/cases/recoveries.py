@@ -71,6 +71,10 @@ class RecoveryLog:
         assert self.target.log is not None  # noqa: S101 - see `of_log`; tells mypy
         return self.target.log
 
+    def remove(self) -> None:
+        """Remove the file: it holds every block in which the state differs from the base."""
+        self.log.unlink(missing_ok=True)
+
     def decided_by(self, reads: BlockReads) -> list[int]:
         """The blocks of the state on which it depends what a cut in this recovery comes to, but for the bytes
         of files: those that were read for anything else, or written.
