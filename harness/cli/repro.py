@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,17 +114,29 @@ def repro_command(
     """
     if bisect:
         return _no_bisect()
+    _need_one_answer(given)
     with open_run(source) as store:
         where = find_point(point, store)
         if (profile := ruled_profile(where)) is not None:
             return _by_rules(store, where, profile, accel, given, as_json=as_json)
-        if given["want_shell"] and given["export_file"]:
-            raise UsageError("--shell and --export are two answers", "give one of them, then the other")
         tools = _say_tools() if given["want_shell"] else []
         with contextlib.ExitStack() as stack:
             with at_work(f"{where}: unpacking the recording", errors):
                 shown = stack.enter_context(repro_context(store, where, named_here(given), accel, tools))
             return _done(shown, store, where, given, as_json=as_json)
+
+
+def _need_one_answer(given: Mapping[str, Any]) -> None:
+    """Raises UsageError for options of which each asks for something else."""
+    answers = {
+        "--shell": given["want_shell"],
+        "--export": given["export_file"],
+        "--record": given["record"],
+        "--repeat": given["repeat"] > 1,
+    }
+    first, *others = [option for option, asked in answers.items() if asked] or [""]
+    if others:
+        raise UsageError(f"{first} and {others[0]} are two answers", "give one of them, then the other")
 
 
 def _done(
@@ -139,7 +152,7 @@ def _done(
     if given["record"]:
         return _recorded_again(shown)
     if given["repeat"] > 1:
-        return _repeated(shown, given["repeat"], as_json=as_json)
+        return _repeated(where, lambda: reproduce(shown).judgement, given["repeat"], as_json=as_json)
     with at_work(f"{where}: a guest recovers it", errors):
         seen = reproduce(shown)
     if as_json:
@@ -163,24 +176,24 @@ def _recorded_again(shown: ReproContext) -> ExitCode:
     return ExitCode.INCONSISTENT
 
 
-def _repeated(shown: ReproContext, times: int, *, as_json: bool) -> ExitCode:
-    """Recover a crash state so many times, and print how often each verdict came of it."""
+def _repeated(point: CrashPoint, judge: Callable[[], Judgement], times: int, *, as_json: bool) -> ExitCode:
+    """Judge a crash state so many times, and print how often each verdict came of it."""
     verdicts: list[Verdict] = []
     for number in range(1, times + 1):
         with at_work(f"{number} of {times}: a guest recovers it", errors):
-            verdict = reproduce(shown).judgement.verdict
+            verdict = judge().verdict
         verdicts.append(verdict)
         if not as_json:
             console.say(f"  {number} of {times}: {verdict.name}")
     kept, decided = verdicts.count(Verdict.PASS), times - verdicts.count(Verdict.UNKNOWN)
     low, high = interval(kept, decided)
     if as_json:
-        line = {"crash_point": str(shown.point), "repeats": times, "kept": kept, "decided": decided}
+        line = {"crash_point": str(point), "repeats": times, "kept": kept, "decided": decided}
         console.say(json_line(line | {"interval": [round(low, 4), round(high, 4)]}))
     else:
         undecided = f", {times - decided} undecided" if decided < times else ""
         rate = f"{kept / decided:.0%} (95 % interval: {low:.0%} to {high:.0%})" if decided else "no rate"
-        console.say(f"{shown.point}: consistent {kept} of {decided} times{undecided}: {rate}")
+        console.say(f"{point}: consistent {kept} of {decided} times{undecided}: {rate}")
     return code_of(*verdicts)
 
 
@@ -241,7 +254,10 @@ def _by_rules(
         export_files(store, where, profile, named_here(given), accel, folder)
         console.say(f"{where}: {folder}; the check in {folder / 'files'} gets {folder / 'acknowledged'}")
         return ExitCode.CONSISTENT
-    judgement = judge_again(store, where, profile, named_here(given), accel)
+    judge = functools.partial(judge_again, store, where, profile, named_here(given), accel)
+    if given["repeat"] > 1:
+        return _repeated(where, judge, given["repeat"], as_json=as_json)
+    judgement = judge()
     _print_judgement(where, judgement, as_json=as_json)
     return code_of(judgement.verdict)
 

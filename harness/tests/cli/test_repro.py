@@ -245,6 +245,29 @@ def test_a_finding_that_is_reproduced_points_to_what_explains_it(
     assert done.output.splitlines()[-1] == f"why: powercut show {finding.id} --from {store.path}"
 
 
+def test_a_mode_that_is_only_rules_is_judged_as_often_as_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """--repeat was ignored: one line, without a rate."""
+    with demo_run(tmp_path) as store:
+        point = str(store.findings()[0].crash_point)
+    turns = iter([Judgement(), Judgement(unknown=("a guest was lost",)), Judgement()])
+    monkeypatch.setattr(repro, "ruled_profile", lambda _: object())
+    monkeypatch.setattr(repro, "judge_again", lambda *_: next(turns))
+    told = json.loads(powercut("repro", point, "--from", store.path, "--repeat", 3, "--json").output)
+    assert (told["crash_point"], told["repeats"], told["kept"], told["decided"]) == (point, 3, 2, 2)
+
+
+@pytest.mark.parametrize("other", ["--export", "--record", "--shell"])
+def test_a_rate_and_another_answer_are_not_asked_for_at_once(other: str, tmp_path: Path) -> None:
+    """--repeat was ignored."""
+    with demo_run(tmp_path) as store:
+        point = str(store.findings()[0].crash_point)
+    words = (other, tmp_path / "disk.img") if other == "--export" else (other,)
+    told = refused("repro", point, "--from", store.path, "--repeat", 2, *words)
+    assert f"{other} and --repeat are two answers" in told
+
+
 def test_a_shell_and_a_disk_are_not_asked_for_at_once(tmp_path: Path) -> None:
     """It said what a shell would have, wrote the disk, and opened none."""
     with demo_run(tmp_path) as store:
