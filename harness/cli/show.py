@@ -219,7 +219,7 @@ def _named(store: RunStore, text: str) -> tuple[Finding, str]:
     point = find_point(text, store)
     seen = store.violated(point.case).get(str(point.state), frozenset())
     known = store.findings_of(point.case)
-    there = [f for f in known if (f.oracle, f.signature) in seen]
+    there = [f for f in known if (f.oracle, f.signature) in seen or _is_explained_at(point, f, store)]
     if not there:
         ids = named_few([f.id for f in known])
         raise UsageError(
@@ -229,6 +229,14 @@ def _named(store: RunStore, text: str) -> tuple[Finding, str]:
     if others := ", ".join(f.id for f in there[1:]):
         errors.say(f"{point} shows {len(there)} findings; this is {there[0].id}, beside {others}")
     return there[0], str(point)
+
+
+def _is_explained_at(point: CrashPoint, finding: Finding, store: RunStore) -> bool:
+    """Whether the explanation that is kept of a finding is of this crash point: the run may not have visited
+    it.
+    """
+    kept = _kept(store, finding)
+    return kept is not None and CrashPoint.parse(kept.point) == point
 
 
 def _every(store: RunStore) -> list[tuple[Finding, str]]:

@@ -100,6 +100,17 @@ def test_every_crash_point_of_a_finding_can_be_named(tmp_path: Path) -> None:
     assert f"powercut repro {finding.case}@1 judges it again" in said  # if undecided
 
 
+def test_the_crash_point_of_an_explanation_can_be_named(tmp_path: Path) -> None:
+    """A run says why of its first finding at such a point, and show knew no finding there."""
+    with demo_run(tmp_path) as store:
+        finding = explained(store, "@7")
+        at = f"{finding.case}@7"
+        assert "@7" not in store.violated(finding.case)
+    done = powercut("show", at, "--from", store.path, "--no-ladder")
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert at in done.output
+
+
 def test_a_finding_in_a_recovery_that_was_cut_is_not_said_to_be_gone(tmp_path: Path) -> None:
     """ "does not show it again", said show, after a guest, of what repro shows every time."""
     with demo_run(tmp_path) as store:
@@ -145,7 +156,9 @@ def test_one_cause_in_two_modes_is_told_in_full_once_and_so_is_what_words_mean(t
 def test_all_with_an_id_is_refused_since_the_id_would_be_ignored(tmp_path: Path) -> None:
     with demo_run(tmp_path) as store:
         (finding, *_) = store.findings()
-        assert "--all chooses the findings itself" in refused("show", "--all", finding.id, "--from", store.path)
+        assert "--all chooses the findings itself" in refused(
+            "show", "--all", finding.id, "--from", store.path
+        )
 
 
 def test_a_kept_text_says_when_the_workload_named_is_another(tmp_path: Path) -> None:
