@@ -107,7 +107,8 @@ class Effect:
     that each had, with the calls that gave them; `ends`: the calls that took these away, or infinity.
     `needs`: of each micro-operation, those without which it does not persist, and those that show no more
     once it is there; `_needing`: what has any. `_never`: what by these rules persists in no state. `syncs`:
-    in order. `promised`: what a sync covers besides, by a contract. `_at`: the numbers of the
+    in order. `promised`: what a sync covers besides, by a contract. `_named`: the files that have a name
+    now, in the order in which the names were given. `_at`: the numbers of the
     micro-operations that are about a place; `_masks`: the same as sets. `_durable`: what is durable before
     each sync, and at the end.
     """
@@ -124,6 +125,7 @@ class Effect:
     _needing: int = 0
     _never: int = 0
     _needed_by: dict[int, int] = field(default_factory=dict)
+    _named: dict[str, dict[int, None]] = field(default_factory=dict)
     _at: dict[Place, list[int]] = field(default_factory=dict)
     _masks: dict[Place, int] = field(default_factory=dict)
     _durable: list[int] = field(default_factory=list)
@@ -176,6 +178,7 @@ class Effect:
         """A call gives a file a name."""
         self.paths.setdefault(inode, []).append((call, path))
         self.ends.setdefault(inode, []).append(math.inf)
+        self._named.setdefault(path, {})[inode] = None
 
     def remove(self, inode: int, call: int, path: str) -> None:
         """A call takes a name from a file."""
@@ -183,22 +186,25 @@ class Effect:
         for n in reversed(range(len(names))):
             if names[n][1] == path and ends[n] == math.inf:
                 ends[n] = call
+                del self._named[path][inode]
+                if not self._named[path]:
+                    del self._named[path]
                 return
 
     def move(self, call: int, old: str, new: str, *, exchanged: bool) -> None:
         """A call renames a path: the path and everything below it get new names."""
         moved = {old: new, new: old} if exchanged else {old: new}
-        for inode in self.paths:
-            below = [
-                (name, to + name.removeprefix(begin))
-                for name in self._has(inode, call)
-                for begin, to in moved.items()
-                if f"{name}/".startswith(f"{begin}/")
-            ]
-            for name, _ in below:
-                self.remove(inode, call, name)
-            for _, name in reversed(below):
-                self.name(inode, call, name)
+        below = [
+            (inode, name, to + name.removeprefix(begin))
+            for name, inodes in self._named.items()
+            for begin, to in moved.items()
+            if name == begin or name.startswith(f"{begin}/")
+            for inode in inodes
+        ]
+        for inode, name, _ in below:
+            self.remove(inode, call, name)
+        for inode, _, name in below:
+            self.name(inode, call, name)
 
     @property
     def every(self) -> int:
@@ -556,7 +562,7 @@ def _covered(effect: Effect, sync: NotedCall, time: float) -> int:
     before = effect.before(time)
     if sync.word == "sync":
         return before
-    found = _size_for(effect, sync, time) if sync.durable else _own(effect, sync)
+    found = _with_write(effect, sync, time) if sync.durable else _own(effect, sync)
     # The names in a directory are its data: fdatasync covers them, too, and SQLite and LevelDB call no other.
     found |= effect.mask(sync.inode, Sort.NAME)
     if effect.rules.fsync_names.holds and not effect.promised:
@@ -593,6 +599,16 @@ def _last_change(effect: Effect, sync: NotedCall, time: float) -> int:
     changes = (effect.until(time, sync.inode, what)[-1:] for what in counted)
     last = (effect.micros[n].call for numbers in changes for n in numbers)
     return max(last, default=effect.born(sync.inode, time))
+
+
+def _with_write(effect: Effect, write: NotedCall, time: float) -> int:
+    """What a durable write takes along: its size; with O_SYNC also the attributes, as fsync does.
+
+    [code] fs/sync.c and include/linux/fs.h, generic_write_sync: vfs_fsync_range of what was written, with
+    datasync but for IOCB_SYNC. [man] open(2), O_SYNC.
+    """
+    attributes = effect.mask(write.inode, Sort.ATTRIBUTES) if write.durable == "sync" else 0
+    return attributes | _size_for(effect, write, time)
 
 
 def _size_for(effect: Effect, write: NotedCall, time: float) -> int:

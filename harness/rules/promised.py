@@ -162,12 +162,16 @@ class ByContract:
             data = (n.bit for n in own if n.sort is Sort.DATA and n.offset // block == last)
             return 0 if self._is_cut(m) else sum(data)
         if m.exact and m.size > m.offset and "extension-zeroes" in self.contract.rules:
-            behind = (n for n in self.effect.micros[: m.number] if n.inode == m.inode and _cuts_off(n))
-            return sum(n.bit for n in behind if n.offset // block == m.offset // block)
+            behind = self._until(m, m.inode, m.offset // block)
+            return sum(n.bit for n in behind if _cuts_off(n))
         if m.replaced and self.contract.replace_is_safe:
-            sizes = (n.bit for n in self.effect.micros[: m.number] if n.sort is Sort.SIZE)
-            return sum(bit for bit in sizes if self.effect.micros[bit.bit_length() - 1].inode == m.inode)
+            return sum(n.bit for n in self._until(m, m.inode, Sort.SIZE))
         return 0
+
+    def _until(self, m: Micro, inode: int, what: Sort | int) -> Iterator[Micro]:
+        """Those before a micro-operation that are about a place."""
+        numbers = self.effect.at(inode, what)
+        return (self.effect.micros[n] for n in numbers[: bisect.bisect_left(numbers, m.number)])
 
     def _is_cut(self, size: Micro) -> bool:
         """Whether anything cuts, zeroes or extends the file between the syncs of it before and after; or

@@ -10,6 +10,7 @@ from hypothesis import given
 
 from harness.rules.calls import Notes
 from harness.rules.micro import Micro, Sync, effect_of, unsynced
+from harness.rules.rules import Rules
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, key_of
 from harness.tests.rules.programs import Calls, rules
@@ -92,6 +93,14 @@ def test_a_file_that_changed_places_is_told_by_the_name_that_it_got() -> None:
     """The name that it had given up was told, which the other file has."""
     calls = Calls().create("a").create("b").fsync(".").exchange("a", "b")
     assert dict(unsynced(effect_of(calls.notes(), rules()), 4)) == {"b": "its name b"}
+
+
+@pytest.mark.parametrize("mode", [rules(), rules(names=True, order=True)])
+def test_a_write_that_is_durable_as_with_fsync_covers_attributes(mode: Rules) -> None:
+    """They were told as what a power cut may take, behind a write with O_SYNC (open(2))."""
+    for durable, told in (("sync", {}), ("dsync", {"f": "its attributes"})):
+        calls = Calls().create("f").fsync(".").chmod("f", 0o600).write("f", b"x", durable=durable)
+        assert dict(unsynced(effect_of(calls.notes(), mode), 4)) == told
 
 
 def test_runs_that_sync_another_file_have_made_other_calls() -> None:
