@@ -260,8 +260,8 @@ def followed(notes: Notes, rules: Rules) -> Effect:
         raise NotJudged(f"the program made calls that the tracer cannot follow: {named}")
     if notes.cut:
         raise NotJudged(
-            "the program made more than 20,000 calls, wrote more than 24 MiB, or left files of more "
-            "than 24 MiB"
+            "the program made more than 20,000 calls, wrote more than 24 MiB, or left or mapped a file of "
+            "more than 24 MiB"
         )
     if notes.exit_code == LACKS:
         said = last_lines(notes.output) or "it does not say what"
@@ -338,22 +338,25 @@ def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
         words.named(kind.found),
         words.remedies(needed) or _no_remedy(search, [kind]),
         tuple(kind.states),
-        _too_late(search.effect.notes, kind.found, needed),
+        _too_late(search.effect, kind.found) if needed else "",
         words.places(kind.found),
     )
 
 
-def _too_late(notes: Notes, found: Vulnerability, needed: Sequence[Remedy]) -> str:
-    if found.present or not 0 < found.acks <= len(notes.acks):
+def _too_late(effect: Effect, found: Vulnerability) -> str:
+    """The sync of the program's own behind which all is durable that the acknowledgement needs."""
+    acks = effect.notes.acks
+    if found.present or not 0 < found.acks <= len(acks):
         return ""
-    files, behind = {remedy.inode for remedy in needed}, notes.acks[found.acks - 1].calls
-    for number, call in enumerate(notes.calls[behind:], behind):
-        if call.is_sync and not call.length:  # msync(2) of a range may cover something else
-            files -= files if call.word == "sync" else {call.inode}
-        if needed and not files:  # each was synced
-            return (
-                f"Call {number}, `{text_of(call)}`, comes behind that acknowledgement: acknowledge after it"
-            )
+    behind = acks[found.acks - 1].calls
+    lost = found.missing | (1 << found.state.last if found.state.torn is not None else 0)
+    lost = (lost & effect.issued(behind - 1) or lost) & ~effect.durable(behind)
+    for sync in (sync for sync in effect.syncs if sync.time >= behind):
+        lost &= ~sync.covers
+        if not lost:
+            number = int(sync.time)
+            text = text_of(effect.notes.calls[number])
+            return f"Call {number}, `{text}`, comes behind that acknowledgement: acknowledge after it"
     return ""
 
 

@@ -308,11 +308,15 @@ def law_broken(effect: Effect) -> str:
     the last call about it; empty if nothing does.
     """
     notes = effect.notes
-    made = Maker(effect).files(Partial(effect.every))
+    made, had = Maker(effect).files(Partial(effect.every)), dict[str, set[int]]()
+    for inode, names in effect.paths.items():
+        for _, name in names:
+            had.setdefault(name, set()).add(inode)
     left = {found.path: found for found in notes.left if found.kind != "special"}
     for path in sorted({*made, *left}):
         if what := _differs(notes, made.get(path), left.get(path), made):
-            about = [c.text or c.word for c in notes.calls if path in (c.path, c.other) or path in c.text]
+            files = had.get(path, ())
+            about = [c.text or c.word for c in notes.calls if path in (c.path, c.other) or c.inode in files]
             last = f"; the last call about it was {about[-1]}" if about else "; no call was about it"
             return f"replaying the calls does not give the files that the program left: {path} {what}{last}"
     return ""
@@ -329,6 +333,12 @@ def _differs(notes: Notes, made: Entry | None, left: Left | None, every: Files) 
         return f"has other permissions or another owner: {made.owner}, and it was {left.owner}"
     if made.target != left.target:
         return f"leads to {made.target}, and led to {left.target}"
-    if made.kind == "file" and contents(notes, made.size, made.pieces) != left.contents:
-        return f"has other contents: {made.size} bytes, and it had {len(left.contents)}"
-    return ""
+    held = contents(notes, made.size, made.pieces) if made.kind == "file" else b""
+    return _of_contents(held, left.contents) if held != left.contents else ""
+
+
+def _of_contents(made: bytes, left: bytes) -> str:
+    first = next((n for n, (one, other) in enumerate(zip(made, left, strict=False)) if one != other), None)
+    if first is None:
+        return f"has other contents: {len(made)} bytes, and it had {len(left)}"
+    return f"has other contents, from byte {first} on"

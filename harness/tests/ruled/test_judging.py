@@ -65,9 +65,13 @@ def test_what_was_promised_is_what_was_acknowledged() -> None:
     ("left", "says"),
     [
         ([], "f is not what the program left there; the last call about it was fsync"),
-        ([Left("f", "file", OWNER, b"tent")], "f has other contents"),
+        ([Left("f", "file", OWNER, b"tent")], "f has other contents, from byte 2 on"),
+        ([Left("f", "file", OWNER, b"tex")], "f has other contents: 4 bytes, and it had 3"),
         ([Left("f", "file", (0o600, 0, 0), b"text")], "f has other permissions"),
-        ([Left("f", "file", OWNER, b"text"), Left("g", "file", OWNER)], "g is not there"),
+        (
+            [Left("f", "file", OWNER, b"text"), Left("s", "file", OWNER)],
+            "s is not there; no call was about it",
+        ),
         ([Left("f", "directory", OWNER)], "f is a file, and was a directory"),
     ],
 )
@@ -479,6 +483,29 @@ def test_a_sync_behind_the_acknowledgement_is_told() -> None:
     notes = replace(half.notes([Left("f", "file", OWNER, b"text")]), exit_code=0)
     (directory, *_) = [told for told in told_of(notes) if "directory" in told.remedy]
     assert not directory.too_late, "one of two that are needed is no remedy"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(("fdatasync",), ""), (("fdatasync", "fsync"), "Call 5, `fsync(f)`")]
+)
+def test_a_sync_behind_the_acknowledgement_is_told_if_it_covers_what_is_lost(
+    words: Sequence[str], told: str
+) -> None:
+    """fdatasync was, of a file whose permissions were lost: to acknowledge after it helped nothing."""
+
+    def run(trees: Sequence[tuple[Files, int]]) -> list[Tried]:
+        lost = [acks > 0 and ("f" not in files or files["f"].owner[0] != 0o600) for files, acks in trees]
+        return [Tried(CheckResult(0, int(is_lost), "not private")) for is_lost in lost]
+
+    calls = Calls().create("f").fsync("f").fsync(".").chmod("f", 0o600).ack("private")
+    for word in words:
+        getattr(calls, word)("f")
+    notes = replace(calls.notes([Left("f", "file", (0o600, 0, 0))]), exit_code=0)
+    made = Judging(notes, RULES, run)
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    (found,) = answer(made, failed).told
+    assert "fsync of `f`" in found.remedy
+    assert found.too_late.partition(", comes")[0] == told
 
 
 def replaced_by(names: Sequence[str]) -> Notes:
