@@ -156,7 +156,7 @@ def main(ctx: click.Context) -> None:
 
     Exit codes: 0 consistent, 1 inconsistent, 2 usage, 3 undecided or a harness error,
     4 nothing was run or a required case was not, 5 the time was up, with something decided and
-    nothing inconsistent, 130 interrupted.
+    nothing inconsistent, 125 a patch does not build, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
         for line in first_steps(latest(REPORTS)):

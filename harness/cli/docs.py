@@ -10,7 +10,7 @@ import click
 from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.errors import EnvironmentLacks, ExitCode
-from harness.host.resources import site
+from harness.host.resources import checkout_documents, site
 
 
 @click.command("docs")
@@ -24,9 +24,12 @@ def docs_command(opens: bool | None) -> ExitCode:
     powercut docs                 in a browser
     powercut docs --path          the path of the first page
 
-    A wheel and an image have the documents built in. In a checkout, make docs builds them.
+    A wheel and an image have the documents built in. In a checkout, make docs builds them; until then --path
+    prints its docs/.
     """
     page = site()
+    if page is None and opens is False:
+        page = checkout_documents()
     if page is None:
         raise EnvironmentLacks("the documents are not built", "run: make docs")
     if sys.stdout.isatty() if opens is None else opens:

@@ -19,6 +19,7 @@ from harness.expectations import Expectation, known_failures, read_expectations
 from harness.filesystems.profiles import profiles, ruled_modes
 from harness.guests.machine import accelerators, names
 from harness.host.files import holds, refuses
+from harness.host.resources import resource
 from harness.host.text import near_or
 from harness.known.base import KnownBugs, read_known
 from harness.model import CaseId, bounds
@@ -119,6 +120,33 @@ class Folder(click.Path):
         return path
 
 
+class ExistingFile(click.Path):
+    """A file that is there. `step`: what to do about one that is not. `installed`: the folder of this
+    installation, and the suffix, of files that may be named without both.
+    """
+
+    def __init__(self, step: str, installed: tuple[str, str] | None = None) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+        self._step, self._installed = step, installed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if holds(path.exists) or (ctx and ctx.resilient_parsing):
+            return path
+        known = self._named()
+        if str(path) not in known:
+            of_installation = f"; of this installation: {', '.join(known)}" if known else ""
+            self.fail(f"there is no {path}; {self._step}{of_installation}", param, ctx)
+        return known[str(path)]
+
+    def _named(self) -> dict[str, Path]:
+        if self._installed is None:
+            return {}
+        folder, suffix = self._installed
+        files = sorted(resource(*folder.split("/")).glob(f"*{suffix}"))
+        return {file.name.removesuffix(suffix): file for file in files}
+
+
 class RunDirectory(click.Path):
     """A directory that Powercut has written, perhaps somebody else's: a run, a campaign, a sweep, a
     measurement. What it names is used only by way of `harness.trust`. A file of `powercut pack` is unpacked
@@ -126,10 +154,14 @@ class RunDirectory(click.Path):
     """
 
     def __init__(self, *, exists: bool = False) -> None:
-        super().__init__(path_type=Path, exists=exists)
+        super().__init__(path_type=Path)
+        self._must_exist = exists
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if self._must_exist and not holds(path.exists) and not (ctx and ctx.resilient_parsing):
+            step = "name reports/latest, a directory in reports/runs, or a file that powercut pack made"
+            self.fail(f"there is no {path}; {step}", param, ctx)
         if (ctx and ctx.resilient_parsing) or not self._is_file(path, param, ctx):
             return path
         if not is_bundle(path):
@@ -364,8 +396,10 @@ def need_machine_of(accel: str, machine: str) -> None:
 
 def expect_option(about: str = "Known failures, as for powercut run.") -> Decorator:
     """--expect; `asked_expectations` reads the files."""
-    a_file = click.Path(path_type=Path, exists=True, dir_okay=False)
-    return click.option("--expect", type=a_file, multiple=True, metavar="FILE", help=f"{about} Repeatable.")
+    a_file = ExistingFile("name a file of known failures", ("vms/filesystems", ".expected"))
+    return click.option("--expect", type=a_file, multiple=True, metavar="FILE",
+                        help=f"{about} A file, or by its name a list of this installation, such as sectors. "
+                        "Repeatable.")  # fmt: skip
 
 
 def asked_expectations(files: Sequence[Path]) -> tuple[Expectation, ...]:

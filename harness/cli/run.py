@@ -28,6 +28,7 @@ from harness.cli.estimate import estimate
 from harness.cli.events import EventStream
 from harness.cli.guard import guarded
 from harness.cli.options import (
+    ExistingFile,
     OpenFile,
     RunDirectory,
     asked_baseline,
@@ -157,7 +158,7 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
 )
 @click.option(
     "--image",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=ExistingFile("name a file or a block device with a file system of the modes"),
     metavar="FILE",
     help="Begin with this disk, a file or a block device with a file system of the modes, in place of mkfs. "
     "It is only read. Operations run in a new folder of it, powercut; names, sizes and contents outside that "

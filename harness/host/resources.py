@@ -38,6 +38,12 @@ def site() -> Path | None:
     return page if page.is_file() else None
 
 
+def checkout_documents() -> Path | None:
+    """The documents of a source checkout as they are written; None in an installed wheel."""
+    folder = _PACKAGE.parent / "docs"
+    return folder if (folder / "llms.txt").is_file() else None
+
+
 def built_part(variable: str, *parts: str) -> Path:
     """A program or library in Rust: the file that the environment variable `variable` names; else, in a
     source checkout, what `make setup` built, at `parts` below `target/`; in an installed wheel, its own.

@@ -137,7 +137,7 @@ def _no_kernel(spec: str) -> UsageError:
     known = ", ".join(near or pins())
     return UsageError(
         f"no kernel {spec!r}: neither a file nor a name that powercut list kernels shows",
-        f"try one of: {known}",
+        f"try one of: {known}; powercut list kernels says which can be had",
     )
 
 

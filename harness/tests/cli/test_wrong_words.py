@@ -23,7 +23,7 @@ from harness.store.bundle import bundle
 from harness.store.directory import make_directory
 from harness.store.records import CaseInfo
 from harness.tests.another_user import not_entered
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 from harness.tests.report.demo import demo_run
 from harness.tests.store.samples import INFO
 
@@ -271,3 +271,33 @@ def test_what_may_not_be_entered_is_no_broken_promise(command: list[str], option
         )
     says(result, option, "private/inside/x")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["--expect", "nix"],
+            "there is no nix; name a file of known failures; of this installation: natural-faults,",
+        ),
+        (["--image", "nix.ext4"], "there is no nix.ext4; name a file or a block device with a file system"),
+        (
+            ["--resume", "nix"],
+            "there is no nix; name reports/latest, a directory in reports/runs, or a file that",
+        ),
+    ],
+)
+def test_a_file_that_is_not_there_has_a_next_step(words: list[str], says: str) -> None:
+    """click says "does not exist" alone."""
+    assert says in refused("run", "-n", *words)
+
+
+def test_a_list_of_the_installation_is_named_without_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--expect vms/filesystems/sectors.expected` is there in a checkout alone."""
+    monkeypatch.chdir(tmp_path)
+    assert (
+        powercut("run", "-n", "-c", "ext4/ordered", "-w", "append-fsync", "--expect", "sectors").exit_code
+        == 0
+    )
