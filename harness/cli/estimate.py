@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness.filesystems.profile import Profile
 from harness.model import Workload
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.report.words import number, plural, seconds
 
 STATES_PER_OPERATION = 6.0
@@ -66,9 +66,11 @@ def estimate(plan: Plan, cases: Sequence[tuple[Profile, Workload]], judge: str) 
     limits = [f"it stops after {plan.minutes:g} min"] if plan.minutes is not None else []
     harder = [name for name, asked in (("--again", plan.again), ("--disk", plan.disk)) if asked]
     if plan.unit_sectors is not None or harder:
-        beside = f", {' and '.join(harder)} look again at each" if harder else ""
+        looks = "looks" if len(harder) == 1 else "look"
+        beside = f", {' and '.join(harder)} {looks} at each again" if harder else ""
+        budget = "no budget" if plan.budget == Budget() else f"budget: {plan.budget.text}"
         more = f"all legal states may be many more{beside}" if plan.unit_sectors is not None else beside[2:]
-        limits.append(f"{more}; budget: {plan.budget.text}")
+        limits.append(f"{more}; {budget}")
         if plan.budget.seconds is not None:
             most = math.ceil(len(cases) / plan.jobs) * plan.budget.seconds + START_S + guest_s / plan.jobs
             limits.append(f"about {seconds(round(most))} if all of it is used")

@@ -63,7 +63,8 @@ class Second(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ConsolePatterns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Regular expressions over kernel messages: `errors` match when the driver finds corruption, `recovered`
-    when it replays its journal. Those of a profile include the complaints of any kernel.
+    when it replays its journal. Each file system also gets the patterns of `complaints.toml`, which hold for
+    any kernel.
     """
 
     errors: list[str] = []
@@ -345,7 +346,8 @@ class Profile:
         options = [self.mount_options, *(stack.degraded if missing is not None else ())]
         return replace(
             self,
-            summary=self.summary + ("" if missing is None else f" less {missing}"),
+            summary=self.summary
+            + ("" if missing is None else f"; device {missing} is missing after the power cut"),
             size_bytes=sum(stacked.sizes),
             modules=(*self.modules, *stack.modules),
             mount_options=",".join(filter(None, options)),

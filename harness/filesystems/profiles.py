@@ -59,6 +59,8 @@ def complaints() -> tuple[str, ...]:
 
 
 class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file system. `usual`: the mode that most people use."""
+
     summary: str
     fstype: str
     size_mib: int
@@ -78,7 +80,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     made_by_mkfs: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()  # see `Contract`
     source: tuple[str, ...] = ()  # its own folders and files in the kernel's source
-    usual: str = "default"  # the mode that most people use
+    usual: str = "default"
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
     tools_image: InToolsImage | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares

@@ -60,7 +60,7 @@ _OF_RULES = {Fate.PERSISTED: "there", Fate.LOST: "not there", Fate.TORN: "in par
 def _calls(rungs: Sequence[Rung]) -> list[str]:
     """The calls of a program where only rules decide what persists."""
     width = _LEFT + _MIDDLE
-    rows = [f"{'call':>6}  {'what the program did':{width}}  of its changes"]
+    rows = [f"{'call':>6}  {'what the program did':{width}}  its changes are"]
     for rung in rungs:
         text = _short(rung.text.removeprefix(f"{rung.event} "), width)
         mark = "  <-- matters" if rung.accent else ""

@@ -106,11 +106,13 @@ class Words:
         return sorted({m.call for m in self.effect.of(state)})
 
     def named(self, found: Vulnerability) -> str:
-        """Its calls, each with its number and thread."""
+        """Its calls, each with its number, and its thread if the program had several."""
         numbers = self._calls(found.missing | found.present)
         calls = self.effect.notes.calls
+        several = len({call.thread for call in calls}) > 1
         return "; ".join(
-            f"call {n} of thread {calls[n].thread}: {text_of(calls[n])}{in_brackets(calls[n].place)}"
+            f"call {n}{f' of thread {calls[n].thread}' if several else ''}: {text_of(calls[n])}"
+            f"{in_brackets(calls[n].place)}"
             for n in numbers[:8]
         )
 

@@ -747,7 +747,7 @@ def test_a_plan_that_looks_harder_is_not_estimated_as_quicker(monkeypatch: pytes
         jobs=2,
     )
     said = estimate(plan, select_cases(plan), "uml").text
-    assert "--again and --disk look again at each" in said
+    assert "--again and --disk look at each again" in said
     assert said.endswith("10 min 6 s if all of it is used")
 
 

@@ -645,3 +645,15 @@ def test_a_set_beyond_those_that_are_tried_is_made_of_all_that_may_help(
     """Where more sets may help than are tried, "nothing that was tried helps" was told."""
     monkeypatch.setattr("harness.rules.search.TRIED_MAX", 1)
     test_a_journal_that_the_state_lacks_is_synced(names=False)
+
+
+def test_a_thread_is_told_only_where_there_are_several() -> None:
+    """Of a program of one thread "call 6 of thread 40" was told, which is a number of the guest."""
+    notes = replaced(sync_file=False, sync_directory=True)
+    several = replace(notes, calls=(*notes.calls[:-1], replace(notes.calls[-1], thread=8)))
+    for some, says in (
+        (notes, "call 5: write(t, 3 at 0)"),
+        (several, "call 5 of thread 7: write(t, 3 at 0)"),
+    ):
+        looked = search(some, is_whole)
+        assert says in looked.words.named(next(iter(looked.kinds.values())).found)
