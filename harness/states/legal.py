@@ -112,13 +112,14 @@ class CrashTime:
 @dataclass(frozen=True, slots=True)
 class _Timed:
     """A write with the event that makes it durable, the one that does so by the latest reading, and its
-    chunks.
+    chunks: a range, and the numbers in it, which all crash times share.
     """
 
     write: TimedWrite
     durable: int
     late: int
     chunks: range
+    numbers: tuple[int, ...]
 
 
 class LegalStates:
@@ -143,7 +144,8 @@ class LegalStates:
             first = len(self.chunks)
             entry = log.entries[write.entry]
             self.chunks += _cut(write.entry, entry.sector, entry.sectors, unit_sectors)
-            self._writes.append(_Timed(write, durable(write), late(write), range(first, len(self.chunks))))
+            chunks = range(first, len(self.chunks))
+            self._writes.append(_Timed(write, durable(write), late(write), chunks, tuple(chunks)))
         self._of = {t.write.entry: t for t in self._writes}
         self._devices = 1 + max((w.device for w in times.writes), default=0)
         self._overlaps = overlaps(self.chunks, {w.entry: w for w in times.writes}, unit_sectors)
@@ -188,26 +190,35 @@ class LegalStates:
             flushed = [of[n - 1].write.submitted if n else 0 for of, n in zip(flying, counts, strict=True)]
             absent = [t for of, n in zip(flying, counts, strict=True) for t in of[n:]]
             late = {t.write.entry for t in absent}
-            free = (
-                t
-                for t in volatile
-                if t.write.completed >= flushed[t.write.device] and t.write.entry not in late
-            )
-            choices = self._choices(at, prefix, set(_numbers(absent)), set(_numbers(free)))
+            free = volatile
+            if late or any(flushed):
+                free = [
+                    t
+                    for t in volatile
+                    if t.write.completed >= flushed[t.write.device] and t.write.entry not in late
+                ]
+            choices = Choices(prefix, _numbers(absent), _numbers(free))
+            if self._overlaps.places:
+                choices = self._in_any_order(choices, at)
             yield CrashTime(entry, at, phase, choices, self._position(at), self._unclear(at))
 
     def _flying(self, volatile: Sequence[_Timed], at: int) -> list[list[_Timed]]:
         """By device, the writes in flight whose data waits for a flush."""
         found: list[list[_Timed]] = [[] for _ in range(self._devices)]
-        for timed in volatile:
+        for timed in volatile if self._any_preflush else ():
             if _in_flight_behind_a_flush(timed, at):
                 found[timed.write.device].append(timed)
         return found
 
-    def _choices(self, at: int, prefix: int, absent: set[int], free: set[int]) -> Choices:
+    @functools.cached_property
+    def _any_preflush(self) -> bool:
+        return any(w.preflush for w in self._times.writes)
+
+    def _in_any_order(self, choices: Choices, at: int) -> Choices:
         """The choices, with the orders of writes that were in flight together among them: of the chunks that
         may be what a place shows, the earliest has persisted, and each later one may cover it or not.
         """
+        prefix, absent, free = choices.prefix, set(choices.absent), set(choices.volatile)
         for place in self._overlaps.places:
             persisted = {n for n in place.chunks if n < prefix and n not in absent and n not in free}
             shown = [n for n in place.open(prefix, persisted) if n not in absent]
@@ -481,4 +492,4 @@ def _cut(entry: int, sector: int, sectors: int, unit: int) -> Iterator[Chunk]:
 
 
 def _numbers(writes: Iterable[_Timed]) -> tuple[int, ...]:
-    return tuple(n for t in writes for n in t.chunks)
+    return tuple(itertools.chain.from_iterable(t.numbers for t in writes))
