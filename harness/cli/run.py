@@ -658,9 +658,12 @@ def _need_fitting(plan: Plan) -> Plan:
 
 def _asks_rules(plan: Plan, summary: Summary) -> str:
     """Which command asks whether programs of the user's own rely on more than is promised, where no file
-    system lost anything of them; empty if that was asked, or something was lost.
+    system lost anything of them; empty if that was asked, or something was lost. Of rules alone that had
+    nothing to judge, what they judge.
     """
     ruled = any(c.case.filesystem == ANY for c in summary.cases)
+    if ruled and all(c.case.filesystem == ANY and c.verdict is CaseVerdict.NOT_RUN for c in summary.cases):
+        return "next: name a program that has a check: -w workloads/my-db, or -- ./my-test"
     kept = bool(summary.cases) and all(c.verdict is CaseVerdict.PASS for c in summary.cases)
     if ruled or not kept or not _are_own(plan.workloads):
         return ""

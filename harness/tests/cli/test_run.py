@@ -735,6 +735,17 @@ def test_options_that_do_not_go_together_are_told_apart(words: list[str], says: 
     assert says in " ".join(done.stderr.split())
 
 
+def test_rules_that_had_nothing_to_judge_say_what_they_judge() -> None:
+    """`-c any -w append-fsync` ended with 4 and no next step."""
+    cases = [
+        SimpleNamespace(case=CaseId("any", "posix", "append-fsync"), verdict=verdict)
+        for verdict in (CaseVerdict.NOT_RUN, CaseVerdict.PASS)
+    ]
+    plan = Plan(configurations=["any/posix"], workloads=["append-fsync"])
+    says = [run._asks_rules(plan, cast(Any, SimpleNamespace(cases=cases[:n]))) for n in (1, 2)]
+    assert says == ["next: name a program that has a check: -w workloads/my-db, or -- ./my-test", ""]
+
+
 def test_a_plan_that_looks_harder_is_not_estimated_as_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--overnight`, ten minutes a case, was 3 min 20 s."""
     plan = Plan(
