@@ -83,7 +83,8 @@ class ContentsJudge:
         and none of them is named.
         """
         file = self._timeline.files[inode]
-        versions = [*(e.index for e in file.events[: file.before(position.begun)]), position.begun]
+        every_one = (*(e.index for e in file.events[: file.before(position.begun)]), position.begun)
+        versions = sorted({self._counts(file, j, position): j for j in every_one}.values())
         first: dict[int, tuple[Fault, ...]] = {}
         for j in reversed(versions):
             first[j] = self._file(file, j, position, entry, thorough=False)
@@ -128,6 +129,8 @@ class ContentsJudge:
         durable, committed = file.durable(position.acked)[1], file.before(j)
         begun = file.before(position.begun)
         partly = committed < begun and file.events[committed].index == j
+        if committed < durable:  # which of these is committed as well changes nothing
+            committed, partly = durable, False
         return EventCounts(durable, committed, partly, begun, file.before(position.acked))
 
     def _file(

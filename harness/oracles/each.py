@@ -34,8 +34,9 @@ lost its last name covers nothing, and of what has none yet the file itself (not
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,6 +101,8 @@ class _Each:
 
     def _gather(self) -> None:
         only_sync = "only-sync" in self._contract.rules
+        first: dict[int, int] = {}  # inode to the first operation that synced it
+        of_names: dict[int, list[_Promise]] = defaultdict(list)  # directory to what synced it, in order
         for point in self._timeline.persistence:
             if point.index >= self._position.acked:
                 continue
@@ -111,14 +114,23 @@ class _Each:
             if only_sync:
                 continue
             self._of_inode[point.inode] = _later(self._of_inode.get(point.inode, _NOTHING), promise)
-            if self._all and self._timeline.kinds[point.inode] == "directory":
-                known = self._of_directory.get(point.inode, _NOTHING)
-                self._of_directory[point.inode] = _later(known, promise)
-            own = self._own(point, point.inode)
-            if self._all or own:
-                self._of_place[point.inode] = _later(self._of_place.get(point.inode, _NOTHING), promise)
-            held = [entry for entry in own if self._at(entry, point.floor) == point.inode]
-            for entry in (*held, *self._covered(point.index, point.inode)):
+            first.setdefault(point.inode, point.index)
+            if self._timeline.kinds[point.inode] == "directory":
+                of_names[point.inode].append(promise)
+            self._cover_name(point, point.inode, promise)
+        for directory, promises in of_names.items():
+            if self._all:
+                self._of_directory[directory] = functools.reduce(_later, promises)
+            else:
+                self._cover(directory, promises, first)
+
+    def _cover_name(self, point: PersistencePoint, inode: int, promise: _Promise) -> None:
+        """Note what the persistence point promises of the name by which it opened the inode."""
+        own = self._own(point, inode)
+        if self._all or own:
+            self._of_place[inode] = _later(self._of_place.get(inode, _NOTHING), promise)
+        for entry in own:
+            if self._at(entry, point.floor) == inode:
                 self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), promise)
 
     def _own(self, point: PersistencePoint, inode: int) -> tuple[Entry, ...]:
@@ -136,13 +148,18 @@ class _Each:
         other = known.is_put_over(entry, index) or len(known.names(inode, index, index)) > 1
         return () if other and not (self._all or point.of_name) else (entry,)
 
-    def _covered(self, index: int, inode: int) -> Iterator[Entry]:
-        """The entries in a directory that the persistence point of operation `index` covers, without those of
-        directories that are covered as a whole.
+    def _cover(self, directory: int, promises: Sequence[_Promise], first: Mapping[int, int]) -> None:
+        """Note which promises of a directory, in order, cover the entries in it: those of inodes that were
+        synced before. `first`: when each inode was synced first.
         """
-        if self._timeline.kinds[inode] == "directory" and not self._all:
-            inside = self._timeline.entries.below.get(inode, ())
-            yield from (e for e in inside if self._at(e, index) in self._of_inode)
+        for entry in self._timeline.entries.below.get(directory, ()):
+            covers = _NOTHING
+            for promise in reversed(promises):
+                if promise.since < covers.since:
+                    break
+                if first.get(self._at(entry, promise.point), promise.point + 1) <= promise.point:
+                    covers = promise
+            self._of_entry[entry] = _later(self._of_entry.get(entry, _NOTHING), covers)
 
     def _at(self, entry: Entry, version: int) -> int:
         return next(iter(self._timeline.entries.been(entry, version, version)))

@@ -779,6 +779,22 @@ def test_what_many_writes_may_have_left_is_worked_out_once(
     assert len(made) <= 16
 
 
+def test_versions_that_allow_the_same_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 appends, each with its fsync, every state was compared with each version that is durable."""
+    compared: list[int] = []
+    compare = contents.ContentsJudge._compare
+
+    def count(judge: contents.ContentsJudge, subject: Any, thorough: bool) -> Any:
+        compared.append(subject.counts.committed)
+        return compare(judge, subject, thorough)
+
+    monkeypatch.setattr(contents.ContentsJudge, "_compare", count)
+    appends = [op for _ in range(50) for op in ("append f 100", "fsync f")]
+    runs = (written(1 + 2 * n, 100 * n, 100) for n in range(49))
+    assert oracles(of_f(["create f", *appends], *runs, contract=EACH)) == {"durability"}
+    assert len(compared) < 5
+
+
 def test_of_many_versions_one_that_is_not_seen_whole_is_unknown_still() -> None:
     """Only some of many versions are compared to the end."""
     first = ["create f", "append f 4096", "create g"]

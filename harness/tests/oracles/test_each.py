@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.model import Extent, ExtentKind, FileKind, Judgement, TreeEntry, Verdict
+from harness.oracles.timeline import Entries, Entry
 from harness.tests.oracles.cases import (
     EACH,
     SYNCED,
@@ -768,3 +769,22 @@ def test_after_a_repair_a_directory_may_be_at_the_name_whose_removal_is_not_dura
     assert judged([*moved, "fsync a"], old, SYNCED).verdict is PASS
     assert oracles(judged([*moved, "fsync a"], tree(directory("a")), SYNCED)) == {"durability"}
     assert oracles(judged([*moved, "fsync a", covers], old, SYNCED)) == {"durability"}
+
+
+def test_what_many_fsyncs_cover_is_found_without_asking_each_of_each_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every fsync of a directory was asked for every name in it, in every state."""
+    asked: list[int] = []
+    been = Entries.been
+
+    def count(known: Entries, entry: Entry, since: int, until: int) -> dict[int, None]:
+        asked.append(since)
+        return been(known, entry, since, until)
+
+    monkeypatch.setattr(Entries, "been", count)
+    files = range(60)
+    made = [op for n in files for op in (f"create d/f{n}", f"fsync d/f{n}", "fsync d")]
+    found = tree(directory("d"), *(file(f"d/f{n}", inode=5000 + n) for n in files))
+    assert judged(["mkdir d", *made], found, SYNCED).verdict is PASS
+    assert len(asked) < 20 * len(files)
