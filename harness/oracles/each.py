@@ -343,7 +343,7 @@ class _Each:
     def _missing(self, could: _Held) -> Iterator[tuple[Entry, Violation]]:
         """Entries that must exist and do not."""
         there, inodes = {entry for entry, _ in could}, _inodes(could)
-        for entry, path in sorted(self._timeline.entries.paths.items(), key=lambda known: known[1]):
+        for entry, _ in sorted(self._timeline.entries.paths.items(), key=lambda known: known[1]):
             promise = self._entry(entry)
             if promise is _NOTHING or entry in there:
                 continue
@@ -357,6 +357,7 @@ class _Each:
                 continue
             if any(self._is_elsewhere(inode, promise.since, could) for inode in been):
                 continue
+            path = self._timeline.entries.path(entry, promise.point)
             what = f"{path}: missing{self._although(promise)}"
             signature = f"{path}: missing{self._of_all(promise)}"
             yield entry, Violation("durability", path, what, "the name", "no such name", signature)
@@ -378,7 +379,7 @@ class _Each:
             if self._is_elsewhere(inode, promise.since, could):
                 continue
             if since.isdisjoint(reported) and not any((entry, inode) in could for entry in since):
-                paths = sorted(known.paths[entry] for entry in since)
+                paths = sorted(known.path(entry, promise.point) for entry in since)
                 more = f" ... ({len(paths)} in all)" if len(paths) > LISTED else ""
                 listed = " or ".join(paths[:LISTED]) + more
                 what = f"what {self._timeline.describe(inode)} made is at none of its names ({listed})"

@@ -5,7 +5,8 @@
 handle. So after recovery the names are those after exactly j operations, and j is at least what the
 last persistence point covers and at most the number of operations begun.
 
-Not checked: timestamps, a directory's link count (fsck does), the root's own permissions.
+Not checked: timestamps, a directory's link count (fsck does), the root's own permissions, owners and
+attributes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from harness.model import BLOCK_BYTES, ExtentKind, Operation, OperationKind
 from harness.model import Extent as ModelExtent
-from harness.oracles.namespace import ABSENT, Namespace, Versioned
+from harness.oracles.namespace import ABSENT, ROOT, Namespace, Versioned
 
 ZERO = -1  # the origin of a byte that nobody wrote
 _WRITERS = 1 << 16  # vms/protocol/src/pattern.rs
@@ -221,6 +221,15 @@ class Entries:
                 counts = self._counts.setdefault(whose, Versioned())
                 counts.put(version, (counts.values[-1] if counts.values else 0) + by)
                 self._of.setdefault(whose, {})[entry] = None
+
+    def path(self, entry: Entry, version: int) -> str:
+        """What led to the entry then, or, where its directory had no name, when it was first made."""
+        directory, name = entry
+        if directory == ROOT:
+            return name
+        above = (e for e in self._of.get(directory, ()) if directory in self.been(e, version, version))
+        found = next(above, None)
+        return self.paths[entry] if found is None else f"{self.path(found, version)}/{name}"
 
     def been(self, entry: Entry, since: int, until: int) -> dict[int, None]:
         """The inodes that the entry referred to between these versions, latest first; ABSENT: to none."""

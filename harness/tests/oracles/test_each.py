@@ -788,3 +788,11 @@ def test_what_many_fsyncs_cover_is_found_without_asking_each_of_each_name(
     found = tree(directory("d"), *(file(f"d/f{n}", inode=5000 + n) for n in files))
     assert judged(["mkdir d", *made], found, SYNCED).verdict is PASS
     assert len(asked) < 20 * len(files)
+
+
+@pytest.mark.parametrize("covers", ["sync", "fsync s/e/f"])
+def test_what_is_missing_is_named_as_it_was_when_it_was_promised(covers: str) -> None:
+    """It was called by the directory's first name, which was gone by then."""
+    operations = ["mkdir d", "mkdir d/e", "create d/e/f", "rename d s", covers]
+    (lost,) = judged(operations, tree(directory("s"), directory("s/e")), SYNCED).violations
+    assert lost.summary.startswith("s/e/f: missing, although ")
