@@ -119,7 +119,7 @@ def execute(
             specs = make_specs(plan.guests, asked.kernel, able, loaded, any_base, scratch)
         specs = _noting(specs, store.layout) if plan.coverage else specs
         run, spec = store.layout, specs.recorder
-        finished = _finish_bases(plan, able, bases, spec, run, scratch, progress)
+        finished = _finish_bases(plan, able, bases, spec, run, scratch, progress, begun)
         asked = replace(asked, lacking={**asked.lacking, **finished.refused})
         able = asked.able
         if not able:
@@ -131,12 +131,13 @@ def execute(
         store.update_info(run_info(plan, store.info, asked.kernel, specs, finished.said))
         _keep_modules(store)
         asked = _undecided(store, asked, finished.lost, on_done)
+        asked = _not_reached(store, plan, asked, finished.late)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
         # 8. Finish it. See `harness.cases.casework`, and `harness.cluster` for one case a worker.
         ran = RecoveryLines(specs.judge.kernel_image, able, store.layout) if plan.coverage else None
         left = with_time_left(plan, time.monotonic() - begun)
         job = _Job(left, asked, specs, bases, store, progress, scratch, _telling(on_done, ran), make_pool)
-        end = _end_of(progress, job.all)
+        end = _end_of(progress, lambda: job.all_but(finished.late))
         if ran:
             ran.write()
         store.finish(interrupted=end.interrupted or end.gone is not None, stopped=end.stopped)
@@ -312,12 +313,13 @@ def _taking(plan: Plan, profile: Profile) -> Profile:
 class _Finished:
     """Of modes whose base image took a guest, by name: `refused`, why there is none, since this kernel may
     not have what the steps of their stack ask for; `lost`, why another one was not finished, which says
-    nothing of this host: a log that cannot be trusted, a guest that was lost. `said`: of a disk that somebody
-    has.
+    nothing of this host: a log that cannot be trusted, a guest that was lost. `late`: those for which there
+    was no time. `said`: of a disk that somebody has.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
 
@@ -329,15 +331,21 @@ def _finish_bases(
     run: RunLayout,
     scratch: Path,
     progress: Progress,
+    begun: float,
 ) -> _Finished:
     """Finish the base images that need a guest, unless they are finished: a run that is stopped, or killed,
-    goes on with those that it has. Raises VersionsDiffer, which would cost every mode, and UsageError for a
+    goes on with those that it has. At least one, however little time there is: else a run with less would
+    never come to its first state. Raises VersionsDiffer, which would cost every mode, and UsageError for a
     disk on which nothing can be judged.
     """
-    finished = _Finished()
+    finished, any_made = _Finished(), False
     for p in able:
         kept = run.base(p.filesystem, p.mode)
         if p.is_finished_in_guest and p.name in bases and not kept.exists():
+            if any_made and plan.minutes is not None and time.monotonic() - begun >= plan.minutes * 60:
+                finished.late.append(p.name)
+                continue
+            any_made = True
             done = "makes its base image" if p.is_made_in_guest else "mounts its base image once"
             what = f"{p.name}: a guest {done}"
             with (
@@ -371,6 +379,15 @@ def _undecided(
     return replace(asked, cases=[(p, w) for p, w in asked.cases if p.name not in lost])
 
 
+def _not_reached(store: RunStore, plan: Plan, asked: Planned, late: Sequence[str]) -> Planned:
+    """Without the cases of modes for whose base image there was no time: a run that is resumed has them."""
+    for profile, workload in asked.cases:
+        if profile.name in late:
+            case = CaseId(profile.filesystem, profile.mode, workload.name)
+            store.add_case(info_of(PlannedCase(profile, workload, case), plan))
+    return replace(asked, cases=[(p, w) for p, w in asked.cases if p.name not in late])
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     """Steps 5 to 8, and all that they need: here, or on a cluster."""
@@ -384,6 +401,12 @@ class _Job:
     scratch: Path
     on_done: Callable[[CaseId], None]
     make_pool: MakePool
+
+    def all_but(self, late: Sequence[str]) -> None:
+        """All cases that are asked. Raises EnoughDone if the time was up for modes before that."""
+        self.all()
+        if late:
+            raise EnoughDone("the time given is up")
 
     def all(self) -> None:
         """First the modes that are only rules, which take one guest of this host; then all others, which the

@@ -535,3 +535,26 @@ def test_a_program_is_not_judged_by_what_knows_operations_alone(
     lacking = run.look_up(plan).lacking
     assert ("parallel-fsync" in lacking) is lacks
     assert "append-fsync" not in lacking
+
+
+def test_a_run_without_time_for_its_base_images_makes_one_and_goes_on_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made all of them, whatever the time: a verdict's first kernel took that of the second as well."""
+    finished: list[str] = []
+
+    def finish(_session: object, profile: Profile, *_: Path) -> str:
+        finished.append(profile.name)
+        return ""
+
+    recorded = without_guests(monkeypatch, tmp_path, finish)
+    plan = Plan(configurations=["xfs/default", "xfs/log-64k"], workloads=["append-fsync"], minutes=1e-6)
+    no_workers: Any = SimpleNamespace(close=lambda: None)
+    with create_run(plan, tmp_path, "test") as store:
+        summary = execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        assert (finished, recorded) == (["xfs/default"], ["xfs/default"])
+        assert summary.info.stopped == "the time given is up"
+        assert {c.case.mode: c.status for c in summary.cases}["log-64k"] is CaseStatus.PLANNED
+        longer = msgspec.structs.replace(plan, minutes=None)
+        execute(longer, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+    assert (finished, len(recorded)) == (["xfs/default", "xfs/log-64k"], 3)
