@@ -64,13 +64,13 @@ def import_command(words: tuple[str, ...], root: str | None, output: Path | None
             )
         log = Path(words[0])
         try:
-            return _import(log, root, f"imported from {log.name}", output)
+            return _import(log, root, "", f"imported from {log.name}", output)
         except UsageError as e:
             raise UsageError(f"{log}: {e.what}", e.next_step) from e
     with OwnedFolder("powercut-import-") as folder:
         log, place = _traced(words, folder.path.resolve())
         try:
-            return _import(log, place, f"imported from {shlex.join(words)}", output)
+            return _import(log, place, place, f"imported from {shlex.join(words)}", output)
         except UsageError as e:
             what = e.what.replace(place, "the folder that it ran in")
             raise UsageError(
@@ -114,9 +114,9 @@ def _traced(words: Sequence[str], folder: Path) -> tuple[Path, str]:
     return log, str(work)
 
 
-def _import(log: Path, root: str, summary: str, output: Path | None) -> ExitCode:
+def _import(log: Path, root: str, directory: str, summary: str, output: Path | None) -> ExitCode:
     with log.open(errors="surrogateescape") as lines:
-        found = imported(calls_of(lines), root)
+        found = imported(calls_of(lines), root, directory)
     _check(found, root)
     text = _toml(found, summary)
     if output:

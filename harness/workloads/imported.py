@@ -29,6 +29,8 @@ _FALLOCATE = {
     frozenset({"COLLAPSE_RANGE"}): ("collapse-range",),
     frozenset({"INSERT_RANGE"}): ("insert-range",),
 }
+_OWN = r"/proc/(?:self|thread-self|\d+)"
+_OF_PROCESS = re.compile(rf"(?:(?:{_OWN}|/dev)/fd/(?P<number>\d+)|{_OWN}/cwd)(?P<rest>/.*)?")
 _SHIFTS = frozenset({"collapse-range", "insert-range"})
 _CLONE_IOCTLS = ("FICLONE", "BTRFS_IOC_CLONE")
 _CHANGING_IOCTLS = (
@@ -56,14 +58,15 @@ class Imported:
         return (*self.before, *([Operation(_K.SYNC)] if self.before else []), *self.operations)
 
 
-def imported(calls: Iterable[SystemCall], root: str) -> Imported:
+def imported(calls: Iterable[SystemCall], root: str, directory: str = "") -> Imported:
     """What the calls do below the folder `root`; what they do elsewhere, and what only reads, is ignored.
+    `directory`: in which the program began; empty if that is not known before its calls say so.
     A file that is not known to be there before is made by the open(2) that may make it. Raises UsageError for
     a log in which calls that change something cannot be seen, or understood.
     """
     if not root.startswith("/"):
         raise UsageError(f"{root or 'an empty path'} is no absolute path", "--root DIR as the log names it")
-    work, seen = _Import(posixpath.normpath(root)), set[str]()
+    work, seen = _Import(posixpath.normpath(root), directory), set[str]()
     for call in calls:
         seen.add(call.name)
         try:
@@ -172,8 +175,9 @@ class _LeftOut(Exception):
 
 
 class _Import:
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, directory: str = "") -> None:
         self._root = root
+        self._directory = directory
         self._before: dict[str, _Inode] = {}
         self.operations: list[Operation] = []
         self.left_out: Counter[str] = Counter()
@@ -188,7 +192,8 @@ class _Import:
         if call.pid not in self._processes:
             if self._processes:
                 self.left_out["what a process did before the log shows it: its folder, its open files"] += 1
-            self._processes[call.pid] = _Process()
+            first = "" if self._processes else self._directory
+            self._processes[call.pid] = _Process(first)
         process = self._processes[call.pid]
         for argument in call.arguments:
             if argument.startswith("AT_FDCWD<"):
@@ -217,13 +222,27 @@ class _Import:
         """The path that argument `at` names; the one before it may be the directory that it starts from.
         `follows`: where a symbolic link leads, not the link.
         """
-        name = string(call.arguments[at])
+        name = self._of_process(call, process, string(call.arguments[at]))
         start = process.directory
         if at and re.match(r"(\d+|AT_FDCWD)<", call.arguments[at - 1]):
             start = descriptor(call.arguments[at - 1]).path
         if not name.startswith("/") and not start:
             raise _LeftOut(f"{call.name} of a relative path in a folder that the log does not name")
         return self._resolved(self._below(posixpath.normpath(posixpath.join(start, name))), follows=follows)
+
+    def _of_process(self, call: SystemCall, process: _Process, name: str) -> str:
+        """A path in which a link in /proc is what it leads to: a descriptor of the process, or its folder."""
+        if not (m := _OF_PROCESS.fullmatch(name)):
+            return name
+        rest = m["rest"] or ""
+        known = process.files.get(int(m["number"])) if m["number"] else None
+        if known and not known.handle:
+            return posixpath.join(self._root, known.path) + rest
+        if not m["number"] and process.directory:
+            return process.directory + rest
+        if known or not m["number"]:
+            raise _LeftOut(f"{call.name} of what a link in /proc leads to")
+        return name  # not below the root
 
     def _resolved(self, path: str | None, *, follows: bool, depth: int = 0) -> str | None:
         """The path without the symbolic links that the log shows."""

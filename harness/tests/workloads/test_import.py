@@ -503,6 +503,36 @@ def test_a_folder_of_which_only_a_part_is_named_is_not_known() -> None:
     assert found.left_out == {"mkdir of a relative path in a folder that the log does not name": 1}
 
 
+def test_where_a_program_began_is_known_before_its_calls_say_it() -> None:
+    """A static program makes no call from AT_FDCWD: its folder was not known, and `mkdir d` was left out."""
+    lines = """1 mkdir("d", 0755) = 0
+1 symlink("d", "l") = 0
+1 open("l/f", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3</r/d/f>
+1 rename("l/f", "f") = 0
+1 close(3</r/f>) = 0"""
+    found = imported(calls_of(lines.splitlines()), "/r", "/r")
+    assert told(found) == ["mkdir d", "symlink l d", "create d/f", "rename d/f f"]
+    assert not found.before
+    assert not found.left_out
+
+
+def test_a_link_in_proc_is_what_the_process_has_there() -> None:
+    """What was called by such a name was left out, and not counted."""
+    found = of(
+        """1 openat(AT_FDCWD</r>, ".", O_RDONLY|O_DIRECTORY) = 3</r>
+1 openat(AT_FDCWD</r>, "f", O_WRONLY|O_CREAT|O_EXCL, 0644) = 4</r/f>
+1 chmod("/proc/self/fd/4", 0600) = 0
+1 rename("/proc/self/fd/3/f", "/dev/fd/3/g") = 0
+1 rename("/proc/1/cwd/g", "/proc/thread-self/cwd/h") = 0
+1 unlink("/proc/self/fd/3/h") = 0
+1 chmod("/proc/self/fd/4", 0644) = 0
+1 chmod("/proc/self/fd/9", 0644) = 0"""
+    )
+    done = ["create f", "chmod f 600", "rename f g", "rename g h", "unlink h"]
+    assert told(found) == done
+    assert found.left_out == {"chmod of what a link in /proc leads to": 1}
+
+
 def test_a_child_is_of_the_process_that_made_it_while_another_is_making_one() -> None:
     found = of(
         """
