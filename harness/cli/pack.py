@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import shlex
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from harness.cli.console import console
 from harness.cli.guard import guarded
 from harness.cli.options import REPORTS, NewFile, RunDirectory, open_run
 from harness.errors import ExitCode, UsageError
-from harness.host.files import file_hash
+from harness.host.files import elsewhere, file_hash
 from harness.model import CaseId
 from harness.report.lines import files_of, full, reproduce
 from harness.report.words import shown_path
@@ -49,11 +48,12 @@ def pack_command(run: Path, case: str | None, output: Path | None) -> ExitCode:
     try:
         bundle(path, file, chosen)
     except OSError as e:
-        if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        is_package = e.filename and Path(e.filename).absolute().parent == file.absolute().parent
+        if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not is_package:
             raise
         raise UsageError(
             f"{file.absolute().parent} cannot be written to: {e.strerror}",
-            f"name a file elsewhere: --output {Path(tempfile.gettempdir(), file.name)}",
+            f"name a file elsewhere: --output {elsewhere(file.name)}",
         ) from e
     console.say(f"{shown_path(file)}: {file.stat().st_size / (1 << 20):,.1f} MiB")
     if found:

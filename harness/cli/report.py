@@ -37,7 +37,7 @@ from harness.filesystems.profiles import profiles, ruled_modes
 from harness.filesystems.stacks import stacks
 from harness.findings.compare import Comparison, compare, same_recordings
 from harness.guests.kernel_list import HEAD, row_of
-from harness.host.files import json_line, write_atomically
+from harness.host.files import json_line, refuses, write_atomically
 from harness.host.progress import telling
 from harness.kernels.pins import pins
 from harness.known.base import KnownBugs
@@ -53,6 +53,7 @@ from harness.report.changes import (
     changes_text,
 )
 from harness.report.words import number, plural
+from harness.store import RunStore
 from harness.store.garbage import Kept, kept_runs
 from harness.store.layout import runs
 from harness.summary import shell_code
@@ -106,12 +107,7 @@ def report_command(
         if is_typed("known_files") or is_typed("new_only"):
             named = asked_known(given)
             known = KnownBugs(bug=named.bug or known.bug, new_only=named.new_only)
-        if expect:  # a look: what is kept does not change
-            store.view_with(asked_expectations(expect), known)
-        else:
-            if known != store.known():
-                store.set_known(known)
-            write_reports(store)
+        _prepare(store, expect, known)
         summary = explained(store)
         if annotate:
             for line in annotation_lines(summary, source_words(store, shown_path(store.path))):
@@ -127,6 +123,19 @@ def report_command(
                 with contextlib.suppress(KeyboardInterrupt):
                     server.work()
         return shell_code(summary)
+
+
+def _prepare(store: RunStore, expect: Sequence[Path], known: KnownBugs) -> None:
+    """Write the reports; where only a look is asked for, or possible, what is kept does not change."""
+    if expect:
+        store.view_with(asked_expectations(expect), known)
+    elif why := refuses(store.path):
+        errors.say(f"{why}: its reports stay as they are")
+        store.view_with(store.expectations(), known)
+    else:
+        if known != store.known():
+            store.set_known(known)
+        write_reports(store)
 
 
 @click.command("compare")

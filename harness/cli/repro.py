@@ -41,7 +41,7 @@ from harness.findings.repro import (
     tools_for_shell,
 )
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
-from harness.host.files import json_line, write_atomically
+from harness.host.files import elsewhere, json_line, refuses, write_atomically
 from harness.host.progress import at_work
 from harness.measurements.samples import interval
 from harness.model import CrashPoint, Judgement, Verdict, bounds
@@ -348,6 +348,8 @@ def shrink_command(case: str, source: Path, oracle: str, output: Path | None, **
     if output is not None:
         need_name(output.stem, str(output))
     with open_run(source) as store:
+        if output is None and (why := refuses(store.path / "shrunk")):
+            raise UsageError(why, f"name a file elsewhere: --output {elsewhere('short.toml')}")
         finding = finding_to_shrink(store, case, oracle)
         if finding is None:
             console.say(f"{case} has no finding: there is nothing to shrink")

@@ -27,7 +27,7 @@ from harness.explain.minimise import VISITS
 from harness.findings.by_rules import ruled_profile
 from harness.findings.named import finding_by_id
 from harness.findings.repro import find_point
-from harness.host.files import json_line
+from harness.host.files import json_line, refuses
 from harness.host.progress import PLAIN_INTERVAL_S
 from harness.host.text import named_few
 from harness.model import CrashPoint
@@ -191,6 +191,8 @@ def _find_out(store: RunStore, finding: Finding, named: Named, accel: str) -> Ex
     found, recorded_on = find_out(store, finding, named, accel, _telling(finding))
     if recorded_on:  # of another kernel: it would be taken for the run's
         errors.say(recorded_on)
+    elif why := refuses(store.path):
+        errors.say(f"{why}: the explanation is not kept")
     else:
         write_explanation(store.layout, found)
     return found

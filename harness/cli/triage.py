@@ -25,7 +25,7 @@ from harness.cli.options import (
 from harness.errors import ExitCode, UsageError
 from harness.findings.causes import Cause, CauseMember
 from harness.findings.triage import Triage, plan_of, triage, workload_of
-from harness.host.files import write_atomically
+from harness.host.files import elsewhere, refuses, write_atomically
 from harness.host.progress import progress_for
 from harness.host.text import one_line
 from harness.report.explanation import read_explanation
@@ -87,13 +87,15 @@ def triage_command(runs: tuple[Path, ...], **given: Any) -> ExitCode:
             console.say(line)
         if not given["shrinks"]:
             return ExitCode.INCONSISTENT if groups else ExitCode.CONSISTENT
+        folder = given["output"] or stores[0].path / "triage"
+        if groups and (why := refuses(folder)):
+            raise UsageError(why, f"name a folder elsewhere: --output {elsewhere('triage')}")
         try:
             with progress_for(console) as progress:
                 found = triage(stores, named_here(given), progress, expected=given["expected"])
         except KeyboardInterrupt:
             console.say("interrupted; what was recorded is kept: the same command goes on")
             return ExitCode.INTERRUPTED
-        folder = given["output"] or stores[0].path / "triage"
         files = _write_workloads(found, folder)
         if given["json_file"]:
             encoded = msgspec.json.format(msgspec.json.encode(found), indent=1)

@@ -144,6 +144,11 @@ def refuses(path: Path) -> str:
         return not_made(path, e)
 
 
+def elsewhere(name: str) -> Path:
+    """Where this user may write a file or folder of that name."""
+    return Path(tempfile.gettempdir(), name)
+
+
 def _on_the_way(path: Path) -> tuple[Path, Path | None]:
     """What there is of a path; and the link on it that leads nowhere, if there is one."""
     above = [path.absolute(), *path.absolute().parents]

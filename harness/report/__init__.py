@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.host.files import write_atomically
+from harness.host.files import refuses, write_atomically
 from harness.report.annotations import annotation_lines
 from harness.report.explanation import read_explanation
 from harness.report.findings import write_findings
@@ -49,8 +49,10 @@ def explained(store: RunStore) -> Summary:
 
 
 def rewrite_reports(store: RunStore) -> None:
-    """Write the reports of a finished run again: one of its findings was explained or shrunk."""
-    if store.info.finished:
+    """Write the reports of a finished run again: one of its findings was explained or shrunk. Those of a run
+    that can only be read stay as they are.
+    """
+    if store.info.finished and not refuses(store.path):
         write_reports(store)
 
 

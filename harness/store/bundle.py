@@ -8,13 +8,13 @@ elsewhere, no file twice, and no more bytes or files than the limits say. Its he
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -22,11 +22,11 @@ import zstandard
 
 from harness.errors import EnvironmentLacks, StoreError, UsageError
 from harness.host.cache import alone
-from harness.host.files import file_hash, replacement
+from harness.host.files import file_hash, refuses, replacement
 from harness.host.folders import OwnedFolder
 from harness.host.packed import COPY_BYTES, SPARE_BYTES
 from harness.model import CaseId
-from harness.store.database import Database
+from harness.store.database import Database, reading
 from harness.store.directory import read_info
 from harness.store.layout import DATABASE, LOCK, PACKED, RUN, UNPACKING, RunLayout, runs
 from harness.store.lock import locked
@@ -72,7 +72,7 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
     if case is not None and not layout.case(case).history.is_file():
         raise UsageError(f"the run {run.name} has no recording of {case}", "leave out the case")
     with (
-        locked(layout.lock, run, "powercut pack"),
+        _unchanged(layout),
         OwnedFolder("powercut-pack-") as folder,
         replacement(file) as part,
         zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(part, closefd=False) as packed,
@@ -86,6 +86,13 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
         for name, path in files.items():
             _add(packed, f"{run.name}/{name}", path)
         packed.write(bytes(2 * _BLOCK))
+
+
+def _unchanged(layout: RunLayout) -> contextlib.AbstractContextManager[None]:
+    """The run's lock, but where it can only be read: nobody changes such a run."""
+    if refuses(layout.lock):
+        return contextlib.nullcontext()
+    return locked(layout.lock, layout.path, "powercut pack")
 
 
 def _need_room(run: Path, files: Sequence[Path]) -> None:
@@ -102,8 +109,8 @@ def _need_room(run: Path, files: Sequence[Path]) -> None:
 def _copied(database: Path, copy: Path) -> Path:
     """A copy of the database as of now, whatever its journal holds. Raises StoreError if it is damaged."""
     with (
-        closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as source,
-        closing(sqlite3.connect(copy)) as target,
+        contextlib.closing(sqlite3.connect(reading(database), uri=True)) as source,
+        contextlib.closing(sqlite3.connect(copy)) as target,
     ):
         source.backup(target)
     Database.open(copy).close()  # nothing is packed that nobody can open

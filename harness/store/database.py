@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -208,10 +209,23 @@ def _expected_schema() -> list[tuple]:  # type: ignore[type-arg]  # sqlite3 rows
         return _schema_of(connection)
 
 
+def reading(file: Path) -> str:
+    """The URI of a database that is only read. Where nothing can be made beside it, SQLite is told that
+    nobody writes, as long as none of it is in a journal (https://sqlite.org/wal.html).
+    """
+    journal = file.with_name(f"{file.name}-wal")
+    is_whole = not journal.exists() or not journal.stat().st_size
+    how = "immutable=1" if is_whole and not os.access(file.parent, os.W_OK) else "mode=ro"
+    return f"{file.absolute().as_uri()}?{how}"
+
+
 def _connect(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
+    written = os.access(file.parent, os.W_OK)
+    where = file.absolute().as_uri() if written else reading(file)
+    connection = sqlite3.connect(where, timeout=30, isolation_level=None, check_same_thread=False, uri=True)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        if written:
+            connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
     except sqlite3.Error:
