@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness import doctor
 from harness.cli.console import console
-from harness.cli.guard import guarded
+from harness.cli.guard import agreed, guarded
 from harness.cli.options import out_option
 from harness.errors import EnvironmentLacks, ExitCode, UsageError
 
@@ -70,11 +70,8 @@ def _install(names: Sequence[str], *, yes: bool) -> None:
         "--no-install-recommends",
     ]
     console.say(" ".join([*command, *names]))
-    try:
-        if not yes and not click.confirm("run this?"):
-            raise UsageError("nothing was installed", "run the command above yourself")
-    except click.Abort as e:
-        raise UsageError("there is nobody to ask", "add --yes") from e
+    if not yes and not agreed("run this?"):
+        raise UsageError("nothing was installed", "run the command above yourself")
     if subprocess.run([*command, *names], check=False).returncode:
         raise EnvironmentLacks(
             "apt-get could not install them",

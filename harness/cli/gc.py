@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from harness.cli.console import console, errors
-from harness.cli.guard import guarded
+from harness.cli.guard import agreed, guarded
 from harness.cli.options import out_option
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode
 from harness.host.cache import cache_dir
 from harness.host.progress import at_work
 from harness.report.words import shown_path
@@ -92,19 +92,12 @@ def gc_command(
     console.say(f"to be deleted: {_sized(doomed)}")
     for each in doomed:
         console.say(f"  {_line(each)}")
-    if not yes and not _agreed():
+    if not yes and not agreed("delete them?"):
         return ExitCode.UNDECIDED
     with at_work("deleting", errors):
         freed = delete(doomed)
     console.say(f"freed {freed // MIB:,} MiB")
     return ExitCode.CONSISTENT if not any(k.path.exists() for k in doomed) else ExitCode.UNDECIDED
-
-
-def _agreed() -> bool:
-    try:
-        return click.confirm("delete them?")
-    except click.Abort as e:
-        raise UsageError("there is nobody to ask", "add --yes") from e
 
 
 def _sized(kept: Sequence[Kept]) -> str:

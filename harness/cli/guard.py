@@ -72,6 +72,16 @@ def _need_text(words: Sequence[str]) -> None:
             raise UsageError(f"{os.fsencode(word)!r} is no text in {encoding}", "name it otherwise")
 
 
+def agreed(question: str) -> bool:
+    """Whether somebody says yes. Raises UsageError where nobody can be asked."""
+    try:
+        return click.confirm(question)
+    except click.Abort as e:
+        if isinstance(e.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from e
+        raise UsageError("there is nobody to ask", "add --yes") from e
+
+
 def code_of(*verdicts: Verdict) -> ExitCode:
     """The exit code for some verdicts: as for a run, a broken promise counts before an undecided one."""
     codes = {

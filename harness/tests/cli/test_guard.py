@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.cli.guard import code_of, guarded
+from harness.cli.guard import agreed, code_of, guarded
 from harness.errors import ExitCode, KernelError, UsageError
 from harness.host.console import SafeConsole
 from harness.model import Verdict
@@ -181,3 +181,18 @@ def test_a_broken_promise_counts_before_what_could_not_be_decided(
 ) -> None:
     """powercut try took the highest code: a variant that could not be judged hid that another was broken."""
     assert code_of(*verdicts) is code
+
+
+@pytest.mark.parametrize(
+    ("answered", "code"), [(KeyboardInterrupt, ExitCode.INTERRUPTED), (EOFError, ExitCode.USAGE)]
+)
+def test_a_question_that_is_interrupted_is_not_one_that_nobody_could_be_asked(
+    answered: type[BaseException], code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at "delete them?" ended with 2, and said "there is nobody to ask"."""
+
+    def prompt(_: str) -> str:
+        raise answered
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", prompt)
+    assert ended(lambda: ExitCode.CONSISTENT if agreed("delete them?") else ExitCode.UNDECIDED) == code
