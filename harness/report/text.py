@@ -218,7 +218,8 @@ def _cell(c: Cell | None) -> Text:
 def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]:
     shown: list[Finding] = []
     alike: Counter[tuple[CaseId, str]] = Counter()
-    here = [f for f in summary.unexpected if summary.packed in (None, f.case)]
+    unexpected = summary.unexpected
+    here = [f for f in unexpected if summary.packed in (None, f.case)]
     for f in here:
         alike[f.case, f.oracle] += 1
         if _within(alike[f.case, f.oracle], limits.alike) and _within(len(shown) + 1, limits.findings):
@@ -228,7 +229,7 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
     infos = {c.case: c.info for c in summary.cases}
     if counted := counted_findings(summary):
         yield _line("bold", f"{counted}:")
-    if known := known_or_new(summary.unexpected, summary.info.kernel):
+    if known := known_or_new(unexpected, summary.info.kernel):
         yield _line("", known)
         yield Text()
     for i, group in enumerate(grouped(shown)):
@@ -237,7 +238,7 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
     if left := len(here) - len(shown):
         yield _line(STYLES[CaseVerdict.FAIL], f"... and {number(left)} more; report.html has them all")
         yield Text()
-    if elsewhere := [f for f in summary.unexpected if f not in here]:
+    if elsewhere := [f for f in unexpected if summary.packed not in (None, f.case)]:
         (why,) = commands(elsewhere[0], source, summary.packed)
         yield _line("", f"{plural(len(elsewhere), 'finding')} of other cases {why}")
         yield Text()
