@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -12,6 +13,13 @@ def main() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as for standard error
+    try:
+        Path.cwd()
+    except FileNotFoundError:  # no path could be told from it
+        sys.stderr.write(
+            "powercut: the folder in which this was started is gone\n  next: cd to another one\n"
+        )
+        sys.exit(2)
     try:
         from harness.cli import main as commands  # noqa: PLC0415 - it takes the better part of a second
 

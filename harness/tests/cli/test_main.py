@@ -228,3 +228,15 @@ def test_letters_that_the_output_cannot_take_are_escaped(words: dict[str, str], 
         [sys.executable, "-c", printed], capture_output=True, env=os.environ | words, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"5 \\u2013 6\n", b"")
+
+
+@pytest.mark.parametrize("words", [["list", "runs"], ["doctor"], ["report"]])
+def test_a_working_directory_that_was_deleted_is_told(words: list[str], tmp_path: Path) -> None:
+    """It was a traceback, "No such file or directory" without a name, and 1, which is "inconsistent"."""
+    (tmp_path / "gone").mkdir()
+    line = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    program = Path(sys.executable).with_name("powercut")
+    started = ["sh", "-c", line, "sh", str(tmp_path / "gone"), str(program), *words]
+    done = subprocess.run(started, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr.startswith("powercut: the folder in which this was started is gone\n  next: ")
