@@ -98,9 +98,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> None:
+def write_atomically(path: Path, content: bytes | str, mode: int = 0o644, *, durable: bool = True) -> None:
     """Replace a file so that a reader, or a crash, sees the old contents or the new. A kill may leave
-    a hidden file beside it, an exception does not.
+    a hidden file beside it, an exception does not. `durable`: False for what can be made again, and may be
+    lost in a crash of this host.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -108,13 +109,23 @@ def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> Non
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def write_again(path: Path, content: str, mode: int = 0o644) -> None:
+    """Write a file that can be made again at any time, unless it is as it should be."""
+    data = content.encode("utf-8", "backslashreplace")
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == data and path.stat().st_mode & 0o777 == mode:
+            return
+    write_atomically(path, data, mode, durable=False)
 
 
 def not_made(path: Path, error: OSError) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from harness.filesystems.profiles import ANY
-from harness.host.files import json_text, write_atomically
+from harness.host.files import json_text, write_again
 from harness.host.text import one_line, printable
 from harness.known.words import NEW
 from harness.model import CaseId
@@ -63,9 +63,9 @@ def _write(store: RunStore, f: Finding, info: CaseInfo, source: str, packed: Cas
         "crash.json": json_text(crash(f, info, store.info, evidence)),
     }
     for name, text in files.items():
-        write_atomically(folder / name, text)
+        write_again(folder / name, text)
     script = repro_script(f, files_of(store), str(store.path))
-    write_atomically(folder / "repro.sh", script, mode=0o755)
+    write_again(folder / "repro.sh", script, mode=0o755)
 
 
 def report_text(

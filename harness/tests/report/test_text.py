@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, Finding, How, JudgedState, Step
 from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
-from harness.tests.report.demo import run_info
+from harness.tests.report.demo import demo_run, run_info
 from harness.tests.store.samples import put_case
 
 
@@ -617,3 +618,17 @@ def test_findings_are_not_compared_with_each_other(summary: Summary, monkeypatch
     """Eight thousand of them took nine seconds, twice a run."""
     monkeypatch.setattr(Finding, "__eq__", lambda *_: pytest.fail("two were compared"))
     assert summary_text(summary, "RUN").count("FAIL ") > 1
+
+
+def test_the_folders_of_findings_cost_no_fsync_and_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four thousand findings were 24,000 fsyncs, more than a minute, again at each `powercut show`."""
+    with demo_run(tmp_path) as store:
+        monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("it was synced"))
+        write_findings(summarise(store), store, "RUN")
+        files = {p: p.stat().st_ino for p in store.layout.findings.rglob("*") if p.is_file()}
+        (changed := next(p for p in files if p.name == "dmesg")).write_text("torn")
+        write_findings(summarise(store), store, "RUN")
+        again = {p: p.stat().st_ino for p in store.layout.findings.rglob("*") if p.is_file()}
+    assert [p for p in files if files[p] != again[p]] == [changed]
