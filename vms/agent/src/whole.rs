@@ -459,7 +459,7 @@ impl Notes {
             place: &pending.place,
             ..Line::default()
         });
-        self.refresh(seen.ino());
+        self.know(seen.ino(), 0, |_| {});
     }
 
     fn end_write(&mut self, task: pid_t, pending: &Pending, length: u64) {
@@ -513,7 +513,11 @@ impl Notes {
             ..Line::default()
         };
         self.note_bytes(line, &bytes);
-        self.refresh(seen.ino());
+        self.know(seen.ino(), seen.len(), |known| {
+            if let Some(there) = known.get_mut(offset as usize..offset as usize + bytes.len()) {
+                there.copy_from_slice(&bytes);
+            }
+        });
     }
 
     fn note_bytes(&mut self, line: Line<'_>, bytes: &[u8]) {
@@ -557,7 +561,15 @@ impl Notes {
                 ..line
             });
         }
-        self.refresh(seen.ino());
+        let zeroes = pending.word == "zero";
+        let (offset, length) = (pending.offset.unwrap_or(0), pending.length);
+        self.know(seen.ino(), seen.len(), |known| {
+            let size = known.len();
+            let at = |place: u64| usize::try_from(place).unwrap_or(size).min(size);
+            if zeroes {
+                known[at(offset)..at(offset.saturating_add(length))].fill(0);
+            }
+        });
     }
 
     fn end_other(&mut self, task: pid_t, pending: &Pending) {
@@ -597,22 +609,28 @@ impl Notes {
         };
         let Ok(seen) = file.metadata() else { return };
         self.unmapped = false; // it is not mapped yet
-        self.mapped.entry(seen.ino()).or_insert(Mapped {
-            file,
-            known: Vec::new(),
+        if seen.len() > BYTES_MAX {
+            self.overflow();
+        }
+        self.mapped.entry(seen.ino()).or_insert_with(|| {
+            let known = Vec::new();
+            let mut mapped = Mapped { file, known };
+            mapped.changed();
+            mapped
         });
-        self.refresh(seen.ino());
     }
 
-    /// What a file holds is what was noted.
-    fn refresh(&mut self, inode: u64) {
+    /// A call that is noted changed a file, which has so many bytes now: what it did is known, and no more than that,
+    /// since another thread may have stored something meanwhile.
+    fn know(&mut self, inode: u64, size: u64, change: impl FnOnce(&mut [u8])) {
         let Some(mapped) = self.mapped.get_mut(&inode) else {
             return;
         };
-        mapped.changed();
-        if mapped.file.metadata().is_ok_and(|s| s.len() > BYTES_MAX) {
-            self.overflow(); // what is stored behind that would not be seen
+        if size > BYTES_MAX {
+            return self.overflow(); // what is stored behind that would not be seen
         }
+        mapped.known.resize(size as usize, 0);
+        change(&mut mapped.known);
     }
 
     /// Note what was stored into mappings.
@@ -1143,6 +1161,44 @@ pub mod tests {
         assert_eq!((mapped.known[middle], mapped.known[last]), (b'x', b'y'));
         mapped.file.set_len(1).unwrap();
         assert_eq!((mapped.changed(), mapped.known.len()), (vec![], 1));
+        fs::remove_file(path).unwrap();
+    }
+
+    /// It was taken for what the call did: nobody noted it.
+    #[test]
+    fn what_another_thread_stores_during_a_call_is_seen_behind_it() {
+        let (path, file, _) = mapped_file(b"during", true);
+        file.set_len(3 * BLOCK as u64).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let known = Vec::new();
+        let mut mapped = Mapped { file, known };
+        mapped.changed();
+        let nothing = || File::options().write(true).open("/dev/null").unwrap();
+        let mut notes = Notes {
+            lines: nothing(),
+            bytes: nothing(),
+            noted: 0,
+            at: 0,
+            pending: None,
+            waiting: HashMap::new(),
+            mapped: BTreeMap::from([(inode, mapped)]),
+            unmapped: false,
+            frames: Frames::default(),
+            full: false,
+        };
+        let held = &notes.mapped[&inode].file;
+        held.write_all_at(b"by the call", 0).unwrap();
+        held.write_all_at(b"stored", BLOCK as u64).unwrap();
+        notes.know(inode, 3 * BLOCK as u64, |known| {
+            known[..11].copy_from_slice(b"by the call");
+        });
+        let changed = notes.mapped.get_mut(&inode).unwrap().changed();
+        assert_eq!(changed.len(), 1);
+        assert_eq!(changed[0].0, BLOCK as u64);
+        notes.know(inode, 1, |_| {});
+        assert!(!notes.full);
+        notes.know(inode, BYTES_MAX + 1, |_| {});
+        assert!(notes.full);
         fs::remove_file(path).unwrap();
     }
 
