@@ -45,8 +45,8 @@ class TimedFlush:
 
     `entry`: its number in the log. (The flush that device-mapper sends ahead of a write with REQ_PREFLUSH is
     an entry of the log as well, but no bio of its own: it is not listed.) `submitted`: of the latest flush
-    that may have completed by then. `since`: of the latest that must have, if that is another one. `of_any`: it
-    is not known which of several devices was flushed; by one reading all of them, by another none.
+    that may have completed by then. `since`: of the latest that must have, if that is another one. `of_any`:
+    it is not known which of several devices was flushed; by one reading all of them, by another none.
     """
 
     entry: int
