@@ -77,12 +77,18 @@ class ByContract:
     contract: Contract
     _needs: list[int] = field(default_factory=list)
     _files: dict[int, tuple[list[int], list[int], list[int]]] = field(default_factory=dict)
+    _calls: dict[int, list[int]] = field(default_factory=dict)
+    _all_synced: list[int] = field(default_factory=list)
     _entries: KeptNames = field(init=False)
     _committed: list[int] = field(init=False)
     _attributes: dict[int, list[Micro]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._entries = KeptNames(self.effect)
+        for number, call in enumerate(self.effect.notes.calls):
+            self._calls.setdefault(call.inode, []).append(number)
+            if call.word == "sync":
+                self._all_synced.append(number)
         journaled = self.contract.data == "journal"
         bits = (
             m.bit if journaled or self._is_in_order(m) or self._is_tied(m) else 0 for m in self.effect.micros
@@ -189,11 +195,13 @@ class ByContract:
     def _of_file(self, inode: int) -> tuple[list[int], list[int], list[int]]:
         """The calls that sync a file whole; that cut, zero or extend it; that write to it durably."""
         if (known := self._files.get(inode)) is None:
-            calls = list(enumerate(self.effect.notes.calls))
+            calls = self.effect.notes.calls
+            own = self._calls.get(inode, [])
+            of_file = (*self.effect.at(inode, Sort.SIZE), *self.effect.at(inode, Sort.DATA))
             known = self._files[inode] = (
-                [n for n, call in calls if _syncs(call, inode)],
-                [m.call for m in self.effect.micros if m.inode == inode and _cuts(m)],
-                [n for n, call in calls if call.inode == inode and call.durable],
+                sorted({*self._all_synced, *(n for n in own if calls[n].is_sync and not calls[n].length)}),
+                [m.call for m in (self.effect.micros[n] for n in of_file) if _cuts(m)],
+                [n for n in own if calls[n].durable],
             )
         return known
 
@@ -278,10 +286,6 @@ def _cuts_off(m: Micro) -> bool:
 
 def _cuts(m: Micro) -> bool:
     return (m.exact and bool(m.changes)) or (m.sort is Sort.DATA and m.at == ZEROS)
-
-
-def _syncs(call: NotedCall, inode: int) -> bool:
-    return call.word == "sync" or (call.is_sync and call.inode == inode and not call.length)
 
 
 def _operations(micros: Iterable[Micro]) -> Iterator[list[Micro]]:
