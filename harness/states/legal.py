@@ -188,8 +188,8 @@ class LegalStates:
         flying = self._flying(volatile, at)
         for phase, counts in enumerate(itertools.product(*(range(len(of) + 1) for of in flying))):
             flushed = [of[n - 1].write.submitted if n else 0 for of, n in zip(flying, counts, strict=True)]
-            absent = [t for of, n in zip(flying, counts, strict=True) for t in of[n:]]
-            late = {t.write.entry for t in absent}
+            late = {t.write.entry for of, n in zip(flying, counts, strict=True) for t in of[n:]}
+            absent = [t for t in volatile if t.write.entry in late]  # of several devices, in one order
             free = volatile
             if late or any(flushed):
                 free = [

@@ -163,6 +163,18 @@ def test_data_that_waits_for_a_flush_on_each_device_waits_for_its_own() -> None:
         legal.on_disk(CrashState.parse("@t2-1,2"))
 
 
+def test_what_waits_for_flushes_of_two_devices_is_named_in_one_order() -> None:
+    """The disk refuses a state whose lost entries do not ascend."""
+    made = Recorder(second=4)
+    waiting = [made.submit(block, preflush=True) for block in (5, 1, 6)]
+    made.mark("begin 0")
+    for entry in waiting:
+        made.complete(entry)
+    choices = [crash_time.choices for crash_time in made.legal().crash_times]
+    assert (0, 1, 2) in [of.absent for of in choices]
+    assert all(list(numbers) == sorted(numbers) for of in choices for numbers in (of.absent, of.volatile))
+
+
 def together(*, fua: bool = False) -> Recorder:
     """Two writes to one block, of which the second is submitted before the first completes; then a flush."""
     made = Recorder()
