@@ -23,6 +23,8 @@ IMAGE, SECOND = "{image}", "{second}"
 """In the arguments of a program: the files of the disk and of its second device."""
 _PATH_ALONE = re.compile(r"^(/[^:\n]*?)[^\S\n]*\n[^\S\n]+(?=\S)", re.MULTILINE)
 """fsck.fat names a file on a line of its own, and indents what is wrong with it."""
+_TWO_PATHS = re.compile(r"^(/[^:\n]*?)[^\S\n]+and\n(?=/)([^\n]*)", re.MULTILINE)
+"""Of two files that share clusters, the first one's line ends with `and`."""
 
 
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +72,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if not self.chatter:
             return ""
-        said = _PATH_ALONE.sub(r"\1: ", self._without_allowed(output))
+        said = _TWO_PATHS.sub(r"\1 and \2", self._without_allowed(output))
+        said = _PATH_ALONE.sub(r"\1: ", said)
         lines = (line.strip() for line in said.splitlines())
         no_complaint = re.compile("|".join(["", *self.chatter]), re.IGNORECASE)
         return next((line for line in lines if not no_complaint.fullmatch(line)), "")

@@ -404,6 +404,13 @@ Directories with illegal hard links have been detected.
     65536 kilobytes total disk space.
 ERRORS HAVE BEEN DETECTED.  Run fsck with the -f parameter to repair.
 """
+FAT_TWO = """\
+fsck.fat 4.2 (2021-01-31)
+/A  and
+/d/B
+  share clusters.
+  Truncating second to 0 bytes.
+"""
 FAT = """\
 fsck.fat 4.2 (2021-01-31)
 {}
@@ -487,6 +494,7 @@ NOTHING_ELSE = EXT4.replace("Inode 2 ref count is 7, should be 3.  Fix? no", "")
         ),
         ("vfat", FAT.format("/a b|\xa0 "), "/a b|: Start does point to root directory. Deleting dir."),
         ("vfat", FAT.format("/"), "/: Start does point to root directory. Deleting dir."),
+        ("vfat", FAT_TWO, "/A and /d/B: share clusters."),
         ("vfat", "fsck.fat 4.2 (2021-01-31)\nOrphaned part\n  (note)\n", "Orphaned part"),
     ],
 )
