@@ -131,6 +131,8 @@ class ExistingFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if value == "":  # a path of no letters is that of the current folder
+            self.fail(f"no file is named; {self._step}", param, ctx)
         if holds(path.exists) or (ctx and ctx.resilient_parsing):
             return path
         known = self._named()
@@ -159,9 +161,11 @@ class RunDirectory(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if self._must_exist and not holds(path.exists) and not (ctx and ctx.resilient_parsing):
+        missing = value == "" or (self._must_exist and not holds(path.exists))
+        if missing and not (ctx and ctx.resilient_parsing):
             step = "name reports/latest, a directory in reports/runs, or a file that powercut pack made"
-            self.fail(f"there is no {path}; {step}", param, ctx)
+            what = f"there is no {path}" if value else "no run is named"
+            self.fail(f"{what}; {step}", param, ctx)
         if (ctx and ctx.resilient_parsing) or not self._is_file(path, param, ctx):
             return path
         if not is_bundle(path):

@@ -285,10 +285,12 @@ def test_what_may_not_be_entered_is_no_broken_promise(command: list[str], option
             ["--resume", "nix"],
             "there is no nix; name reports/latest, a directory in reports/runs, or a file that",
         ),
+        (["--image", ""], "no file is named; name a file or a block device with a file system"),
+        (["--resume", ""], "no run is named; name reports/latest"),
     ],
 )
 def test_a_file_that_is_not_there_has_a_next_step(words: list[str], says: str) -> None:
-    """click says "does not exist" alone."""
+    """click says "does not exist" alone; and "" was the folder in which the command was given."""
     assert says in refused("run", "-n", *words)
 
 
