@@ -306,8 +306,8 @@ class Work(Generic[DoneT]):
         return before is not None and before.key == item.key and before.decided
 
     def _left(self, left: int) -> str:
-        """How long so many more items may take."""
-        if left <= 0 or not self._took:
+        """How long so many more items may take; nothing where the time is up before they begin."""
+        if left <= 0 or not self._took or self.time_is_up:
             return ""
         minutes = max(1, round(left * sum(self._took) / len(self._took) / 60))
         return f"; about {plural(minutes, 'minute')} left"
