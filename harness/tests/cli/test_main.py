@@ -96,7 +96,7 @@ def test_every_help_teaches_by_an_example(words: tuple[str, ...]) -> None:
 
 def test_the_help_names_every_exit_code_and_where_runs_are_kept() -> None:
     """5 was missing; `--out X` keeps runs in X/runs, which nothing said."""
-    said = powercut("--help").output.partition("Exit codes:")[2]
+    said = " ".join(powercut("--help").output.partition("Exit codes:")[2].split())
     for code in (*range(ExitCode.TIME_UP + 1), int(ExitCode.INTERRUPTED)):
         assert f"{code} " in said
     assert "DIR/runs" in powercut("run", "--help").output

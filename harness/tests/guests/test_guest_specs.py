@@ -168,7 +168,7 @@ def test_a_folder_of_temporary_files_that_uml_cannot_name_is_refused_where_a_dis
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every case was UNKNOWN: "device /dev/vda does not appear"."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    monkeypatch.setattr(tempfile, "tempdir", f"/{name}")  # that of the test is long
     own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
     own.image.write_bytes(b"without the driver")
     with pytest.raises(UsageError, match="UML cannot open files in a folder with") as caught:
