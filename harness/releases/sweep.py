@@ -68,7 +68,7 @@ class SweepSeries(Series[OnKernel]):
         answered = {k: self._answered(k) for k in keys}
         left = [k for k, done in answered.items() if not (done and done.decided)]
         for kernel in left:
-            if kernel in self.known.done and not answered[kernel]:
+            if not answered[kernel] and (known := self.known.done.get(kernel)) and known.key:
                 work.progress.say(f"{kernel} was built anew since it was run: it is run again")
         share = {kernel: 1 / (len(left) - n) for n, kernel in enumerate(left)}
         return [
@@ -77,9 +77,12 @@ class SweepSeries(Series[OnKernel]):
         ]
 
     def _key(self, kernel: str) -> str:
-        """Answers of another build of a file are not its own. Of one that is gone, what is known stays."""
-        known = self.known.done.get(kernel)
-        return self._builds[kernel] or (known.key if known else "")
+        """Answers of another build of a file are not its own. Of one that is gone, what is known stays; so
+        it does where an earlier version kept answers without their build.
+        """
+        known, build = self.known.done.get(kernel), self._builds[kernel]
+        stays = known and (not build or (known.answers and not known.key))
+        return known.key if known and stays else build
 
     def _answered(self, kernel: str) -> OnKernel | None:
         """What is known of a kernel, as it is built now."""

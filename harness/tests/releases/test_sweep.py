@@ -386,3 +386,22 @@ def test_a_file_that_was_built_anew_is_run_again(tmp_path: Path, ran: list[str])
     assert ran == [str(images[0])]
     assert f"{images[0]} was built anew since it was run: it is run again" in said.lines
     assert [bool(k.answers) for k in again.sweep.kernels] == [True, True]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_answers_that_were_kept_without_their_build_stay(
+    tmp_path: Path, ran: list[str], *, missing: bool
+) -> None:
+    """After an upgrade every kernel of a file was "built anew", and run again. What was no answer, as of a
+    file that was not there, is none of a build either.
+    """
+    image = tmp_path / "one"
+    image.write_bytes(b"\x7fELF one")
+    path = create(msgspec.structs.replace(PLAN, kernels=[str(image)]), tmp_path, "matrix")
+    carry_out(SweepSeries(load_plan(path), path), QUIET)
+    again = SweepSeries(load_plan(path), path)
+    (done,) = again.known.done.values()
+    gone = {"answers": (), "failed": "it is not there"} if missing else {}
+    again.known.add(msgspec.structs.replace(done, key="", **gone))
+    assert again._key(str(image)) == (done.key if missing else "")
+    assert bool(again.sweep.kernels[0].answers) is not missing
