@@ -28,10 +28,13 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email import policy
+from email.parser import BytesHeaderParser
 from pathlib import Path
 from types import MappingProxyType
 
@@ -80,6 +83,9 @@ _CONFIGURING = (":(glob)**/Kconfig*", "scripts")
 """The files of a commit that decide what it makes of our fragments."""
 _MOST_SAID = 400
 """Letters of what git complains of."""
+_MAILBOX = "name a mailbox as git format-patch --stdout writes it"
+_TAGS = re.compile(r"\s*(?:\[[^]]*\]\s*)+")
+"""What a subject begins with, as `[PATCH v2 1/3]`."""
 _SAFE = re.compile(r"git config --global --add safe\.directory \S.*")
 """What git says to do about a tree of another user."""
 _ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* .*$", re.MULTILINE)
@@ -103,8 +109,9 @@ class Revision:
 @dataclass(frozen=True, slots=True)
 class CommitRange:
     """What is asked about: `commits` from the oldest on, on top of `base`. `changed`: the files in which the
-    last one and `base` differ. `brought`: commits of the branch that the first of these, a merge, brings: the
-    base is not below them, so they may show what the base has mended since, and are not asked about.
+    last one and `base` differ. `brought`: commits that the base is not below, so they may show what it has
+    mended since. Those of a branch that the base was merged into are not asked about, and come with the first
+    of `commits`; those of a branch that is merged into the base are, and are among `commits` as well.
     """
 
     base: Revision
@@ -197,7 +204,9 @@ class CommitTree:
                 "name the base of your patch with --base",
             )
         start = self._below(base, line[-1])
-        commits, brought = self._tried(base, line)
+        commits, left = self._tried(base, line)
+        on_top = self._on_top(start.id, head)
+        brought = (*left, *(c for c in commits if c.id not in on_top))
         # Where a file came from is changed as well: that it is gone there is part of the patch.
         changed = self._git("diff", "--name-only", "--no-renames", "-z", start.id, head).split("\0")
         return CommitRange(start, commits, tuple(filter(None, changed)), brought)
@@ -205,18 +214,23 @@ class CommitTree:
     def _tried(
         self, base: str, line: Sequence[Revision]
     ) -> tuple[tuple[Revision, ...], tuple[Revision, ...]]:
-        """Of the line of commits up to a head, those to try, and `CommitRange.brought`. Of one merge into the
-        base, as in the checkout of a pull request, also those of the branch that it merges.
+        """Of the line of commits up to a head, those to try, and those that a merge of the base leaves out.
+        Of one merge into the base, as in the checkout of a pull request, also those of each branch that it
+        merges.
         """
         head = line[-1]
         _, *parents = self._git("rev-list", "--parents", "-1", head.id).split()
         if len(line) == 1 and len(parents) > 1:
-            branch = self._listed("--reverse", "--first-parent", f"{base}..{parents[1]}")
-            tried, brought = self._tried(base, branch) if branch else ((), ())
-            return (*tried, head), brought
-        parted = self._git("merge-base", base, head.id).strip()
-        on_top = set(self._git("rev-list", "--ancestry-path", f"{parted}..{head.id}").split())
+            branches = [self._listed("--reverse", "--first-parent", f"{base}..{p}") for p in parents[1:]]
+            of_branches = [self._tried(base, branch) for branch in branches if branch]
+            tried = (c for some, _ in of_branches for c in some)
+            return (*tried, head), tuple(c for _, some in of_branches for c in some)
+        on_top = self._on_top(self._git("merge-base", base, head.id).strip(), head.id)
         return tuple(c for c in line if c.id in on_top), tuple(c for c in line if c.id not in on_top)
+
+    def _on_top(self, below: str, head: str) -> set[str]:
+        """The commits up to a head that have another below them."""
+        return set(self._git("rev-list", "--ancestry-path", f"{below}..{head}").split())
 
     def _listed(self, *words: str) -> tuple[Revision, ...]:
         """Commits by their names and subjects. Some characters of a subject end a line for Python."""
@@ -267,25 +281,50 @@ class CommitTree:
 
     def _applied(self, base: str, mbox: Path) -> str:
         """The last commit once all patches of a file, which may be one of gzip, are applied to `base`. Mails
-        without a patch, as a cover letter, are passed over.
+        without a patch, as a cover letter, are passed over; a patch that lost its changes is refused.
         """
-        source, mails = self._work_tree(), _mails(mbox)
+        source = self._work_tree()
         self._switch(base)
         try:
-            self._git("am", "--quiet", "--3way", "--empty=drop", at=source, env=_WHO, given=mails)
+            held = self._apply_all(mbox, source)
         except KernelError as e:
-            abort = [*self._ours(source), "am", "--abort"]
-            subprocess.run(abort, env=plain_environment(), capture_output=True, check=False)
             raise UsageError(
                 f"{mbox} does not apply to {base[:12]}: {e.what}",
                 "name the commit that it is made for with --base",
             ) from e
+        finally:  # where all is applied, there is nothing to abort
+            abort = [*self._ours(source), "am", "--abort"]
+            subprocess.run(abort, env=plain_environment(), capture_output=True, check=False)
+        if not held:
+            raise UsageError(f"{mbox} holds no patch", _MAILBOX)
         head = self._git("rev-parse", "HEAD", at=source).strip()
         if head == base:
             raise UsageError(
-                f"{mbox} holds no patch", "name a mailbox as git format-patch --stdout writes it"
+                f"the patches of {mbox} are in {base[:12]} already", "name the commit below them with --base"
             )
         return head
+
+    def _apply_all(self, mbox: Path, source: Path) -> bool:
+        """Apply the patches of a mailbox; whether it holds one. Raises UsageError for one that lost its
+        changes, KernelError for one that does not apply.
+        """
+        at, passed, last = self.path / "git/rebase-apply", set[int](), -1
+        with _unpacked(mbox) as mails:
+            words = ["--quiet", "--3way", str(mails)]
+            while True:
+                try:
+                    self._git("am", *words, at=source, env=_WHO)
+                    return len(passed) != last
+                except KernelError:
+                    patch = at / "patch"
+                    if not patch.exists() or patch.stat().st_size:
+                        raise
+                    number, last = (int((at / name).read_text()) for name in ("next", "last"))
+                    if number in passed:  # git could not pass it over
+                        raise
+                _need_no_patch(at / f"{number:04}", mbox)
+                passed.add(number)
+                words = ["--skip"]
 
     def diff(self, base: str, head: str, file: str) -> str:
         """How two commits differ in a file, without lines around."""
@@ -536,16 +575,34 @@ def _top(tree: Path) -> Path:
     return root
 
 
-def _mails(mbox: Path) -> str:
-    """A mailbox, as git takes it. Raises UsageError if it cannot be read."""
+@contextlib.contextmanager
+def _unpacked(mbox: Path) -> Iterator[Path]:
+    """A mailbox, as git takes it: by a path, for git tells its kinds apart by their beginning, which it does
+    not read from a pipe. Raises UsageError if it cannot be read.
+    """
     try:
-        data = mbox.read_bytes()
-        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        with mbox.open("rb") as file:
+            data = gzip.decompress(file.read()) if file.peek(2).startswith(b"\x1f\x8b") else None
     except (OSError, EOFError, zlib.error) as e:
-        raise UsageError(
-            f"{mbox} cannot be read: {e}", "name a mailbox as git format-patch --stdout writes it"
-        ) from e
-    return data.decode(errors="surrogateescape")
+        raise UsageError(f"{mbox} cannot be read: {e}", _MAILBOX) from e
+    if data is None:
+        yield mbox.resolve()
+        return
+    with tempfile.NamedTemporaryFile() as unpacked:
+        unpacked.write(data)
+        unpacked.flush()
+        yield Path(unpacked.name)
+
+
+def _need_no_patch(mail: Path, mbox: Path) -> None:
+    """Raises UsageError for a mail that should have brought a patch: without it, the rest of a series is
+    another one. Answers and cover letters bring none.
+    """
+    subject = str(BytesHeaderParser(policy=policy.default).parsebytes(mail.read_bytes())["Subject"] or "")
+    tags = found[0] if (found := _TAGS.match(subject)) else ""
+    number = re.search(r"\b(\d+)/\d+", tags)
+    if int(number[1]) if number else "PATCH" in tags.upper():
+        raise UsageError(f"{one_line(subject)}: this patch of {mbox} has no changes", _MAILBOX)
 
 
 def _removed_leftovers(ours: Path) -> bool:

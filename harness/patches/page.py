@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.faults.results import Detection, Trial
 from harness.host.text import one_line
+from harness.kernels.commits import CommitRange, Revision
 from harness.patches.questions import BUDGET, Stage
 from harness.patches.ran import Piece, not_run
 from harness.patches.results import (
@@ -121,7 +122,7 @@ def page_of(answer: Answer) -> Page:
             Section(
                 "The commits",
                 lines=(
-                    *(Line(f"brought by the first merge, {_NOT_ON_TOP}", str(c)) for c in series.brought),
+                    *(Line(f"brought by the first merge, {_NOT_ON_TOP}", str(c)) for c in _not_tried(series)),
                     *(Line(str(c)) for c in series.commits),
                 ),
                 in_text=False,
@@ -216,11 +217,21 @@ def _finding(answer: Answer, told: Regression) -> Finding:
 
 
 def _brought(answer: Answer, culprit: Culprit | None) -> str:
-    """What it may be besides, where it may be a merge that brings commits that were not tried."""
-    series = answer.plan.series
-    if not (series.brought and culprit and series.commits[0] in (*culprit.among, culprit.first)):
-        return ""
-    return f"; {series.commits[0].short} brings {plural(len(series.brought), 'commit')} {_NOT_ON_TOP}"
+    """What it may be besides, where it may be a merge that brings commits that were not tried, or a commit
+    that lacks what the base got since.
+    """
+    series, words = answer.plan.series, ""
+    named = (*culprit.among, culprit.first) if culprit else ()
+    left = _not_tried(series)
+    if left and series.commits[0] in named:
+        words += f"; {series.commits[0].short} brings {plural(len(left), 'commit')} {_NOT_ON_TOP}"
+    if beside := [c.short for c in named if c in series.brought]:
+        words += f"; not on top of the base, {', '.join(beside)} may show what the base has mended since"
+    return words
+
+
+def _not_tried(series: CommitRange) -> list[Revision]:
+    return [c for c in series.brought if c not in series.commits]
 
 
 def _other_culprits(answer: Answer, told: Regression) -> Iterator[Line]:

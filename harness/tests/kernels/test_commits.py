@@ -201,6 +201,57 @@ def test_mails_without_a_patch_are_passed_over(
         kernels.series(base="HEAD~1", mbox=mbox)
 
 
+@pytest.mark.parametrize("number", ["2/3", "3/3", "v2 net 2/3", ""])
+def test_a_patch_that_lost_its_changes_is_refused(
+    tree: Path, kernels: CommitTree, tmp_path: Path, number: str
+) -> None:
+    """It was passed over as a cover letter is, and the series was tried without it."""
+    change(tree, "3", "three")
+    mails = git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n"
+    began = "From 0 Mon Sep 17 00:00:00 2001\nFrom: a <a@b.c>\n"
+    bare = f"{began}Subject: [PATCH {number}] all\n of it\n\nHello\n\n"
+    mbox = tmp_path / "series.mbox"
+    for text in (bare + mails, mails + bare):
+        mbox.write_text(text)
+        with pytest.raises(UsageError, match=r"\[PATCH .*\] all of it: this patch of .* has no changes"):
+            kernels.series(base="HEAD~1", mbox=mbox)
+    mbox.write_text(mails + bare.replace("Subject: ", "Subject: Re: "))
+    assert [c.subject for c in kernels.series(base="HEAD~1", mbox=mbox).commits] == ["three"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "# HG changeset patch\n# User a <a@b.c>\n# Date 0 0\n# Node ID 00\n# Parent 00\nthree\n\n",
+        "three\n\nFrom: a <a@b.c>\n---\n\n",
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_patches_of_mercurial_and_stgit_are_applied(
+    tree: Path, kernels: CommitTree, tmp_path: Path, head: str, *, packed: bool
+) -> None:
+    """Git tells their form by the file, and was given a pipe: `empty ident name`."""
+    change(tree, "3", "three")
+    mails = f"{head}{git(tree, 'diff', 'HEAD~1')}\n".encode()
+    mbox = tmp_path / "series.patch"
+    mbox.write_bytes(gzip.compress(mails) if packed else mails)
+    assert [c.subject for c in kernels.series(base="HEAD~1", mbox=mbox).commits] == ["three"]
+
+
+@pytest.mark.parametrize("letter", [False, True])
+def test_patches_that_the_base_has_already_are_told(
+    tree: Path, kernels: CommitTree, tmp_path: Path, *, letter: bool
+) -> None:
+    """The mailbox was said to hold no patch."""
+    change(tree, "3", "three")
+    cover = "From 0 Mon Sep 17 00:00:00 2001\nFrom: a <a@b.c>\nSubject: [PATCH 0/1] all of it\n\nHello\n\n"
+    mbox = tmp_path / "series.mbox"
+    mbox.write_text(cover * letter + git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n")
+    with pytest.raises(UsageError, match=r"series\.mbox are in [0-9a-f]{12} already") as raised:
+        kernels.series(mbox=mbox)
+    assert raised.value.next_step == "name the commit below them with --base"
+
+
 def test_what_git_complains_of_on_its_output_is_told(tree: Path, kernels: CommitTree) -> None:
     (tree / "fs/other.c").write_text("int something_else;\n")
     with pytest.raises(KernelError, match=r"git diff: .*[+]int something_else"):
@@ -604,7 +655,9 @@ def test_a_commit_that_the_base_is_not_below_is_not_tried(tree: Path, kernels: C
 def test_of_the_merge_of_a_pull_request_the_commits_of_its_branch_are_tried(
     tree: Path, kernels: CommitTree, *, moved: bool
 ) -> None:
-    """The merge was the one commit, and blamed for all."""
+    """The merge was the one commit, and blamed for all. Where the base has moved on, those of the branch lack
+    what it mended since.
+    """
     git(tree, "checkout", "-qb", "topic")
     for name in ("one", "two"):
         added(tree, name)
@@ -615,7 +668,21 @@ def test_of_the_merge_of_a_pull_request_the_commits_of_its_branch_are_tried(
     for series in (kernels.series(), kernels.series("main..HEAD")):
         assert series.base.id == base
         assert [c.subject for c in series.commits] == ["one", "two", "merge"]
-        assert series.brought == ()
+        assert [c.subject for c in series.brought] == (["one", "two"] if moved else [])
+
+
+def test_of_a_merge_of_several_branches_the_commits_of_each_are_tried(
+    tree: Path, kernels: CommitTree
+) -> None:
+    for name in ("one", "two"):
+        git(tree, "checkout", "-qb", name, "main")
+        added(tree, name)
+    git(tree, "checkout", "-q", "main")
+    added(tree, "moved")
+    git(tree, "merge", "-q", "-m", "merge", "one", "two")
+    series = kernels.series(base="HEAD~1")
+    assert [c.subject for c in series.commits] == ["one", "two", "merge"]
+    assert [c.subject for c in series.brought] == ["one", "two"]
 
 
 def test_lines_that_did_not_change_are_in_no_hunk(

@@ -347,6 +347,20 @@ def test_a_merge_that_is_named_says_which_commits_it_brings(tmp_path: Path, firs
     assert "aaaaaaaaaaaa (mine)" in series.page().html()
 
 
+@pytest.mark.parametrize(("first", "told"), [(1, True), (3, False)])
+def test_a_commit_that_the_base_is_not_below_says_what_else_it_may_show(
+    tmp_path: Path, first: int, told: bool
+) -> None:
+    """Of a pull request whose base has moved on, its first commit was named for what the base had mended."""
+    pulled = msgspec.structs.replace(plan(QUICK), brought=plan(QUICK).commits[:2])
+    path = create(pulled, tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    carry_out(series, Said(), run=ran(from_commit(first, LOST), []))
+    words = "; not on top of the base, 111111111111 may show what the base has mended since"
+    assert (words in series.page().text()) is told
+    assert "not tried" not in series.page().html()
+
+
 def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
     path = create(plan(QUICK, MORE), tmp_path)
     series = PatchSeries(load_plan(path), path, Kernels())
