@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -433,16 +433,34 @@ class _Each:
         )
 
     def _is_cut(self, inode: int) -> bool:
-        """Whether what came back empty may be due to a name that is left of the inode, or of a directory
-        above. Of two entries that lead to the same clusters, fsck.fat cuts one short.
+        """Whether what came back empty may be due to an entry that is left of the inode, or of a directory
+        above, and came back beside another one. Of two that lead to the same clusters, fsck.fat cuts one
+        short.
         """
         rules = self._contract.rules
         if inode == ROOT or "moved-may-be-lost" not in rules or "names-at-once" in rules:
             return False
-        since = self._inode(inode).since
-        above = {directory for directory, _ in self._timeline.entries.names(inode, since, since)}
-        left = any(entry[1] in self._leaves for entry in self._left(inode, since))
-        return left or any(self._is_cut(directory) for directory in above)
+        since, known = self._inode(inode).since, self._timeline.entries
+        left = self._paths(inode, self._left(inode, since))
+        if left and len(left | self._paths(inode, known.names(inode, since, self._position.begun))) > 1:
+            return True
+        above = {directory for directory, _ in known.names(inode, since, since)}
+        return any(self._is_cut(directory) for directory in above)
+
+    def _paths(self, inode: int, entries: Iterable[Entry], seen: frozenset[int] = frozenset()) -> set[str]:
+        """The recovered paths that may be these entries of the inode, wherever their directories are."""
+        if inode == ROOT:
+            return {""}
+        if inode in seen:
+            return set()
+        known, seen, begun = self._timeline.entries, seen | {inode}, self._position.begun
+        paths = (
+            f"{above}/{name}".lstrip("/")
+            for directory, name in entries
+            for above in self._paths(directory, known.names(directory, 0, begun), seen)
+        )
+        kind = self._timeline.kinds.get(inode)
+        return {path for path in paths if path in self._names and self._names[path].kind == kind}
 
     def _is_elsewhere(self, inode: int, since: int, could: _Held) -> bool:
         """Whether a directory is at a name that is left of it then: of two, e2fsck clears one, and that may
@@ -460,10 +478,6 @@ class _Each:
             covered = min(_later(self._of_inode.get(entry[0], _NOTHING), self._everything).since, since)
             if inode in known.been(entry, covered, since):
                 yield entry
-
-    @cached_property
-    def _leaves(self) -> frozenset[str]:
-        return frozenset(path.rpartition("/")[2] for path in self._names)
 
     def _rescued(self, inodes: list[int]) -> bool:
         """Whether fsck has put one of them into lost+found, judging by kind and contents."""

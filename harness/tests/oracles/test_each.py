@@ -685,6 +685,32 @@ def test_a_name_that_is_left_takes_the_contents_until_its_removal_is_durable() -
     assert oracles(judged([*above, "fsync ."], cut, FAT)) == {"durability"}
 
 
+def test_only_the_old_entry_itself_is_a_name_that_is_left() -> None:
+    """Any path with its last component was taken for it, and so was the one that was judged."""
+    dirs = directory("a"), directory("b")
+    moved = ["mkdir a", "mkdir b", "create a/f", "append a/f 4096", "fsync a/f", "rename a/f b/f"]
+    moved += ["fsync b/f"]
+    assert oracles(judged(moved, tree(*dirs, file("b/f")), FAT)) == {"durability"}
+    whole = file("b/f", written(3, 0, 4096))
+    assert judged(moved, tree(*dirs, file("a/f"), whole), FAT).verdict is PASS
+    assert judged(moved, tree(*dirs, file("b/f"), file("a/f", written(3, 0, 4096))), FAT).verdict is PASS
+    assert oracles(judged(moved, tree(*dirs, file("a/f")), FAT)) == {"durability"}
+    elsewhere = tree(directory("x"), dirs[1], file("x/f", written(3, 0, 4096)), file("b/f"))
+    assert judged([*moved, "rename a x"], elsewhere, FAT).verdict is PASS
+    assert oracles(judged([*moved, "mkdir x", "create x/f"], elsewhere, FAT)) == {"durability"}
+    other = replace(file("a/f"), kind=FileKind.FIFO)
+    again = [*moved, "mkfifo a/f"]
+    assert oracles(judged(again, tree(*dirs, file("b/f"), other), FAT)) == {"durability"}
+
+
+def test_a_directory_that_came_back_empty_is_no_loss_only_beside_its_old_entry() -> None:
+    moved = ["mkdir a", "mkdir b", "mkdir a/d", "create a/d/f", "append a/d/f 4096", "fsync a/d/f", "sync"]
+    moved += ["rename a/d b/d", "fsync b/d", "fsync b", "fsync ."]
+    new = directory("a"), directory("b"), directory("b/d")
+    assert oracles(judged(moved, tree(*new), FAT)) == {"durability"}
+    assert judged(moved, tree(*new, directory("a/d")), FAT).verdict is PASS
+
+
 SPLIT = {
     "by sync": ["create f", "append f 4096", "link f h", "sync"],
     "by fsync": ["create f", "append f 4096", "link f h", "fsync f", "fsync h", "fsync ."],
