@@ -405,3 +405,24 @@ def test_answers_that_were_kept_without_their_build_stay(
     again.known.add(msgspec.structs.replace(done, key="", **gone))
     assert again._key(str(image)) == (done.key if missing else "")
     assert bool(again.sweep.kernels[0].answers) is not missing
+
+
+def test_a_file_that_was_missing_was_not_built_anew(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tmp_path / "one"
+    image.write_bytes(b"\x7fELF one")
+    path = create(msgspec.structs.replace(PLAN, kernels=[str(image)]), tmp_path, "matrix")
+    image.unlink()
+
+    def missing(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        raise KernelError(f"{image} is not there", "name another")
+
+    monkeypatch.setattr(work, "execute", missing)
+    carried(path)
+    image.write_bytes(b"\x7fELF one")
+    monkeypatch.setattr(work, "execute", finished(ran))
+    said = Said()
+    carried(path, progress=said)
+    assert ran == [str(image)]
+    assert not [line for line in said.lines if "built anew" in line]
