@@ -1134,7 +1134,7 @@ pub fn whole_below(path: &Path) -> Option<PathBuf> {
 
 /// The same in printable characters, also of a file that has lost its name, or never had one.
 fn told(path: &Path) -> Option<String> {
-    below_mount(path).or_else(|| below_mount(&fs::read_link(path).ok()?))
+    below_mount(path).or_else(|| below_mount(&paths::text(path)?))
 }
 
 /// The path from the mount point on, in printable characters; none for one elsewhere.
@@ -1198,6 +1198,18 @@ mod tests {
         let long = told(&format!("{MOUNT_POINT}/{}/name", "x".repeat(200))).unwrap();
         assert_eq!((long.len(), &long[..4]), (PATH_BYTES + 3, "...x"));
         assert!(long.ends_with("/name"));
+    }
+
+    /// A call on the link itself was told as one on what it leads to.
+    #[test]
+    fn a_link_from_elsewhere_is_not_below_the_mount_point() {
+        let link = std::env::temp_dir().join(format!("powercut-told-{}", std::process::id()));
+        std::os::unix::fs::symlink(format!("{MOUNT_POINT}/f"), &link).unwrap();
+        assert_eq!(told(&link), None);
+        fs::remove_file(link).unwrap();
+        let held = File::open(MOUNT_POINT).unwrap();
+        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
+        assert_eq!(told(Path::new(&link)).unwrap(), ".");
     }
 
     /// To read it back from the file would open that, and change what is recorded.

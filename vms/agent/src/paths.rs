@@ -47,7 +47,7 @@ pub fn leads(task: pid_t, start: &str, name: &[u8], in_root: bool, follows: bool
         let next = of_thread(at.join(part), task);
         let target = fs::read_link(&next).ok();
         let target = target.filter(|_| (follows || !left.is_empty()) && links < LINKS_MAX);
-        links += 1;
+        links += usize::from(target.is_some());
         match target {
             Some(_) if is_of_kernel(&next) => at = behind(&next),
             Some(target) => left.extend(parts(&target)),
@@ -72,6 +72,11 @@ fn of_thread(path: PathBuf, task: pid_t) -> PathBuf {
         b"/proc/self" | b"/proc/thread-self" => PathBuf::from(format!("/proc/{task}")),
         _ => path,
     }
+}
+
+/// What the kernel calls that to which one of its links in /proc leads; none for any other path.
+pub fn text(link: &Path) -> Option<PathBuf> {
+    is_of_kernel(link).then(|| fs::read_link(link).ok())?
 }
 
 /// Whether a link leads to a file that some process has, whatever its text says: proc_pid_fd(5), proc_pid_cwd(5).
@@ -156,6 +161,17 @@ mod tests {
         assert_eq!(led(&top.join("second"), false), top.join("second"));
         assert_eq!(led(&top.join("absent/./g"), true), top.join("absent/g"));
         led(&top.join("round"), true);
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    /// Each part of a path was counted as a link: the last one, a link, was not followed.
+    #[test]
+    fn a_link_is_followed_however_deep_it_is() {
+        let top = scratch("many-parts");
+        let deep = top.join(["a"; LINKS_MAX + 5].join("/"));
+        fs::create_dir_all(&deep).unwrap();
+        symlink(top.join("real/f"), deep.join("link")).unwrap();
+        assert_eq!(led(&deep.join("link"), true), top.join("real/f"));
         fs::remove_dir_all(&top).unwrap();
     }
 

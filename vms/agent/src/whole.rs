@@ -711,16 +711,15 @@ fn hidden_of(call: &Call<'_>) -> Option<Pending> {
     let here = libc::AT_FDCWD;
     let led = |directory: Option<usize>, argument, follows| {
         let directory = directory.map_or(here, |number| call.argument(number) as c_int);
-        call.led(directory, argument, follows)
+        Some((call.led(directory, argument, follows)?, follows))
     };
+    let follows_at = |flags: usize| call.argument(flags) as c_int & libc::AT_SYMLINK_NOFOLLOW == 0;
     let opened = |argument: usize| {
         let descriptor = call.argument(argument) as c_int;
-        Some(PathBuf::from(format!(
-            "/proc/{}/fd/{descriptor}",
-            call.task()
-        )))
+        let link = format!("/proc/{}/fd/{descriptor}", call.task());
+        Some((PathBuf::from(link), true))
     };
-    let found = match call.number() {
+    let (found, follows) = match call.number() {
         libc::SYS_sendfile
         | libc::SYS_write
         | libc::SYS_pwrite64
@@ -745,7 +744,10 @@ fn hidden_of(call: &Call<'_>) -> Option<Pending> {
             led(None, 0, true)
         }
         libc::SYS_setxattr | libc::SYS_removexattr => led(None, 0, true),
-        libc::SYS_fchmodat | libc::SYS_fchmodat2 | libc::SYS_fchownat => led(Some(0), 1, true),
+        libc::SYS_fchmodat => led(Some(0), 1, true),
+        libc::SYS_fchmodat2 => led(Some(0), 1, follows_at(3)),
+        libc::SYS_fchownat => led(Some(0), 1, follows_at(4)),
+        libc::SYS_lsetxattr | libc::SYS_lremovexattr => led(None, 0, false),
         libc::SYS_lchown | libc::SYS_unlink | libc::SYS_rmdir => led(None, 0, false),
         libc::SYS_mkdir | libc::SYS_mknod => led(None, 0, false),
         libc::SYS_unlinkat | libc::SYS_mkdirat | libc::SYS_mknodat => led(Some(0), 1, false),
@@ -754,9 +756,8 @@ fn hidden_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_symlinkat => led(Some(1), 2, false),
         _ => None,
     }?;
-    is_hidden(&found).then(|| {
-        let named = paths::behind(&found);
-        let named = fs::read_link(&named).unwrap_or(named);
+    is_hidden(&found, follows).then(|| {
+        let named = paths::text(&found).unwrap_or(found);
         let text = format!(
             "a call on {} by way of another mount or root",
             named.display()
@@ -766,20 +767,29 @@ fn hidden_of(call: &Call<'_>) -> Option<Pending> {
 }
 
 /// Whether a path that does not lead below the mount point leads to the file system under test all the same.
-fn is_hidden(path: &Path) -> bool {
-    let held = |path: &Path| fs::metadata(path).map(|seen| seen.dev());
-    let (Ok(mounted), None) = (held(Path::new(MOUNT_POINT)), whole_below(path)) else {
+/// `follows`: the call would follow a link that is its last part.
+fn is_hidden(path: &Path, follows: bool) -> bool {
+    let mounted = device_of(Path::new(MOUNT_POINT), true);
+    let (Some(_), None) = (mounted, whole_below(path)) else {
         return false;
     };
-    let parent = || path.parent().and_then(|parent| held(parent).ok());
-    let device = held(path).ok().or_else(parent);
-    device == Some(mounted) && !is_nameless(path)
+    device_of(path, follows) == mounted && !is_nameless(path)
+}
+
+/// Which device has the file of a path, or has the folder where it would be made.
+fn device_of(path: &Path, follows: bool) -> Option<u64> {
+    // What a descriptor stands for, though its link in /proc is all that is known of it.
+    let seen = match follows || paths::text(path).is_some() {
+        true => fs::metadata(path),
+        false => fs::symlink_metadata(path),
+    };
+    let seen = seen.or_else(|_| fs::metadata(path.parent().unwrap_or(path)));
+    seen.ok().map(|seen| seen.dev())
 }
 
 /// Whether it is a link in /proc to a file of the file system under test that has no name, or has lost it.
 fn is_nameless(path: &Path) -> bool {
-    path.starts_with("/proc")
-        && fs::read_link(path).is_ok_and(|named| whole_below(&named).is_some())
+    paths::text(path).is_some_and(|named| whole_below(&named).is_some())
 }
 
 /// Whether an open(2) changes more than what its descriptor is used for later.
@@ -1200,6 +1210,23 @@ pub mod tests {
         notes.know(inode, BYTES_MAX + 1, |_| {});
         assert!(notes.full);
         fs::remove_file(path).unwrap();
+    }
+
+    /// Where a link from elsewhere leads counted for its removal, too.
+    #[test]
+    fn a_link_is_on_its_own_device_for_a_call_that_does_not_follow_it() {
+        let link = std::env::temp_dir().join(format!("powercut-own-device-{}", std::process::id()));
+        let of = |path: &Path| fs::metadata(path).unwrap().dev();
+        let (here, there) = (of(&std::env::temp_dir()), of(Path::new("/proc/version")));
+        assert_eq!(device_of(&link, false), Some(here));
+        std::os::unix::fs::symlink("/proc/version", &link).unwrap();
+        assert_eq!(device_of(&link, false), Some(here));
+        assert_eq!(device_of(&link, true), Some(there));
+        fs::remove_file(&link).unwrap();
+        let file = File::create(&link).unwrap();
+        let held = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert_eq!(device_of(Path::new(&held), false), Some(here));
+        fs::remove_file(&link).unwrap();
     }
 
     /// What changes an extended attribute is not followed, so it has to be seen.
