@@ -29,8 +29,8 @@ _FALLOCATE = {
     frozenset({"COLLAPSE_RANGE"}): ("collapse-range",),
     frozenset({"INSERT_RANGE"}): ("insert-range",),
 }
-_OWN = r"/proc/(?:self|thread-self|\d+)"
-_OF_PROCESS = re.compile(rf"(?:(?:{_OWN}|/dev)/fd/(?P<number>\d+)|{_OWN}/cwd)(?P<rest>/.*)?")
+_PROCESS = r"/proc/(?:[\w-]+/task/)?(?P<process>self|thread-self|\d+)"
+_OF_PROCESS = re.compile(rf"(?:{_PROCESS}|/dev(?=/fd/))/(?:fd/(?P<number>\d+)|cwd)(?P<rest>/.*)?")
 _SHIFTS = frozenset({"collapse-range", "insert-range"})
 _CLONE_IOCTLS = ("FICLONE", "BTRFS_IOC_CLONE")
 _CHANGING_IOCTLS = (
@@ -231,10 +231,10 @@ class _Import:
         return self._resolved(self._below(posixpath.normpath(posixpath.join(start, name))), follows=follows)
 
     def _of_process(self, call: SystemCall, process: _Process, name: str) -> str:
-        """A path in which a link in /proc is what it leads to: a descriptor of the process, or its folder."""
+        """A path in which a link in /proc is what it leads to: a descriptor of a process, or its folder."""
         if not (m := _OF_PROCESS.fullmatch(name)):
             return name
-        rest = m["rest"] or ""
+        rest, process = m["rest"] or "", self._whose(call, process, m)
         known = process.files.get(int(m["number"])) if m["number"] else None
         if known and not known.handle:
             return posixpath.join(self._root, known.path) + rest
@@ -243,6 +243,14 @@ class _Import:
         if known or not m["number"]:
             raise _LeftOut(f"{call.name} of what a link in /proc leads to")
         return name  # not below the root
+
+    def _whose(self, call: SystemCall, process: _Process, link: re.Match[str]) -> _Process:
+        """Which process has a link in /proc: the one that calls, or the one of that number."""
+        if not (number := link["process"] or "").isdigit():
+            return process
+        if not (named := self._processes.get(int(number))):
+            raise _LeftOut(f"{call.name} of what a link in /proc leads to")
+        return named
 
     def _resolved(self, path: str | None, *, follows: bool, depth: int = 0) -> str | None:
         """The path without the symbolic links that the log shows."""
@@ -379,6 +387,8 @@ class _Import:
     def _need_the_same_root(self, call: SystemCall, process: _Process) -> None:
         """The name of a descriptor has no symbolic links. Raises UsageError if there is one in the root's."""
         at = 0 if call.name in ("open", "creat") else 1
+        if _OF_PROCESS.fullmatch(string(call.arguments[at])):
+            return  # nor does a link in /proc lead through one
         named = self._named(call, process, at, follows=True)
         if named and _word(call.path).endswith(f"/{named}"):
             real = call.path[: -len(posixpath.normpath(string(call.arguments[at])))]
@@ -563,10 +573,9 @@ class _Import:
 
     def links(self, call: SystemCall, process: _Process) -> None:
         is_at = call.name == "linkat"
-        new = self._named(call, process, 3 if is_at else 1)
-        old = self._linked(call, process) if is_at else self._named(call, process, 0)
-        if new is None:
+        if (new := self._named(call, process, 3 if is_at else 1)) is None:
             return
+        old = self._linked(call, process) if is_at else self._named(call, process, 0)
         if old is None:
             raise _LeftOut("links to what is not in the folder")
         inode = _Inode(_K.CREATE, is_changed=True) if old.startswith("@") else self._need(old)
@@ -577,8 +586,8 @@ class _Import:
     def _linked(self, call: SystemCall, process: _Process) -> str | None:
         """The file of linkat(2): by name, or a file without one by its descriptor."""
         name = string(call.arguments[1])
-        if m := re.fullmatch(r"/proc/(?:self|\d+)/fd/(\d+)", name):
-            known = process.files.get(int(m[1]))
+        if (m := _OF_PROCESS.fullmatch(name)) and m["number"] and not m["rest"]:
+            known = self._whose(call, process, m).files.get(int(m["number"]))
             return (known.handle or known.path) if known else None
         if not name:
             found = self._file(process, call.arguments[0])

@@ -533,6 +533,33 @@ def test_a_link_in_proc_is_what_the_process_has_there() -> None:
     assert found.left_out == {"chmod of what a link in /proc leads to": 1}
 
 
+def test_a_link_in_proc_of_another_process_is_what_that_one_has_there() -> None:
+    """It was taken for the caller's own: the file of the caller's descriptor of that number was changed."""
+    found = of(
+        """1 openat(AT_FDCWD</r>, "f", O_WRONLY|O_CREAT|O_EXCL, 0644) = 4</r/f>
+1 mkdir("d", 0755) = 0
+1 openat(AT_FDCWD</r>, ".", O_WRONLY|O_TMPFILE, 0644) = 3</r/#5>(deleted)
+1 clone(child_stack=NULL, flags=SIGCHLD) = 2
+2 close(3</r/#5>(deleted)) = 0
+2 close(4</r/f>) = 0
+2 openat(AT_FDCWD</r>, "g", O_WRONLY|O_CREAT|O_EXCL, 0644) = 4</r/g>
+2 chdir("d") = 0
+2 chmod("/proc/1/fd/4", 0600) = 0
+2 chmod("/proc/self/task/2/fd/4", 0640) = 0
+2 linkat(AT_FDCWD</r/d>, "/proc/1/fd/3", AT_FDCWD</r/d>, "h", AT_SYMLINK_FOLLOW) = 0
+1 unlink("/proc/2/cwd/h") = 0
+1 mkdir("/proc/3/cwd/d", 0755) = 0
+1 open("/proc/3/fd/4", O_RDONLY) = 7</elsewhere>
+1 chmod("/proc/3/fd/4", 0644) = 0
+1 linkat(AT_FDCWD</r>, "/proc/3/fd/4", AT_FDCWD</r>, "i", AT_SYMLINK_FOLLOW) = 0"""
+    )
+    made = ["create f", "mkdir d", "open-tmpfile . @1", "create g"]
+    by_link = ["chmod f 600", "chmod g 640", "link @1 d/h", "unlink d/h"]
+    assert [op for op in told(found) if not op.startswith("close")] == made + by_link
+    calls = ("mkdir", "chmod", "linkat")
+    assert found.left_out == {f"{call} of what a link in /proc leads to": 1 for call in calls}
+
+
 def test_a_child_is_of_the_process_that_made_it_while_another_is_making_one() -> None:
     found = of(
         """
