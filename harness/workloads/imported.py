@@ -336,6 +336,9 @@ class _Import:
             path = self._below(descriptor(call.arguments[0]).path) if "<" in call.arguments[0] else None
         else:
             is_link = call.name.startswith(("lstat", "readlink")) or "NOFOLLOW" in " ".join(call.arguments)
+            of_process = _OF_PROCESS.fullmatch(string(call.arguments[at]))
+            if is_link and of_process and not of_process["rest"]:
+                return  # at the link in /proc itself
             path = self._named(call, process, at, follows=not is_link)
         if path is None:
             return

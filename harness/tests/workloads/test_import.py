@@ -560,6 +560,19 @@ def test_a_link_in_proc_of_another_process_is_what_that_one_has_there() -> None:
     assert found.left_out == {f"{call} of what a link in /proc leads to": 1 for call in calls}
 
 
+def test_who_looks_at_a_link_in_proc_does_not_see_the_file_behind_it() -> None:
+    """A file whose name realpath(3) asked for became a symbolic link to itself."""
+    for look in ('readlink("/proc/self/fd/4", "/r/f", 4096)', 'lstat("/dev/fd/4", {st_mode=S_IFLNK|0700})'):
+        found = of(f"""1 openat(AT_FDCWD</r>, "f", O_RDWR) = 4</r/f>\n1 {look} = 4\n1 fsync(4</r/f>) = 0""")
+        assert [str(op) for op in found.before] == ["create f"], look
+    found = of(
+        """1 openat(AT_FDCWD</r>, ".", O_RDONLY|O_DIRECTORY) = 4</r>
+1 readlink("/proc/self/fd/4/l", "t", 4096) = 1
+1 unlink("l") = 0"""
+    )
+    assert [str(op) for op in found.before] == ["symlink l t"]
+
+
 def test_a_child_is_of_the_process_that_made_it_while_another_is_making_one() -> None:
     found = of(
         """
