@@ -27,6 +27,7 @@ EXISTING = "image"
 """The layer for a disk that somebody has."""
 EVERYTHING = "everything"
 SAFE_REPLACE = "replace_is_safe"
+HARD_LINKS = "hard-links"
 _NAME = re.compile(r"[a-z][a-z-]*")
 
 
@@ -34,9 +35,10 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of `vms/layers`. `like`: the layer that has what is not in this file. `promises`: what may be
     relied on, for people. `modules`: of the kernel; `options`: those of its configuration that stand for them
     in one without modules. `fstype`, `mount_options`: of the layer. `loses`: rules of the mode's contract,
-    `replace_is_safe` or `everything`, that the layer does not keep. `source`: files of the kernel's source
-    that are its own, as patterns. `device`: the first argument of mount(2), if not `fstype`. `folder`: in the
-    root of the file system below; it is made before anything is recorded, and nothing outside it may change.
+    `replace_is_safe`, `hard-links` or `everything`, that the layer does not keep. `source`: files of the
+    kernel's source that are its own, as patterns. `device`: the first argument of mount(2), if not
+    `fstype`. `folder`: in the root of the file system below; it is made before anything is recorded, and
+    nothing outside it may change.
     `mode`: of the file system that is made on `device`, in place of `fstype` and `mount_options`: what it
     promises is promised. `programs`: of this host, with their packages, that come into the guest.
     `image_mib`: what the disk has at least. `persists`: what the layer makes of a mode whose fsync keeps all
@@ -95,11 +97,12 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if EVERYTHING in self.loses:
             return replace(contract, namespace="none", persists="nothing", rules=())
         kept = self.persists or contract.persists
+        parted = ("links-may-part",) if HARD_LINKS in self.loses else ()
         return replace(
             contract,
             persists=kept if contract.persists == "transaction" else contract.persists,
             replace_is_safe=contract.replace_is_safe and SAFE_REPLACE not in self.loses,
-            rules=tuple(rule for rule in contract.rules if rule not in self.loses),
+            rules=(*(rule for rule in contract.rules if rule not in self.loses), *parted),
         )
 
 

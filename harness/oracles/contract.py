@@ -145,6 +145,7 @@ RULES: Mapping[str, str] = {
     "moved-may-be-lost": "what is renamed or replaced may be lost until something makes that durable",
     "names-at-once": "each operation that makes or moves a name is durable when it returns",
     "writes-at-once": "each write is durable when it returns, as with O_DSYNC",
+    "links-may-part": "what had several names at a remount may come apart; of overlayfs without an index",
     "untouched-stays": "a durable file that nothing touches stays as it is; of file systems on a stack",
 }
 """Rules that only some modes have, each with what it says."""

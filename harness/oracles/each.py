@@ -35,6 +35,7 @@ lost its last name covers nothing, and of what has none yet the file itself (not
 from __future__ import annotations
 
 import functools
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ class _Promise:
 
 
 _NOTHING = _Promise(0, -1)
+_NEVER = sys.maxsize
 
 
 def judge_each(
@@ -232,20 +234,21 @@ class _Each:
         position = self._position
         if not self._all and (not self._untouched(inode) or self._moved(inode, named=False)):
             return ()
-        if _shape(name) not in self._been_shaped(inode, promise.since):
+        since = min(promise.since, self._parted(inode))
+        if _shape(name) not in self._been_shaped(inode, since):
             although = self._although(promise)
             return (
                 Violation(
                     "atomicity" if promise is _NOTHING else "durability",
                     path,
                     f"{path}: kind, permissions, owner, target or attributes that it never had{although}",
-                    self._shapes_words(inode, promise.since),
+                    self._shapes_words(inode, since),
                     tell_inode(*_shown(name)),
                     f"{path}: attributes{self._of_all(promise)}",
                 ),
             )
         entry = self._tree[path]
-        if entry.kind != "file":
+        if entry.kind != "file" or self._is_changed_apart(inode):
             return ()
         faults = self._contents.whenever(inode, position, entry)
         if not faults or "moved-may-be-lost" not in self._contract.rules:
@@ -272,6 +275,18 @@ class _Each:
         shown = self._timeline.names.shown(inode, since, self._position.begun, LISTED + 1)
         more = f" or {len(self._been_shaped(inode, since)) - LISTED} others" if len(shown) > LISTED else ""
         return " or ".join(sorted(tell_inode(*s) for s in shown[:LISTED])) + more
+
+    def _parted(self, inode: int) -> int:
+        """The operation from which on names of the inode may be copies of it (`links-may-part`), each with
+        what is done to it by that name.
+        """
+        since = self._timeline.parted.get(inode, _NEVER)
+        return since if since < self._position.begun else _NEVER
+
+    def _is_changed_apart(self, inode: int) -> bool:
+        """Whether its contents may have changed under some of its names alone."""
+        since, file = self._parted(inode), self._timeline.files[inode]
+        return since != _NEVER and file.before(since) != file.before(self._position.begun)
 
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and has not changed since: of a file its contents; of what is none its
@@ -320,7 +335,7 @@ class _Each:
             common = set.intersection(*of_each)
             if self._all:
                 yield from self._odd_names(sorted(paths), common)
-            if len(common) == 1:
+            if len(common) == 1 and self._parted(min(common)) == _NEVER:
                 held[common.pop()].append(min(paths))
         for inode, paths in held.items():
             if len(paths) > 1:
@@ -332,7 +347,7 @@ class _Each:
         """What is wrong with these names of one inode, all of which can be one of the inodes in `common`."""
         entry, names = self._tree[paths[0]], listed(paths)
         links = 1 if entry.kind == "directory" else entry.links
-        if len(paths) != links:
+        if len(paths) > links or (len(paths) < links and all(self._parted(i) == _NEVER for i in common)):
             of, has = f"one {entry.kind} with {links} link{'s' * (links != 1)}", f"these {len(paths)} names"
             what = f"{names}: {of} has {has if len(paths) > 1 else 'this one name'}"
             yield Violation("atomicity", names, what, "as many names as links", names, f"{names}: links")

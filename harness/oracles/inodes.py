@@ -65,6 +65,7 @@ class Inodes:
         self.renamed_before: dict[int, tuple[int, int]] = {}  # file to its directory, and that rename
         self.handles: dict[str, Handle] = {}
         self.exchanged: dict[int, set[int]] = {}  # file to all that exchanged contents, itself too
+        self.parted: dict[int, int] = {}  # inode with several names to the first remount with them
         self.persistence: list[PersistencePoint] = []
         self.names = Namespace()
         self.entries = Entries()

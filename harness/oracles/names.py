@@ -44,7 +44,11 @@ def is_own(timeline: ModelTimeline, position: Position, path: str) -> bool:
 
 def recovered(timeline: ModelTimeline, position: Position, tree: Tree) -> Names:
     """The names of a recovered tree, without the root, and without lost+found if the workload made none."""
-    return recovered_names(tree, timeline.attributes, own=is_own(timeline, position, LOST_AND_FOUND))
+    names = recovered_names(tree, timeline.attributes, own=is_own(timeline, position, LOST_AND_FOUND))
+    if all(since >= position.begun for since in timeline.parted.values()):
+        return names
+    # A lower layer's inode keeps the links whose names are removed above it.
+    return {p: n._replace(links=min(n.links, len(n.group))) for p, n in names.items()}
 
 
 def recovered_names(tree: Tree, attributes: frozenset[str], *, own: bool = False) -> Names:

@@ -458,6 +458,8 @@ def _remount(m: Inodes, i: int, op: Operation) -> None:
     if m.handles:
         raise Misfit(f"{', '.join(m.handles)} is still open, and keeps the file system mounted")
     sync(m, i)
+    if "links-may-part" in m.contract.rules:
+        m.parted = {inode: i for inode, node in m.nodes.items() if len(node.paths) > 1} | m.parted
 
 
 def _crash(m: Inodes, i: int, op: Operation) -> None:
@@ -573,6 +575,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
         entries=m.entries,
         promise_sets=promise_sets_of(operations, m.persistence),
+        parted=m.parted,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.model import BLOCK_BYTES, ExtentKind, Operation, OperationKind
@@ -288,7 +288,8 @@ class ModelTimeline:
     durable once `a` have returned. `attributes`: names of the extended attributes that the history uses.
     `kinds`: the kind of every inode. `written`: the file that each writing operation wrote. `entries`: of all
     directories, where the contract judges each inode by itself; else empty. `promise_sets[i]`: how many of
-    the first i operations may persist something (not in `replay.PERSISTS_NOTHING`).
+    the first i operations may persist something (not in `replay.PERSISTS_NOTHING`). `parted`: what had
+    several names at a remount, with the first such, where links may part then.
     """
 
     operations: tuple[Operation, ...]
@@ -302,6 +303,7 @@ class ModelTimeline:
     written: dict[int, FileHistory]
     entries: Entries
     promise_sets: tuple[int, ...]
+    parted: Mapping[int, int] = field(default_factory=dict)
 
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""

@@ -45,5 +45,5 @@ def test_every_rule_is_explained() -> None:
 
 
 def test_every_rule_is_chosen_by_a_mode() -> None:
-    modes = [*profiles().values(), *select_profiles(["ext4/ordered@raid1"])]
+    modes = [*profiles().values(), *select_profiles(["ext4/ordered@raid1", "ext4/ordered@overlay"])]
     assert {rule for p in modes for rule in p.contract.rules} == set(RULES)

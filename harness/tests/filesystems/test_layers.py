@@ -60,7 +60,9 @@ def test_a_layer_leaves_of_a_contract_what_it_keeps() -> None:
     )
     assert plain.replace_is_safe
     assert not above.replace_is_safe
-    assert set(plain.rules) - set(above.rules) == {"allocations-stay"}
+    assert set(plain.rules) ^ set(above.rules) == {"allocations-stay", "links-may-part"}
+    (indexed,) = select_profiles(["ext4/ordered@overlay-metacopy"])
+    assert "links-may-part" not in indexed.contract.rules
     assert (above.namespace, above.persists, above.data) == (plain.namespace, plain.persists, plain.data)
     assert (volatile.namespace, volatile.persists, volatile.rules) == ("none", "nothing", ())
 

@@ -732,6 +732,28 @@ def test_one_file_does_not_come_back_as_two(operations: list[str]) -> None:
     assert odd.summary == "f, h: one file with 3 links has these 2 names"
 
 
+def test_links_of_a_lower_layer_come_apart_where_that_is_allowed() -> None:
+    """Overlayfs without an index: a whiteout leaves the link count of the lower inode as it is, and what is
+    copied up is another file.
+    """
+    layered = replace(EACH, rules=("links-may-part",))
+    made = ["create f", "append f 4096", "link f g", "remount"]
+    data = written(1, 0, 4096)
+    removed, left = [*made, "unlink g", "fsync ."], tree(file("f", data, links=2))
+    assert judged(removed, left, layered).verdict is PASS
+    assert oracles(judged(removed, left, EACH)) == {"atomicity"}
+    assert oracles(judged([op for op in removed if op != "remount"], left, layered)) == {"atomicity"}
+    changed = [*made, "chmod f 600", "append f 4096", "fsync f"]
+    own = file("f", data, written(5, 4096, 4096), mode=0o600)
+    assert judged(changed, tree(own, file("g", data, links=2)), layered).verdict is PASS
+    assert len(judged(changed, tree(own, file("g", data, links=2)), EACH).violations) > 2
+    assert "durability" in oracles(judged(changed[:5], tree(file("f"), file("g", links=2)), layered))
+    never = tree(own, file("g", data, mode=0o777, links=2))
+    assert oracles(judged(changed, never, layered)) == {"durability"}
+    one = [replace(entry, inode=7) for entry in (file("f", data, links=1), file("g", data, links=1))]
+    assert oracles(judged(made, tree(*one), layered)) == {"atomicity"}
+
+
 def test_two_files_of_equal_contents_may_be_each_other() -> None:
     operations = ["create f", "create g", "create h", "rename h g", "sync", "rename g f", "create g"]
     assert on(operations, file("f", inode=7), file("g", inode=8)).verdict is PASS

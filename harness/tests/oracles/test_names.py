@@ -473,3 +473,14 @@ def test_names_of_no_version_give_files_no_identity() -> None:
     swapped = written(3, 0, 8)
     assert oracles(judged(operations, tree(file("nobody", swapped)))) == {"atomicity"}
     assert oracles(judged(operations, tree(file("nobody", swapped)), begun=3)) == {"atomicity", "foreign"}
+
+
+def test_a_whiteout_leaves_the_link_count_of_a_lower_layer_where_that_is_allowed() -> None:
+    layered = replace(ORDERED, rules=("links-may-part",))
+    operations = ["create f", "link f g", "remount", "unlink g", "fsync ."]
+    left = tree(file("f", links=2))
+    assert judged(operations, left, layered).verdict is Verdict.PASS
+    assert oracles(judged(operations, left, ORDERED)) == {"atomicity"}
+    both = tree(file("f", inode=7, links=2), file("g", inode=7, links=2))
+    assert oracles(judged(operations, both, layered)) == {"durability"}
+    assert oracles(judged([*operations[:2], *operations[3:]], left, layered)) == {"atomicity"}
