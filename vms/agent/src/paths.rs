@@ -45,8 +45,9 @@ pub fn leads(task: pid_t, start: &str, name: &[u8], in_root: bool, follows: bool
             continue;
         }
         let next = of_thread(at.join(part), task);
-        let target = fs::read_link(&next).ok();
-        let target = target.filter(|_| (follows || !left.is_empty()) && links < LINKS_MAX);
+        // Reading a link sets its access time, so none is read that the call does not follow.
+        let is_followed = (follows || !left.is_empty()) && links < LINKS_MAX;
+        let target = is_followed.then(|| fs::read_link(&next).ok()).flatten();
         links += usize::from(target.is_some());
         match target {
             Some(_) if is_of_kernel(&next) => at = behind(&next),
