@@ -38,7 +38,7 @@ import functools
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.model import Position, Tree, TreeEntry, Violation
@@ -47,6 +47,7 @@ from harness.oracles.contract import Contract
 from harness.oracles.names import LISTED, LOST_AND_FOUND, is_own, listed, recovered, tell_inode
 from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
 from harness.oracles.timeline import Entry, ModelTimeline, PersistencePoint
+from harness.oracles.undecided import Undecided
 
 _Held = frozenset[tuple[Entry, int]]
 """What a recovered name may be: entries of the model, each with the inode that it refers to."""
@@ -193,6 +194,7 @@ class _Each:
             faults, could[path] = self._found(path, self._names[path], entries)
             yield from faults
         yield from self._links(could)
+        yield from self._apart(could)
         held = frozenset().union(*could.values())
         missing = dict(self._missing(held))
         yield from missing.values()
@@ -288,6 +290,24 @@ class _Each:
         since, file = self._parted(inode), self._timeline.files[inode]
         return since != _NEVER and file.before(since) != file.before(self._position.begun)
 
+    def _apart(self, could: dict[str, _Held]) -> Iterator[Undecided]:
+        """Files that were changed under some of their names alone, where that leaves open what each name has.
+        It does not where one of them has what was promised, and each some contents since they parted.
+        """
+        for inode in self._timeline.files:
+            since = self._parted(inode)
+            if since == _NEVER or not self._is_changed_apart(inode):
+                continue
+            held = sorted(path for path, each in could.items() if _inodes(each) == {inode})
+            parted = replace(self._position, acked=min(self._position.acked, since + 1))
+            of = [self._tree[path] for path in held if self._tree[path].kind == "file"]
+            whole = any(not self._contents.whenever(inode, self._position, entry) for entry in of)
+            if of and not (whole and all(not self._contents.whenever(inode, parted, entry) for entry in of)):
+                names = listed(held)
+                yield Undecided(
+                    f"{names}: a file whose names came apart at a remount: contents unknown"
+                )
+
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and has not changed since: of a file its contents; of what is none its
         names and attributes. An inode has the number of the operation that made it: neither that operation
@@ -358,6 +378,7 @@ class _Each:
     def _missing(self, could: _Held) -> Iterator[tuple[Entry, Violation]]:
         """Entries that must exist and do not."""
         there, inodes = {entry for entry, _ in could}, _inodes(could)
+        directories = {directory for directory, _ in there}
         for entry, _ in sorted(self._timeline.entries.paths.items(), key=lambda known: known[1]):
             promise = self._entry(entry)
             if promise is _NOTHING or entry in there:
@@ -368,7 +389,7 @@ class _Each:
                 continue
             if self._moved(entry[0], named=entry[0] not in inodes):
                 continue
-            if entry[0] not in {directory for directory, _ in there} and self._is_cut(entry[0]):
+            if entry[0] not in directories and self._is_cut(entry[0]):
                 continue
             if any(self._is_elsewhere(inode, promise.since, could) for inode in been):
                 continue

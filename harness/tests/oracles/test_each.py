@@ -22,6 +22,7 @@ from harness.tests.oracles.cases import (
 )
 
 PASS = Verdict.PASS
+UNKNOWN = Verdict.UNKNOWN
 
 
 def on(operations: list[str], *entries: TreeEntry, begun: int | None = None) -> Judgement:
@@ -748,6 +749,11 @@ def test_links_of_a_lower_layer_come_apart_where_that_is_allowed() -> None:
     assert judged(changed, tree(own, file("g", data, links=2)), layered).verdict is PASS
     assert len(judged(changed, tree(own, file("g", data, links=2)), EACH).violations) > 2
     assert "durability" in oracles(judged(changed[:5], tree(file("f"), file("g", links=2)), layered))
+    lost = judged(changed, tree(file("f", data, mode=0o600), file("g", data, links=2)), layered)
+    assert lost.verdict is UNKNOWN
+    assert "f, g: a file whose names came apart" in lost.unknown[0]
+    odd = judged(changed, tree(own, file("g", written(1, 0, 100), links=2)), layered)
+    assert odd.verdict is UNKNOWN
     never = tree(own, file("g", data, mode=0o777, links=2))
     assert oracles(judged(changed, never, layered)) == {"durability"}
     one = [replace(entry, inode=7) for entry in (file("f", data, links=1), file("g", data, links=1))]
