@@ -304,9 +304,7 @@ class _Each:
             whole = any(not self._contents.whenever(inode, self._position, entry) for entry in of)
             if of and not (whole and all(not self._contents.whenever(inode, parted, entry) for entry in of)):
                 names = listed(held)
-                yield Undecided(
-                    f"{names}: a file whose names came apart at a remount: contents unknown"
-                )
+                yield Undecided(f"{names}: a file whose names came apart at a remount: contents unknown")
 
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and has not changed since: of a file its contents; of what is none its

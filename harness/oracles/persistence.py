@@ -81,18 +81,8 @@ def _is_all_written(file: FileHistory, start: int, end: int, *, gaps: bool) -> b
 
     [code] generic_write_sync gives vfs_fsync_range the bytes of the write alone.
     """
-    later = [(start, end)]  # what has been made durable since
-    for event in reversed(file.events[file.persists[-1][1] if file.persists else 0 :]):
-        if event.kind is EventKind.FLUSH:
-            later += [(event.start, event.end)] * event.with_size
-        elif event.kind is not EventKind.WRITE or not _is_within(event, later, gaps=gaps):
-            return False
-    return True
-
-
-def _is_within(event: FileEvent, ranges: Sequence[tuple[int, int]], *, gaps: bool) -> bool:
-    first = min(event.start, event.size_before) if gaps else event.start
-    return any(start <= first and event.end <= end for start, end in ranges)
+    volatile = file.volatile(gaps=gaps)
+    return volatile is not None and (not volatile or (start <= volatile[0][0] and volatile[-1][1] <= end))
 
 
 def sync(m: Inodes, i: int) -> None:

@@ -10,6 +10,7 @@ block sizes other than 4096.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,6 +113,7 @@ class FileHistory:
     events: list[FileEvent] = field(default_factory=list)
     persists: list[tuple[int, int]] = field(default_factory=list)
     _contents: dict[int, Content] = field(default_factory=lambda: {0: ()})
+    _volatile: tuple[int, Content | None] = (0, ())  # after so many events, as `volatile` returns it
 
     @property
     def size(self) -> int:
@@ -135,6 +137,27 @@ class FileHistory:
         """
         at = bisect.bisect_left(self.persists, (acked, 0))
         return self.persists[at - 1] if at else (-1, 0)
+
+    def volatile(self, *, gaps: bool) -> Content | None:
+        """The bytes that writes have put there since the last persistence point, without those that a flush
+        has made durable since, in order; None if anything but writes has happened. `gaps`: a write behind the
+        end of the file is one of what lies between as well. It is asked after each event of thousands, so
+        each is looked at once.
+        """
+        durable = self.persists[-1][1] if self.persists else 0
+        seen, volatile = self._volatile if self._volatile[0] > durable else (durable, ())
+        for event in self.events[seen:]:
+            if volatile is None:
+                break
+            if event.kind is EventKind.FLUSH and event.with_size:
+                volatile = _apply(volatile, dataclasses.replace(event, kind=EventKind.ZERO))
+            elif event.kind is EventKind.WRITE:
+                first = min(event.start, event.size_before) if gaps else event.start
+                volatile = _apply(volatile, dataclasses.replace(event, start=first))
+            elif event.kind is not EventKind.FLUSH:
+                volatile = None
+        self._volatile = (len(self.events), volatile)
+        return volatile
 
     def content(self, events: int) -> Content:
         """The contents after so many events."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
+from types import FrameType
 
 from harness.model import (
     Extent,
@@ -110,6 +112,22 @@ def judged(
 
 def oracles(judgement: Judgement) -> set[str]:
     return {v.oracle for v in judgement.violations}
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """The number of calls, of functions in Python and in C, that it makes."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 # --- random histories and power cuts ---

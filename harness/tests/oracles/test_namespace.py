@@ -5,11 +5,8 @@ of names cost, counted instead of timed.
 from __future__ import annotations
 
 import copy
-import sys
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Callable
-from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +19,18 @@ from harness.oracles.names import LISTED
 from harness.oracles.namespace import ABSENT, ROOT, Name, Recovered, Shape, attributes_fingerprint
 from harness.oracles.replay import replay
 from harness.oracles.timeline import Entry, ModelTimeline
-from harness.tests.oracles.cases import CLEAN, EACH, ORDERED, directory, file, history, judged, tree, variant
+from harness.tests.oracles.cases import (
+    CLEAN,
+    EACH,
+    ORDERED,
+    calls_of,
+    directory,
+    file,
+    history,
+    judged,
+    tree,
+    variant,
+)
 
 K = OperationKind
 PATHS = ["a", "b", "f", "a/b", "a/f", "b/f", "b/a", "a/b/f", "a/b/g"]
@@ -277,22 +285,6 @@ def tree_of(timeline: ModelTimeline, version: int) -> Tree:
             made = file(path, inode=inode, links=name.links, mode=name.mode, xattrs=dict(name.xattrs))
             entries.append(made)
     return tree(*entries)
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """The number of calls, of functions in Python and in C, that it makes."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.parametrize("name", SHAPES)
