@@ -130,6 +130,7 @@ for n in 1 2 3 4 5; do
 	echo text >"$DIR/mnt/d/f$n"
 done
 sync
+sync "$DIR"/mnt/d/f* # with a flush, which sync(1) of exFAT sends no more since 6.16
 mark before
 echo text >"$DIR/mnt/d/f6"
 sync "$DIR/mnt/d/f6"
