@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -62,16 +62,17 @@ def kill_children(thread: int) -> None:
                 os.kill(int(pid), signal.SIGKILL)
 
 
-def run_group(line: Sequence[str], output: BinaryIO) -> int:
+def run_group(line: Sequence[str], output: BinaryIO, env: Mapping[str, str] | None = None) -> int:
     """Run a program that starts others, as make does; all that they print goes to `output`. Returns its exit
-    code. Whatever ends this call early (KeyboardInterrupt) ends every one of them; SIGKILL does not, and so
-    they hold the locks of `harness.host.locks` until they end.
+    code. `env`: its environment, if it is not ours. Whatever ends this call early (KeyboardInterrupt) ends
+    every one of them; SIGKILL does not, and so they hold the locks of `harness.host.locks` until they end.
     """
     process = subprocess.Popen(
         line,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
+        env=env,
         start_new_session=True,
         close_fds=False,
     )

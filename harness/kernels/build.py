@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from harness.host.progress import silent, telling
 from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
 from harness.kernels.find import Kernel
-from harness.kernels.git import is_top, read_only_git
+from harness.kernels.git import is_top, plain_environment, read_only_git, unwatched
 from harness.kernels.pins import Pin, pins
 
 TOOLS = {
@@ -37,12 +38,37 @@ TOOLS = {
     "xz": "xz-utils",
     "lz4": "lz4",
 }
+_STEERS = re.compile(
+    r"(CROSS_COMPILE|LLVM|KBUILD|KCONFIG|HOST|INSTALL_|GNUMAKE|MAKE|MFLAGS).*"
+    r"|K\w*FLAGS|LOCALVERSION|(SUB)?ARCH|LANGUAGE|LC_\w+"
+)
+"""Variables that make or kbuild takes from the environment (Documentation/kbuild/kbuild.rst): a kernel is
+known by its source and configuration, and these would make it another one, or none.
+"""
+_ROOM_BYTES = 64 << 20
+"""With less free space, a build that ends with an error may have had too little."""
+_OF_HOST = re.compile(
+    r"^.*(?:No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
+    r"|Cannot allocate memory|virtual memory exhausted|out of memory allocating|Too many open files"
+    r"|Resource temporarily unavailable|Killed signal|terminated with signal|\] (?:Killed|Terminated)).*$"
+    # a program that PATH does not have; one of the tree itself would have a folder before its name
+    r"|^(?:/bin/)?(?:ba)?sh: (?:line )?(?:\d+: )?[\w.+-]+: (?:command )?not found$"
+    r"|^make.*: [\w.+-]+: No such file or directory$",
+    re.MULTILINE,
+)
+"""What says that the host failed a build, and not the source."""
+_OF_KCONFIG = re.compile(r"^\S*Kconfig[\w.-]*:\d+: ?\S.*$", re.MULTILINE)
+"""What says that a source's own Kconfig files are at fault."""
+_SOUND = "powercut-sound"
+"""A file of a build folder: this boot of the host has seen all of it made."""
 _ESSENTIAL = ("CONFIG_DM_LOG_WRITES", "CONFIG_VIRTIO_BLK")
 _NOT_SET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
 
 
 class BuildFails(KernelError):
-    """Make ended with an error: the fault is that of the source, and not of what is around it."""
+    """Make ended with an error: the fault is that of the source, and not of what is around it. `what` has the
+    end of what make printed.
+    """
 
 
 class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -180,12 +206,23 @@ def build(
 
 
 def need_tools(flavour: Flavour) -> None:
-    """Raises EnvironmentLacks if this host lacks what it takes to build such a kernel."""
+    """Raises EnvironmentLacks if this host lacks what it takes to build such a kernel in the cache."""
+    if found := _splits(cache := cache_dir("kernels")):
+        raise EnvironmentLacks(
+            f"{cache}: make builds no kernel in a folder with {found!r} in its path",
+            "name another cache: export POWERCUT_CACHE=DIR",
+        )
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
     missing += [package for name, package in flavour.headers if not Path("/usr/include", name).exists()]
     if missing:
         packages = " ".join(missing)
         raise EnvironmentLacks(f"building a kernel needs {packages}", f"run: apt-get install {packages}")
+
+
+def _splits(folder: Path) -> str:
+    """The letter of a path at which kbuild's makefiles would split it; empty if there is none."""
+    found = re.search(r"[\s:]", str(folder))
+    return found[0] if found else ""
 
 
 def _of_kept_tree(key: str) -> tuple[Path, Built] | None:
@@ -241,8 +278,8 @@ def make_kernel(
     tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path, say: Callable[[str], None] = silent
 ) -> None:
     """Configure and build a source tree in the empty folder `out`. Every few seconds `say` is told how many
-    files are compiled. Raises BuildFails with the end of the log if it does not build, and KernelError if
-    make was killed or the configuration lacks what was asked for.
+    files are compiled. Raises BuildFails with the end of the log if it does not build, EnvironmentLacks if
+    this host is at fault, and KernelError if make was killed or the configuration lacks what was asked for.
     """
     configure(tree, out, flavour, log)
     with telling(lambda: compiled(out), say):
@@ -268,6 +305,7 @@ def configure(tree: Path, out: Path, flavour: Flavour, log: Path, *, may_lack: b
     """Give the folder `out` the configuration of a flavour, whatever it had. `may_lack`: the tree need not
     take the user's own options. Raises as `make_kernel`.
     """
+    new = not any(out.iterdir())
     fragments = list(map(_fragment, flavour.fragments))
     common = _make(tree, out, flavour)
     merge = [str(tree / "scripts/kconfig/merge_config.sh"), "-m", "-O", str(out), str(out / ".config")]
@@ -276,7 +314,14 @@ def configure(tree: Path, out: Path, flavour: Flavour, log: Path, *, may_lack: b
         [*merge, *map(str, fragments)],
         [*common, "olddefconfig"],
     ]
-    _run(steps, log)
+    try:
+        _run(steps, log, out)
+    except BuildFails as e:
+        if not _OF_KCONFIG.search(e.what):
+            raise KernelError(e.what, e.next_step) from e
+        raise
+    if new:
+        (out / _SOUND).write_text(_boot())
     _check_options(out, [_fragment(name) for name in flavour.fragments if not _is_own(name)])
     if may_lack:
         return
@@ -287,23 +332,78 @@ def configure(tree: Path, out: Path, flavour: Flavour, log: Path, *, may_lack: b
         )
 
 
-def make_again(tree: Path, out: Path, flavour: Flavour, jobs: int, log: Path) -> None:
-    """Build what changed since `out` was last built. Raises as `make_kernel`."""
-    _run([[*_make(tree, out, flavour), f"-j{jobs}", flavour.target]], log)
+def make_again(
+    tree: Path,
+    out: Path,
+    flavour: Flavour,
+    jobs: int,
+    log: Path,
+    anew: Callable[[], None] | None = None,
+) -> None:
+    """Build what changed since `out` was last built. Raises as `make_kernel`.
+
+    A make that was killed, or a power cut of this host, may have left half of an object or an empty one,
+    which make takes for made. Where that may be so and the build fails, all is built once more, in an empty
+    folder that `anew` configures, before the source is blamed; without `anew`, configured as it was.
+    """
+    sound = out / _SOUND
+    was = sound.read_text() if sound.exists() else ""
+    sound.unlink(missing_ok=True)  # until make has ended by itself
+    try:
+        _run([[*_make(tree, out, flavour), f"-j{jobs}", flavour.target]], log, out)
+    except BuildFails:
+        if was != _boot():
+            shutil.rmtree(out)
+            out.mkdir()
+            log.unlink(missing_ok=True)
+            (anew or (lambda: configure(tree, out, flavour, log)))()
+            make_again(tree, out, flavour, jobs, log)
+            return
+        sound.write_text(was)
+        raise
+    sound.write_text(_boot())
+
+
+def _boot() -> str:
+    """Names the time since this host was started (random(4))."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _make(tree: Path, out: Path, flavour: Flavour) -> list[str]:
     return ["make", "-s", "-C", str(tree), f"O={out}", f"ARCH={flavour.arch}"]
 
 
-def _run(steps: Sequence[Sequence[str]], log: Path) -> None:
-    """Run programs one after the other; all output goes to `log`."""
-    with log.open("ab") as f:
-        for step in steps:
-            if code := run_group(step, f):
-                tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-                fault = BuildFails if code > 0 else KernelError  # a signal says nothing of the source
-                raise fault(f"{' '.join(step[-2:])} failed with {code}:\n{tail}", f"the whole log is {log}")
+def _environment() -> dict[str, str]:
+    """For make: ours, without what would steer it, and with messages as `_OF_HOST` reads them."""
+    kept = {name: value for name, value in plain_environment().items() if not _STEERS.fullmatch(name)}
+    return kept | {"LANG": "C", "LC_ALL": "C"}  # kbuild takes LC_ALL away
+
+
+def _run(steps: Sequence[Sequence[str]], log: Path, out: Path) -> None:
+    """Run programs of a build one after the other; all output goes to `log`."""
+    for step in steps:
+        with log.open("ab") as f:
+            begun = f.tell()
+            code = run_group(step, f, _environment())
+        if code:
+            said = log.read_bytes()[begun:].decode(errors="replace")
+            raise _fault(f"{' '.join(step[-2:])} failed with {code}", code, said, log, out)
+
+
+def _fault(failed: str, code: int, said: str, log: Path, out: Path) -> KernelError | EnvironmentLacks:
+    """Whose fault it is that a step of a build failed. A signal says nothing of the source."""
+    whole = f"the whole log is {log}"
+    if host := _OF_HOST.search(said):
+        return EnvironmentLacks(
+            f"{failed}: {host[0].strip()}", f"this host is at fault, not the source; {whole}"
+        )
+    for place in (out, Path(tempfile.gettempdir())):
+        if (free := shutil.disk_usage(place).free) < _ROOM_BYTES:
+            return EnvironmentLacks(
+                f"{failed}, with {free >> 20} MiB free at {place}", f"free some space, and try again; {whole}"
+            )
+    tail = "\n".join(said.splitlines()[-8:])
+    return (BuildFails if code > 0 else KernelError)(f"{failed}:\n{tail}", whole)
 
 
 def _options(lines: Iterable[str]) -> dict[str, str]:
@@ -358,6 +458,10 @@ def source_tree(
         if not (tree / "Kconfig").exists():
             raise KernelError(
                 f"{tree} is no kernel tree (no Kconfig in it)", "name the top folder of a kernel's source"
+            )
+        if found := _splits(tree):
+            raise UsageError(
+                f"{tree}: make builds no kernel of a folder with {found!r} in its path", "rename that folder"
             )
         if (tree / ".config").exists():
             raise KernelError(f"{tree} was built in place", f"run: make -C {tree} mrproper")
@@ -451,7 +555,7 @@ def _source_archive(source: str) -> Archive:
 
 def _identity(tree: Path) -> str:
     """Identifies the contents of a user's tree: its commit, a hash of the changes to it and of the size and
-    time of each file that git does not know or, without git, of every file's.
+    time of each file that git does not know or look at or, without git, of every file's.
     """
     head = read_only_git(tree, "rev-parse", "--verify", "--quiet", "HEAD") if is_top(tree) else None
     if head is None or head.returncode:
@@ -459,7 +563,8 @@ def _identity(tree: Path) -> str:
     plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--full-index", "--ignore-submodules=none")
     changed = _asked(tree, "diff", *plain, "HEAD").encode(errors="surrogateescape")
     digest = hashlib.sha256(changed)
-    for name in filter(None, _asked(tree, "ls-files", "-o", "--exclude-standard", "-z").split("\0")):
+    unknown = _asked(tree, "ls-files", "-o", "--exclude-standard", "-z").split("\0")
+    for name in [*filter(None, unknown), *unwatched(tree)]:
         digest.update(_stamps(tree / name, tree))
     return head.stdout.strip() + digest.hexdigest()
 

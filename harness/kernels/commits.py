@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email import policy
 from email.parser import BytesHeaderParser
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -59,7 +60,7 @@ from harness.kernels.build import (
     need_tools,
 )
 from harness.kernels.edits import Edit, apply_edit
-from harness.kernels.git import plain_environment, read_only_git
+from harness.kernels.git import plain_environment, read_only_git, unwatched
 from harness.kernels.instrumented import Points, hits_of, keep_noting
 from harness.kernels.variants import WAIT_S, keep_image
 
@@ -88,7 +89,9 @@ _TAGS = re.compile(r"\s*(?:\[[^]]*\]\s*)+")
 """What a subject begins with, as `[PATCH v2 1/3]`."""
 _SAFE = re.compile(r"git config --global --add safe\.directory \S.*")
 """What git says to do about a tree of another user."""
-_ERROR = re.compile(r"^.*\berror:.*$|^.*undefined reference to.*$|^make.*\*\*\* .*$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^.*\berror:.*$|^.*undefined reference to.*$|^\S*Kconfig[\w.-]*:\d+: .*$|^make.*\*\*\* .*$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +262,15 @@ class CommitTree:
     def _uncommitted(self, head: str) -> str:
         """A commit of ours with the changes to tracked files; empty if there are none."""
         changed = self._git_there("diff", "--name-only", "--no-renames", "-z", "HEAD").stdout
+        gone = self._git_there("diff", "--name-only", "--no-renames", "-z", "--diff-filter=D", "HEAD").stdout
+        there = set(filter(None, changed.split("\0"))) - set(gone.split("\0"))
+        there.update(unwatched(self.tree))
         with self._index() as index:
             self._git("read-tree", head, env=index)
-            taken = ("update-index", "--add", "--remove", "-z", "--stdin")
-            self._git(*taken, env=index, given=changed, at=self.tree)
+            given = "".join(f"{name}\0" for name in sorted(there))
+            # First, for a folder may be a file now, or a link to where files of these names are.
+            for taken, names in ((["--force-remove"], gone), (["--add", "--remove", "--replace"], given)):
+                self._git("update-index", *taken, "-z", "--stdin", env=index, given=names, at=self.tree)
             tree = self._git("write-tree", env=index).strip()
         if tree == self._git("rev-parse", f"{head}^{{tree}}").strip():
             return ""
@@ -395,7 +403,8 @@ class CommitTree:
         try:
             self._configure(source, log)
             with telling(lambda: compiled(self.path / "out", begun), self._say):
-                make_again(source, self.path / "out", self.flavour, self._jobs, log)
+                anew = partial(self._configure, source, log, anew=True)
+                make_again(source, self.path / "out", self.flavour, self._jobs, log, anew)
         except BuildFails as e:
             first = _ERROR.search(log.read_text(errors="replace"))
             what = first[0].strip() if first else e.what
@@ -406,16 +415,16 @@ class CommitTree:
         if lost := lost_options(self.path / "out", self.flavour):
             self._say(f"{commit} does not take {', '.join(lost)}: its kernel is without")
 
-    def _configure(self, source: Path, log: Path) -> None:
-        """Give `out` the configuration of the commit in `source`, unless it has it: that of our fragments and
-        the commit's own Kconfig files. An option that one commit does not know, as the base of a patch that
-        brings it, is thus not lost for the commits that are built after it.
+    def _configure(self, source: Path, log: Path, *, anew: bool = False) -> None:
+        """Give `out` the configuration of the commit in `source`, unless it has it (or `anew`): that of our
+        fragments and the commit's own Kconfig files. An option that one commit does not know, as the base of
+        a patch that brings it, is thus not lost for the commits that are built after it.
         """
         out, given = self.path / "out", self.path / "configured"
         before = given.read_text(errors="replace") if given.exists() else None
         wanted = self._git("ls-files", "-s", "-z", "--", *_CONFIGURING, at=source)
         digest = hashlib.sha256(wanted.encode(errors="surrogateescape")).hexdigest()
-        if before == digest and (out / ".config").exists():
+        if before == digest and (out / ".config").exists() and not anew:
             return
         out.mkdir(exist_ok=True)
         if before is not None:

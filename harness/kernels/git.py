@@ -36,3 +36,12 @@ def is_top(tree: Path) -> bool:
         return False
     top = read_only_git(tree, "rev-parse", "--show-toplevel")
     return top.returncode == 0 and Path(top.stdout.rstrip("\n")).resolve() == tree.resolve()
+
+
+def unwatched(tree: Path) -> list[str]:
+    """The files of a tree whose changes git is told not to look for (`update-index --assume-unchanged`,
+    `--skip-worktree`), by their names; those of a sparse checkout that are not there are left out.
+    """
+    listed = read_only_git(tree, "ls-files", "-v", "-z").stdout.split("\0")
+    flagged = (line[2:] for line in listed if line[:1].islower() or line[:1] == "S")
+    return [name for name in flagged if os.path.lexists(tree / name)]

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from harness.errors import KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.kernels import build as build_module
 from harness.kernels import commits as commits_module
 from harness.kernels import git as git_module
 from harness.kernels import variants
@@ -278,6 +281,126 @@ def test_a_commit_that_does_not_build_says_the_first_error(tree: Path, kernels: 
     with pytest.raises(BuildFails, match=r"broken.* does not build: .*no_such_name"):
         kernels.kernel(series.head)
     assert answer(kernels.kernel(series.base)) == 107
+
+
+SPOILED = MAKEFILE.replace("$(CC) -c", "@echo '{}'; exit 1; $(CC) -c")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "gcc: fatal error: Killed signal terminated program cc1",
+        "as: Fatal error: a.s: cannot write: No space left on device",
+        "sh: 1: bison: not found",
+        "make[1]: as: No such file or directory",
+    ],
+)
+def test_what_fails_for_the_hosts_sake_is_no_commit_that_does_not_build(
+    tree: Path, kernels: CommitTree, said: str
+) -> None:
+    """A compiler that was killed for memory, or had no room, ended with 125: git bisect skipped commits."""
+    (tree / "Makefile").write_text(SPOILED.format(said))
+    with pytest.raises(EnvironmentLacks) as raised:
+        kernels.kernel(kernels.series().head)
+    assert said in raised.value.what
+    assert "not the source" in raised.value.next_step
+
+
+def test_a_build_without_room_is_no_commit_that_does_not_build(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a full disk says nothing: it had no room, either."""
+    (tree / "Makefile").write_text(SPOILED.format(""))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    with pytest.raises(EnvironmentLacks, match="with 3 MiB free at"):
+        kernels.kernel(kernels.series().head)
+
+
+def test_surroundings_do_not_steer_make(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With CROSS_COMPILE, no commit built; with MAKEFLAGS=-n, nothing was made."""
+    steered = ("CROSS_COMPILE", "KCONFIG_CONFIG", "KBUILD_OUTPUT", "LLVM", "KCFLAGS", "GIT_DIR")
+    for name in steered:
+        monkeypatch.setenv(name, "elsewhere")
+    monkeypatch.setenv("MAKEFLAGS", "-n")
+    (tree / "Makefile").write_text(f"{MAKEFILE}\t@env >$(O)/environment\n")
+    assert answer(kernels.kernel(kernels.series().head)) == 107
+    had = (kernels.path / "out/environment").read_text().splitlines()
+    assert "LC_ALL=C" in had
+    assert not {line.split("=")[0] for line in had} & set(steered)
+
+
+def test_a_configuration_that_fails_is_the_commits_fault_only_if_its_kconfig_says_so(
+    tree: Path, kernels: CommitTree
+) -> None:
+    """Whatever was wrong with the host was: the commit did not build."""
+    spoiled = MAKEFILE.replace("\t@touch", "\t@echo '{}'; exit 1\n\t@touch")
+    for said, kind in (("fs/Kconfig:3: syntax error", BuildFails), ("no output directory", KernelError)):
+        (tree / "Makefile").write_text(spoiled.format(said))
+        with pytest.raises(KernelError, match=said) as raised:
+            kernels.kernel(kernels.series().head)
+        assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("by", ["kill", "power cut"])
+def test_objects_that_were_not_made_whole_are_made_again_before_a_commit_is_blamed(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """An empty object that a power cut of the host left: no further commit built, for good."""
+    change(tree, "3", "three")
+    assert answer(kernels.kernel(kernels.series().head)) == 103
+    (kernels.path / "out/main.o").write_bytes(b"")
+    if by == "kill":
+        (kernels.path / "out/powercut-sound").unlink()
+    else:
+        monkeypatch.setattr(build_module, "_boot", lambda: "the next one")
+    change(tree, "4", "four")
+    assert answer(kernels.kernel(kernels.series().head)) == 104
+
+
+def test_a_commit_that_does_not_build_is_built_once(tree: Path, kernels: CommitTree) -> None:
+    """All of it is made again only where make may have been killed."""
+    change(tree, "3", "three")
+    kernels.kernel(kernels.series().head)
+    compiled(kernels)
+    for n in range(2):
+        change(tree, f"no_such_name_{n}", "broken")
+        with pytest.raises(BuildFails):
+            kernels.kernel(kernels.series().head)
+        assert compiled(kernels) == ["fs/other.c"]
+
+
+@pytest.mark.parametrize("becomes", ["file", "link"])
+def test_a_folder_may_have_become_something_else(tree: Path, kernels: CommitTree, becomes: str) -> None:
+    """`'d' appears as both a file and as a directory`, and of the user's tree whether it is whole."""
+    for name in ("d", "e"):
+        (tree / name).mkdir()
+        (tree / name / "x").write_text(name)
+    git(tree, "add", "-A")
+    git(tree, "commit", "-qm", "folders")
+    shutil.rmtree(tree / "d")
+    (tree / "d").write_text("a file") if becomes == "file" else (tree / "d").symlink_to("e")
+    git(tree, "add", "-A")
+    assert kernels.series().changed == ("d", "d/x")
+    git(tree, "commit", "-qm", becomes)
+    (tree / "d").unlink()
+    (tree / "d").mkdir()
+    (tree / "d/x").write_text("back")
+    git(tree, "add", "-A")
+    assert kernels.series().changed == ("d", "d/x")
+
+
+@pytest.mark.parametrize("flag", ["assume-unchanged", "skip-worktree"])
+def test_a_change_that_git_is_told_not_to_look_for_is_one(tree: Path, kernels: CommitTree, flag: str) -> None:
+    """The kernel from before it was asked about."""
+    git(tree, "update-index", f"--{flag}", "fs/other.c")
+    change(tree, "5")
+    (tree / "fs/main.c").unlink()  # as in a sparse checkout
+    git(tree, "update-index", "--skip-worktree", "fs/main.c")
+    series = kernels.series()
+    assert series.changed == ("fs/other.c",)
+    assert answer(kernels.kernel(series.head)) == 105
 
 
 @pytest.mark.parametrize(

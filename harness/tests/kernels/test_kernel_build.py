@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.errors import KernelError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.guests.guest_specs import booted_kernel, spec_of
 from harness.guests.machine import machine_of, profile_of
 from harness.host.archive import Archive
@@ -305,6 +305,33 @@ def test_a_new_file_makes_another_kernel(tmp_path: Path) -> None:
     (tree / "fs/new.c").write_text("int other;\n")
     git(tree, "add", "-N", "fs/new.c")
     assert len(set(identities(tree, tree / "fs/new.c"))) == 3
+
+
+def test_a_change_that_git_is_told_not_to_look_for_makes_another_kernel(tmp_path: Path) -> None:
+    """The kernel from before it was `built already`."""
+    tree = source_of_a_user(tmp_path / "linux")
+    before = kernel_build._identity(tree)
+    for flag in ("assume-unchanged", "skip-worktree"):
+        git(tree, "update-index", f"--{flag}", "Kconfig")
+        assert len({before, *identities(tree, tree / "Kconfig")}) >= 3
+        git(tree, "update-index", f"--no-{flag}", "Kconfig")
+
+
+@pytest.mark.parametrize("letter", [" ", ":"])
+def test_a_folder_that_kbuild_would_split_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letter: str
+) -> None:
+    """With a space in the cache's path, every commit of a patch "does not build"."""
+    monkeypatch.setattr(kernel_build, "cache_dir", lambda _: tmp_path / f"my{letter}cache")
+    with pytest.raises(EnvironmentLacks, match="make builds no kernel in a folder with") as refused:
+        kernel_build.need_tools(flavour_of("uml"))
+    assert refused.value.next_step == "name another cache: export POWERCUT_CACHE=DIR"
+    tree = source_of_a_user(tmp_path / f"my{letter}linux")
+    with (
+        pytest.raises(UsageError, match="make builds no kernel of a folder with"),
+        kernel_build.source_tree(str(tree), flavour_of("uml"), tmp_path, lambda _: None),
+    ):
+        pytest.fail("there is a tree")
 
 
 def test_a_new_folder_that_git_does_not_look_into_makes_another_kernel(tmp_path: Path) -> None:
