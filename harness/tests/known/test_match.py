@@ -233,6 +233,35 @@ def test_a_size_that_f2fs_lost_is_the_bug_of_the_first_fsync_only_if_that_was_th
     assert name_of(replace(seen, case=CaseId("f2fs", "posix", "any"), violation=lost)) == name
 
 
+FIRST_IN_NEW = ("mkdir s", "create s/log", "append s/log 4096", "fdatasync s/log")
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        (FIRST_IN_NEW, "f2fs-fsync-first-node"),
+        (("sync", "create f", "fsync f", *FIRST_IN_NEW), "f2fs-fsync-first-node"),
+        (("mkdir s", "create f", "link f g", "fsync f", *FIRST_IN_NEW[1:]), ""),
+        ((*FIRST_IN_NEW, "create other", "fsync other"), ""),
+        ((*FIRST_IN_NEW, "append s/log 4096", "fdatasync s/log"), ""),
+        (("mkdir s", "create log", "fdatasync log"), ""),
+        (("mkdir s", "create s/log", "sync", "fdatasync s/log", "create f", "fsync f"), ""),
+    ],
+)
+def test_the_first_sync_of_a_file_in_a_new_directory_is_a_checkpoint_of_f2fs(
+    before: tuple[str, ...], name: str
+) -> None:
+    """The node of the directory is in no checkpoint (need_do_checkpoint): the next fsync has number 0 again.
+    It was told as a loss of the mode.
+    """
+    operations = (*before, "create s/snap", "append s/snap 9000", "fdatasync s/snap", "unlink s/log")
+    seen = observed(Symptom("durability", "NAME: missing"), operations=operations, state="@90")
+    seen = replace(seen, case=CaseId("f2fs", "posix", "any"))
+    done = next(n for n, text in enumerate(operations) if text == "fdatasync s/snap")
+    lost = f"s/snap: missing, although `fdatasync s/snap` (operation {done}) was acknowledged"
+    assert name_of(replace(seen, violation=Violation("durability", "s/snap", lost, "", "", ""))) == name
+
+
 def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> None:
     """Of thirty files that sync had lost, the line that counts ten of them was a new finding."""
     thirty = [f"{call} f{n}{more}" for n in range(30) for call, more in (("create", ""), ("append", " 4096"))]
