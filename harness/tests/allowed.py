@@ -11,16 +11,19 @@ looked up when the page is made.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -29,8 +32,11 @@ from harness.errors import PowercutError
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.guests.guest_specs import built_kernel, lacks_drivers, missing_for
+from harness.guests.initramfs import need_brought
 from harness.host.files import write_atomically
+from harness.host.resources import resource
 from harness.kernels.find import Kernel, find_kernel
+from harness.model import Workload
 from harness.ruled.judging import followed
 from harness.rules.calls import Notes
 from harness.rules.micro import Sync
@@ -55,6 +61,7 @@ SMALL_BLOCKS = {"ext4/1k-blocks": 1024, "minix/default": 1024, "vfat": 512, "exf
 """Bytes that a file system writes as a whole, where that is less than the 4 KiB of the rules: a block of the
 rules may be torn there.
 """
+NOBODY = 65534
 OR = "; or "
 """Between what is said of each file that a name may be of."""
 
@@ -117,6 +124,28 @@ def unknown(row: Row, known: Iterable[Known]) -> list[Refused]:
 
 
 # --- one program in one mode ------------------------------------------------------------------
+
+
+@functools.cache
+def cluster() -> bytes:
+    """A new cluster of PostgreSQL, which refuses to be run by root, as an archive."""
+    alone = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    with tempfile.TemporaryDirectory(prefix="powercut-cluster-") as scratch:
+        if os.geteuid() == 0:
+            os.chown(scratch, NOBODY, NOBODY)
+        argv = [*(alone if os.geteuid() == 0 else []), str(resource("workloads", "postgresql", "prepare"))]
+        environment = {**os.environ, "TMPDIR": scratch}
+        return subprocess.run(argv, env=environment, cwd=scratch, stdout=subprocess.PIPE, check=True).stdout
+
+
+def with_cluster(workload: Workload) -> Workload:
+    """The workload, that of PostgreSQL with a cluster beside `run`: a guest makes one in most of a cell's
+    time. It is copied by the same calls. Raises EnvironmentLacks.
+    """
+    if not workload.name.startswith("postgresql"):
+        return workload
+    need_brought(workload)
+    return replace(workload, files={**workload.files, "/workload/postgresql/cluster.tar.gz": cluster()})
 
 
 def rules_of(notes: Notes, profile: Profile) -> Allowed:
@@ -186,7 +215,7 @@ class Trial:
 
     def _row(self, mode: str, program: str) -> Row:
         (profile,), (workload,) = select_profiles([mode]), select_workloads([program])
-        recorded = record(Machine(self.kernel, self.scratch), profile, workload)
+        recorded = record(Machine(self.kernel, self.scratch), profile, with_cluster(workload))
         with recorded.session:
             return row_of(recorded, mode, program, self.contents)
 

@@ -7,15 +7,28 @@ a part; `make allowed` goes through every application and every mode (`harness/t
 
 from __future__ import annotations
 
+import io
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.filesystems.profiles import select_profiles
+from harness.guests.initramfs import need_brought
 from harness.kernels.find import find_kernel
 from harness.ruled.judging import NotJudged
-from harness.tests.allowed import known_losses, refusals, row_of, rules_of, unknown
+from harness.tests.allowed import (
+    cluster,
+    known_losses,
+    refusals,
+    row_of,
+    rules_of,
+    unknown,
+    with_cluster,
+)
+from harness.tests.needs import needed
+from harness.tests.there import there
 from harness.tests.vm.came_back import Machine, Recorded, record
 from harness.workloads.load import select_workloads
 
@@ -82,6 +95,23 @@ def test_a_real_mode_shows_nothing_that_any_posix_forbids(
         row = row_of(made, mode, program, MOST)
     assert (row.why_not, unknown(row, known_losses())) == ("", [])
     assert row.strict
+
+
+def test_a_cluster_that_this_host_made_is_recorded_and_the_guest_makes_none(
+    tmp_path: Path, uml_kernel: Path
+) -> None:
+    (workload,), (profile,) = select_workloads(["postgresql-single"]), select_profiles(["ext4/ordered"])
+    with needed():
+        need_brought(workload)
+    made = record(Machine(find_kernel(str(uml_kernel)), tmp_path), profile, with_cluster(workload))
+    with made.session:
+        row = row_of(made, "ext4/ordered", workload.name, 20)
+    assert (row.why_not, unknown(row, known_losses())) == ("", [])
+    assert row.strict
+    with tarfile.open(fileobj=io.BytesIO(cluster())) as archive:
+        own_number = there(archive.extractfile("cluster/global/pg_control")).read(8)
+    (control,) = (file for file in made.notes.left if file.path == "cluster/global/pg_control")
+    assert control.contents.startswith(own_number)
 
 
 @pytest.mark.parametrize("program", ["names", "sqlite-rollback-full"])
