@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.model import Check, DiskFault, Outcome, Position, Tree, Violation
@@ -12,7 +12,16 @@ from harness.model.questions import Question
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
 from harness.oracles.each import judge_each
-from harness.oracles.names import NamesFound, find_names, is_own, older_versions, undone
+from harness.oracles.names import (
+    NamesFound,
+    came_apart,
+    find_names,
+    is_own,
+    older_versions,
+    recovered,
+    shape_of,
+    undone,
+)
 from harness.oracles.timeline import ModelTimeline
 from harness.oracles.undecided import Undecided
 
@@ -74,13 +83,44 @@ class Case:
             return judge_each(self.contract, self.timeline, self.contents, self.position, tree)
         if not (self.judges_names and self.names.candidates):
             return self.contents.quick_check(self.position, tree)
+        apart = self.names.apart
+        if apart:
+            tree = {path: entry for path, entry in tree.items() if path not in apart}
         faults = self.contents.judge(self.names.candidates, self.position, tree)
         if any(isinstance(f, Violation) and f.oracle in ("stale", "contents") for f in faults):
             # The same names may have existed before and after the persistence point: the contents decide.
             for back, then in older_versions(self.timeline, self.position, tree):
                 if not self.contents.judge((back,), then, tree):
                     return (undone(self.timeline, self.position, back),)
-        return faults
+        return (*faults, *self._apart(apart))
+
+    def _apart(self, names: Mapping[str, int]) -> Iterator[Fault]:
+        """What is not known of files whose names may have come apart: nothing where one of the names has what
+        was promised, and each what the file had at some time since the remount.
+        """
+        yield from self.contents.quick_check(self.position, {path: self.tree[path] for path in names})
+        found = recovered(self.timeline, self.position, self.tree)
+        acked, begun = self.position.acked, self.position.begun
+        for inode in sorted(set(names.values())):
+            of_it = [path for path in names if names[path] == inode]
+            since = self.timeline.parted[inode]
+            shapes = self.timeline.names.shapes(inode, since, begun)
+            promised = self.timeline.names.shapes(inode, max(since, self.timeline.floors[acked]), begun)
+            parted = replace(self.position, acked=min(acked, since + 1))
+            whole = any(shape_of(found[path]) in promised and self._is_whole(path) for path in of_it)
+            if not whole or any(
+                shape_of(found[path]) not in shapes or self._is_alien(path, inode, parted) for path in of_it
+            ):
+                yield came_apart(of_it)
+
+    def _is_whole(self, path: str) -> bool:
+        """Whether a file has what was promised."""
+        return not self.contents.judge(self.names.candidates, self.position, {path: self.tree[path]})
+
+    def _is_alien(self, path: str, inode: int, position: Position) -> bool:
+        """Whether a file has what it could not have had there."""
+        entry = self.tree[path]
+        return entry.kind == "file" and bool(self.contents.whenever(inode, position, entry))
 
 
 Oracle = Callable[[Case], Iterable[Violation | Undecided]]

@@ -44,8 +44,17 @@ from functools import cached_property
 from harness.model import Position, Tree, TreeEntry, Violation
 from harness.oracles.contents import ContentsJudge, Fault
 from harness.oracles.contract import Contract
-from harness.oracles.names import LISTED, LOST_AND_FOUND, is_own, listed, recovered, tell_inode
-from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape, attributes_fingerprint
+from harness.oracles.names import (
+    LISTED,
+    LOST_AND_FOUND,
+    came_apart,
+    is_own,
+    listed,
+    recovered,
+    shape_of,
+    tell_inode,
+)
+from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape
 from harness.oracles.timeline import Entry, ModelTimeline, PersistencePoint
 from harness.oracles.undecided import Undecided
 
@@ -237,7 +246,7 @@ class _Each:
         if not self._all and (not self._untouched(inode) or self._moved(inode, named=False)):
             return ()
         since = min(promise.since, self._parted(inode))
-        if _shape(name) not in self._been_shaped(inode, since):
+        if shape_of(name) not in self._been_shaped(inode, since):
             although = self._although(promise)
             return (
                 Violation(
@@ -298,13 +307,12 @@ class _Each:
             since = self._parted(inode)
             if since == _NEVER or not self._is_changed_apart(inode):
                 continue
-            held = sorted(path for path, each in could.items() if _inodes(each) == {inode})
+            held = [path for path, each in could.items() if _inodes(each) == {inode}]
             parted = replace(self._position, acked=min(self._position.acked, since + 1))
             of = [self._tree[path] for path in held if self._tree[path].kind == "file"]
             whole = any(not self._contents.whenever(inode, self._position, entry) for entry in of)
             if of and not (whole and all(not self._contents.whenever(inode, parted, entry) for entry in of)):
-                names = listed(held)
-                yield Undecided(f"{names}: a file whose names came apart at a remount: contents unknown")
+                yield came_apart(held)
 
     def _untouched(self, inode: int) -> bool:
         """Whether the inode was synced and has not changed since: of a file its contents; of what is none its
@@ -547,10 +555,6 @@ def _later(a: _Promise, b: _Promise) -> _Promise:
 
 def _inodes(held: _Held) -> set[int]:
     return {inode for _, inode in held}
-
-
-def _shape(name: Name) -> Shape:
-    return Shape(name.kind, name.mode, name.target, attributes_fingerprint(name.xattrs), name.owner)
 
 
 def _shown(name: Name) -> tuple[str, int, Owner, bytes, Attributes]:

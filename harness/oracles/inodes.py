@@ -66,6 +66,7 @@ class Inodes:
         self.handles: dict[str, Handle] = {}
         self.exchanged: dict[int, set[int]] = {}  # file to all that exchanged contents, itself too
         self.parted: dict[int, int] = {}  # inode with several names to the first remount with them
+        self.apart: dict[int, int] = {}  # ... to the first operation since then that names it
         self.persistence: list[PersistencePoint] = []
         self.names = Namespace()
         self.entries = Entries()
@@ -107,6 +108,15 @@ class Inodes:
         return len(paths) == 1 and self.parent(next(iter(paths))) == directory
 
     # --- changing ---
+
+    def named_by(self, index: int, *paths: str) -> None:
+        """The operation names these: what had several names at a remount may be copied by that, even where
+        nothing changes (`links-may-part`).
+        """
+        for path in paths:
+            inode = self.handles[path].inode if path in self.handles else self.inodes.get(path)
+            if inode in self.parted:
+                self.apart.setdefault(inode, index)
 
     def touch(self, index: int, *inodes: int) -> None:
         for inode in inodes:

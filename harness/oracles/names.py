@@ -13,11 +13,20 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.model import OperationKind, Position, Tree, Violation
-from harness.oracles.namespace import ABSENT, Attributes, Name, Owner, Recovered
+from harness.oracles.namespace import (
+    ABSENT,
+    Attributes,
+    Name,
+    Owner,
+    Recovered,
+    Shape,
+    attributes_fingerprint,
+)
 from harness.oracles.timeline import ModelTimeline
+from harness.oracles.undecided import Undecided
 
 LOST_AND_FOUND = "lost+found"
 LISTED = 20
@@ -30,11 +39,14 @@ Names = Mapping[str, Name]
 @dataclass(frozen=True, slots=True)
 class NamesFound:
     """The result of `find_names`. `candidates`: the numbers of operations, no fewer than promised, after
-    which the names were these, descending. `violations`: what is wrong where there is no candidate.
+    which the names were these, descending. `violations`: what is wrong where there is no candidate. `apart`:
+    those of names that may have come apart (`links-may-part`), which are compared by their kinds alone, each
+    with its inode.
     """
 
     candidates: tuple[int, ...]
     violations: tuple[Violation, ...] = ()
+    apart: Mapping[str, int] = field(default_factory=dict)
 
 
 def is_own(timeline: ModelTimeline, position: Position, path: str) -> bool:
@@ -82,14 +94,67 @@ def find_names(timeline: ModelTimeline, position: Position, tree: Tree) -> Names
     """Compare a recovered tree with the reference model."""
     found = Recovered(recovered(timeline, position, tree))
     floor = timeline.floors[position.acked]
-    matching = timeline.names.matching(found)
+    copies = _Copies(timeline, position)
+    matching = copies.matching(found) if copies.since else timeline.names.matching(found)
     fitting = tuple(j for j in reversed(matching) if floor <= j <= position.begun)
     if fitting:
-        return NamesFound(fitting)
+        return NamesFound(fitting, apart={p: i for j in fitting for p, i in copies.names(j).items()})
     older = [j for j in matching if j < floor]
     if older:
         return NamesFound((), (undone(timeline, position, older[-1]),))
-    return NamesFound((), tuple(_torn(timeline, position, floor, found)))
+    return NamesFound((), tuple(_torn(timeline, position, floor, found, copies)))
+
+
+class _Copies:
+    """Names that may be those of copies of one inode, each with what is done by that name. `since`: these
+    inodes, and from which number of operations on: the copy is a step before the change.
+    """
+
+    def __init__(self, timeline: ModelTimeline, position: Position) -> None:
+        self._timeline = timeline
+        self._begun = position.begun
+        self.since = {inode: i for inode, i in timeline.apart.items() if i < position.begun}
+        self._ever = timeline.names.ever_of(self.since) if self.since else []
+
+    def names(self, version: int) -> dict[str, int]:
+        """Such names after so many operations, each with the inode of which it may be a copy."""
+        inodes = self._at(version)
+        known = {path: self._timeline.names.inode(path, version) for path in self._ever if inodes}
+        return {path: inode for path, inode in known.items() if inode in inodes}
+
+    def _at(self, version: int) -> set[int]:
+        return {inode for inode, since in self.since.items() if since <= version}
+
+    def fit(self, names: Mapping[str, int], found: Names) -> bool:
+        """Whether each of these was recovered, and is of its inode's kind."""
+        kinds = self._timeline.kinds
+        return all(path in found and found[path].kind == kinds[inode] for path, inode in names.items())
+
+    def matching(self, found: Recovered) -> list[int]:
+        """The versions at which the names were these, ascending, where such names fit."""
+        others: dict[frozenset[str], Recovered] = {}
+        matching = []
+        for version in range(self._begun + 1):
+            copies = self.names(version)
+            key = frozenset(copies)
+            if key not in others:
+                others[key] = Recovered({p: n for p, n in found.names.items() if p not in key})
+            rest = others[key]
+            if self.fit(copies, found.names) and self._timeline.names.matches(
+                rest, version, self._at(version)
+            ):
+                matching.append(version)
+        return matching
+
+
+def shape_of(name: Name) -> Shape:
+    """The attributes that are visible through any name of its inode."""
+    return Shape(name.kind, name.mode, name.target, attributes_fingerprint(name.xattrs), name.owner)
+
+
+def came_apart(paths: Iterable[str]) -> Undecided:
+    """These names of one file are copies, and which has which of its changes is not known."""
+    return Undecided(f"{listed(sorted(paths))}: a file whose names came apart at a remount: contents unknown")
 
 
 def older_versions(timeline: ModelTimeline, position: Position, tree: Tree) -> Iterator[tuple[int, Position]]:
@@ -143,12 +208,15 @@ def _apart(wanted: Names, seen: Names) -> tuple[str, str]:
     return words(wanted), words(seen)
 
 
-def _torn(timeline: ModelTimeline, position: Position, floor: int, found: Recovered) -> Iterator[Violation]:
+def _torn(
+    timeline: ModelTimeline, position: Position, floor: int, found: Recovered, copies: _Copies
+) -> Iterator[Violation]:
     """The names match no version of the history: say how they differ from the nearest one."""
     begun = position.begun
     nearest = timeline.names.nearest(found, floor, begun)
     there = timeline.names.names(nearest)
     differing = {path for path in {**found.names, **there} if found.names.get(path) != there.get(path)}
+    differing -= {p for p, inode in copies.names(nearest).items() if copies.fit({p: inode}, found.names)}
     renames = (i for i in range(begun) if timeline.operations[i].kind is OperationKind.RENAME)
     for i in sorted(renames, key=lambda i: abs(2 * i + 1 - 2 * nearest)):
         op = timeline.operations[i]

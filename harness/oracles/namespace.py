@@ -17,7 +17,7 @@ import functools
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 ROOT = -1
@@ -289,6 +289,10 @@ class Namespace:
         kept = self._paths.get(path)
         return kept.at(version, ABSENT) if kept else ABSENT
 
+    def ever_of(self, inodes: Collection[int]) -> list[str]:
+        """The paths that led to one of these inodes at some version."""
+        return [p for p, kept in self._paths.items() if not set(inodes).isdisjoint(kept.values)]
+
     def been(self, path: str, since: int, until: int) -> set[int]:
         """Where the path led at the versions between these, both included; ABSENT among them if nowhere."""
         kept = self._paths.get(path)
@@ -301,6 +305,12 @@ class Namespace:
         versions = self._versions.get(recovered.fingerprint, ())
         # Equal sums of different names would be a chance of 1 in 2^128, and defects have better ones.
         return versions if versions and self._is(recovered, versions[-1]) else ()
+
+    def matches(self, recovered: Recovered, version: int, without: Collection[int]) -> bool:
+        """Whether the names were these then, those of some inodes aside."""
+        states = (self.inodes[inode].states.at(version, _NO_STATE) for inode in without)
+        rest = self._fingerprints[version] - sum(state.fingerprint for state in states)
+        return recovered.fingerprint == rest & _BITS
 
     def _is(self, recovered: Recovered, version: int) -> bool:
         """Whether the names were these, compared one by one."""

@@ -542,6 +542,12 @@ _TO_TARGET = frozenset({OperationKind.LINK, OperationKind.RENAME, OperationKind.
 """Operations on names whose new name is the target."""
 
 
+_COPIES_NOTHING = frozenset({OperationKind.UNLINK, OperationKind.SYMLINK})
+"""Operations for which overlayfs copies no file that they name: a whiteout takes no copy, and what a symbolic
+link leads to is text.
+"""
+
+
 def replay(contract: Contract, history: History) -> ModelTimeline:
     """The timeline of the operations that had begun when the log ended.
 
@@ -554,6 +560,8 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
     for i, op in enumerate(operations):
         try:
             if not opaque and i not in lost:
+                if op.kind not in _COPIES_NOTHING:
+                    m.named_by(i, op.path, op.target)
                 _APPLY[op.kind](m, i, op)
                 of_names = op.kind in OF_NAMES and m.has_moved
                 if contract.persists == "operations" and of_names:
@@ -576,6 +584,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         entries=m.entries,
         promise_sets=promise_sets_of(operations, m.persistence),
         parted=m.parted,
+        apart=m.apart,
     )
 
 

@@ -312,7 +312,8 @@ class ModelTimeline:
     `kinds`: the kind of every inode. `written`: the file that each writing operation wrote. `entries`: of all
     directories, where the contract judges each inode by itself; else empty. `promise_sets[i]`: how many of
     the first i operations may persist something (not in `replay.PERSISTS_NOTHING`). `parted`: what had
-    several names at a remount, with the first such, where links may part then.
+    several names at a remount, with the first such, where links may part then. `apart`: of these, with the
+    first operation since then that names it: from there on some of its names may be those of a copy.
     """
 
     operations: tuple[Operation, ...]
@@ -327,6 +328,7 @@ class ModelTimeline:
     entries: Entries
     promise_sets: tuple[int, ...]
     parted: Mapping[int, int] = field(default_factory=dict)
+    apart: Mapping[int, int] = field(default_factory=dict)
 
     def describe(self, index: int) -> str:
         """An operation in words: `append f 4096 (operation 3)`."""
