@@ -634,7 +634,7 @@ class Casework:
             while state.again and row.verdict is not Verdict.PASS:
                 state = state.recovered
                 needed.add(state)
-        for state in needed:
+        for state in needed & recording.recoveries.keys():  # an earlier part's, it visits no more
             keep(recording.recoveries[state], kept.recovery(state))
 
     def _close(self, pool: Pool, work: _Work, failure: str = "") -> None:

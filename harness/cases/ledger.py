@@ -15,6 +15,9 @@ memo is *provisional* until its case is DONE without mismatch, even if the run i
 5. After a kill that comes later, the resumed case begins with the mismatch, without a memo, and ends UNKNOWN.
 6. A mismatch from the last visit, or from a confirmation, is read before the case is finished, since no task
    of the case is pending then. After that, no task can find a mismatch.
+
+A resumed run never knows less than the run did before: a case that begins anew keeps what an earlier part
+stored of each state until the state is visited again, or the case has come to its end.
 """
 
 from __future__ import annotations
@@ -44,7 +47,6 @@ from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
     CaseStatus,
-    Counts,
     Coverage,
     DrawnCalls,
     Evidence,
@@ -132,7 +134,9 @@ def breadth_first(cases: Iterable[PlannedCase]) -> list[PlannedCase]:
 
 
 class Ledger:
-    """See the module. `smallest`: the smallest state of each finding."""
+    """See the module. `smallest`: the smallest state of each finding that this part of the run, or one that
+    it goes on with, has visited.
+    """
 
     def __init__(
         self, case: PlannedCase, examiner: Examiner, store: RunStore, plan: Plan, progress: Progress
@@ -143,7 +147,8 @@ class Ledger:
         self._provisional: list[Group] = []
         self._told: set[int] = set()
         self._expected = 0
-        self._counted = Counts()
+        self._counted = (0, 0)
+        self._earlier: set[str] = set()  # states of an earlier part, until this one has visited them
         self.smallest: dict[Key, CrashState] = {}
 
     @property
@@ -210,11 +215,11 @@ class Ledger:
         return [g for g in groups if not _is_decided([verdicts.get(s) for s in g.states])]
 
     def begin(self, *, expected: int) -> None:
-        """From now on, states are visited. `expected`: how many, as far as that is known. A case that begins
-        anew forgets the states of an earlier part of the run.
-        """
+        """From now on, states are visited. `expected`: how many, as far as that is known."""
         if self.begins_anew:
-            self._store.forget_states(self.id)
+            self._earlier = self._store.judged_states(self.id)
+            if self._mismatch:
+                self._forget_recalled()
         self._store.set_case_status(self.id, CaseStatus.RECORDED)
         self._expected = expected
         self._progress.begin("states", expected)
@@ -236,6 +241,8 @@ class Ledger:
         mismatched = self.mismatched()
         kept = [s for s in observed if not (mismatched and s.observation.recalled)]
         self._store.put_judgements(self.id, [j for s in kept for j in s.judged])
+        if self._earlier:
+            self._earlier.difference_update(str(j.state) for s in kept for j in s.judged)
         for s in kept:
             self._keep_evidence(s)
         self._provisional += [s.group for s in observed if s.observation.recalled]
@@ -268,11 +275,27 @@ class Ledger:
                 ],
             )
             self._mismatch = mismatch
+            self._forget_recalled()
             self.smallest = self._smallest()
         return mismatch
 
+    def _forget_recalled(self) -> None:
+        """Forget what the memo answered in an earlier part, of states that this one has not visited yet."""
+        recalled = {str(v.state) for v in self._store.iter_verdicts(self.id) if v.how is How.MEMO}
+        self._store.forget_states(self.id, recalled & self._earlier)
+        self._earlier -= recalled
+
     def _smallest(self) -> dict[Key, CrashState]:
-        return {(f.oracle, f.signature): f.state for f in self._store.findings_of(self.id)}
+        found = self._store.findings_of(self.id)
+        return {(f.oracle, f.signature): f.state for f in found if str(f.state) not in self._earlier}
+
+    def _counts(self) -> tuple[int, int]:
+        """The states, and the contents, that have a verdict, without those of an earlier part."""
+        if not self._earlier:
+            counts = self._store.counts(self.id)
+            return counts.checked, counts.contents
+        rows = [v for v in self._store.iter_verdicts(self.id) if str(v.state) not in self._earlier]
+        return len(rows), len({v.content_hash or str(v.state) for v in rows})
 
     def _keep_evidence(self, observed: JudgedGroup) -> None:
         """Store the evidence of each finding's smallest state; the store itself folds violations into
@@ -318,22 +341,22 @@ class Ledger:
             return
         record = self._store.case(self.id)
         assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
-        counts, info = self._store.counts(self.id), record.info
+        (checked, contents), info = self._counts(), record.info
         if not coverage.crash_times:
             why = (
-                f"{counts.checked:,} of {info.generated:,} states of the log's order, {counts.contents:,} of "
+                f"{checked:,} of {info.generated:,} states of the log's order, {contents:,} of "
                 f"{info.distinct:,} different ones; ended by {coverage.why}"
             )
             self._progress.say(
-                f"{self.id}: looked at {counts.checked:,} of {info.generated:,} crash states; "
+                f"{self.id}: looked at {checked:,} of {info.generated:,} crash states; "
                 f"ended by {coverage.why}"
             )
             coverage = replace(coverage, why=why)
         self._store.add_case(
             replace(
                 info,
-                generated=counts.checked,
-                distinct=counts.contents,
+                generated=checked,
+                distinct=contents,
                 coverage=coverage,
                 timeline=self._store.timeline(self.id),
             )
@@ -351,20 +374,20 @@ class Ledger:
         """Store what was looked at since the last count."""
         record = self._store.case(self.id)
         assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
-        before, counts, info = self._counted, self._store.counts(self.id), changed(record.info)
-        self._counted = counts
+        before, info = self._counted, changed(record.info)
+        self._counted = checked, contents = self._counts()
         self._store.add_case(
             replace(
                 info,
-                generated=info.generated + counts.checked - before.checked,
-                distinct=info.distinct + counts.contents - before.contents,
+                generated=info.generated + checked - before[0],
+                distinct=info.distinct + contents - before[1],
                 timeline=self._store.timeline(self.id),
             )
         )
 
     def count(self) -> None:
         """What is stored from now on belongs to cuts in recoveries, or to a faulty disk."""
-        self._counted = self._store.counts(self.id)
+        self._counted = self._counts()
 
     def _put_recording(self) -> None:
         """Store what the kernel said while the workload ran, if the state after its end, to which that
@@ -386,7 +409,11 @@ class Ledger:
         self._store.add_case(replace(info, generated=info.generated + 1, distinct=info.distinct + more))
 
     def finish(self, seconds: float) -> None:
-        """Close the case. `seconds`: spent on it by all workers."""
+        """Close the case. `seconds`: spent on it by all workers. What this part did not visit, and an earlier
+        one did, is forgotten.
+        """
+        self._store.forget_states(self.id, self._earlier)
+        self._earlier = set()
         self._put_recording()
         self._progress.begin("states", -self._expected)  # a budget left these out
         before = self._store.case(self.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from harness.errors import NotSupported, PowercutError, VersionsDiffer
 from harness.filesystems.profile import Profile
 from harness.guests.made_trees import MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
-from harness.host.packed import pack
+from harness.host.packed import pack, unpack
 from harness.host.progress import Progress, telling
 from harness.host.text import first_few, one_line
 from harness.model import CaseId, Check, CheckResult, CrashPoint, Judgement, Workload
@@ -58,6 +58,7 @@ CALLS = "the program's calls"
 UNSYNCED = "what no sync covered"
 REMEDY = "what would mend it"
 INTERRUPTED = "its cause was not looked for: the run was interrupted"
+_NOTES_MAX_BYTES = 64 << 20
 _CALLS_SHOWN = 40
 _SHOWN = 200
 _COUNTED_MAX = 100_000
@@ -110,20 +111,15 @@ class RuledWork:
             why = f"{workload.name} has no check of its own, and a mode that is only rules has no other judge"
             self._store.set_case_status(case, CaseStatus.NOT_SUPPORTED, why)
             return
-        self._store.forget_states(case)
+        earlier = self._store.judged_states(case)
         try:
             target = Target(profile.fstype, "", base, None)
             with (
                 Session(self._spec, self._scratch / "ruled", self._plan.log_bytes) as session,
                 MadeTrees(session, target) as trees,
             ):
-                with telling(lambda: f"{case}: the program runs", self._progress.say):
-                    argv = workload.operations[check.operation].argv
-                    notes = trees.note(argv, self._limits.deadline)
-                self._limits.need_more()
-                (raw := self._scratch / "calls").write_bytes(trees.raw)
-                pack(raw, self._store.layout.case(case).calls)
-                raw.unlink()
+                argv = workload.operations[check.operation].argv
+                notes = self._notes(case, trees, argv)
                 self._store.set_case_status(case, CaseStatus.RECORDED)
                 acks = [ack.text for ack in notes.acks]
                 if why := at_once(workload, [ack.calls for ack in notes.acks]):
@@ -136,8 +132,10 @@ class RuledWork:
                     deadline=self._limits.deadline,
                 )
                 again = partial(trees.note_again, argv, self._limits.deadline)
-                if not _Case(self._store, case, workload, check, judging, self._progress, again).decide():
+                noted = _Case(self._store, case, workload, check, judging, self._progress, again)
+                if not noted.decide():
                     self._limits.need_more()  # a case that the run's time ended goes on when it is resumed
+                self._store.forget_states(case, earlier - noted.stored)
         except VersionsDiffer:  # it would cost every case
             raise
         except NotSupported as e:
@@ -149,10 +147,28 @@ class RuledWork:
             self._store.set_case_status(case, CaseStatus.DONE)
         self._store.set_case_seconds(case, time.monotonic() - begun)
 
+    def _notes(self, case: CaseId, trees: MadeTrees, argv: Sequence[str]) -> Notes:
+        """The notes on which an earlier part of the run judged states of the case, if there are any: of a
+        program that draws something at random, others are of another recording. Else the program runs. Raises
+        as `MadeTrees.note`, and EnoughDone.
+        """
+        kept, raw = self._store.layout.case(case).calls, self._scratch / "calls"
+        try:
+            if kept.exists() and self._store.judged_states(case):
+                return trees.take(unpack(kept, raw, _NOTES_MAX_BYTES).read_bytes())
+            with telling(lambda: f"{case}: the program runs", self._progress.say):
+                notes = trees.note(argv, self._limits.deadline)
+            self._limits.need_more()
+            raw.write_bytes(trees.raw)
+            pack(raw, kept)
+        finally:
+            raw.unlink(missing_ok=True)
+        return notes
+
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A program that was noted."""
+    """A program that was noted. `stored`: the names of the states of which a verdict was."""
 
     _store: RunStore
     _id: CaseId
@@ -161,6 +177,7 @@ class _Case:
     _judging: Judging
     _progress: Progress
     _again: Callable[[], Notes | None] | None = None
+    stored: set[str] = field(default_factory=set)
 
     def decide(self) -> bool:
         """Visit the states, and store what comes of them. Returns whether all were visited. Raises NotJudged,
@@ -191,12 +208,16 @@ class _Case:
                 found = answer(judging, failed)
         except KeyboardInterrupt:  # what was seen is told; the case begins anew when the run is resumed
             sound += [self._judged(s, judgement_of(r, self._check, INTERRUPTED)) for s, r in failed.items()]
-            self._store.put_judgements(self._id, sound)
+            self._put(sound)
             raise
-        self._store.put_judgements(self._id, sound)
+        self._put(sound)
         self._put_findings(found, failed)
         self._put_case(listed, visited, {told.found.state for told in found.told})
         return judging.all_visited
+
+    def _put(self, judged: Sequence[JudgedState]) -> None:
+        self._store.put_judgements(self._id, judged)
+        self.stored.update(str(one.state) for one in judged)
 
     def _judged(self, state: Partial, judgement: Judgement) -> JudgedState:
         return JudgedState(
@@ -252,11 +273,11 @@ class _Case:
             results = {first: judging.result(first, judging.legal.acks(first)), **failed}
             words = (told.headline, told.places)
             judged = [self._judged(s, judgement_of(results[s], self._check, *words)) for s in states]
-            self._store.put_judgements(self._id, judged)
+            self._put(judged)
             self._explain(told, found.together, where.of(told.found))
         for state in found.rest:
             judgement = judgement_of(failed[state], self._check, found.why_not)
-            self._store.put_judgements(self._id, [self._judged(state, judgement)])
+            self._put([self._judged(state, judgement)])
 
     def _explain(self, told: Told, together: str, promises: Mapping[str, Says]) -> None:
         judging = self._judging

@@ -8,7 +8,7 @@ import itertools
 import shutil
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -302,14 +302,19 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             change_case(db, self._number(case), mismatch=valid_text(mismatch))
         self._database.checkpoint()
 
-    def forget_states(self, case: CaseId) -> None:
-        """Delete all verdicts on a case's states."""
+    def forget_states(self, case: CaseId, states: Collection[str]) -> None:
+        """Delete the verdicts on these states of a case, by their names."""
+        if not states:
+            return
         with self._writing() as db:
             number = self._number(case)
             # Not row by row: SQLite makes no checkpoint while the traceback of a signal keeps half of them.
-            out = [d for (d,) in db.execute(_DIGESTS, (number,)).fetchall()]
-            db.execute("DELETE FROM states WHERE case_id = ?", (number,))
-            move_states(db, number, out=out)
+            rows = db.execute("SELECT state, digest FROM states WHERE case_id = ?", (number,)).fetchall()
+            gone = {name: signed for name, signed in rows if name in states}
+            db.executemany(
+                "DELETE FROM states WHERE case_id = ? AND state = ?", [(number, name) for name in gone]
+            )
+            move_states(db, number, out=gone.values())
 
     def set_case_seconds(self, case: CaseId, seconds: float) -> None:
         """Set how long a case took, in total over all parts of a resumed run."""

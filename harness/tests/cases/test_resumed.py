@@ -9,23 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.model import CrashState
 from harness.plan import Budget
 from harness.report.results import results
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
+    CaseStatus,
     Coverage,
     DiskCell,
     DrawnCall,
     DrawnCalls,
     DrawnEntry,
     FaultyDiskResult,
+    How,
+    JudgedState,
     NestedCrashes,
     Step,
 )
 from harness.summary import CaseVerdict, summarise
 from harness.tests.cases.toy_kernel import Bench, Kernel, Kind, OnError, Put, a_bench, bench_in
-from harness.tests.store.samples import INFO
+from harness.tests.store.samples import INFO, broken
 from harness.tests.there import there
 
 ADDS = (Put(7, 7, 1), None, Put(0, 7, 0), Put(7, 7, 3), None)
@@ -164,3 +168,59 @@ def test_recoveries_of_what_failed_are_kept_before_the_case_is_done(
     bench.run(Kernel(program=ADDS), "exhaustive", again=1)
     assert there
     assert all(all(found) and found for found in there)
+
+
+PLANS: dict[str, tuple[Kernel, dict[str, Any]]] = {
+    "plain": (Kernel(Kind.NOT_MOUNTED), {}),
+    "again": (Kernel(program=ADDS), {"again": 1}),
+    "disk": (Kernel(Kind.NOT_MOUNTED, journal=True), {"disk": ("errors",)}),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_resumed_run_knows_no_less_than_the_run_did_before(bench: Bench, name: str) -> None:
+    """513 states and 29 findings, exit 1; after a resume of three seconds "nothing was checked", exit 4."""
+    kernel, plan = PLANS[name]
+    whole_run = replace(kernel, visits=[], uses=[])
+    with bench_in(bench.folder / "whole") as other:
+        other.run(whole_run, "exhaustive", **plan)
+    bench.run(replace(kernel, visits=[], uses=[]), "exhaustive", stop_at=len(whole_run.visits), **plan)
+    before, known = bench.store.findings_of(bench.case), bench.store.judged_states(bench.case)
+    assert before
+    bench.run(replace(kernel, visits=[], uses=[]), "exhaustive", stop_at=1, **plan)
+    (case,) = summarise(bench.store).cases
+    assert (case.status, case.verdict) == (CaseStatus.RECORDED, CaseVerdict.FAIL)
+    assert {f.id for f in before} <= {f.id for f in case.findings}
+    assert known <= bench.store.judged_states(bench.case)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_case_that_began_anew_ends_as_if_it_had_not_been_interrupted(
+    tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    """Nothing that an earlier part alone had visited counts in the end."""
+    kernel, plan = PLANS[name]
+    ends = []
+    for was_interrupted in (False, True):
+        with bench_in(tmp_path_factory.mktemp("run")) as bench:
+            if was_interrupted:
+                bench.run(replace(kernel, visits=[], uses=[]), "exhaustive", stop_at=3, **plan)
+                left = [
+                    JudgedState(CrashState.parse(s), "other", broken("lost")) for s in ("@t97@t1", "@t98")
+                ]
+                bench.store.put_judgements(bench.case, left)
+            bench.run(replace(kernel, visits=[], uses=[]), "exhaustive", **plan)
+            rows, (case,) = bench.store.rows_of(bench.case), summarise(bench.store).cases
+            found = [(f.id, f.state, f.states) for f in case.findings]
+            ends.append((rows.judged, rows.record.info, found, case.verdict, case.undecided))
+    assert ends[0] == ends[1]
+
+
+def test_what_a_mismatched_memo_had_answered_is_not_kept(bench: Bench) -> None:
+    """Nobody had seen it."""
+    bench.run(Kernel(), "exhaustive", stop_at=2)
+    recalled = JudgedState(CrashState.parse("@t98"), "other", broken("lost"), How.MEMO)
+    bench.store.put_judgements(bench.case, [recalled])
+    bench.store.set_case_mismatch(bench.case, "two outcomes")
+    bench.run(Kernel(), "exhaustive", stop_at=1)
+    assert not bench.store.findings_of(bench.case)

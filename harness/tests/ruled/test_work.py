@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,19 +15,21 @@ import pytest
 from harness.cases.casework import EnoughDone
 from harness.filesystems.profiles import ruled_modes
 from harness.host.progress import Quiet
-from harness.model import CaseId, Check, CheckResult, CrashPoint, Workload
+from harness.model import CaseId, Check, CheckResult, CrashPoint, CrashState, Workload
 from harness.plan import Budget, Plan
 from harness.report.explanation import Fate, read_explanation
 from harness.ruled.judging import Judging
 from harness.ruled.work import INTERRUPTED, RuledWork, _Case
 from harness.rules.answers import Tried
-from harness.rules.calls import Left
-from harness.rules.states import Partial
+from harness.rules.calls import Left, Notes
+from harness.rules.states import Listed, Partial
 from harness.rules.trees import Files, contents
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus
+from harness.store.layout import latest
+from harness.store.records import CaseInfo, CaseStatus, JudgedState
+from harness.summary import CaseSummary, CaseVerdict, summarise
 from harness.tests.rules.programs import OWNER, Calls, rules
-from harness.tests.store.samples import INFO
+from harness.tests.store.samples import INFO, broken
 from harness.workloads.load import parse_operation
 
 
@@ -238,3 +243,102 @@ def test_what_an_interrupted_case_had_shown_is_kept(tmp_path: Path, monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             _Case(store, case, workload, check, judging, Quiet()).decide()
         assert store.counts(case).checked
+
+
+class Drawn:
+    """A program that writes other bytes, as many, each time that it runs; in place of a guest."""
+
+    ran = 0
+
+    def __init__(self, *_: object) -> None:
+        self.raw = b""
+
+    def __enter__(self) -> Drawn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """No guest to end."""
+
+    def note(self, argv: Sequence[str], deadline: float | None = None) -> Notes:
+        Drawn.ran += 1
+        return self.take(bytes([Drawn.ran]))
+
+    def take(self, raw: bytes) -> Notes:
+        self.raw = raw
+        calls = Calls().create("f").write("f", raw * 12000).ack("1")
+        return replace(calls.notes([Left("f", "file", OWNER, raw * 12000)]), exit_code=0)
+
+    def note_again(self, argv: Sequence[str], deadline: float | None = None) -> None:
+        """It could not be noted."""
+
+    def check(self, trees: Sequence[tuple[Files, int]], check: Check, acks: Sequence[str]) -> list[Tried]:
+        return [
+            Tried(CheckResult(0, int(acks > 0 and "f" not in files), "gone", acks)) for files, acks in trees
+        ]
+
+
+VISITED = Judging.visited
+
+
+def cut_short(judging: Judging, listed: Listed, at: int) -> Iterator[tuple[Partial, CheckResult]]:
+    """The user stops it after so many states."""
+    yield from itertools.islice(VISITED(judging, listed), at)
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., CaseSummary]]:
+    """A part of a run of such a program; answers with what the run knows then of its case."""
+    monkeypatch.setattr(Drawn, "ran", 0)
+    monkeypatch.setattr("harness.ruled.work.Session", Drawn)
+    monkeypatch.setattr("harness.ruled.work.MadeTrees", Drawn)
+    profile = next(iter(ruled_modes().values()))
+    check = Check(0, ("check",), ("*",), application=True)
+    workload = Workload("w", "", (parse_operation("sync"),), (check,))
+    with RunStore.create(tmp_path, "t", INFO, durable=False) as store:
+
+        def worked(stop_at: int | None = None) -> CaseSummary:
+            plan = Plan(configurations=[], workloads=[])
+            work = RuledWork(plan, store, Begun(), cast(Any, None), tmp_path)
+            with monkeypatch.context() as patch:
+                if stop_at is not None:
+                    patch.setattr(Judging, "visited", functools.partialmethod(cut_short, at=stop_at))
+                with contextlib.suppress(EnoughDone, KeyboardInterrupt):
+                    work.work([(profile, workload)], {profile.name: tmp_path}, {})
+            (case,) = summarise(store).cases
+            return case
+
+        yield worked
+
+
+def test_a_program_that_draws_something_is_judged_on_the_notes_of_the_part_before(
+    part: Callable[..., CaseSummary],
+) -> None:
+    """UNKNOWN: "was judged on another recording"; and the calls that the findings were of were gone."""
+    stopped = part(stop_at=4)
+    assert (stopped.status, stopped.verdict) == (CaseStatus.RECORDED, CaseVerdict.FAIL)
+    resumed = part()
+    assert (resumed.status, resumed.reason, resumed.verdict) == (CaseStatus.DONE, "", CaseVerdict.FAIL)
+    assert Drawn.ran == 1
+
+
+def test_a_resumed_part_that_comes_to_nothing_leaves_what_was_known(part: Callable[..., CaseSummary]) -> None:
+    """The findings of the part before were deleted first."""
+    before, after = part(stop_at=4), part(stop_at=0)
+    assert before.findings
+    assert [f.id for f in after.findings] == [f.id for f in before.findings]
+    assert after.counts.checked == before.counts.checked
+
+
+def test_what_only_an_earlier_part_had_is_gone_once_the_case_is_decided(
+    part: Callable[..., CaseSummary], tmp_path: Path
+) -> None:
+    """A state that this version's rules do not leave possible, say."""
+    before = part(stop_at=4)
+    with RunStore.open(latest(tmp_path)) as store:
+        other = JudgedState(CrashState.parse("@999"), "other", broken("lost"))
+        store.put_judgements(before.case, [other])
+    stopped, resumed = part(stop_at=0), part()
+    assert len(stopped.findings) == len(before.findings) + 1
+    assert "lost" not in {f.signature for f in resumed.findings}
+    assert resumed.counts.checked == resumed.counts.generated
