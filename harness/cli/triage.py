@@ -31,7 +31,7 @@ from harness.host.text import one_line
 from harness.report.explanation import read_explanation
 from harness.report.lines import run_again, source_words
 from harness.report.similar import SimilarFindings, similar
-from harness.report.words import plural, shown_path
+from harness.report.words import kind_of_loss, plural, shown_path
 from harness.store import RunStore
 from harness.store.layout import PLAN, RUN
 
@@ -154,7 +154,7 @@ def _standing(group: SimilarFindings) -> str:
     if group.example.known:
         return f" ({group.example.known.bug.name})"
     if group.example.loss:
-        return " (a known loss)"
+        return f" (a known {kind_of_loss(group.example)})"
     return " (expected)" if group.expected else "" if group.example.oracle == "program" else " (new)"
 
 

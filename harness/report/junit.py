@@ -23,7 +23,7 @@ from harness.host.text import indented, one_line, printable
 from harness.known.words import NEW
 from harness.model import CaseId
 from harness.report.lines import commands, reproduce
-from harness.report.words import kernel_name, known_lines, plural, red_as_a_whole, where
+from harness.report.words import kernel_name, kind_of_loss, known_lines, plural, red_as_a_whole, where
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
 
@@ -163,7 +163,7 @@ def _findings_text(findings: list[Finding], source: str, summary: Summary) -> st
 def _known(f: Finding) -> str:
     if f.known:
         return f" [known: {f.known.bug.name}]"
-    return " [a known loss of this mode]" if f.loss else ""
+    return f" [a known {kind_of_loss(f)}]" if f.loss else ""
 
 
 def _finding_text(f: Finding, source: str, summary: Summary) -> str:

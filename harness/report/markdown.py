@@ -95,7 +95,7 @@ def _command(text: str) -> str:
 def _unexpected(summary: Summary, source: str) -> Iterator[str]:
     if counted := counted_findings(summary):
         yield ""
-        yield f"{counted.replace(' (one FAIL each)', '')}:"
+        yield counted
     if known := known_or_new(summary.unexpected, summary.info.kernel):
         yield ""
         yield markdown_plain(known)

@@ -228,7 +228,7 @@ def _unexpected(summary: Summary, source: str, limits: Limits) -> Iterator[Text]
         shown = here  # "and 1 more" would hide it, and be as long
     infos = {c.case: c.info for c in summary.cases}
     if counted := counted_findings(summary):
-        yield _line("bold", f"{counted}:")
+        yield _line("bold", counted)
     if known := known_or_new(unexpected, summary.info.kernel):
         yield _line("", known)
         yield Text()

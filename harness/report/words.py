@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.errors import ExitCode, WriteLogError
-from harness.expectations import IN_BASELINE, Expectation
+from harness.expectations import IN_BASELINE, Expectation, first_match, known_losses
 from harness.filesystems.profiles import ANY, profiles
-from harness.known.base import version_of
-from harness.known.words import details, named
+from harness.known.base import KnownBug, installed, version_of
+from harness.known.words import brief, details, named
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
 from harness.oracles import BY_DEFAULT, ORACLES
 from harness.plan import Budget
@@ -98,10 +98,10 @@ def code_words(code: ExitCode, summary: Summary) -> str:
     return "not everything was run" if part else EXIT_WORDS[code]
 
 
-_OF_A_LOSS = (
-    "A known loss is the mode's own, and no kernel mends it: use another mode for what has to last, or name "
-    "it in a file for --expect, and it fails no run."
-)
+_OF_A_LOSS = "A known loss is the mode's own, and no kernel mends it: use another mode for what has to last."
+_OF_A_FAULT = "A known fault is the kernel's, and another kernel may be without it."
+_TO_EXPECT = "What a file for --expect names fails no run."
+_OF_FINDING = re.compile(r"\breports/findings/([\w-]+)")
 
 
 def known_words(summary: Summary) -> str:
@@ -327,19 +327,18 @@ def headline(summary: Summary) -> str:
 
 
 def counted_findings(summary: Summary) -> str:
-    """How the numbers of a run belong together: `18 findings of 5 symptoms, at 14 crash states (one FAIL
-    each), the smallest of 37 broken ones`; empty for one finding or none. Symptoms as the headline counts
-    them, mode by mode.
+    """How the numbers of a run belong together: `18 findings (5 symptoms). 37 states are broken; each finding
+    is shown at its smallest.`; empty for one finding or none. Symptoms as the headline counts them, mode by
+    mode.
     """
     found = summary.unexpected
     if len(found) < 2:
         return ""
     symptoms = len({(f.case.configuration, f.symptom) for f in found})
-    states = len(grouped(found))
-    at = "one crash state" if states == 1 else f"{number(states)} crash states (one FAIL each)"
     broken = sum(c.counts.failed for c in summary.cases if any(f.expectation is None for f in c.findings))
-    among = f", the smallest of {number(broken)} broken ones" if broken > states else ""
-    return f"{number(len(found))} findings of {plural(symptoms, 'symptom')}, at {at}{among}"
+    many = "1 state is" if broken == 1 else f"{number(broken)} states are"
+    shown = "each finding is shown at its smallest"
+    return f"{number(len(found))} findings ({plural(symptoms, 'symptom')}). {many} broken; {shown}."
 
 
 def known_or_new(findings: Sequence[Finding], kernel: KernelInfo) -> str:
@@ -365,16 +364,21 @@ def _compared(findings: Sequence[Finding], kernel: KernelInfo) -> str:
         these = "these findings were" if many else "this finding was"
         return f"The kernel's version is not known, so {these} not compared with known bugs."
     names = enumerated(list(dict.fromkeys(f.known.bug.name for f in findings if f.known)))
-    known, lost = sum(bool(f.known) for f in findings), sum(bool(f.loss) for f in findings)
-    if not known + lost:
+    known, of_loss = sum(bool(f.known) for f in findings), [f for f in findings if f.loss]
+    if not known and not of_loss:
         return "None of these findings is a known bug." if many else "This finding is no known bug."
+    lost = [f for f in of_loss if _by_options(f)]
+    faults = [f for f in of_loss if f not in lost]
+    bugs = enumerated(list(dict.fromkeys(bug.name for f in faults if (bug := _bug_of_loss(f)))))
     parts = {
         f"a known bug: {names}": known,
-        f"a known loss of {_losing(findings)}": lost,
-        "new": len(findings) - known - lost,
+        f"a known loss of {_losing(lost)}": len(lost),
+        f"a known fault of some kernels in {_losing(faults)}{f': {bugs}' * bool(bugs)}": len(faults),
+        "new": len(findings) - known - len(of_loss),
     }
     told = {what: count for what, count in parts.items() if count}
-    step = f" {_OF_A_LOSS}" * bool(lost)
+    steps = [_OF_A_LOSS] * bool(lost) + [_OF_A_FAULT] * bool(faults) + [_TO_EXPECT] * bool(of_loss)
+    step = "".join(f" {sentence}" for sentence in steps)
     if len(told) == 1:
         return f"{'Each of these findings' if many else 'This finding'} is {next(iter(told))}.{step}"
     of = [f"{number(n)} {f'is {w}' if n == 1 else f'are {_several(w)}'}" for w, n in told.items()]
@@ -383,19 +387,43 @@ def _compared(findings: Sequence[Finding], kernel: KernelInfo) -> str:
 
 def _several(what: str) -> str:
     """`known bugs: ...` for `a known bug: ...`."""
-    return what.replace("a known bug", "known bugs").replace("a known loss", "known losses")
+    for one, several in (("bug", "bugs"), ("loss", "losses"), ("fault", "faults")):
+        what = what.replace(f"a known {one}", f"known {several}")
+    return what
 
 
 def _losing(findings: Sequence[Finding]) -> str:
-    """The modes that are known to lose what some of these findings say."""
-    modes = list(dict.fromkeys(f.case.configuration for f in findings if f.loss))
+    """The modes that are known to lose what these findings say."""
+    modes = list(dict.fromkeys(f.case.configuration for f in findings))
     return enumerated(modes) if len(modes) <= _NAMED_MODES else plural(len(modes), "mode")
+
+
+def _by_options(f: Finding) -> bool:
+    """Whether a mode is known to lose this by its own options, so on each kernel. Such a line covers all of
+    its oracle, or all that lost writes explain; the usual mode of a file system has no options to blame.
+    """
+    line = first_match(known_losses(), f.case, f.symptom, f.state)
+    mode = profiles().get(f.case.configuration.partition("@")[0])
+    return not (line is None or line.symptoms or _OF_FINDING.search(line.reason) or (mode and mode.usual))
+
+
+def _bug_of_loss(f: Finding) -> KnownBug | None:
+    """The known bug that the reason of a known loss names."""
+    told = _OF_FINDING.search(f.loss)
+    return installed().get(told[1]) if told else None
+
+
+def kind_of_loss(f: Finding) -> str:
+    """`loss`, or `fault of some kernels`: what a known loss is, by its mode's options or not."""
+    return "loss" if _by_options(f) else "fault of some kernels"
 
 
 def known_lines(f: Finding) -> list[str]:
     """Below a finding: which known bug it is, and what to do; or why its mode is known to lose this."""
     if f.loss:
-        return [f"known loss of {f.case.configuration}: {f.loss}"]
+        kind, bug = kind_of_loss(f), _bug_of_loss(f)
+        of = "of" if kind == "loss" else "in"
+        return [f"known {kind} {of} {f.case.configuration}: {f.loss}", *([brief(bug)] if bug else [])]
     return [named(f.known), *details(f.known)] if f.known else []
 
 
@@ -476,7 +504,7 @@ def _known(summary: Summary, names: Sequence[str], verdict: CaseVerdict) -> str:
     """
     found = [f for f in summary.unexpected if f.case.configuration in names]
     if found and all(f.loss for f in found):
-        return ", known losses of such modes" if len(names) > 1 else ", known losses of such a mode"
+        return f", {_losses(found, 'such modes' if len(names) > 1 else 'such a mode')}"
     bugs = list(dict.fromkeys(f.known.bug.name for f in found if f.known))
     if verdict is not CaseVerdict.FAIL or not bugs:
         return ""
@@ -484,6 +512,14 @@ def _known(summary: Summary, names: Sequence[str], verdict: CaseVerdict) -> str:
         return f", {number(len(found) - new)} of {plural(len(found), 'finding')} known bugs"
     which = "a known bug" if len(bugs) == 1 else "known bugs"
     return f", {which}: {enumerated(bugs)}" if len(bugs) <= _NAMED_MODES else f", {len(bugs)} known bugs"
+
+
+def _losses(found: Sequence[Finding], such: str) -> str:
+    """What known losses are together: `known losses of such a mode`."""
+    by_options = [_by_options(f) for f in found]
+    parts = [f"known losses of {such}"] * any(by_options)
+    parts += ["known faults of some kernels"] * (not all(by_options))
+    return enumerated(parts)
 
 
 def _not_decided(summary: Summary, mode: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from harness.cli import why
 from harness.errors import ExitCode, StoreError
-from harness.expectations import Expectation
+from harness.expectations import Expectation, first_match, known_losses
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
 from harness.known.words import details
 from harness.model import CaseId, CrashState, Judgement, Violation
@@ -25,10 +25,11 @@ from harness.report.junit import junit_xml
 from harness.report.markdown import summary_markdown
 from harness.report.results import results
 from harness.report.text import summary_text
-from harness.report.words import headline, known_or_new, where
+from harness.report.words import headline, known_lines, known_or_new, where
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, DrawnEntry, Finding, JudgedState, KernelInfo, Step
 from harness.summary import exit_code, summarise
+from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import demo_run
 from harness.tests.store.samples import INFO
@@ -250,6 +251,46 @@ def test_what_a_mode_is_known_to_lose_is_not_called_new(store: RunStore) -> None
     assert one in junit_xml(summary, "RUN")
     assert f"<b>{one[0].upper()}{one[1:]}" in report_html(summary, store, "RUN")
     assert results(summary, "RUN")["cases"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "oracle", "what", "said", "line"),
+    [
+        ("jfs/default", "durability", "NAME: missing", "a known fault of some kernels in jfs/default", ""),
+        ("vfat/default", "durability", "NAME: missing (sync)",
+         "a known fault of some kernels in vfat/default", ""),
+        ("xfs/wsync", "durability", "NAME: data of operation N lost (sync)",
+         "a known fault of some kernels in xfs/wsync: xfs-sync-no-flush", "xfs-sync-no-flush (loses "),
+        ("ext4/no-journal", "fsck", "e2fsck: x", "a known loss of ext4/no-journal", ""),
+        ("ext4/performance", "durability", "NAME: missing", "a known loss of ext4/performance", ""),
+    ],
+)  # fmt: skip
+def test_a_loss_is_the_modes_own_only_by_its_options(
+    store: RunStore, mode: str, oracle: str, what: str, said: str, line: str
+) -> None:
+    """No kernel mends it, use another mode: this was said of f2fs-fsync-first-node, which has a workaround."""
+    filesystem, _, of_it = mode.partition("/")
+    case = CaseId(filesystem, of_it, "random-7")
+    loss = first_match(known_losses(), case, Symptom(oracle, what))
+    assert loss is not None
+    found = replace(store.findings()[0], case=case, oracle=oracle, what=what, loss=loss.reason, known=None,
+                    expectation=None, state=CrashState(9, (3,)))  # fmt: skip
+    told = known_or_new([found], store.info.kernel)
+    of_options = said.startswith("a known loss")
+    assert told.startswith(f"This finding is {said}. ")
+    assert ("no kernel mends it: use another mode" in told) is of_options
+    assert ("another kernel may be without it" in told) is not of_options
+    assert told.endswith("What a file for --expect names fails no run.")
+    first, *more = known_lines(found)
+    assert first == f"{said.removeprefix('a ').partition(':')[0]}: {loss.reason}"
+    assert [text.startswith(line) for text in more] == [True] * bool(line)
+    summary = summarise(store)
+    broken = next(c for c in summary.cases if c.counts.failed)
+    alone = replace(broken, info=replace(broken.info, case=case), findings=(found,))
+    head = headline(replace(summary, cases=(alone,)))
+    assert head.endswith(
+        ", known losses of such a mode." if of_options else ", known faults of some kernels."
+    )
 
 
 def test_what_is_new_stands_before_what_is_known(store: RunStore) -> None:

@@ -319,12 +319,13 @@ def test_the_numbers_of_findings_belong_together(summary: Summary) -> None:
     other = replace(found[3], what="another thing is gone")
     broken = replace(summary, cases=(replace(known, findings=(*found[:3], other)),))
     ways = len({f.symptom for f in broken.findings})
-    said = f"4 findings of {ways} symptoms, at 3 crash states (one FAIL each), the smallest of 17 broken ones"
+    said = f"4 findings ({ways} symptoms). 17 states are broken; each finding is shown at its smallest."
     assert counted_findings(broken) == said
     text = summary_text(broken, SOURCE)
-    assert f"\n{said}:\n" in text
+    assert f"\n{said}\n" in text
     assert text.count("\nFAIL ") == 3
     assert f"broke promises ({ways} symptoms: " in headline(broken)
+    assert f"\n{said}\n" in summary_markdown(broken, SOURCE)
 
 
 def _violated(oracle: str, what: str, found: str) -> Violation:
