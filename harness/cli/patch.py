@@ -132,6 +132,8 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     begun = _begun(given, config) if given["resume"] else None
     machine, jobs = begun.machine if begun else given["machine"], given["jobs"]
     with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
+        if begun:
+            _need_commits(kernels, begun)
         plan = begun or _plan(kernels, commits, config, given)
         if given["no_action"]:
             return _show(plan)
@@ -196,6 +198,18 @@ def _begun(given: dict[str, Any], config: tuple[str, ...]) -> PatchPlan:
         )
     minutes = given["minutes"] if is_typed("minutes") else plan.minutes
     return msgspec.structs.replace(plan, minutes=minutes)
+
+
+def _need_commits(kernels: CommitTree, plan: PatchPlan) -> None:
+    """Raises UsageError if a commit of a series that is resumed is gone: that of changes which were not
+    committed, or of a mailbox, is in the cache alone.
+    """
+    if gone := next((c for c in (plan.series.base, *plan.series.commits) if not kernels.knows(c.id)), None):
+        raise UsageError(
+            f"a commit of the series, {gone.short} ({gone.subject}), is neither in {kernels.tree} nor in the "
+            "cache",
+            f"name the tree that it was begun with, {plan.tree}; or begin a new one, without --resume",
+        )
 
 
 def _show(plan: PatchPlan) -> ExitCode:

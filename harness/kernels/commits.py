@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -70,21 +71,28 @@ NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _WHO = {f"GIT_{who}_{what}": "powercut" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 _WHEN = {f"GIT_{who}_DATE": "2000-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
 """So that equal contents are equal commits."""
+_ALONE = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
 _PLAIN = {
-    "core.hooksPath": "/dev/null",
-    "commit.gpgSign": "false",
-    "log.showSignature": "false",
+    "core.attributesFile": "/dev/null",
     # Whatever goes on in the background would hold our lock.
-    "core.fsmonitor": "false",
     "gc.autoDetach": "false",
     "maintenance.autoDetach": "false",
+    # Git takes an object or an index that a power cut of this host left empty for the whole one.
+    "core.fsync": "all",
 }
 """For our repository: the user's settings are not for commits that nobody sees."""
+_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+_FETCHING = r"^(remote|url|http|credential|protocol|ssh)\..*$|^core\.sshcommand$"
+"""Settings by which git fetches."""
+_NO_ROOM = re.compile(r"No space left on device|Out of diskspace|Disk quota exceeded")
 _CONFIGURING = (":(glob)**/Kconfig*", "scripts")
 """The files of a commit that decide what it makes of our fragments."""
 _MOST_SAID = 400
 """Letters of what git complains of."""
 _MAILBOX = "name a mailbox as git format-patch --stdout writes it"
+_ANSWER = re.compile(r"(re|aw|sv|vs|wg|fwd?|antw|odp)(\[\d+\])?\s*:", re.IGNORECASE)
+"""What the subject of an answer, or of a mail that was handed on, begins with."""
+_CHANGES = re.compile(rb"^(diff --git |--- a/|@@ -\d)", re.MULTILINE)
 _TAGS = re.compile(r"\s*(?:\[[^]]*\]\s*)+")
 """What a subject begins with, as `[PATCH v2 1/3]`."""
 _SAFE = re.compile(r"git config --global --add safe\.directory \S.*")
@@ -135,6 +143,7 @@ class CommitTree:
     ) -> None:
         self.tree, self.path, self.flavour = tree, path, flavour
         self._jobs, self._say = jobs, say
+        self._surroundings = _ALONE | _WHO | _promised(tree)
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -289,7 +298,8 @@ class CommitTree:
 
     def _applied(self, base: str, mbox: Path) -> str:
         """The last commit once all patches of a file, which may be one of gzip, are applied to `base`. Mails
-        without a patch, as a cover letter, are passed over; a patch that lost its changes is refused.
+        without a patch, as a cover letter, and answers, as those of a reviewer who would rather have another
+        one, are passed over; a patch that lost its changes is refused.
         """
         source = self._work_tree()
         self._switch(base)
@@ -302,7 +312,7 @@ class CommitTree:
             ) from e
         finally:  # where all is applied, there is nothing to abort
             abort = [*self._ours(source), "am", "--abort"]
-            subprocess.run(abort, env=plain_environment(), capture_output=True, check=False)
+            subprocess.run(abort, env=self._environment(), capture_output=True, check=False)
         if not held:
             raise UsageError(f"{mbox} holds no patch", _MAILBOX)
         head = self._git("rev-parse", "HEAD", at=source).strip()
@@ -317,11 +327,12 @@ class CommitTree:
         changes, KernelError for one that does not apply.
         """
         at, passed, last = self.path / "git/rebase-apply", set[int](), -1
-        with _unpacked(mbox) as mails:
-            words = ["--quiet", "--3way", str(mails)]
-            while True:
+        with _unpacked(mbox) as file:
+            mails = self._patches(file)
+            words = ["--quiet", "--3way", *map(str, mails)]
+            while mails:
                 try:
-                    self._git("am", *words, at=source, env=_WHO)
+                    self._git("am", *words, at=source)
                     return len(passed) != last
                 except KernelError:
                     patch = at / "patch"
@@ -333,6 +344,31 @@ class CommitTree:
                 _need_no_patch(at / f"{number:04}", mbox)
                 passed.add(number)
                 words = ["--skip"]
+        return False
+
+    def _patches(self, file: Path) -> list[Path]:
+        """A file of patches as files that `git am` takes: of a mailbox each mail, answers left out. What they
+        would have changed is said: nobody has it as a part of the series.
+        """
+        if not file.read_bytes().lstrip().startswith(b"From "):
+            return [file]
+        self._git("mailsplit", "--keep-cr", f"-o{file.parent}", str(file))
+        mails = {mail: _subject(mail) for mail in sorted(file.parent.iterdir()) if mail != file}
+        answers = [mail for mail, subject in mails.items() if _ANSWER.match(subject)]
+        bringing = [mails[mail] for mail in answers if _CHANGES.search(mail.read_bytes())]
+        shown, left = first_few(bringing, 3)
+        if shown:
+            more = f" and {left:,} more" if left else ""
+            self._say(f"not applied, as answers are no part of a series: {one_line('; '.join(shown))}{more}")
+        return [mail for mail in mails if mail not in answers]
+
+    def knows(self, commit: str) -> bool:
+        """Whether a commit of the user's, or of ours, is there."""
+        try:
+            self._git("cat-file", "-e", f"{commit}^{{commit}}")
+        except KernelError:
+            return False
+        return True
 
     def diff(self, base: str, head: str, file: str) -> str:
         """How two commits differ in a file, without lines around."""
@@ -487,7 +523,7 @@ class CommitTree:
         self._git("checkout", "--quiet", "--force", "--detach", commit, at=self._work_tree())
 
     def _committed(self, tree: str, parent: str, subject: str) -> str:
-        return self._git("commit-tree", tree, "-p", parent, "-m", subject, env=_WHO | _WHEN).strip()
+        return self._git("commit-tree", tree, "-p", parent, "-m", subject, env=_WHEN).strip()
 
     @contextlib.contextmanager
     def _index(self) -> Iterator[dict[str, str]]:
@@ -520,7 +556,7 @@ class CommitTree:
         """
         done = subprocess.run(
             [*self._ours(at), *words],
-            env=plain_environment() | dict(env or {}),
+            env=self._environment() | dict(env or {}),
             input=given,
             capture_output=True,
             encoding="utf-8",
@@ -530,9 +566,23 @@ class CommitTree:
         )
         if done.returncode:
             told = " ".join((done.stderr.strip() or done.stdout).split())[-_MOST_SAID:]
-            said = told or f"exit code {done.returncode}"
-            raise KernelError(f"git {words[0]}: {said}", f"is {self.tree} a whole git tree of Linux?")
+            raise self._fault(f"git {words[0]}: {told or f'exit code {done.returncode}'}")
         return done.stdout
+
+    def _fault(self, what: str) -> KernelError | EnvironmentLacks:
+        """What to do about that which git complains of."""
+        if _NO_ROOM.search(what):
+            return EnvironmentLacks(what, f"free some space at {self.path}")
+        if "promisor remote" in what:
+            return EnvironmentLacks(
+                what, f"{self.tree} is a partial clone, and its remote has the rest: check the network"
+            )
+        return KernelError(
+            what, f"is {self.tree} a whole git tree of Linux? If so, remove {self.path}: it is made anew"
+        )
+
+    def _environment(self) -> dict[str, str]:
+        return plain_environment() | self._surroundings
 
     def _git_there(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Ask the user's repository; these commands only read."""
@@ -553,7 +603,7 @@ def commit_tree(
     store = Path(
         read_only_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.rstrip("\n")
     )
-    name = hashlib.sha256(f"{store} {key_for('', flavour)}".encode()).hexdigest()[:12]
+    name = hashlib.sha256(os.fsencode(f"{store} {key_for('', flavour)}")).hexdigest()[:12]
     path = cache_dir("kernels", "commits") / f"{machine}-{name}"
     path.mkdir(exist_ok=True)
     hold(path)
@@ -584,30 +634,46 @@ def _top(tree: Path) -> Path:
     return root
 
 
+def _promised(tree: Path) -> dict[str, str]:
+    """The environment in which our git fetches what a partial clone (git-clone(1), --filter) has not fetched
+    yet, into our repository; empty for a tree that has all of its objects.
+    """
+    if read_only_git(tree, "config", "--get-regexp", r"^remote\..*\.promisor$").returncode:
+        return {}
+    given = {}
+    listed = read_only_git(tree, "config", "-z", "--get-regexp", _FETCHING).stdout
+    for number, (name, _, value) in enumerate(entry.partition("\n") for entry in listed.split("\0")[:-1]):
+        is_here = name.endswith("url") and (tree / value).is_dir()  # as `../linux`
+        given[f"GIT_CONFIG_KEY_{number}"] = name
+        given[f"GIT_CONFIG_VALUE_{number}"] = str(tree / value) if is_here else value
+    return given | {"GIT_CONFIG_COUNT": str(len(given) // 2)}
+
+
 @contextlib.contextmanager
 def _unpacked(mbox: Path) -> Iterator[Path]:
-    """A mailbox, as git takes it: by a path, for git tells its kinds apart by their beginning, which it does
-    not read from a pipe. Raises UsageError if it cannot be read.
+    """A mailbox, as git takes it, in a folder of its own: by a path, for git tells its kinds apart by their
+    beginning, which it does not read from a pipe. Raises UsageError if it cannot be read.
     """
     try:
-        with mbox.open("rb") as file:
-            data = gzip.decompress(file.read()) if file.peek(2).startswith(b"\x1f\x8b") else None
+        data = mbox.read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (OSError, EOFError, zlib.error) as e:
         raise UsageError(f"{mbox} cannot be read: {e}", _MAILBOX) from e
-    if data is None:
-        yield mbox.resolve()
-        return
-    with tempfile.NamedTemporaryFile() as unpacked:
-        unpacked.write(data)
-        unpacked.flush()
-        yield Path(unpacked.name)
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked = Path(folder, "mailbox")
+        unpacked.write_bytes(data)
+        yield unpacked
+
+
+def _subject(mail: Path) -> str:
+    return str(BytesHeaderParser(policy=policy.default).parsebytes(mail.read_bytes())["Subject"] or "")
 
 
 def _need_no_patch(mail: Path, mbox: Path) -> None:
     """Raises UsageError for a mail that should have brought a patch: without it, the rest of a series is
     another one. Answers and cover letters bring none.
     """
-    subject = str(BytesHeaderParser(policy=policy.default).parsebytes(mail.read_bytes())["Subject"] or "")
+    subject = _subject(mail)
     tags = found[0] if (found := _TAGS.match(subject)) else ""
     number = re.search(r"\b(\d+)/\d+", tags)
     if int(number[1]) if number else "PATCH" in tags.upper():
@@ -615,29 +681,52 @@ def _need_no_patch(mail: Path, mbox: Path) -> None:
 
 
 def _removed_leftovers(ours: Path) -> bool:
-    """Remove what a killed git left in our repository, where git then refuses all further work; whether there
-    was something. Whoever holds our lock knows that no git is at work there.
+    """Remove what a killed git, or a power cut of this host, left in our repository, where git then refuses
+    all further work; whether what is in the work tree may be another thing than git knows. Whoever holds our
+    lock knows that no git is at work there.
     """
-    locks, patches = list(ours.glob("*.lock")), ours / "rebase-apply"
-    left = bool(locks) or patches.exists()
+    head, index, patches = ours / "HEAD", ours / "index", ours / "rebase-apply"
+    locks = list(ours.glob("*.lock"))
+    damaged = [file for file in (ours / "objects").glob("[0-9a-f][0-9a-f]/*") if not _begins(file, b"x")]
+    spoiled = index.exists() and not _is_whole(index)
+    left = bool(locks) or patches.exists() or spoiled
+    if damaged or not re.match(rb"ref: |[0-9a-f]{40}", head.read_bytes() if head.exists() else b""):
+        head.unlink(missing_ok=True)  # it may name a commit that is gone
+    for file in (*damaged, *([index] if spoiled else [])):
+        file.unlink()
     for lock in locks:
         lock.unlink(missing_ok=True)
     shutil.rmtree(patches, ignore_errors=True)
     return left
 
 
+def _begins(file: Path, letters: bytes) -> bool:
+    """As a loose object of git does, by the header of zlib (RFC 1950)."""
+    with file.open("rb") as f:
+        return f.read(len(letters)) == letters
+
+
+def _is_whole(index: Path) -> bool:
+    """Whether the hash at the end of git's index is that of the rest (gitformat-index(5))."""
+    data = index.read_bytes()
+    return hashlib.sha1(data[:-20], usedforsecurity=False).digest() == data[-20:]
+
+
 def _borrow(ours: Path, theirs: Path) -> None:
     """Our repository, with the user's objects."""
-    if not (ours / "HEAD").exists():
+    config = ours / "config"
+    there = config.exists() and config.read_bytes() == _CONFIG.encode()
+    if not there or not all((ours / name).exists() for name in ("HEAD", "refs", "objects")):
+        config.unlink(missing_ok=True)
         done = subprocess.run(
             ["git", "init", "--quiet", "--bare", str(ours)],
-            env=plain_environment(), capture_output=True, text=True, check=False,
+            env=plain_environment() | _ALONE, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise KernelError(f"git init: {done.stderr.strip()}", "is there room in the cache?")
-        subprocess.run(["git", f"--git-dir={ours}", "config", "core.bare", "false"], check=True)
+            raise KernelError(f"git init: {done.stderr.strip()}", f"is there room in the cache, at {ours}?")
+        write_atomically(config, _CONFIG)
     (ours / "objects/info").mkdir(parents=True, exist_ok=True)
-    (ours / "objects/info/alternates").write_text(f"{theirs / 'objects'}\n")
+    (ours / "objects/info/alternates").write_bytes(os.fsencode(f"{theirs / 'objects'}\n"))
     if (theirs / "shallow").exists():
         shutil.copy(theirs / "shallow", ours / "shallow")
     else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,19 @@ def test_minutes_beside_resume_are_those_of_this_time(tree: Path, told: Told) ->
         done = powercut(*line_of(told, tree), *words)
         assert done.exit_code == 0, done.output
         assert told[-1][0].minutes == minutes
+
+
+def test_a_series_whose_commit_is_gone_says_so(tree: Path, told: Told, tmp_path: Path) -> None:
+    """`ambiguous argument 'aaaa...'`, and whether the tree is whole, where the cache had been deleted."""
+    (tree / "fs/ext4/a.c").write_text("int three;\n")
+    done = powercut("patch", tree, "--out", tree.parent)
+    assert done.exit_code == 0, done.output
+    again = line_of(told, tree)
+    assert powercut(*again).exit_code == 0
+    shutil.rmtree(tmp_path / "cache")
+    said = refused(*again)
+    assert f"(changes that are not committed), is neither in {tree} nor in the cache" in said
+    assert f"name the tree that it was begun with, {tree}; or begin a new one" in said
 
 
 def series_of(tmp_path: Path, **changes: Any) -> tuple[PatchPlan, Path]:

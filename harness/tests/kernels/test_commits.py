@@ -204,6 +204,44 @@ def test_mails_without_a_patch_are_passed_over(
         kernels.series(base="HEAD~1", mbox=mbox)
 
 
+def test_an_answer_in_a_thread_is_no_part_of_its_series(tree: Path, cache: Path, tmp_path: Path) -> None:
+    """The diff that a reviewer would rather have was applied as one more commit of the author's."""
+    change(tree, "3", "three")
+    mails = git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n"
+    (tree / "fs/main.c").write_text(MAIN.replace("other();", "other() + 1;"))
+    rather = git(tree, "diff")
+    began = "From 0 Mon Sep 17 00:00:00 2001\nFrom: a <a@b.c>\nDate: Mon, 1 Jan 2024 00:00:00 +0000\n"
+    answers = [
+        f"{began}Subject: {word} [PATCH] three\n\n> -\treturn 7;\n\nI would rather have\n\n{text}\n\n"
+        for word, text in (("Re:", rather), ("AW:", rather), ("=?utf-8?q?Re=3A?=", ""))
+    ]
+    mbox = tmp_path / "series.mbox"
+    said: list[str] = []
+    with commit_tree(tree, "toy", FLAVOUR, 1, said.append) as kept:
+        for text in (mails + "".join(answers), "".join(answers) + mails):
+            mbox.write_text(text)
+            series = kept.series(base="HEAD~1", mbox=mbox)
+            assert ([c.subject for c in series.commits], series.changed) == (["three"], ("fs/other.c",))
+            told = "not applied, as answers are no part of a series: Re: [PATCH] three; AW: [PATCH] three"
+            assert said.pop(0) == told
+            assert said == []
+        mbox.write_text("".join(answers))
+        with pytest.raises(UsageError, match="holds no patch"):
+            kept.series(base="HEAD~1", mbox=mbox)
+
+
+def test_a_mailbox_may_come_through_a_pipe(tree: Path, kernels: CommitTree) -> None:
+    """`--mbox /dev/stdin`, as of `b4 am -o -`: git could not open it."""
+    change(tree, "3", "three")
+    mails = git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n"
+    ours, theirs = os.pipe()
+    with os.fdopen(theirs, "w") as file:
+        file.write(mails)
+    with os.fdopen(ours):
+        series = kernels.series(base="HEAD~1", mbox=Path(f"/dev/fd/{ours}"))
+    assert [c.subject for c in series.commits] == ["three"]
+
+
 @pytest.mark.parametrize("number", ["2/3", "3/3", "v2 net 2/3", ""])
 def test_a_patch_that_lost_its_changes_is_refused(
     tree: Path, kernels: CommitTree, tmp_path: Path, number: str
@@ -612,6 +650,92 @@ def test_what_a_killed_git_left_does_not_break_the_kept_build(
         assert answer(kept.kernel(kept.series().head)) == 104
 
 
+@pytest.mark.parametrize(
+    "damage", ["objects", "index empty", "index half", "HEAD", "HEAD empty", "config", "refs", "objects gone"]
+)
+def test_what_a_power_cut_of_the_host_left_does_not_break_the_kept_build(
+    tree: Path, cache: Path, damage: str
+) -> None:
+    """Git took empty objects and an empty index for whole: the user's tree was said not to be, for good."""
+    change(tree, "3", "three")
+    change(tree, "4")
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        assert answer(kept.kernel(kept.series().head)) == 104
+    ours = kept.path / "git"
+    name, _, how = damage.partition(" ")
+    if name == "objects" and not how:
+        for file in ours.glob("objects/??/*"):
+            file.chmod(0o600)
+            file.write_bytes(b"")
+    elif how in ("empty", "half") or name == "config":
+        (ours / name).write_bytes((ours / name).read_bytes()[: 99 if how == "half" else 0])
+    else:
+        there = ours / name
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+    (kept.path / "source/fs/half.c").write_text("of a commit that git knows no more\n")
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        head = kept.series().head
+        assert head.subject == UNCOMMITTED
+        assert kept.has(head.id, "fs/other.c")
+        change(tree, "5")
+        assert answer(kept.kernel(kept.series().head)) == 105
+        assert (kept.path / "source/fs/half.c").exists() is (name != "index")
+
+
+def test_a_git_that_fails_says_which_of_two_is_at_fault(kernels: CommitTree) -> None:
+    """A full disk was the user's tree, which is blameless."""
+    assert str(kernels.path) in kernels._fault("git checkout: fatal: bad object").next_step
+    for said in ("error: copy-fd: write returned: No space left on device", "fatal: Out of diskspace"):
+        fault = kernels._fault(said)
+        assert (type(fault), fault.next_step) == (EnvironmentLacks, f"free some space at {kernels.path}")
+
+
+def test_what_a_partial_clone_lacks_is_fetched_for_us_alone(
+    tree: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`unable to read c3f84431`, and a base that is not built, of a clone with --filter=blob:none."""
+    change(tree, "3", "three")
+    change(tree, "4", "four")
+    git(tree, "config", "uploadpack.allowFilter", "true")
+    (tmp_path / ".gitconfig").write_text(f'[url "file://{tmp_path}/"]\n\tinsteadOf = here:\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    git(tmp_path, "clone", "-q", "--filter=blob:none", "here:linux", str(tmp_path / "part"))
+    before = snapshot(tmp_path / "part")
+    with commit_tree(tmp_path / "part", "toy", FLAVOUR, 1, lambda text: None) as kept:
+        series = kept.series("main~2..main")
+        assert "+\treturn 4;" in kept.diff(series.base.id, series.head.id, "fs/other.c")
+        kernels = [kept.kernel(commit) for commit in (series.head, series.commits[0], series.base)]
+    assert [answer(kernel) for kernel in kernels] == [104, 103, 107]
+    assert snapshot(tmp_path / "part") == before
+    git(tmp_path / "part", "remote", "set-url", "origin", "../part/../linux")
+    shutil.rmtree(cache)
+    with commit_tree(tmp_path / "part", "toy", FLAVOUR, 1, lambda text: None) as kept:
+        assert "\treturn 7;" in kept.text(series.base.id, "fs/other.c")
+    git(tmp_path / "part", "remote", "set-url", "origin", "here:none")
+    shutil.rmtree(cache)
+    with (
+        commit_tree(tmp_path / "part", "toy", FLAVOUR, 1, lambda text: None) as kept,
+        pytest.raises(EnvironmentLacks) as raised,
+    ):
+        kept.text(series.base.id, "fs/other.c")
+    assert "is a partial clone" in raised.value.next_step
+
+
+def test_a_tree_below_a_name_that_is_no_text_has_its_kernels(tree: Path, cache: Path, tmp_path: Path) -> None:
+    """UnicodeEncodeError."""
+    odd = tmp_path / os.fsdecode(b"lat\xe9")
+    odd.mkdir()
+    tree.rename(odd / "linux")
+    change(odd / "linux", "4")
+    with commit_tree(odd / "linux", "toy", FLAVOUR, 1, lambda text: None) as kept:
+        assert answer(kept.kernel(kept.series().head)) == 104
+
+
+def test_a_commit_that_is_gone_is_not_known(tree: Path, kernels: CommitTree) -> None:
+    assert kernels.knows(git(tree, "rev-parse", "HEAD"))
+    assert not kernels.knows("a" * 40)
+
+
 def test_a_git_that_outlives_its_process_holds_the_lock(kernels: CommitTree) -> None:
     """The next process would take its lock for a left one, and write the same files at the same time."""
     asked = ("-c", "alias.held=!readlink /proc/self/fd/*; true", "held")
@@ -628,11 +752,25 @@ def test_a_git_that_fails_is_no_commit_that_does_not_build(tree: Path, kernels: 
     assert not isinstance(raised.value, BuildFails)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = false\n[core]\n\thooksPath = {}/hooks\n",
+        "[apply]\n\twhitespace = error\n",
+        "[core]\n\tautocrlf = true\n",
+        "[core]\n\tattributesFile = {}/attributes\n\teol = crlf\n",
+        "[diff]\n\torderFile = /nonexistent\n\tnoprefix = true\n\texternal = false\n",
+        "[init]\n\tdefaultObjectFormat = sha256\n[core]\n\tsymlinks = false\n\tfileMode = false\n",
+    ],
+)
 def test_settings_of_the_user_are_not_for_commits_of_ours(
-    tree: Path, kernels: CommitTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str
 ) -> None:
-    """Commits of ours were to be signed, and hooks of the user ran in our sources: no mailbox applied."""
-    change(tree, "3", "three")
+    """Commits of ours were to be signed, hooks of the user ran in our sources, and scripts had the lines of
+    Windows: no mailbox applied, or no kernel was built.
+    """
+    (tree / "fs/other.c").write_text(OTHER.replace("7;", "3;  "))
+    git(tree, "commit", "-qam", "three")
     mbox = tmp_path / "series.mbox"
     mbox.write_text(git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n")
     git(tree, "reset", "-q", "--hard", "HEAD~1")
@@ -641,11 +779,15 @@ def test_settings_of_the_user_are_not_for_commits_of_ours(
     for hook in ("applypatch-msg", "post-checkout"):
         (home / "hooks" / hook).write_text(f"#!/bin/sh\ntouch {home}/ran\nexit 1\n")
         (home / "hooks" / hook).chmod(0o755)
-    (home / ".gitconfig").write_text(
-        f"[core]\n\thooksPath = {home}/hooks\n[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = false\n"
-    )
+    (home / "attributes").write_text("* text\n")
+    (home / ".gitconfig").write_text(settings.format(home, home))
     monkeypatch.setenv("HOME", str(home))
-    assert [c.subject for c in kernels.series(mbox=mbox).commits] == ["three"]
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        series = kept.series(mbox=mbox)
+        assert [c.subject for c in series.commits] == ["three"]
+        assert answer(kept.kernel(series.head)) == 103
+        assert b"\r" not in (kept.path / "source/Makefile").read_bytes()
+        assert os.access(kept.path / "source/scripts/kconfig/merge_config.sh", os.X_OK)
     assert not (home / "ran").exists()
 
 
