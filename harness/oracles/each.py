@@ -103,6 +103,8 @@ class _Each:
         self._of_inode: dict[int, _Promise] = {}
         self._of_place: dict[int, _Promise] = {}  # that the inode is at one of its names
         self._shapes: dict[tuple[int, int], set[Shape]] = {}
+        self._lost_as: dict[str, int] = {}  # what is in lost+found, and the inode that it has to be
+        self._spoken_for: set[str] = set()  # of that, what can be no other inode any more
         self._synced: dict[int, list[int]] = defaultdict(list)  # file to the operations that synced it alone
         for point in timeline.persistence:
             if point.inode in timeline.files and point.index < position.begun:
@@ -391,13 +393,13 @@ class _Each:
                 continue
             been = self._been(entry, promise.since)
             put_over = not self._all and len(been) > 1
-            if ABSENT in been or put_over or self._rescued(list(been)) or self._removed(entry[0]):
+            if ABSENT in been or put_over or self._removed(entry[0]):
                 continue
             if self._moved(entry[0], named=entry[0] not in inodes):
                 continue
             if entry[0] not in directories and self._is_cut(entry[0]):
                 continue
-            if any(self._is_elsewhere(inode, promise.since, could) for inode in been):
+            if any(self._is_elsewhere(inode, promise.since, could) for inode in been) or self._rescued(been):
                 continue
             path = self._timeline.entries.path(entry, promise.point)
             what = f"{path}: missing{self._although(promise)}"
@@ -413,14 +415,15 @@ class _Each:
             promise = _later(self._of_place.get(inode, _NOTHING), self._everything)
             if inode == ROOT or promise is _NOTHING:
                 continue
-            if not known.named(inode, promise.since, self._position.begun) or self._rescued([inode]):
+            if not known.named(inode, promise.since, self._position.begun):
                 continue
             since = known.names(inode, promise.since, self._position.begun)
             if self._removed(inode) or self._moved(inode, named=True):
                 continue
             if self._is_elsewhere(inode, promise.since, could):
                 continue
-            if since.isdisjoint(reported) and not any((entry, inode) in could for entry in since):
+            there = any((entry, inode) in could for entry in since)
+            if since.isdisjoint(reported) and not there and not self._rescued([inode]):
                 paths = sorted(known.path(entry, promise.point) for entry in since)
                 more = f" ... ({len(paths)} in all)" if len(paths) > LISTED else ""
                 listed = " or ".join(paths[:LISTED]) + more
@@ -521,20 +524,59 @@ class _Each:
             if inode in known.been(entry, covered, since):
                 yield entry
 
-    def _rescued(self, inodes: list[int]) -> bool:
-        """Whether fsck has put one of them into lost+found, judging by kind and contents."""
-        return any(
-            entry.kind == self._timeline.kinds.get(inode)
-            and (entry.kind != "file" or not self._contents.whenever(inode, self._position, entry))
-            for inode in inodes
-            for entry in self._lost
-        )
+    def _rescued(self, inodes: Collection[int]) -> bool:
+        """Whether fsck has put one of them into lost+found, judging by kind, attributes and contents. What is
+        there is one inode each: all that were asked for before are there as well.
+        """
+        held = self._lost_as.values()
+        return any(inode in held for inode in inodes) or any(map(self._assign, inodes))
+
+    def _assign(self, inode: int) -> bool:
+        """Whether what is in lost+found can be this inode, too, beside all those that it had to be so far: an
+        augmenting path of a matching.
+        """
+        came: dict[str, int] = {}  # of what is in lost+found, the inode for which it was looked at
+        waiting = [inode]
+        for each in waiting:  # which grows meanwhile
+            for path in self._lost_like(each):
+                if path in came or path in self._spoken_for:
+                    continue
+                came[path] = each
+                if path not in self._lost_as:
+                    self._move_up(path, came)
+                    return True
+                waiting.append(self._lost_as[path])
+        self._spoken_for |= came.keys()
+        return False
+
+    def _move_up(self, free: str, came: Mapping[str, int]) -> None:
+        """Each inode on the way takes what it was looked at for, and leaves what it had been."""
+        held = {inode: path for path, inode in self._lost_as.items()}
+        path: str | None = free
+        while path is not None:
+            self._lost_as[path] = came[path]
+            path = held.get(came[path])
+
+    def _lost_like(self, inode: int) -> list[str]:
+        """What is in lost+found, and may be this inode."""
+        promise, kind = self._inode(inode), self._timeline.kinds.get(inode)
+        alike = ((path, entry) for path, entry in self._lost.items() if entry.kind == kind)
+        return [
+            path
+            for path, entry in alike
+            if not self._as_inode(path, self._names[path], inode, promise)
+            and (kind != "file" or not self._contents.whenever(inode, self._position, entry))
+        ]
 
     @cached_property
-    def _lost(self) -> list[TreeEntry]:
-        """What fsck has put into lost+found."""
-        found = (e for p, e in self._tree.items() if p.startswith(f"{LOST_AND_FOUND}/"))
-        return [e for e in found if not is_own(self._timeline, self._position, e.path)]
+    def _lost(self) -> dict[str, TreeEntry]:
+        """What fsck has put into lost+found, by one name of each inode."""
+        found = {
+            e.inode: e
+            for p, e in self._tree.items()
+            if p.startswith(f"{LOST_AND_FOUND}/") and not is_own(self._timeline, self._position, p)
+        }
+        return {e.path: e for e in found.values()}
 
     def _of_all(self, promise: _Promise) -> str:
         return self._timeline.of_all(promise.point)

@@ -341,6 +341,38 @@ def test_only_what_was_lost_counts_as_rescued() -> None:
         assert oracles(judged(operations, tree(other), SYNCED)) == {"durability"}
         assert oracles(on(operations, other)) == {"durability"}
     assert judged(["mkdir d", "fsync d"], tree(directory("lost+found/#12")), SYNCED).verdict is PASS
+
+
+def test_what_is_in_lost_and_found_is_one_inode_each() -> None:
+    """One empty file there stood for any number that were gone."""
+    operations = [*(f"create f{i}" for i in range(4)), "sync"]
+    found = [file(f"lost+found/#{n}") for n in range(12, 16)]
+    for contract in (EACH, SYNCED):
+        for there in range(5):
+            lost = judged(operations, tree(*found[:there]), contract)
+            assert len(lost.violations) == 4 - there
+
+
+def test_which_file_is_in_lost_and_found_is_chosen_so_that_most_are_there() -> None:
+    """`f` may be either of the two, and `g` the first alone."""
+    operations = ["create f", "create g", "sync", "append f 4096"]
+    empty, longer = file("lost+found/#12"), file("lost+found/#13", written(3, 0, 4096))
+    assert judged(operations, tree(empty, longer), EACH).verdict is PASS
+    assert [v.subject for v in judged(operations, tree(longer), EACH).violations] == ["g"]
+    assert len(judged(operations, tree(empty), EACH).violations) == 1
+
+
+def test_what_is_in_lost_and_found_has_its_inode_s_attributes_still() -> None:
+    """The mode, the owner, extended attributes and the target of a link were not looked at there."""
+    operations = ["create f", "append f 4096", "chmod f 600", "setxattr f user.a x", "sync"]
+    data = written(1, 0, 4096)
+    whole = file("lost+found/#12", data, mode=0o600, xattrs={"user.a": b"x"})
+    for contract in (EACH, SYNCED):
+        assert judged(operations, tree(whole), contract).verdict is PASS
+        for other in (replace(whole, mode=0o644), replace(whole, xattrs={}), replace(whole, uid=7)):
+            assert oracles(judged(operations, tree(other), contract)) == {"durability"}
+    other = replace(whole, kind=FileKind.SYMLINK, target=b"elsewhere")
+    assert oracles(judged(["symlink s target", "sync"], tree(other), EACH)) == {"durability"}
     assert oracles(judged(["mkdir d", "fsync d"], tree(), SYNCED)) == {"durability"}
 
 
