@@ -91,11 +91,24 @@ class Reducer:
             missing = self._with_rest_of_calls(missing, stretch.open)
             return Vulnerability(state, needed, missing, 0, stretch.durable)
         # With as many acknowledgements as are told: with more, what is left may fail for these alone.
-        state = self._with_less(state, stretch, missing, needed)
+        late = self._too_late(state.persisted & ~stretch.durable, state, missing, needed)
+        state = self._with_less(state, stretch, missing, late, needed)
         missing = self._with_rest_of_calls(missing, stretch.open & ~state.persisted)
-        present = self._relied_on(state, self._last_of(state.persisted & ~stretch.durable), needed)
+        there = state.persisted & (late or ~stretch.durable)
+        present = self._relied_on(state, self._last_of(there), needed)
         until, swapped = (-1, False) if missing else self._accepted_again(present)
         return Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
+
+    def _too_late(self, there: int, state: Partial, missing: int, acks: int) -> int:
+        """Of what is there, what was called behind the first of the missing ones; nothing if the check says
+        no without that as well, so that it is not the reason.
+        """
+        first = min((m.call for m in self.effect.of(missing)), default=len(self.effect.notes.calls))
+        late = there & ~self.effect.issued(first)
+        return late if late and self._passes_without(late, state, acks) else 0
+
+    def _passes_without(self, gone: int, state: Partial, acks: int) -> bool:
+        return self.passes(Partial(self.effect.without(state.persisted, gone)), acks)
 
     def _relied_on(self, state: Partial, present: int, acks: int) -> int:
         """Those of the present micro-operations that must not be there without the lost ones. Without any of
@@ -162,9 +175,9 @@ class Reducer:
         _in_halves(list(self.effect.of(asked & ~state.persisted))[::-1], back)
         return state
 
-    def _with_less(self, state: Partial, stretch: Stretch, missing: int, acks: int) -> Partial:
+    def _with_less(self, state: Partial, stretch: Stretch, missing: int, late: int, acks: int) -> Partial:
         """A smaller state: as many present micro-operations are taken away as can be, as long as the check
-        says no and the missing ones, if any, are still the reason.
+        says no and the missing ones, if any, are still the reason; with what came too `late`, if that is.
         """
         calls = {m.call for m in self.effect.of(missing)}
 
@@ -176,7 +189,8 @@ class Reducer:
             gone = state.persisted & ~emptier.persisted
             matters = not missing or all(m.call in calls for m in some)
             matters = matters or self.passes(Partial(self.effect.without(stretch.asked, gone)), acks)
-            if fails := matters and not self.passes(emptier, acks):
+            fails = matters and not self.passes(emptier, acks)
+            if fails := fails and (not late or self._passes_without(late, emptier, acks)):
                 state = emptier
             return fails
 

@@ -623,6 +623,24 @@ def compacted(*, first: bool = False, second: bool = False, at_once: bool = Fals
     return calls.fsync("d/log").write("d/log", b"1\n").fsync("d/log").ack("1").notes()
 
 
+def test_what_was_called_before_what_is_lost_does_not_hide_what_came_too_late() -> None:
+    """ "unlink(b) must persist before link(a, b)", which is called before it, and "nothing that was tried
+    helps": on the way to the cause the loss of the first name had taken its place.
+    """
+    notes = Calls().create("a").link("a", "b").unlink("b").unlink("a").ack("done").notes()
+
+    def says(held: Held, acks: int) -> bool:
+        return not (held if acks else "b" in held and "a" not in held)
+
+    looked = search(notes, says)
+    assert headlines(looked)[1:] == [
+        "the change of names by `unlink(b)` must persist before the change of names by `unlink(a)`",
+        "the change of names by `create(a)` must persist before the change of names by `link(a, b)`",
+    ]
+    assert looked.smallest() == tuple(Remedy(after, ROOT) for after in (0, 2, 3))
+    assert looked.failing_with(looked.smallest())[0] == 0
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_second_fsync_that_lacks_does_not_hide_behind_the_first(at_once: bool) -> None:
     """Of a program that lacks two, "nothing that was tried helps" was told of one: on the way to a cause the
