@@ -361,4 +361,13 @@ def _some(effect: Effect, stretch: Stretch, bits: Sequence[int]) -> Iterator[int
         for bit in bits:
             lost |= bit if drawing.random() < 0.5 else 0
         yield effect.without(stretch.asked, lost)
-    yield from (effect.without(stretch.asked, a | b) for a, b in itertools.combinations(bits, 2))
+    yield from (effect.without(stretch.asked, pair) for pair in _pairs(effect, stretch.open))
+
+
+def _pairs(effect: Effect, open_: int) -> Iterator[int]:
+    """Those of which neither goes with the other: else the state is that of one loss. Of thousands of names
+    in order, each goes with any before it.
+    """
+    for m in effect.of(open_):
+        others = open_ & ~((m.bit << 1) - 1) & ~effect.needing(m) & ~effect.needs[m.number]
+        yield from (m.bit | other.bit for other in effect.of(others))

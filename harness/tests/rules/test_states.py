@@ -279,10 +279,14 @@ def test_many_open_calls_are_covered_by_kinds_and_said_so() -> None:
             assert effect.every & ~m.bit & ~other.bit in visited
 
 
+@pytest.mark.parametrize("order", [False, True])
 def test_of_very_many_open_calls_only_as_many_sets_are_made_as_are_visited(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, order: bool
 ) -> None:
-    """A database that makes its first file of thousands of pages in one go has millions of pairs of them."""
+    """A database that makes its first file of thousands of pages in one go has millions of pairs of them. Of
+    names in order, all were made, and each was the state of one loss: a minute for 3,000 names, in which
+    nobody looked at the budget.
+    """
     made = 0
 
     def counted(effect: Effect, state: int, lost: int) -> int:
@@ -295,7 +299,7 @@ def test_of_very_many_open_calls_only_as_many_sets_are_made_as_are_visited(
     calls = Calls()
     for number in range(LISTED_MAX // 10):
         calls.create(f"f{number}")
-    listed = Legal(effect_of(calls.notes(), rules())).listed()
+    listed = Legal(effect_of(calls.notes(), rules(order=order))).listed()
     prefixes = LISTED_MAX // 10 + 1
     assert len(list(listed)) - prefixes <= LISTED_MAX
     assert made < 3 * LISTED_MAX  # there are 79,800 pairs
