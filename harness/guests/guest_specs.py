@@ -73,16 +73,17 @@ def make_specs(
     it confirms judges, if a kernel of the same source has been built for that one. Raises KernelError for a
     missing module, or if the machine has no such kernel.
     """
-    temporary_folder([])
     name = recording_machine(asked.machine, kernel)
-    if profile_of(name).host_process:
+    of_host = profile_of(name).host_process
+    temporary_folder([name] if of_host else [])  # a guest that records opens sockets there, whatever its disk
+    if of_host:
         own = _instrumented(name, kernel) if asked.coverage else _own_kernel(name, kernel)
         spec = _own_spec(name, own, profiles, workloads, scratch)
-        _need_clock(asked.clock, spec)
+        need_clock(asked.clock, spec.machine, spec.kernel_image)
         return GuestSpecs(spec, spec, _with_release(spec))
     recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
     machine = recorder.machine
-    _need_clock(asked.clock, recorder)
+    need_clock(asked.clock, machine, recorder.kernel_image)
     description = f"{machine.profile.title} ({machine.accel})"
     if asked.coverage and asked.machine != "auto":
         raise UsageError(
@@ -107,11 +108,11 @@ def make_specs(
     return GuestSpecs(recorder, recorder, description, reason)
 
 
-def _need_clock(clock: Clock, recorder: GuestSpec) -> None:
+def need_clock(clock: Clock, recorder: Machine, kernel: Path) -> None:
     """Raises UsageError if virtual time is asked for and cannot be had."""
-    if clock is Clock.VIRTUAL and not recorder.machine.has_virtual_time(recorder.kernel_image):
+    if clock is Clock.VIRTUAL and not recorder.has_virtual_time(kernel):
         raise UsageError(
-            f"{recorder.machine.profile.title} cannot record in virtual time on {recorder.kernel_image.name}",
+            f"{recorder.profile.title} cannot record in virtual time on {kernel.name}",
             "name --machine uml, and build its kernel with: powercut kernel build",
         )
 

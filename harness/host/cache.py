@@ -22,6 +22,7 @@ _PARTED = (
     "kernels",
     "kernels/modules",
     "kernels/trees",
+    "kernels/commits",
     "kernels/variants",
     "kernels/instrumented",
     "rootfs",
@@ -61,8 +62,8 @@ def cache_dir(*parts: str) -> Path:
 def _top() -> Path:
     configured = os.environ.get("POWERCUT_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "powercut"
-    # absolute, since it is named to programs that run elsewhere
-    return (Path(configured) if configured else base).absolute()
+    # absolute, since it is named to programs that run elsewhere, and without links, as kernels are named
+    return (Path(configured) if configured else base).resolve()
 
 
 def entries(cache: Path) -> Iterator[Path]:
@@ -79,7 +80,8 @@ def entry_of(path: Path) -> Path | None:
     """The entry of this user's cache in which a path is; None for one that is somewhere else."""
     top = _top()
     folders = [top.joinpath(name) for name in ("", *_PARTED)]
-    inside = [p for p in (path.absolute(), *path.absolute().parents) if p.parent in folders]
+    named = (path.absolute(), path.resolve())
+    inside = [p for one in named for p in (one, *one.parents) if p.parent in folders]
     return next((p for p in inside if p not in folders), None)
 
 
@@ -130,7 +132,7 @@ def _is_still(entry: Path, descriptor: int) -> bool:
 def let_go(path: Path) -> None:
     """End `hold`, for what this process itself is done with."""
     with _holding:
-        descriptor = _held.pop(path, None)
+        descriptor = _held.pop(entry_of(path) or path, None)
     if descriptor is not None:
         os.close(descriptor)
 

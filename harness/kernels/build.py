@@ -4,6 +4,7 @@ tree. The cache keeps them by a hash of what they were built from.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -258,10 +259,12 @@ def need_as_built(image: Path) -> None:
     A kernel from elsewhere is the user's own. Raises KernelError for one that has changed: what it says of a
     file system, nobody can say again.
     """
-    if cache_dir("kernels") not in image.parents:
+    if cache_dir("kernels").resolve() not in image.resolve().parents:
         return
     if not _digest_of(image).is_file():
-        seal(image)
+        with contextlib.suppress(OSError):  # a cache that this user may only read
+            seal(image)
+        return
     kept, now = _digest_of(image).read_text().strip(), file_hash(image)
     if kept != now:
         raise KernelError(

@@ -220,8 +220,12 @@ class CommitTree:
         on_top = self._on_top(start.id, head)
         brought = (*left, *(c for c in commits if c.id not in on_top))
         # Where a file came from is changed as well: that it is gone there is part of the patch.
-        changed = self._git("diff", "--name-only", "--no-renames", "-z", start.id, head).split("\0")
-        return CommitRange(start, commits, tuple(filter(None, changed)), brought)
+        changed = self._git("diff", "--name-only", "--no-renames", "-z", start.id, head).split("\0")[:-1]
+        if not changed:
+            raise UsageError(
+                f"{line[-1]} has the same files as {start}", "name the base of your patch with --base"
+            )
+        return CommitRange(start, commits, tuple(changed), brought)
 
     def _tried(
         self, base: str, line: Sequence[Revision]

@@ -163,14 +163,18 @@ def test_a_folder_that_uml_cannot_name_is_refused_before_anything_is_recorded(
     assert "--out" in caught.value.next_step
 
 
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("name", ["a:b", "a b"])
-def test_a_folder_of_temporary_files_that_uml_cannot_name_is_refused_where_a_disk_has_a_socket(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_of_temporary_files_that_uml_cannot_name_is_refused(
+    name: str, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every case was UNKNOWN: "device /dev/vda does not appear"."""
+    """Every case was UNKNOWN: "device /dev/vda does not appear", also of a kernel that shares the disk when
+    it judges.
+    """
     monkeypatch.setattr(tempfile, "tempdir", f"/{name}")  # that of the test is long
+    monkeypatch.setattr(type(machine_of("uml")), "shares_disk", lambda *_: shared)
     own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
-    own.image.write_bytes(b"without the driver")
+    own.image.write_bytes(b"a kernel")
     with pytest.raises(UsageError, match="UML cannot open files in a folder with") as caught:
         make_specs(GuestChoice("uml"), own, [mode("ext4/ordered")], [], tmp_path, Path("/plain"))
     assert "TMPDIR" in caught.value.next_step

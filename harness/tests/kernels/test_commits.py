@@ -460,6 +460,13 @@ def test_a_range_that_is_none_is_refused(
         kernels.series(asked=words[0], base="".join(words[1:]))
 
 
+def test_a_series_that_changes_nothing_is_refused(tree: Path, kernels: CommitTree) -> None:
+    """`nothing here is known to run `, and nothing after it."""
+    git(tree, "commit", "-q", "--allow-empty", "-m", "empty")
+    with pytest.raises(UsageError, match=r"\(empty\) has the same files as .* \(base\)"):
+        kernels.series()
+
+
 def test_a_revision_is_never_an_option_of_git(tree: Path, kernels: CommitTree) -> None:
     with pytest.raises(UsageError, match="has no commit --all"):
         kernels.series("--all..main")

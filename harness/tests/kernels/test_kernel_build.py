@@ -222,6 +222,35 @@ def test_a_kernel_of_the_cache_that_changed_on_disk_boots_nothing(cache: Path, s
         kernel_build.need_as_built(image)
 
 
+def test_a_kernel_behind_a_link_to_the_cache_is_held_against_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that had changed on disk was accepted by its resolved path, by which `find_kernel` names it."""
+    (tmp_path / "larger").mkdir()
+    (tmp_path / "cache").symlink_to("larger")
+    monkeypatch.setattr(kernel_build, "cache_dir", lambda _: tmp_path / "cache")
+    for named in (tmp_path / "larger/image", tmp_path / "cache/image"):
+        named.write_bytes(b"a kernel")
+        kernel_build.seal(named)
+        named.write_bytes(b"a damaged kernel")
+        with pytest.raises(KernelError, match="is not what was built"):
+            kernel_build.need_as_built(named)
+
+
+def test_a_kernel_of_a_cache_that_may_only_be_read_boots(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was run, where an earlier version had kept it without a digest: Permission denied."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    image = kept(cache, "built-uml-1", today(VERSION))
+    image.write_bytes(b"a kernel")
+    monkeypatch.setattr(kernel_build, "seal", refuse)
+    kernel_build.need_as_built(image)
+
+
 def test_a_kernel_that_is_not_of_the_cache_is_the_users_own(cache: Path, tmp_path_factory: Any) -> None:
     image = tmp_path_factory.mktemp("own") / "image"
     image.write_bytes(b"a kernel")
