@@ -437,17 +437,23 @@ class _Each:
                     f"made by {inode}: unreachable{self._of_all(promise)}",
                 )
 
-    def _removed(self, inode: int, seen: frozenset[int] = frozenset()) -> bool:
+    def _removed(self, inode: int) -> bool:
         """Whether recovery may have removed the inode (`reused-name-loses`): since it became durable, a file
         was synced under an entry that it, or a directory that it has been in, had had.
         """
-        if inode in seen or "reused-name-loses" not in self._contract.rules:
+        if "reused-name-loses" not in self._contract.rules:
             return False
-        known, begun, since = self._timeline.entries, self._position.begun, self._inode(inode).since
-        entries = known.names(inode, since, begun)
-        return any(
-            self._reused(entry, inode, since) or self._removed(entry[0], seen | {inode}) for entry in entries
-        )
+        above = {inode}  # and every directory that it has been in, each once, however it came there
+        waiting = [inode]
+        for each in waiting:  # which grows meanwhile
+            since = self._inode(each).since
+            for entry in self._timeline.entries.names(each, since, self._position.begun):
+                if self._reused(entry, each, since):
+                    return True
+                if entry[0] not in above:
+                    above.add(entry[0])
+                    waiting.append(entry[0])
+        return False
 
     def _reused(self, entry: Entry, inode: int, since: int) -> bool:
         """Whether, since then, a file was synced while it had the entry that the inode had had."""
@@ -492,20 +498,26 @@ class _Each:
         above = {directory for directory, _ in known.names(inode, since, since)}
         return any(self._is_cut(directory) for directory in above)
 
-    def _paths(self, inode: int, entries: Iterable[Entry], seen: frozenset[int] = frozenset()) -> set[str]:
+    def _paths(self, inode: int, entries: Iterable[Entry]) -> set[str]:
         """The recovered paths that may be these entries of the inode, wherever their directories are."""
-        if inode == ROOT:
-            return {""}
-        if inode in seen:
-            return set()
-        known, seen, begun = self._timeline.entries, seen | {inode}, self._position.begun
-        paths = (
-            f"{above}/{name}".lstrip("/")
-            for directory, name in entries
-            for above in self._paths(directory, known.names(directory, 0, begun), seen)
-        )
         kind = self._timeline.kinds.get(inode)
-        return {path for path in paths if path in self._names and self._names[path].kind == kind}
+        paths = (path for entry in entries for path in self._places.get(entry, ()))
+        return {path for path in paths if self._names[path].kind == kind}
+
+    @cached_property
+    def _places(self) -> dict[Entry, list[str]]:
+        """The recovered paths that may be each entry, wherever its directory has ever been."""
+        places: dict[Entry, list[str]] = defaultdict(list)
+        may_be: dict[str, set[int]] = {"": {ROOT}}
+        for path in sorted(self._names, key=lambda p: p.count("/")):  # a directory before the names in it
+            directory, _, leaf = path.rpartition("/")
+            entries = [(above, leaf) for above in may_be.get(directory, ())]
+            for entry in entries:
+                places[entry].append(path)
+            been = {inode for entry in entries for inode in self._been(entry, 0)} - {ABSENT}
+            kind, kinds = self._names[path].kind, self._timeline.kinds
+            may_be[path] = {inode for inode in been if kinds[inode] == kind}
+        return places
 
     def _is_elsewhere(self, inode: int, since: int, could: _Held) -> bool:
         """Whether a directory is at a name that is left of it then: of two, e2fsck clears one, and that may
