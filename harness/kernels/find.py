@@ -114,7 +114,7 @@ def look_up_kernel(
                 "build it again: make M=DIRECTORY modules",
             )
     if modules is not None:
-        _modules_dir(modules)
+        _module_dirs(modules)
     if Path(spec).is_file():
         _need_image(Path(spec))
         return None
@@ -170,7 +170,7 @@ def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:
 
 def _own_kernel(image: Path, modules: Path | None, replaced: tuple[Path, ...]) -> Kernel:
     if modules is not None:
-        modules = _modules_dir(modules)
+        modules = _modules_dir(modules, image)
     return Kernel(str(image.resolve()), image.resolve(), modules, _sha256(image), "", replaced)
 
 
@@ -185,15 +185,42 @@ def _need_image(image: Path) -> None:
         )
 
 
-def _modules_dir(given: Path) -> Path:
-    """The directory that contains `kernel/`: `given`, or the first such one in it or in its lib/modules."""
+def release_of(image: Path) -> str:
+    """The release that a kernel states, in the setup header of a bzImage (`kernel_version`,
+    Documentation/arch/x86/boot.rst) or in its banner; empty if it states none.
+    """
+    data = image.read_bytes()
+    at = int.from_bytes(data[0x20E:0x210], "little") if data[0x202:0x206] == b"HdrS" else 0
+    found = re.match(rb"([^\s\0]+)", data[at + 0x200 :]) if at else re.search(rb"Linux version (\S+) \(", data)
+    return found[1].decode(errors="replace") if found else ""
+
+
+def _modules_dir(given: Path, image: Path) -> Path:
+    """The directory that contains `kernel/`, of this image's release where several have modules. Raises
+    UsageError if it is none of several.
+    """
+    found, release = _module_dirs(given), release_of(image)
+    fitting = [path for path in found if path.name == release]
+    if len(found) > 1 and not fitting:
+        raise UsageError(
+            f"{given} holds modules of several releases, and none is that of {image}"
+            f"{f' ({release})' if release else ''}",
+            f"name one: {', '.join(map(str, found))}",
+        )
+    path = [*fitting, *found][0]
+    need_index(path)
+    return path
+
+
+def _module_dirs(given: Path) -> list[Path]:
+    """The directories that contain `kernel/`: `given`, or else each one in its lib/modules, or in it. Raises
+    KernelError if there is none.
+    """
     if not given.is_dir():
         raise UsageError(f"{given} is no directory, so it holds no modules", "correct the path")
-    candidates = [given, *sorted((given / "lib/modules").glob("*")), *sorted(given.glob("*"))]
-    for path in candidates:
-        if any((path / "kernel").rglob("*.ko*")):
-            need_index(path)
-            return path
+    for candidates in ([given], (given / "lib/modules").glob("*"), given.glob("*")):
+        if found := [path for path in sorted(candidates) if any((path / "kernel").rglob("*.ko*"))]:
+            return found
     raise KernelError(
         f"{given} holds no modules (no `kernel/**/*.ko` below it)",
         "name what `make modules_install INSTALL_MOD_PATH=DIR` filled: DIR, or DIR/lib/modules/RELEASE",
@@ -204,7 +231,7 @@ def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple
     package = have(pin, version)
     root = root_of(package)
     image = only(root, pin.image)
-    own_modules = _modules_dir(modules) if modules else only(root, pin.modules)
+    own_modules = _modules_dir(modules, image) if modules else only(root, pin.modules)
     own_version = version_in(pin, package)
     name = f"debian-{own_version}" if own_version else pin.name
     package_version = cached_version(package)

@@ -113,6 +113,38 @@ def test_a_modules_directory_without_modules_is_refused(tmp_path: Path) -> None:
     assert "modules_install" in str(caught.value)
 
 
+def bzimage(release: str) -> bytes:
+    """The beginning of one, as far as it says what it is (Documentation/arch/x86/boot.rst)."""
+    head = bytearray(0x300)
+    head[0x202:0x206], head[0x20E:0x210] = b"HdrS", (0x80).to_bytes(2, "little")
+    return bytes(head[:0x280]) + f"{release} (builder@host) #1 SMP\0".encode()
+
+
+@pytest.mark.parametrize("kind", ["bzImage", "vmlinux"])
+def test_of_modules_of_several_releases_those_of_the_image_are_taken(tmp_path: Path, kind: str) -> None:
+    """The first by name was: each module was refused, and the report named the wrong release."""
+    image = tmp_path / kind
+    for release in ("6.1.0-57-amd64", "6.12.117+deb12-amd64", "6.13.0"):
+        folder = tmp_path / "lib/modules" / release
+        (folder / "kernel/fs").mkdir(parents=True)
+        (folder / "kernel/fs/ext4.ko").write_bytes(module())
+        (folder / "modules.dep").touch()
+
+    def of(release: str) -> bytes:
+        return bzimage(release) if kind == "bzImage" else f"\x7fELF..Linux version {release} (a) #1".encode()
+
+    for release in ("6.12.117+deb12-amd64", "6.1.0-57-amd64"):
+        image.write_bytes(of(release))
+        for given in (tmp_path, tmp_path / "lib/modules", tmp_path / "lib/modules" / release):
+            assert find_kernel(str(image), given).modules == tmp_path / "lib/modules" / release
+    image.write_bytes(of("6.12.9"))
+    with pytest.raises(UsageError, match=r"of several releases, and none is that of .* \(6\.12\.9\)") as told:
+        find_kernel(str(image), tmp_path)
+    assert str(tmp_path / "lib/modules/6.13.0") in told.value.next_step
+    alone = tmp_path / "lib/modules/6.13.0"
+    assert find_kernel(str(image), alone).modules == alone, "it was named"
+
+
 def test_a_module_that_is_no_module_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         find_kernel("debian-6.12", None, [tmp_path / "ext4.ko"])
