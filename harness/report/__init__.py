@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
+from harness.errors import RunLocked
 from harness.host.files import refuses, write_atomically
 from harness.report.annotations import annotation_lines
 from harness.report.explanation import read_explanation
@@ -49,11 +51,16 @@ def explained(store: RunStore) -> Summary:
 
 
 def rewrite_reports(store: RunStore) -> None:
-    """Write the reports of a finished run again: one of its findings was explained or shrunk. Those of a run
-    that can only be read stay as they are.
+    """Write the reports of a finished run again: one of its findings was explained or shrunk. `store` may
+    have been opened minutes ago: the reports are of the run as it is now. Those of a run that can only be
+    read stay as they are, and so do those that another process will write: it works on the run.
     """
-    if store.info.finished and not refuses(store.path):
-        write_reports(store)
+    if refuses(store.path) or refuses(store.layout.lock):
+        return
+    lock = store.lock("powercut, writing reports")
+    with contextlib.suppress(RunLocked), lock, RunStore.open(store.path) as now:
+        if now.info.finished:
+            write_reports(now)
 
 
 def write_reports(store: RunStore, source: Path | None = None) -> None:

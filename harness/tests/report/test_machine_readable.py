@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 
 from harness.host.resources import resource
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.report import write_reports
+from harness.report import rewrite_reports, write_reports
 from harness.report.findings import repro_script
 from harness.report.junit import junit_xml
 from harness.report.markdown import summary_markdown
@@ -346,3 +346,20 @@ def test_a_report_goes_over_its_cases_so_many_times_and_not_once_for_each(
         return looked[0]
 
     assert looks(80) < 3 * looks(40)
+
+
+def test_reports_that_are_written_again_are_of_the_run_as_it_is_then(tmp_path: Path) -> None:
+    """`show` had opened the run, which was resumed to its end meanwhile: exit code 5, interrupted."""
+    with demo_run(tmp_path / "reports") as store:
+        path = store.path
+        with RunStore.open(path) as resumed:
+            resumed.finish(interrupted=False)
+        store.finish(stopped="the time given is up")
+        with RunStore.open(path) as shown:
+            with RunStore.open(path) as resumed, resumed.lock("powercut run --resume"):
+                resumed.finish()
+                rewrite_reports(shown)
+                assert not (path / "results.json").exists(), "who works on the run writes its reports"
+            rewrite_reports(shown)
+    told = json.loads((path / "results.json").read_text())
+    assert (told["interrupted"], told["exit_code"]) == (False, 1)
