@@ -85,6 +85,22 @@ class _Explained(msgspec.Struct, frozen=True):
     mechanism: str = ""
 
 
+def _verified(database: Database, path: Path) -> RunInfo:
+    """run.json, with which the database agrees. A process that resumes the run takes its seal away before it
+    writes to the database, and another one may end in between: so what disagrees counts only if run.json is
+    still the same. Raises StoreError.
+    """
+    while True:
+        info = read_info(path)
+        try:
+            verify(database, info.seal)
+        except StoreError:
+            if read_info(path) == info:
+                raise
+        else:
+            return info
+
+
 _DIGESTS = "SELECT digest FROM states WHERE case_id = ?"
 
 
@@ -130,13 +146,13 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         """
         path = path.resolve()
         need_plain_run(path)
-        info = read_info(path)
+        read_info(path)
         file = path / DATABASE
         if not file.is_file():
             raise StoreError(f"{path} has a run.json but no {DATABASE}", "run it again; it cannot be resumed")
         database = Database.open(file)
         try:
-            verify(database, info.seal)
+            info = _verified(database, path)
         except BaseException:
             database.close()
             raise

@@ -20,6 +20,7 @@ from harness.errors import StoreError
 from harness.host.files import json_bytes
 from harness.model import CrashState, Judgement, Part, Persisted, Verdict
 from harness.store import RunStore
+from harness.store.database import Database
 from harness.store.records import (
     CaseInfo,
     CaseRows,
@@ -308,3 +309,20 @@ def test_a_case_that_is_dropped_leaves_no_trace(store: RunStore) -> None:
     with RunStore.open(store.path) as again:
         again.add_case(CaseInfo(CASE))
         assert again.counts(CASE).checked == 0
+
+
+def test_a_run_that_is_resumed_while_it_is_opened_is_not_damaged(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run.json was read first: "is damaged: it is not the database that the run was finished with"."""
+    store.finish()
+    opened = Database.open
+
+    def slow(file: Path) -> Database:
+        database = opened(file)
+        store.set_case_status(CASE, CaseStatus.RECORDED)  # another process
+        return database
+
+    monkeypatch.setattr(Database, "open", slow)
+    with RunStore.open(store.path) as found:
+        assert found.info.finished is None
