@@ -384,6 +384,7 @@ class Casework:
         self._recording_done(case.id)
         remove_own(case.profile, case.workload, self._scratch)
         self._store.set_case_status(case.id, status, reason)
+        self._limits.ended(self._store, case.id)  # an earlier part may have found something
         self._on_done(case.id)
         self._next_recording(pool)
 
@@ -415,7 +416,6 @@ class Casework:
             work.explored = True
             self._go_on(pool, work)
         else:
-            self._limits.ended(self._store, work.id)
             self._close(pool, work)
 
     def _begin(
@@ -620,7 +620,6 @@ class Casework:
     def _finish(self, pool: Pool, work: _Work) -> None:
         self._keep_recoveries(work)  # first: nobody looks again at a case that is DONE
         work.ledger.finish(work.seconds)
-        self._limits.ended(self._store, work.id)
         self._close(pool, work)
 
     def _keep_recoveries(self, work: _Work) -> None:
@@ -638,10 +637,13 @@ class Casework:
             keep(recording.recoveries[state], kept.recovery(state))
 
     def _close(self, pool: Pool, work: _Work, failure: str = "") -> None:
-        """Let go of the case, and begin the next recording."""
+        """Let go of the case, and begin the next recording. `failure`: why it was given up; what it showed
+        until then counts.
+        """
         if failure:
             self._keep_recoveries(work)
             work.ledger.give_up(failure)
+        self._limits.ended(self._store, work.id)
         self._open.pop(work.id, None)
         work.examiner.close()
         recording = work.examiner.recording

@@ -142,10 +142,13 @@ class Dispatch:
         """
         for case in line_up(self._plan, self._store, wanted, lacking, self._recorded, self._on_done):
             if case.final and not self._store.counts(case.id).unknown:
+                self._limits.ended(self._store, case.id)
                 self._on_done(case.id)
             else:
                 self._queue.append(case)
         self._progress.begin("recorded", len(self._queue))
+        if self._queue:  # as many may have failed in an earlier part
+            self._limits.need_more()
         self._pool.listen(lambda note: self._events.put(functools.partial(self._noted, note)))
         while self._queue or self._given:
             self._look_round()
@@ -308,6 +311,7 @@ class Dispatch:
         self._progress.say(f"{case.id}: {why}")
         self._progress.advance("recorded", 1)
         self._store.set_case_status(case.id, CaseStatus.UNKNOWN, why)
+        self._limits.ended(self._store, case.id)
         self._on_done(case.id)
 
     # --- what arrives -------------------------------------------------------------------------

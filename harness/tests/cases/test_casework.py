@@ -927,3 +927,19 @@ def test_a_run_that_may_end_early_looks_at_every_mode_first() -> None:
     ]
     order = [str(c.id) for c in breadth_first(asked)]
     assert order == ["ext4-ordered/a", "ext4-journal/a", "ext4-ordered/b", "ext4-journal/b"]
+
+
+def test_a_case_that_was_given_up_with_a_finding_counts_as_failed(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four cases failed under -x."""
+    learn = FakeExaminer.learn
+
+    def given_up(self: FakeExaminer, state: CrashState, *rest: Any) -> int | None:
+        if state.prefix == 4:
+            raise PowercutError("no disk process answers for the memo")
+        return learn(self, state, *rest)
+
+    monkeypatch.setattr(FakeExaminer, "learn", given_up)
+    with pytest.raises(EnoughDone, match="1 case failed"):
+        run(Script(says=lambda prefix, _: ("x",) if prefix == 1 else ()), "a", "b", "c", "d", max_failures=1)

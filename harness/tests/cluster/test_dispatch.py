@@ -390,3 +390,16 @@ def test_the_text_of_a_workload_travels_and_the_name_of_a_generated_one(store: R
     assert isinstance(mine, Workload)
     assert mine == replace(Workload("mine", "", (parse_operation("sync"),)), files={})
     assert sent[generated] == generated
+
+
+def test_failures_of_an_earlier_part_count_as_they_do_on_one_host(store: RunStore) -> None:
+    """A resumed run with -x failed one case more; on this host it begins none."""
+    plan = Plan(configurations=["ext4/ordered"], workloads=list("vw"), max_failures=1)
+    for name in "vw":
+        store.add_case(CaseInfo(case_of(name), generated=1, distinct=1, log_hash=name))
+    store.put_judgements(case_of("v"), [JudgedState(CrashState(0), "h", broken())])
+    store.set_case_status(case_of("v"), CaseStatus.DONE)
+    pool = FakePool(a=Process())
+    with pytest.raises(EnoughDone, match="1 case failed"):
+        work(store, pool, *"vw", plan=plan)
+    assert not pool.worked
