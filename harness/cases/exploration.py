@@ -276,7 +276,8 @@ class Exploration:
         # Nor does it matter then which other block is lost, where nothing joins them: a stack may.
         self._together = self._separate and profile.no_csum_no_compression and not profile.stacked
         self._begun: float | None = None
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # held by itself: see `Interrupted`
+        self._changed = threading.Condition(self._lock)
         self._pass = 0
         self._left: list[TimeCoverage] = []
         self._parts = self._in_parts()
@@ -326,7 +327,7 @@ class Exploration:
 
     def _begin(self) -> None:
         """The budget's time runs from the first worker on: a case that waits for one spends nothing."""
-        with self._changed:
+        with self._lock:
             if self._begun is None:
                 self._begun = time.monotonic()
 
@@ -336,7 +337,7 @@ class Exploration:
         try:
             yield
         except BaseException:
-            with self._changed:
+            with self._lock:
                 self._failed = self._ended = True
                 self._changed.notify_all()
             raise
@@ -363,21 +364,21 @@ class Exploration:
         """Whether workers have to work on it again: after its end, somebody found the memo mismatched, and
         it had answered something.
         """
-        with self._changed:
+        with self._lock:
             if self._plain is None and self._recalled and self._examiner.memo.mismatch:
                 self._ended = False
             return not self._ended
 
     def _next(self) -> _Visit | None:
         """The next state to visit, if it is planned."""
-        with self._changed:
+        with self._lock:
             if self._ended or self._stop.is_set() or not self._queue or self._is_late():
                 return None
             return self._queue.popleft()
 
     def _take(self) -> _Visit | None:
         """The next state to visit; waits for what others visit, if that decides it. None: no more."""
-        with self._changed:
+        with self._lock:
             while not (self._ended or self._stop.is_set()):
                 if self._queue and self._is_late():
                     self._put_back()
@@ -397,7 +398,7 @@ class Exploration:
 
     def _put(self, visit: _Visit, result: JudgedGroup) -> None:
         """Take what a visit showed. Visits are reported and learned in the order of the plan."""
-        with self._changed:
+        with self._lock:
             visit.result = result
             while self._reported < len(self._batch):
                 first = self._batch[self._reported]

@@ -67,14 +67,14 @@ class Pool:
 
     def _run(self, task: Callable[[], Callback]) -> Callback:
         thread = threading.current_thread()
-        with self._idle:
+        with self._lock:
             if self._closing:
                 raise cf.CancelledError
             self._busy.add(thread)
         try:
             return task()
         finally:
-            with self._idle:
+            with self._lock:
                 self._busy.discard(thread)
                 self._idle.notify_all()
 
@@ -101,8 +101,9 @@ class Pool:
         while busy := self._still_busy():
             for session in self._sessions():
                 session.kill()
-            for thread in busy:
-                _interrupt(thread)
+            with self._lock:  # one that is no longer busy is between two tasks
+                for thread in self._busy.intersection(busy):
+                    _interrupt(thread)
         for session in self._sessions():  # before their threads end, and with these what they started
             session.close()
         for threads in (self._threads, self._io_threads):
@@ -113,7 +114,7 @@ class Pool:
             return [session for worker in self._workers for session in worker.sessions]
 
     def _still_busy(self) -> list[threading.Thread]:
-        with self._idle:
+        with self._lock:
             self._idle.wait_for(lambda: not self._busy, GRACE_S)
             return [thread for thread in self._busy if thread.is_alive()]
 
@@ -177,7 +178,12 @@ def sessions_of(
 
 
 class Interrupted(BaseException):
-    """Raised in a worker's thread, wherever it is, once the run was stopped."""
+    """Raised in a worker's thread, wherever it is, once the run was stopped.
+
+    A thread that may be interrupted holds a Lock or an RLock by `with` on the lock itself, never on a
+    Condition of it: how a Condition is entered and left is Python, so an interrupt in there leaves it held
+    for good, and whoever waits for it cannot be interrupted.
+    """
 
 
 def _interrupt(thread: threading.Thread) -> None:

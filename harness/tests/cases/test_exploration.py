@@ -4,9 +4,11 @@ guest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,7 @@ from harness.cases import exploration as exploration_of_states
 from harness.cases.attempts import Unobserved
 from harness.cases.examine import Group, JudgedGroup, Observation
 from harness.cases.exploration import OF_RECORDING, Exploration, Report, Sampling, legal_times
+from harness.cases.pool import Interrupted, _interrupt
 from harness.cases.recoveries import CutOnce
 from harness.cases.remote import RemoteSession, nothing
 from harness.filesystems.profile import Profile
@@ -741,6 +744,35 @@ def test_a_worker_that_fails_keeps_no_other_waiting(disk: Disk, tmp_path: Path) 
     assert "a defect" in failed
     with pytest.raises(RuntimeError, match="how far it came"):
         one.coverage()
+
+
+def test_an_interrupt_leaves_nothing_held_wherever_it_comes(disk: Disk, tmp_path: Path) -> None:
+    """One that came while a worker entered the exploration's Condition left it held. The other workers waited
+    for it, where no interrupt reaches them, and the run never ended.
+    """
+    one = exploration(begin(Recorder(), disk, 1, tmp_path), None, threading.Event(), lambda _: None)
+    begun: list[int] = []
+
+    def work() -> None:
+        with contextlib.suppress(Interrupted):
+            while True:
+                one.reopen()
+                begun.append(1)
+
+    for _ in range(300):
+        begun.clear()
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        while not begun:
+            time.sleep(0)
+            assert worker.is_alive()
+        _interrupt(worker)
+        worker.join(60)
+        other = threading.Thread(target=one.reopen, daemon=True)
+        other.start()
+        other.join(60)
+        assert not worker.is_alive()
+        assert not other.is_alive()
 
 
 @pytest.mark.parametrize("recalls", [True, False], ids=["memo", "no memo"])
