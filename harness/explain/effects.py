@@ -6,6 +6,7 @@ renames, links and removals, so that two files which had one name, one after the
 
 from __future__ import annotations
 
+import bisect
 import enum
 import functools
 import re
@@ -17,6 +18,8 @@ from harness.writelog.calls import ProgramCall
 
 _CALL = re.compile(r"(\w+)(?: exchange)?\((.*)\)", re.DOTALL)
 _PLACE = re.compile(r"(\d+)(?: at (\d+))?")
+_MSYNC = re.compile(r"msync\(.*, (\d+) at (\d+)(, async)?\)", re.DOTALL)
+_PAGE_BYTES = 4096
 _FILE = ("fsync", "fdatasync", "msync")
 _ALL = ("sync", "syncfs")
 _DATA = (
@@ -57,7 +60,8 @@ class Sort(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Change:
     """One thing that a call changed. `inode`: of the file, a number of ours. `path`: as the call named it.
-    `directory`: of a name, the inode of its directory. `durable`: by itself, as with O_SYNC.
+    `directory`: of a name, the inode of its directory. `durable`: by itself, as with O_SYNC. `span`: the
+    bytes that a call wrote, if it names them.
     """
 
     call: ProgramCall
@@ -66,6 +70,7 @@ class Change:
     path: str
     directory: int = EVERY
     durable: bool = False
+    span: tuple[int, int] | None = None
 
     @property
     def began(self) -> int:
@@ -87,12 +92,20 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Sync:
     """A call that makes changes of a file durable, or of every one. `names_only`: a write that is durable by
-    itself takes the name of its file along, and no other contents.
+    itself takes the name of its file along, and no other contents. `span`: the bytes whose pages msync(2)
+    writes; None stands for all.
     """
 
     call: ProgramCall
     inode: int
     names_only: bool = False
+    span: tuple[int, int] | None = None
+
+    def has(self, change: Change) -> bool:
+        """Whether what a call wrote to the file is among its bytes."""
+        if self.span is None or change.span is None:
+            return True
+        return self.span[0] <= change.span[0] and change.span[1] <= self.span[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +121,10 @@ class Taking:
 
 
 class Effects:
-    """The changes, syncs and takings of calls, in order. `ranges`: sync_file_range(2), which makes nothing
-    durable. `in_order`: names become durable in their order, so
-    that a sync which commits anything, as `commits` tells, commits every name before it.
+    """The changes, syncs and takings of calls, which are in the order in which they began. `ranges`:
+    sync_file_range(2), and an msync(2) that waits for nothing: they make nothing durable. `in_order`: names
+    become durable in their order, so that a sync which commits anything, as `commits` tells, commits every
+    name before it.
     """
 
     def __init__(
@@ -139,9 +153,36 @@ class Effects:
     def covered(self, change: Change, by: int) -> bool:
         """Whether a sync made a change durable that had returned by an event."""
         if change not in self._covered:
-            ends = (s.call.returned for s in self.syncs if self.covers(s, change))
-            self._covered[change] = min((at for at in ends if at is not None), default=_NEVER)
+            self._covered[change] = self._first_end(change)
         return change.durable or self._covered[change] < by
+
+    def _first_end(self, change: Change) -> int:
+        """When the first of the syncs that cover a change had returned. None is asked that began behind the
+        end of one that does.
+        """
+        lists = [self._syncs_of[inode] for inode in {EVERY, change.inode, change.directory}]
+        if self.in_order and change.sort is not Sort.DATA:
+            lists.append(self._committing)
+        first, returned = _NEVER, change.call.returned or _NEVER
+        for syncs in lists:
+            for n in range(bisect.bisect_left(syncs, returned, key=lambda s: s.call.began), len(syncs)):
+                if (sync := syncs[n]).call.began >= first:
+                    break
+                if sync.call.returned is not None and self.covers(sync, change):
+                    first = min(first, sync.call.returned)
+        return first
+
+    @functools.cached_property
+    def _syncs_of(self) -> defaultdict[int, list[Sync]]:
+        """By inode, in the order in which they began."""
+        found: defaultdict[int, list[Sync]] = defaultdict(list)
+        for sync in self.syncs:
+            found[sync.inode].append(sync)
+        return found
+
+    @functools.cached_property
+    def _committing(self) -> list[Sync]:
+        return [s for s in self.syncs if self._commits(s.call)]
 
     def idle(self, by: int, sent: Callable[[ProgramCall], bool]) -> bool:
         """Whether a sync that had returned by an event had something to make durable and, as `sent` tells,
@@ -167,7 +208,7 @@ class Effects:
         if sync.inode == EVERY:
             return True
         if change.sort is Sort.DATA:
-            return sync.inode == change.inode and not sync.names_only
+            return sync.inode == change.inode and not sync.names_only and sync.has(change)
         if change.sort is Sort.ATTRIBUTES and word_of(sync.call) != "fsync":
             return self.in_order and self._commits(sync.call)  # fdatasync(2) leaves them out
         if sync.inode == change.inode and word_of(change.call) not in REMOVES:
@@ -208,9 +249,9 @@ class Effects:
 
     def _follow(self, call: ProgramCall) -> None:
         word, (first, rest) = word_of(call), paths_of(call)
-        if word in (*_FILE, *_ALL):
-            self.syncs.append(Sync(call, EVERY if word in _ALL else self._inode(first)))
-        elif word == "sync_file_range":
+        if syncs(call):
+            self.syncs.append(Sync(call, EVERY if word in _ALL else self._inode(first), span=_synced(call)))
+        elif word in ("sync_file_range", "msync"):
             self.ranges.append(Sync(call, self._inode(first)))
         elif word in (*_DATA, *_SIZE):
             self._write(call, word, first, rest)
@@ -235,7 +276,9 @@ class Effects:
         if word in _COPIES and call.result == 0:
             return
         durable = word in _DATA and (inode in self._synchronous or "dsync" in rest)
-        self.changes.append(Change(call, Sort.DATA, inode, path, durable=durable))
+        at = int(place[2]) if word in _DATA and place and place[2] else None
+        span = (at, at + call.result) if at is not None else None
+        self.changes.append(Change(call, Sort.DATA, inode, path, durable=durable, span=span))
         if durable:
             self.syncs.append(Sync(call, inode, names_only=True))
         if word in ("ftruncate", "truncate"):
@@ -244,8 +287,7 @@ class Effects:
                 self.takings.append(Taking(call, path, inode, left))
             self._sizes[inode] = left
         elif word in _DATA:
-            start = int(place[2]) if place and place[2] else size
-            self._sizes[inode] = max(size, start + call.result)
+            self._sizes[inode] = max(size, (size if at is None else at) + call.result)
             self._grown[inode].append((call.began, self._sizes[inode]))
 
     def _open(self, call: ProgramCall, path: str, how: str) -> None:
@@ -351,8 +393,18 @@ def directory_of(path: str) -> str:
 
 
 def syncs(call: ProgramCall) -> bool:
-    """Whether a call makes something durable."""
+    """Whether a call makes something durable: an msync(2) of bytes, if it waits for them."""
+    if word_of(call) == "msync" and (found := _MSYNC.fullmatch(call.text)):
+        return int(found[1]) > 0 and not found[3]
     return word_of(call) in (*_FILE, *_ALL)
+
+
+def _synced(call: ProgramCall) -> tuple[int, int] | None:
+    """The bytes of the pages that an msync(2) writes; None for another call."""
+    if (found := _MSYNC.fullmatch(call.text)) is None:
+        return None
+    start, length = int(found[2]), int(found[1])
+    return start, start + length + -length % _PAGE_BYTES
 
 
 def distinct(changes: Sequence[Change]) -> Iterator[ProgramCall]:

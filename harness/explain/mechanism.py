@@ -145,7 +145,8 @@ def _too_weak(program: Program, changes: Sequence[Change], by: int) -> str:
 def _looks_like(sync: Sync, change: Change) -> bool:
     """Whether it might be taken for the sync of a change, and is none."""
     of = Sort.ATTRIBUTES if word_of(sync.call) == "fdatasync" else Sort.DATA
-    return (sync.inode, of) == (change.inode, change.sort) and sync.call.began > change.began
+    is_none = sync.span is None or not sync.has(change)
+    return is_none and (sync.inode, of) == (change.inode, change.sort) and sync.call.began > change.began
 
 
 def _calls(changes: Sequence[Change]) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.explain.effects import (
-    EVERY,
     REMOVES,
     SHOWN,
     UNREAD,
@@ -338,7 +337,7 @@ class _Inquiry:
 
     def weak(self) -> tuple[Sync, ...]:
         """Calls before the power failed that write contents back, and promise less than an fsync."""
-        less = (s for s in self.effects.syncs if s.inode != EVERY and word_of(s.call) == "fdatasync")
+        less = (s for s in self.effects.syncs if word_of(s.call) in ("fdatasync", "msync"))
         return tuple(s for s in (*self.effects.ranges, *less) if s.call.began < self.cut)
 
     def renamed(self, unsynced: Sequence[Change]) -> Change | None:

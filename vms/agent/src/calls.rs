@@ -910,7 +910,7 @@ impl Call<'_> {
                 let pieces = self.mapped_in(a(0), a(1).max(1));
                 let first = |piece: &Piece| Some((below_mount(&piece.path)?, piece.offset));
                 let (file, offset) = pieces.iter().find_map(first)?;
-                format!("msync({file}, {} at {offset})", a(1))
+                format!("msync({file}, {} at {offset}{})", a(1), unwaited(a(2)))
             }
             // What it asks for is in memory that this does not read.
             libc::SYS_io_submit => format!("io_submit({} requests)", a(1)),
@@ -1151,6 +1151,14 @@ fn below_mount(path: &Path) -> Option<String> {
     }
 }
 
+/// That an msync(2) with these flags waits for nothing, and makes nothing durable.
+fn unwaited(flags: u64) -> &'static str {
+    match flags as c_int & libc::MS_SYNC {
+        0 => ", async",
+        _ => "",
+    }
+}
+
 /// The mode of `fallocate`, as operations name it, with a comma behind; empty for none. A hole is punched with
 /// FALLOC_FL_KEEP_SIZE always.
 fn allocation(mode: c_int) -> String {
@@ -1245,6 +1253,15 @@ mod tests {
         assert_eq!(flags(libc::O_DSYNC).unwrap(), "dsync");
         assert_eq!(flags(libc::O_DIRECTORY), None);
         assert_eq!(flags(libc::O_TMPFILE).unwrap(), "tmpfile");
+    }
+
+    /// One that begins nothing, and waits for nothing, was told as one that makes its pages durable.
+    #[test]
+    fn an_msync_that_does_not_wait_says_so() {
+        let told = |flags: c_int| unwaited(flags as u64);
+        assert_eq!(told(libc::MS_ASYNC), ", async");
+        assert_eq!(told(libc::MS_INVALIDATE), ", async");
+        assert_eq!(told(libc::MS_SYNC | libc::MS_INVALIDATE), "");
     }
 
     /// What msync(2) covers was told by its first mapping alone.
