@@ -28,6 +28,7 @@ from harness.host.resources import resource
 from harness.kernels.edits import Edit, apply_edit
 from harness.kernels.find import Kernel
 from harness.kernels.git import is_top, plain_environment, read_only_git, unwatched
+from harness.kernels.packages import digest_of
 from harness.kernels.pins import Pin, pins
 
 TOOLS = {
@@ -251,7 +252,7 @@ def _keep(image: Path, config: Path, scratch: Path, built: Built) -> Path:
 
 def seal(image: Path) -> None:
     """Keep the digest of a kernel in the cache beside it."""
-    write_atomically(_digest_of(image), file_hash(image))
+    write_atomically(digest_of(image), file_hash(image))
 
 
 def need_as_built(image: Path) -> None:
@@ -261,20 +262,16 @@ def need_as_built(image: Path) -> None:
     """
     if cache_dir("kernels").resolve() not in image.resolve().parents:
         return
-    if not _digest_of(image).is_file():
+    if not digest_of(image).is_file():
         with contextlib.suppress(OSError):  # a cache that this user may only read
             seal(image)
         return
-    kept, now = _digest_of(image).read_text().strip(), file_hash(image)
+    kept, now = digest_of(image).read_text().strip(), file_hash(image)
     if kept != now:
         raise KernelError(
             f"{image} is not what was built: its SHA-256 was {kept[:12]} and is {now[:12]}",
             f"remove {image.parent} and run the command again: the kernel is then built anew, or told how to",
         )
-
-
-def _digest_of(image: Path) -> Path:
-    return image.with_name(f"{image.name}.sha256")
 
 
 def make_kernel(

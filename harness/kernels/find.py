@@ -20,7 +20,7 @@ from harness.host.cache import hold
 from harness.host.files import file_hash
 from harness.host.packed import MODULE_SUFFIXES, read_module
 from harness.host.text import whole_number
-from harness.kernels.packages import cached_version, have, need_index, only, root_of
+from harness.kernels.packages import cached_version, fit_library, have, need_index, only, root_of
 from harness.kernels.pins import Pin, asked_version, pins, version_in
 from harness.plan import KernelChoice
 
@@ -191,7 +191,9 @@ def release_of(image: Path) -> str:
     """
     data = image.read_bytes()
     at = int.from_bytes(data[0x20E:0x210], "little") if data[0x202:0x206] == b"HdrS" else 0
-    found = re.match(rb"([^\s\0]+)", data[at + 0x200 :]) if at else re.search(rb"Linux version (\S+) \(", data)
+    found = (
+        re.match(rb"([^\s\0]+)", data[at + 0x200 :]) if at else re.search(rb"Linux version (\S+) \(", data)
+    )
     return found[1].decode(errors="replace") if found else ""
 
 
@@ -231,6 +233,7 @@ def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple
     package = have(pin, version)
     root = root_of(package)
     image = only(root, pin.image)
+    fit_library(root, image)
     own_modules = _modules_dir(modules, image) if modules else only(root, pin.modules)
     own_version = version_in(pin, package)
     name = f"debian-{own_version}" if own_version else pin.name

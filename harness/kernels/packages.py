@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host import elf
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir, scratch_folder
+from harness.host.files import file_hash, write_atomically
 from harness.kernels.pins import Pin, matching, version_in
 
 COMPLETE = "complete"
@@ -192,11 +194,39 @@ def _download(pin: Pin, offer: Offer) -> None:
 def _with_library(pin: Pin, archive: Archive, unpacked: Path, root: Path) -> None:
     """Give a program of another release that release's C library: this machine's may be too old for it."""
     deb = archive.download(pin.library, unpacked.parent)
-    library = unpacked / LIBRARY
-    subprocess.run(["dpkg-deb", "-x", deb, library], check=True)
-    loader = next(library.rglob("ld-linux-x86-64.so.2")).relative_to(unpacked)
-    image = only(unpacked, pin.image)
-    image.write_bytes(elf.with_interpreter(image.read_bytes(), root / loader))
+    subprocess.run(["dpkg-deb", "-x", deb, unpacked / LIBRARY], check=True)
+    image, loader = only(unpacked, pin.image), _loader(unpacked)
+    image.write_bytes(elf.with_interpreter(image.read_bytes(), root / loader.relative_to(unpacked)))
+
+
+def _loader(root: Path) -> Path:
+    return next((root / LIBRARY).rglob("ld-linux-x86-64.so.2"))
+
+
+def fit_library(root: Path, image: Path) -> None:
+    """Have an image of the cache start with the C library that came along with it, where the path in it leads
+    nowhere: a cache may be copied to another host, or moved. One whose digest is not its own any more stays.
+    Raises KernelError if this user may not write to the image.
+    """
+    digest, named = digest_of(image), elf.interpreter(image)
+    if named is None or not (root / LIBRARY).is_dir() or named == _loader(root) or os.access(named, os.X_OK):
+        return
+    if digest.is_file() and digest.read_text().strip() != file_hash(image):
+        return
+    try:
+        digest.unlink(missing_ok=True)  # it gets another one when it is used
+        program = elf.with_interpreter(image.read_bytes(), _loader(root))
+        write_atomically(image, program, image.stat().st_mode & 0o777)
+    except OSError as e:
+        raise KernelError(
+            f"{image} starts with {named}, which is not there, and cannot be mended: {e.strerror}",
+            "name a cache of your own: export POWERCUT_CACHE=DIR",
+        ) from e
+
+
+def digest_of(image: Path) -> Path:
+    """Where the digest of a kernel in the cache is kept."""
+    return image.with_name(f"{image.name}.sha256")
 
 
 def depmod(directory: Path) -> None:

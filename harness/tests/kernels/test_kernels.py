@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -15,10 +18,11 @@ import pytest
 import zstandard
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.host import elf
 from harness.host.archive import Archive
-from harness.host.elf import interpreter
 from harness.host.packed import read_module
 from harness.kernels import packages
+from harness.kernels.build import need_as_built, seal
 from harness.kernels.find import Kernel, _no_kernel, find_kernel, look_up_kernel, look_up_pc_kernel
 from harness.kernels.module_files import need_release, need_replaced, resolve_modules
 from harness.kernels.pins import Pin, asked_version, pins
@@ -364,7 +368,7 @@ def test_uml_of_another_release_comes_with_its_c_library(
     }
     monkeypatch.setattr(Archive, "download", lambda _, n, folder: packed(folder, n.split("=")[0], inside[n]))
     found = find_kernel("uml-6.12")
-    loader = there(interpreter(found.image))
+    loader = there(elf.interpreter(found.image))
     assert loader.read_bytes() == b"loader"
     assert "=" not in str(found.image)  # env(1), which gives it its library, would not start it
 
@@ -378,6 +382,44 @@ def test_what_is_in_the_cache_is_found_without_apt(monkeypatch: pytest.MonkeyPat
     (root / "complete").write_text("6.12.7-1\n")
     found = find_kernel("debian-6.12.7")
     assert (found.name, found.package_version) == ("debian-6.12.7", "6.12.7-1")
+
+
+@pytest.mark.parametrize("state", ["as it was", "damaged", "not ours"])
+def test_uml_with_its_c_library_starts_in_a_cache_that_was_moved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str
+) -> None:
+    """The path of its library was that of the cache that it had been unpacked in: "is no UML kernel"."""
+    offer(monkeypatch, tmp_path, set())
+    root = tmp_path / "kernels/user-mode-linux_6.12um1+b22"
+    loader = root / "library/usr/lib64/ld-linux-x86-64.so.2"
+    image = root / "usr/bin/linux.uml"
+    for file in (loader, image, root / "usr/lib/uml/modules/6.12/kernel/a.ko"):
+        file.parent.mkdir(parents=True)
+    shutil.copy(there(elf.interpreter(Path(sys.executable))), loader)
+    image.write_bytes(elf.with_interpreter(Path("/bin/true").read_bytes(), Path("/gone/ld.so")))
+    image.chmod(0o755)
+    (root / "complete").write_text("6.12um1+b22\n")
+    seal(image)
+    if state == "damaged":
+        image.write_bytes(image.read_bytes() + b"damage")
+        find_kernel("uml-6.12")
+        with pytest.raises(KernelError, match="is not what was built"):
+            need_as_built(image)
+        return
+    if state == "not ours":
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(packages, "write_atomically", refuse)
+        with pytest.raises(KernelError, match=r"/gone/ld\.so, which is not there, and cannot be mended"):
+            find_kernel("uml-6.12")
+        return
+    for _ in range(2):
+        found = find_kernel("uml-6.12")
+        need_as_built(found.image)
+        assert elf.interpreter(found.image) == loader
+        subprocess.run([found.image], check=True)
 
 
 def test_a_pin_of_one_version_at_a_time_has_its_own_layout(
