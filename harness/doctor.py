@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +26,7 @@ from harness.guests.guest_specs import temporary_folder
 from harness.guests.machine import Machine, machine_of, names, profile_of
 from harness.guests.session import find_agent
 from harness.host.cache import cache_dir
+from harness.host.files import refuses
 from harness.host.programs import cached_program
 from harness.host.resources import resource
 from harness.kernels.build import built_kernels
@@ -92,6 +95,7 @@ def examine(reports: Path) -> Iterator[HostCheck]:
         _of_file_systems,
         _of_workloads,
         _basics,
+        _written,
         _kernels,
         _tools_guest,
         lambda: [_temporary()],
@@ -104,6 +108,17 @@ def examine(reports: Path) -> Iterator[HostCheck]:
         except EnvironmentLacks:
             if cache.ok:
                 raise
+
+
+def _written() -> Iterator[HostCheck]:
+    """What of the cache this user may not write to, as after a command of another user's: a run then has
+    what is there, and makes nothing.
+    """
+    top = cache_dir()
+    names = ("", "kernels", "kernels/building.lock", "rootfs", "rootfs.lock")
+    if why := next(filter(None, (refuses(top / name) for name in names)), ""):
+        fix = f"chown -R {getpass.getuser()} {shlex.quote(str(top))}, or export POWERCUT_CACHE=DIR"
+        yield HostCheck("cache", None, f"{why}, so nothing can be downloaded or built: {fix}")
 
 
 def _machine(name: str) -> Iterator[HostCheck]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,9 @@ from harness.host.console import SafeConsole
 from harness.host.files import replacement
 
 _LIST_TIMEOUT_S = 60
-_DOWNLOAD_TIMEOUT_S = 1800
+_DOWNLOAD_TIMEOUT_S = (
+    6 * 3600
+)  # a source of 150 MB over 8 KB/s; of a connection that stalls, apt itself tells
 _RELEASES = ("stable", "oldstable", "testing", "unstable", "sid")
 
 # Hooks of the system's configuration clean the system's caches and notify desktops; images of containers
@@ -105,6 +108,13 @@ class Archive:
         versions = {f"{row[0].strip()}={row[1].strip()}" for row in rows if len(row) > 1}
         return {found for found in versions if re.fullmatch(pattern, found)}
 
+    def version_of(self, package: str) -> str:
+        """The version of a package that `download` gets by its name; empty if there is none, or no list."""
+        if not shutil.which("apt-cache") or not self.listed:
+            return ""
+        found = re.search(r"(?m)^Version: (\S+)", self._ask("show", "--no-all-versions", package))
+        return found[1] if found else ""
+
     def download(self, package: str, folder: Path) -> Path:
         """Download `NAME` or `NAME=VERSION` into a folder. Returns the file. Raises EnvironmentLacks with
         apt's message.
@@ -155,17 +165,22 @@ class Archive:
     def _apt(
         self, program: str, *words: str, timeout_s: float, folder: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program, *self._options(), *words],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-            timeout=timeout_s,
-            check=False,
-        )
+        """Raises EnvironmentLacks if it does not end."""
+        try:
+            return subprocess.run(
+                [program, *self._options(), *words],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as e:
+            asked = shlex.join([program, *words])
+            raise EnvironmentLacks(f"{asked} did not end within {timeout_s:,.0f} s", NO_NETWORK) from e
 
     def _options(self) -> list[str]:
         """Those that keep apt to folders of its own. For the machine's own sources, only the index of the

@@ -537,11 +537,26 @@ def source_packages(pin: Pin) -> set[str]:
     return {found for a in pin.archives for found in a.offered(f"{re.escape(pin.source)}=.*")}
 
 
+def _archives_of(source: str) -> list[Archive]:
+    """Where a source package may be: in this machine's own apt sources, or where its series is."""
+    return [Archive(), *(a for p in pins().values() if p.source == source for a in p.archives[1:])]
+
+
+def offered_version(source: str) -> str:
+    """The version of a source package that would be downloaded now, by the lists that are here; empty if they
+    do not say.
+    """
+    try:
+        return next(filter(None, (archive.version_of(source) for archive in _archives_of(source))), "")
+    except EnvironmentLacks:
+        return ""
+
+
 def _source_archive(source: str) -> Archive:
     """Where a source package is: in this machine's own apt sources, else in a suite that the pin of its
     series names. Raises KernelError if none has it.
     """
-    archives = [Archive(), *(a for p in pins().values() if p.source == source for a in p.archives[1:])]
+    archives = _archives_of(source)
     for archive in archives:
         if archive.offered(re.escape(source)):
             return archive

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.files import copy_atomically, write_atomically
 from harness.host.locks import exclusive
@@ -42,6 +42,7 @@ from harness.kernels.build import (
     make_again,
     make_kernel,
     need_tools,
+    offered_version,
     seal,
     source_tree,
 )
@@ -162,8 +163,8 @@ def kept_tree(
     check: Check | None = None,
 ) -> Iterator[KeptTree]:
     """The kept tree of a source package, built for a machine with the current configuration; made on first
-    use, which takes minutes. One process at a time has it: others wait. `check` sees the source before
-    anything is built.
+    use, and again once apt has another version, which takes minutes. One process at a time has it: others
+    wait. `check` sees the source before anything is built.
 
     Raises what `check` raises; UsageError for a directory, InUse if another process has it for longer than
     WAIT_S, EnvironmentLacks for a missing tool, KernelError if the source cannot be downloaded or does not
@@ -180,11 +181,29 @@ def kept_tree(
     path.mkdir(exist_ok=True)
     hold(path)
     with exclusive(path / "lock", f"the kept tree of {source}", say, WAIT_S):
-        if built_as(path) is None:
-            _make_tree(path, source, machine, flavour, jobs, say, check)
-        elif check:
-            check(KeptTree(path, flavour, jobs))
-        yield KeptTree(path, flavour, jobs)
+        if not _is_current(path, source, say):
+            try:
+                _make_tree(path, source, machine, flavour, jobs, say, check)
+            except EnvironmentLacks as e:
+                if built_as(path) is None:
+                    raise
+                say(f"the kept tree stays as it is: {e.what}")
+        kept = KeptTree(path, flavour, jobs)
+        if check:
+            check(kept)
+        yield kept
+
+
+def _is_current(path: Path, source: str, say: Callable[[str], None]) -> bool:
+    """Whether a tree is there, of the version of its package that would be downloaded now."""
+    built = built_as(path)
+    if built is None:
+        return False
+    offered = offered_version(source)
+    if offered in ("", built.source_version):
+        return True
+    say(f"the kept tree is of {source} {built.source_version}, and apt has {offered}: it is made anew")
+    return False
 
 
 def _make_tree(
@@ -197,15 +216,18 @@ def _make_tree(
     check: Check | None,
 ) -> None:
     log = path / "make.log"
-    interrupted = (path / "source", path / "out", path / "originals", *path.glob("unpacking-*"))
-    for folder in interrupted:
+    for folder in path.glob("unpacking-*"):
         shutil.rmtree(folder, ignore_errors=True)
-    log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=path, prefix="unpacking-") as scratch:
         with source_tree(source, flavour, Path(scratch), say) as (tree, version, identity):
-            tree.rename(path / "source")
+            tree.rename(unpacked := Path(scratch, "source"))
         if check:
-            check(SourceTree(path, f"{source} {version}"))
+            check(SourceTree(Path(scratch), f"{source} {version}"))
+        (path / "built.json").unlink(missing_ok=True)  # what was there before is given up from here on
+        for folder in (path / "source", path / "out", path / "originals"):
+            shutil.rmtree(folder, ignore_errors=True)
+        log.unlink(missing_ok=True)
+        unpacked.rename(path / "source")
         say(f"building the unmodified kernel: minutes, once; what make prints goes to {log}")
         (path / "out").mkdir()
         make_kernel(path / "source", path / "out", flavour, jobs, log)

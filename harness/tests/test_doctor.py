@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import subprocess
@@ -220,6 +221,23 @@ def test_without_a_place_for_the_cache_doctor_lives_and_names_the_variable(
     assert "export POWERCUT_CACHE=DIR" in said
     assert "e2fsck" in said
     assert f"space at {tmp_path}" in said
+
+
+@pytest.mark.parametrize("name", ["building.lock", ""])
+def test_a_cache_that_this_user_may_not_write_to_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """After one command of root's, runs said `building.lock: Permission denied`, and doctor was content."""
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    of_root = cache_dir("kernels") / name
+    assert "cache" not in found(tmp_path)
+    of_root.mkdir(exist_ok=True)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != of_root and access(path, mode))
+    seen = found(tmp_path)["cache"]
+    assert seen.ok is None
+    assert seen.detail.startswith(f"{of_root} cannot be written to, so nothing can be downloaded or built: ")
+    assert f"chown -R {getpass.getuser()} {tmp_path / 'cache'}" in seen.detail
 
 
 def test_a_home_that_is_not_writable_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

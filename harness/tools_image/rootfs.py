@@ -131,8 +131,10 @@ def command(part: Path, sources: Sequence[Path]) -> list[str]:
         f"--include={','.join(made.packages)}",
         # Through sh: an installed wheel does not keep file modes.
         f'--customize-hook=sh {shlex.quote(str(resource("vms", "rootfs", "customize.sh")))} "$1"',
-        f"--customize-hook=download /root.erofs {part / 'root.erofs'}",
-        f"--customize-hook=download /packages.txt {part / 'packages.txt'}",
+        *(
+            f"--customize-hook=download /{name} {shlex.quote(str(part / name))}"
+            for name in ("root.erofs", "packages.txt")
+        ),
         "",
         "-",
         *map(str, sources),

@@ -193,6 +193,27 @@ def test_a_failed_download_says_what_apt_said(tmp_path: Path) -> None:
     assert caught.value.next_step == "run: powercut kernel update"
 
 
+@pytest.mark.usefixtures("mirror")
+def test_the_version_that_would_be_downloaded_is_told_by_the_lists() -> None:
+    suite = Archive("next")
+    assert suite.version_of("kernel") == "", "it downloads none"
+    suite.refresh()
+    assert suite.version_of("kernel") == "1.2-3"
+    assert suite.version_of("absent") == ""
+
+
+def test_apt_that_does_not_end_is_no_defect_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """TimeoutExpired, of a source that took longer than half an hour."""
+
+    def endless(words: list[str], *, timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(words, timeout)
+
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", endless)
+    with pytest.raises(EnvironmentLacks, match=r"apt-get download -q kernel did not end within 21,600 s"):
+        Archive().download("kernel", tmp_path)
+
+
 def test_what_the_machine_itself_has_needs_no_lists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path))
     assert Archive().listed

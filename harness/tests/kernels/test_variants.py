@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.errors import KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.kernels import build as build_module
 from harness.kernels import variants
 from harness.kernels.build import Built, Flavour, build, key_for, make_again
@@ -38,6 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     for module in (variants, build_module):
         monkeypatch.setattr(module, "cache_dir", cache_dir)
+    monkeypatch.setattr(variants, "offered_version", lambda source: "")
     return tmp_path / "cache"
 
 
@@ -199,6 +200,66 @@ def test_the_first_use_unpacks_and_builds_what_later_ones_take(
         assert kept.built == BUILT
     assert not list(kept.path.glob("unpacking-*")), "what a kill left is gone"
     assert builds == []
+
+
+@pytest.mark.parametrize("had", [True, False])
+def test_a_tree_is_made_anew_once_apt_has_another_version(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, *, had: bool
+) -> None:
+    """It stayed at the version that it was made of, and `kernel build --coverage`, which was to make another
+    one, did so as well.
+    """
+
+    @contextlib.contextmanager
+    def unpacked(
+        source: str, flavour: Flavour, scratch: Path, say: object
+    ) -> Iterator[tuple[Path, str, str]]:
+        if not had:
+            raise EnvironmentLacks("apt-get download failed")
+        (scratch / "tree").mkdir()
+        (scratch / "tree/main.c").write_text(PROGRAM)
+        yield scratch / "tree", "1.1", f"{source} 1.1"
+
+    def make(tree: Path, out: Path, *_: object) -> None:
+        (out / "include/config").mkdir(parents=True)
+        (out / "include/config/kernel.release").write_text("1.1-toy\n")
+        subprocess.run(["cc", "-o", out / "linux", tree / "main.c"], check=True)
+
+    monkeypatch.setattr(variants, "offered_version", lambda source: "1.1")
+    monkeypatch.setattr(variants, "source_tree", unpacked)
+    monkeypatch.setattr(variants, "make_kernel", make)
+    said: list[str] = []
+    for _ in range(2):
+        with kept_tree("linux-source-1", "toy", FLAVOUR, 1, said.append) as kept:
+            assert kept.built.source_version == ("1.1" if had else "1.0")
+            assert (kept.path / "source/main.c").exists() is had
+            assert (kept.path / "source/fs/main.c").exists() is not had
+    moved = "the kept tree is of linux-source-1 1.0, and apt has 1.1: it is made anew"
+    assert said.count(moved) == (1 if had else 2)
+    assert had or said[-1] == "the kept tree stays as it is: apt-get download failed"
+
+
+def test_a_newer_source_that_does_not_fit_leaves_the_tree(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: SourceTree) -> None:
+        raise UsageError("a planted fault does not fit")
+
+    @contextlib.contextmanager
+    def unpacked(
+        source: str, flavour: Flavour, scratch: Path, say: object
+    ) -> Iterator[tuple[Path, str, str]]:
+        (scratch / "tree").mkdir()
+        yield scratch / "tree", "1.1", f"{source} 1.1"
+
+    monkeypatch.setattr(variants, "offered_version", lambda source: "1.1")
+    monkeypatch.setattr(variants, "source_tree", unpacked)
+    with (
+        pytest.raises(UsageError, match="does not fit"),
+        kept_tree("linux-source-1", "toy", FLAVOUR, 1, print, refuse),
+    ):
+        pytest.fail("it was taken")
+    assert opened(tree).built == BUILT
 
 
 def test_the_source_is_looked_at_before_anything_is_built(

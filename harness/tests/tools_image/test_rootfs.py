@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def test_whatever_is_changed_in_the_recipe_makes_another_image(
     assert recipe_hash() != before
     monkeypatch.undo()
     assert recipe_hash() == before
+
+
+def test_a_folder_of_the_image_may_have_a_space_in_its_name() -> None:
+    """mmdebstrap reads a hook as a shell does: after minutes, `special hook failed with exit code 6400`."""
+    hooks = [shlex.split(word) for word in command(Path("/my cache"), []) if "=download" in word]
+    assert hooks == [
+        ["--customize-hook=download", f"/{name}", f"/my cache/{name}"]
+        for name in ("root.erofs", "packages.txt")
+    ]
 
 
 def test_the_mkfs_of_every_measured_file_system_is_in_the_recipe() -> None:
