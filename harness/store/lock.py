@@ -1,8 +1,10 @@
 """One writer at a time: two processes in one run directory would share its scratch images, and one's fsck
 would check the other's half-recovered disk.
 
-The lock is an flock(2) on a file in the run directory. The kernel drops it when its holder ends, however it
-ends; the holder named in the file is only for people, and stale once nobody holds the lock.
+The lock is an open file description lock (fcntl(2)) on a file in the run directory: unlike with flock(2), who
+asks whether somebody holds it need not take it, and gets into nobody's way. The kernel drops it when its
+holder ends, however it ends; the holder named in the file is only for people, and stale once nobody holds the
+lock.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +25,11 @@ from harness.host.files import json_bytes
 
 HOLDER_BYTES = 1 << 16
 """Upper bound on what is read of the lock file, which is untrusted data."""
+
+
+_FLOCK = "hhqqi"
+"""struct flock: type, whence, start, length, process."""
+_ALL_OF_IT = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -46,7 +54,7 @@ def locked(file: Path, run: Path, command: str) -> Iterator[None]:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _ALL_OF_IT)
         except BlockingIOError as error:
             raise RunLocked(
                 f"{run} is being written by {_holder(descriptor)}",
@@ -68,12 +76,10 @@ def holder_of(file: Path) -> str:
     except FileNotFoundError:
         return ""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _holder(descriptor)
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _ALL_OF_IT)
+        return "" if struct.unpack(_FLOCK, found)[0] == fcntl.F_UNLCK else _holder(descriptor)
     finally:
         os.close(descriptor)
-    return ""
 
 
 def _holder(descriptor: int) -> str:

@@ -17,6 +17,7 @@ from harness.host.progress import Lines
 from harness.plan import Plan
 from harness.run import create_run, execute
 from harness.store import RunStore
+from harness.store.lock import holder_of
 
 _HOLDER = """
 import sys
@@ -106,3 +107,24 @@ def test_threads_of_one_process_do_not_share_it(store: RunStore) -> None:
         thread.start()
         thread.join()
     assert len(refused) == 1
+
+
+def test_who_asks_whether_a_run_is_written_to_is_in_nobodys_way(store: RunStore) -> None:
+    """Lists of runs had a quarter of the locks refused that others took meanwhile, for one long gone."""
+    with store.lock("powercut run"):
+        assert "powercut run" in holder_of(store.layout.lock)
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            holder_of(store.layout.lock)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for _ in range(500):
+            with store.lock("powercut run --resume"):
+                pass
+    finally:
+        done.set()
+        asking.join()
