@@ -27,8 +27,8 @@ from harness.host.folders import OwnedFolder
 from harness.host.packed import COPY_BYTES, SPARE_BYTES
 from harness.model import CaseId
 from harness.store.database import Database, reading
-from harness.store.directory import read_info
-from harness.store.layout import DATABASE, LOCK, PACKED, RUN, UNPACKING, RunLayout, runs
+from harness.store.directory import discard, read_info
+from harness.store.layout import DATABASE, LOCK, PACKED, RUN, UNPACKING, CaseLayout, RunLayout, runs
 from harness.store.lock import locked
 
 MAX_BYTES = 32 << 30
@@ -69,7 +69,7 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
     if not _NAME.fullmatch(run.name):
         raise UsageError(f"{run} cannot be packed under that name", "rename it: letters, digits and . _ + -")
     layout = RunLayout(run)
-    if case is not None and not layout.case(case).history.is_file():
+    if case is not None and not _has_recording(layout.case(case)):
         raise UsageError(f"the run {run.name} has no recording of {case}", "leave out the case")
     with (
         _unchanged(layout),
@@ -86,6 +86,11 @@ def bundle(run: Path, file: Path, case: CaseId | None = None) -> None:
         for name, path in files.items():
             _add(packed, f"{run.name}/{name}", path)
         packed.write(bytes(2 * _BLOCK))
+
+
+def _has_recording(kept: CaseLayout) -> bool:
+    """Where a mode is only rules, it is that of calls."""
+    return kept.history.is_file() or kept.calls.is_file()
 
 
 def _unchanged(layout: RunLayout) -> contextlib.AbstractContextManager[None]:
@@ -183,8 +188,10 @@ def unbundle(file: Path, reports: Path) -> Path:
     parent = runs(reports)
     parent.mkdir(parents=True, exist_ok=True)
     sha = file_hash(file)
-    if known := sorted(parent.glob(f"*.{sha[:12]}")):
-        return known[0].resolve()
+    for known in sorted(parent.glob(f"*.{sha[:12]}")):
+        if (known / RUN).is_file():
+            return known.resolve()
+        discard(known)  # what is left of one that somebody deleted
     scratch = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=parent))
     try:
         with (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -20,21 +22,26 @@ from harness.host.files import json_bytes, json_text, not_made, write_atomically
 from harness.plan import Plan
 from harness.store.database import damaged, other_schema, read_from
 from harness.store.digests import digest_of_bytes
-from harness.store.layout import PLAN, RUN, latest, runs
+from harness.store.layout import DELETING, PLAN, RUN, latest, runs
 from harness.store.records import SCHEMA, RunInfo
 
 _MAX_NAME = 64
 """Letters of a run's name: see `harness.workloads.applications.MAX_WORKLOAD_NAME`."""
 
 
-def make_directory(root: Path, name: str, started: datetime) -> Path:
-    """Make `root/runs/<date>-<name>`, of a run, a series or a measurement; with a number behind it where that
-    is taken. Raises UsageError for a name that is not a valid file name, StoreError if it cannot be made.
-    """
+def need_run_name(name: str) -> None:
+    """Raises UsageError for a name that is not a valid file name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name) or len(name) > _MAX_NAME:
         raise UsageError(
             f"{name!r} cannot name a run", f"use at most {_MAX_NAME} letters, digits and . _ + -"
         )
+
+
+def make_directory(root: Path, name: str, started: datetime) -> Path:
+    """Make `root/runs/<date>-<name>`, of a run, a series or a measurement; with a number behind it where that
+    is taken. Raises UsageError as `need_run_name`, StoreError if it cannot be made.
+    """
+    need_run_name(name)
     with making_run(root):
         runs(root).mkdir(parents=True, exist_ok=True)
         path = first = runs(root) / f"{started:%Y%m%d-%H%M%S}-{name}"
@@ -52,10 +59,26 @@ def making_run(root: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        why = not_made(runs(root), error) if isinstance(error, OSError) else str(error)
+        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "is full" in str(error)
+        elsewhere = "name a folder on another disk" if is_full else "name a folder that you may write to"
+        why = not_made(runs(root), error) if isinstance(error, OSError) else f"{runs(root)}: {error}"
         raise StoreError(
-            f"cannot make a run directory: {why}", "name a folder that you may write to: --out DIR"
+            f"cannot make a run directory: {why}", f"{'free some space, or ' * is_full}{elsewhere}: --out DIR"
         ) from error
+
+
+def discard(folder: Path) -> bool:
+    """Delete a folder with all that is in it; returns whether nothing is left. It has another name first:
+    what a process that is killed leaves of it is taken for nothing else, and `powercut gc` sees it.
+    """
+    apart = folder.with_name(f"{DELETING}{folder.name}")
+    try:
+        apart.mkdir(exist_ok=True)
+        folder.rename(apart / folder.name)
+    except OSError:  # the folder above is not ours, or the disk is full
+        apart = folder
+    shutil.rmtree(apart, ignore_errors=True)
+    return not apart.exists()
 
 
 def point_latest(root: Path, run: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.host.cache import alone, entries
-from harness.store.layout import LOCK, PLAN, RUN, UNPACKING, latest, runs
+from harness.store.directory import discard
+from harness.store.layout import DATABASE, DELETING, LOCK, PLAN, RUN, UNPACKING, latest, runs
 from harness.store.lock import holder_of
 
 DAY_S = 86_400.0
@@ -39,15 +39,15 @@ class Kept:
 
 
 def kept_runs(reports: Path) -> list[Kept]:
-    """The directories of runs, campaigns, sweeps and measurements below `reports`, and what a killed
-    unpacking left there, least recently used first.
+    """The directories of runs, campaigns, sweeps and measurements below `reports`, and what was left there
+    when one was unpacked, made or deleted and the process was killed, least recently used first.
     """
     newest = latest(reports).resolve()
     found = []
     for path in runs(reports).glob("*/"):
         if path.is_symlink():
             continue
-        if path.name.startswith(UNPACKING):
+        if path.name.startswith((UNPACKING, DELETING)):
             found.append(_held(path))
         elif any((path / name).is_file() for name in _MARKS):
             stays = "reports/latest points to it" if path.resolve() == newest else ""
@@ -55,7 +55,7 @@ def kept_runs(reports: Path) -> list[Kept]:
     return sorted(found, key=lambda k: k.used)
 
 
-_MARKS = (RUN, PLAN, "measurements.json")
+_MARKS = (RUN, PLAN, DATABASE, "measurements.json")
 """A directory with one of these files is one of ours."""
 
 
@@ -117,8 +117,9 @@ def delete(kept: Sequence[Kept]) -> int:
             if used and not each.path.is_symlink():
                 continue
             if each.path.is_dir() and not each.path.is_symlink():
-                shutil.rmtree(each.path, ignore_errors=True)
+                is_gone = discard(each.path)
             else:
                 each.path.unlink(missing_ok=True)
-        freed += 0 if each.path.exists() else each.size_bytes
+                is_gone = True
+        freed += each.size_bytes * is_gone
     return freed

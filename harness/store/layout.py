@@ -41,6 +41,7 @@ LOCK = "lock"
 SCRATCH = "scratch"
 PACKED = "packed"
 UNPACKING = ".unpacking-"
+DELETING = ".deleting-"
 _SHRUNK = 32
 """Letters of a workload's name in that of a shrunk one, which has the oracle and the finding, too."""
 

@@ -26,6 +26,7 @@ from harness.plan import Plan
 from harness.store.database import Database, read_from
 from harness.store.digests import NOTHING, digest
 from harness.store.directory import (
+    discard,
     linked,
     make_directory,
     making_run,
@@ -130,12 +131,14 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         info = replace(info, name=name, schema=SCHEMA)
         before = linked(root)
         path = make_directory(root, name, info.started)
-        with making_run(root):
+        with making_run(root), contextlib.ExitStack() as half_made:
+            half_made.callback(discard, path)
             for folder in (RunLayout(path).cases, RunLayout(path).findings):
                 folder.mkdir()
             database = Database.create(path / DATABASE, durable=durable)
             info = write_info(path, info)
             point_latest(root, path)
+            half_made.pop_all()
         return cls(path, info, database, before)
 
     @classmethod
@@ -165,7 +168,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         """
         self.close()
         point_back(self.path, self._before)
-        shutil.rmtree(self.path, ignore_errors=True)
+        discard(self.path)
 
     def lock(self, command: str) -> contextlib.AbstractContextManager[None]:
         """The lock that a writer of the run directory holds. `command`: shown to other processes. Raises

@@ -14,6 +14,7 @@ import zstandard
 
 from harness.errors import EnvironmentLacks, ExitCode, PowercutError, StoreError, UsageError
 from harness.host.files import file_hash
+from harness.model import CaseId
 from harness.plan import Plan
 from harness.report import write_reports
 from harness.report.findings import write_findings
@@ -22,11 +23,14 @@ from harness.report.markdown import summary_markdown
 from harness.store import RunStore
 from harness.store import bundle as module
 from harness.store.bundle import bundle, is_bundle, packed_case, unbundle
+from harness.store.layout import RunLayout
 from harness.store.records import Finding
 from harness.summary import summarise
 from harness.tests.cli.runner import powercut, printed, refused
 from harness.tests.report.demo import demo_run
 from harness.trust import NOTHING, Named, plan_here, vouched
+
+RULED = CaseId("any", "posix", "rnd")
 
 
 @pytest.fixture
@@ -380,3 +384,24 @@ def test_a_case_that_the_run_does_not_have_is_refused(run: RunStore) -> None:
     for case in ("ext4-ordered/nothing", "nonsense"):
         assert powercut("pack", run.path, case).exit_code == ExitCode.USAGE
     assert not list(Path().glob("*.zst"))
+
+
+def test_a_case_of_a_mode_that_is_only_rules_is_packed_with_its_calls(run: RunStore, tmp_path: Path) -> None:
+    """It "has no recording"."""
+    folder = run.layout.case(RULED).folder
+    folder.mkdir(parents=True)
+    (folder / "calls.zst").write_bytes(b"calls")
+    bundle(run.path, tmp_path / "p.tar.zst", RULED)
+    unpacked = unbundle(tmp_path / "p.tar.zst", tmp_path / "here")
+    assert RunLayout(unpacked).case(RULED).calls.read_bytes() == b"calls"
+
+
+def test_what_is_left_of_an_unpacked_run_is_not_taken_for_it(run: RunStore, tmp_path: Path) -> None:
+    """Each further use of the file ended with "it has no readable run.json"."""
+    bundle(run.path, tmp_path / "p.tar.zst")
+    first = unbundle(tmp_path / "p.tar.zst", tmp_path / "here")
+    (first / "run.json").unlink()
+    again = unbundle(tmp_path / "p.tar.zst", tmp_path / "here")
+    assert again == first
+    with RunStore.open(again) as store:
+        assert store.findings()

@@ -13,6 +13,7 @@ import pytest
 
 from harness.errors import StoreError, UsageError
 from harness.store import RunStore
+from harness.store.database import Database
 from harness.store.directory import make_directory
 from harness.tests.store.samples import INFO
 
@@ -144,3 +145,18 @@ def test_why_a_run_was_stopped_cannot_be_taken_away(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("the time was up", ""))
     with pytest.raises(StoreError, match="digest"):
         RunStore.open(path)
+
+
+def test_a_run_that_a_full_disk_ends_while_it_is_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try left a folder that gc did not see; "name a folder that you may write to"."""
+
+    def full(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Database, "create", full)
+    with pytest.raises(StoreError, match="disk is full") as caught:
+        RunStore.create(tmp_path, "t", INFO)
+    assert caught.value.next_step == "free some space, or name a folder on another disk: --out DIR"
+    assert not list((tmp_path / "runs").iterdir())

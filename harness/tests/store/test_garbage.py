@@ -267,3 +267,27 @@ def test_what_is_being_deleted_is_not_used(cache: Path, monkeypatch: pytest.Monk
             hold(image)
     assert hold(image) == image
     let_go(image.parent)
+
+
+def test_what_an_interrupted_deletion_left_is_counted_and_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run.json went first, and no gc saw the rest any more."""
+    path = run(tmp_path, "a", 30)
+    run(tmp_path, "b", 30)
+    unlink, gone = os.unlink, list[str]()
+
+    def interrupted(name: str, **given: int) -> None:
+        unlink(name, **given)
+        gone.append(name)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            delete(old(kept_runs(tmp_path), 25))
+    assert gone
+    assert not path.exists(), "nobody takes what is left for a run"
+    (left,) = (k for k in kept_runs(tmp_path) if not k.stays)
+    delete([left])
+    assert [p.name for p in (tmp_path / "runs").iterdir()] == [kept_runs(tmp_path)[0].path.name]
