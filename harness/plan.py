@@ -64,7 +64,7 @@ class Budget(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """In words: `400 states a case`, `90 s a case`."""
         said = [f"{self.visits:,} states"] if self.visits is not None else []
-        said += [f"{self.seconds:g} s"] if self.seconds is not None else []
+        said += [f"{self.seconds:,.10g} s"] if self.seconds is not None else []
         return f"{' or '.join(said) or 'no limit'} a case"
 
 

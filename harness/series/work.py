@@ -17,6 +17,7 @@ the answers of one item come from one installation.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -55,6 +56,8 @@ OnDone = Callable[[CaseId], None]
 Execute = Callable[[Plan, RunStore, Progress, OnDone], Summary]
 PlanT = TypeVar("PlanT", bound=msgspec.Struct)
 _TICK_S = 5.0
+_NAME_MAX = 240
+"""Bytes of a folder's name, which may have 255 (NAME_MAX) with a digest behind it."""
 QUIET_S = 30.0
 """How often it is told that a run whose progress is not shown goes on."""
 TEXT_COLUMNS = 110
@@ -140,10 +143,12 @@ class Series(ABC, Generic[DoneT]):
 
     def place(self, item: str) -> Path:
         """The folder of an item: of a name with slashes, such as a kernel's file, below that of the series
-        all the same. Without spaces and commas, which no guest finds that is a process of this host. What a
-        name has in their place is told apart by a digest.
+        all the same. Without spaces and commas, which no guest finds that is a process of this host. Of one
+        longer than a file's name may be, the end. What is so lost of a name is told apart by a digest.
         """
         plain = re.sub(r"[/\s,]", "_", item).lstrip(".") or "_"
+        if len(os.fsencode(plain)) > _NAME_MAX:
+            plain = os.fsencode(plain)[-_NAME_MAX:].decode(errors="ignore").lstrip(".")
         apart = "" if plain == item else "-" + hashlib.sha256(item.encode()).hexdigest()[:8]
         return self.path / self.folder / f"{plain}{apart}"
 

@@ -41,7 +41,7 @@ from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation, Workload
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.ruled.work import RuledWork
 from harness.run import create_run, execute, need_space, new_run
 from harness.store import RunStore
@@ -558,3 +558,11 @@ def test_a_run_without_time_for_its_base_images_makes_one_and_goes_on_with_the_o
         longer = msgspec.structs.replace(plan, minutes=None)
         execute(longer, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
     assert (finished, len(recorded)) == (["xfs/default", "xfs/log-64k"], 3)
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"), [("400,20000m", "400 states or 1,200,000 s a case"), ("90s", "90 s a case")]
+)
+def test_a_budget_in_words_has_its_numbers_in_full(budget: str, text: str) -> None:
+    """It read 1.2e+06 s."""
+    assert Budget.parse(budget).text == text

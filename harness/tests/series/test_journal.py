@@ -110,3 +110,12 @@ def test_a_guest_that_is_a_process_finds_the_folder_of_a_column_with_its_kernel(
     folders = {Empty(tmp_path, []).place(plan.column(*column)) for column in plan.columns}
     assert len(folders) == 2
     assert not [f for f in folders if re.search(r"[\s,]", f.name)]
+
+
+def test_a_name_longer_than_that_of_a_folder_has_a_place(tmp_path: Path) -> None:
+    """A kernel's path of 250 letters: "File name too long; name a folder that you may write to"."""
+    series, path = Empty(tmp_path, []), f"/home/{'ä' * 200}/arch/x86/boot/bzImage"
+    place = series.place(path)
+    place.mkdir(parents=True)
+    assert "bzImage" in place.name
+    assert place != series.place(path.replace("home", "work"))
