@@ -154,7 +154,8 @@ class ContentsJudge:
             if len(self._judged) >= _CACHE_ENTRIES:
                 self._judged.clear()
             acked, begun = position.acked, position.begun
-            subject = _Subject(self._timeline, file, counts, point, acked, begun, entry, binding)
+            stale = self._contract.stale_allowed
+            subject = _Subject(self._timeline, file, counts, point, acked, begun, entry, binding, stale)
             known = self._compare(subject, thorough)
             self._judged[faults_key if known else key] = known
         return known
@@ -193,7 +194,7 @@ class ContentsJudge:
 @dataclass(frozen=True, slots=True)
 class _Subject:
     """One recovered file and its place in the history. `point`: its last persistence point's index, or -1.
-    `binding`: the index of the first that binds still.
+    `binding`: the index of the first that binds still. `stale_allowed`: as in the contract.
     """
 
     timeline: ModelTimeline
@@ -204,6 +205,7 @@ class _Subject:
     begun: int
     entry: TreeEntry
     binding: int
+    stale_allowed: bool
 
     def reach(self) -> int:
         """Offset up to which the file holds data of the operation that may be committed in part."""
@@ -317,7 +319,9 @@ class _Subject:
 
     def _fault(self, extent: Extent, start: int, end: int, origins: Origins) -> Fault:
         if extent.kind is ExtentKind.POISON:
-            return _at_bytes("stale", self.entry.path, start, end, *_poison(extent))
+            found, signature = _poison(extent)
+            lost = self._lost(start, end, origins, 0, found) if self.stale_allowed else None
+            return lost or _at_bytes("stale", self.entry.path, start, end, found, signature)
         if extent.kind in (ExtentKind.LITERAL, ExtentKind.FOREIGN):
             return self._odd_bytes(extent, start, end, origins)
         if extent.kind is ExtentKind.ZERO:
@@ -387,27 +391,35 @@ class _Subject:
 
     def _wrong_time(self, start: int, end: int, origins: Origins, found: int | None) -> Violation:
         """Data of this file, but of another time than is allowed. `found`: its origin; None when mixed."""
-        durable = self._durable_origin(start)
         words = "bytes of several operations" if found is None else self._origin(found)
-        path = self.entry.path
         order = 0 if found is None or found == ZERO else self.file.before(writer_of(found))
-        if durable in origins and order < self.counts.durable:
-            point = self._first_promise(durable)
-            promised = f"acknowledged by {self.timeline.describe(point)}"
-            text = f"{words} instead of {self._origin(durable)}, {promised}"
-            lost = "zeroing" if durable == ZERO else f"data of operation {writer_of(durable)}"
-            signature = f"{path}: {lost} lost{self.timeline.of_all(point)}"
-            return _at_bytes("durability", path, start, end, text, signature, self._origin(durable))
-        flush = self.file.flushed(self.counts.returned, start)
-        if flush is not None and order <= self.file.before(flush):
-            text = f"{words} instead of what was acknowledged by {self.timeline.describe(flush)}"
-            promised = " or ".join(map(self._origin, sorted(origins)))
-            return _at_bytes("durability", path, start, end, text, f"{path}: data of {flush} lost", promised)
+        if lost := self._lost(start, end, origins, order, words):
+            return lost
+        path = self.entry.path
         expected = " or ".join(self._origin(o) for o in sorted(origins)[-3:])
         kind = "mixed bytes" if found is None else f"data of operation {writer_of(found)}"
         kind = "zeros" if found == ZERO else kind
         text = f"{words}, where only {expected} can be"
         return _at_bytes("contents", path, start, end, text, f"{path}: {kind} out of place", expected)
+
+    def _lost(self, start: int, end: int, origins: Origins, order: int, found: str) -> Violation | None:
+        """Bytes that were acknowledged, whether by the whole file's persistence point or by one of its own,
+        and are gone: the same is lost either way. `found`: there instead, as old as so many events.
+        """
+        path, durable = self.entry.path, self._origin_at(start, self.counts.durable)
+        if durable in origins and order < self.counts.durable:
+            point = self._first_promise(durable)
+            promised = f"acknowledged by {self.timeline.describe(point)}"
+            text = f"{found} instead of {self._origin(durable)}, {promised}"
+            signature = f"{path}: {_lost_of(durable)}{self.timeline.of_all(point)}"
+            return _at_bytes("durability", path, start, end, text, signature, self._origin(durable))
+        flush = self.file.flushed(self.counts.returned, start)
+        if flush is None or order > self.file.before(flush):
+            return None
+        text = f"{found} instead of what was acknowledged by {self.timeline.describe(flush)}"
+        promised = " or ".join(map(self._origin, sorted(origins)))
+        signature = f"{path}: {_lost_of(self._origin_at(start, self.file.before(flush + 1)))}"
+        return _at_bytes("durability", path, start, end, text, signature, promised)
 
     def _first_promise(self, origin: int) -> int:
         """The first persistence point that made this write durable; for zeros only the last is known."""
@@ -419,8 +431,8 @@ class _Subject:
         order = max((self.file.before(writer_of(origin)), *taken))
         return self._first_since(order)
 
-    def _durable_origin(self, at: int) -> int:
-        for start, end, origin in self.file.content(self.counts.durable):
+    def _origin_at(self, at: int, events: int) -> int:
+        for start, end, origin in self.file.content(events):
             if start <= at < end:
                 return origin
         return ZERO
@@ -431,6 +443,11 @@ class _Subject:
         by = moved_by(origin)
         where = f", {abs(by)} bytes {'behind' if by > 0 else 'before'} its first place" if by else ""
         return f"data of {self.timeline.describe(writer_of(origin))}{where}"
+
+
+def _lost_of(origin: int) -> str:
+    """What is lost with bytes of this origin, in a signature."""
+    return "zeroing lost" if origin == ZERO else f"data of operation {writer_of(origin)} lost"
 
 
 def _fits(extent: Extent, start: int, end: int, origins: Origins) -> bool:

@@ -24,7 +24,7 @@ def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, i
     (generic_write_sync: vfs_fsync_range). A commit of contents as part of the transaction has all of them.
     """
     inode = m.inode(path)
-    if m.contract.persists == "nothing" or (m.contract.persists == "inode" and _is_lost(m, inode)):
+    if not can_persist(m, inode):
         return
     if m.contract.data == "journal":
         written = None
@@ -44,6 +44,11 @@ def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, i
         file.persists.append((i, len(file.events)))
     else:
         m.happened(inode, FileEvent(i, EventKind.FLUSH, *written, file.size, file.size, with_size=True))
+
+
+def can_persist(m: Inodes, inode: int) -> bool:
+    """Whether anything can make what the inode is now durable."""
+    return m.contract.persists != "nothing" and not (m.contract.persists == "inode" and _is_lost(m, inode))
 
 
 def _is_lost(m: Inodes, inode: int) -> bool:

@@ -28,7 +28,15 @@ from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.inodes import DIRECTORY_MODE, Handle, Inode, Inodes, Misfit
-from harness.oracles.persistence import OF_NAMES, floors_of, persist, persist_name, promise_sets_of, sync
+from harness.oracles.persistence import (
+    OF_NAMES,
+    can_persist,
+    floors_of,
+    persist,
+    persist_name,
+    promise_sets_of,
+    sync,
+)
 from harness.oracles.timeline import (
     ENDLESS,
     EventKind,
@@ -274,17 +282,18 @@ def _mmap_write(m: Inodes, i: int, op: Operation) -> None:
     pages stored into. Of the latter only their data counts: what else the file has in memory need not be
     written, so neither its size nor any other operation is promised.
     """
-    size = m.files[m.inode(op.path, "file")].size
+    inode = m.inode(op.path, "file")
+    size = m.files[inode].size
     if op.offset + op.length > size:
         raise Misfit(f"{op.path} has {size} bytes, and a mapping cannot make it longer")
     ranged = "sync-range" in op.flags
     _write(m, i, dataclasses.replace(op, flags=()))
     if op.flags and (not ranged or m.contract.data == "journal"):
         persist(m, i, op.path, data_only=True)
-    elif ranged and m.contract.persists != "nothing":
+    elif ranged and can_persist(m, inode):
         pages = blocks_of(op.offset, op.offset + op.length)
         start, end = pages.start * BLOCK_BYTES, pages.stop * BLOCK_BYTES
-        m.happened(m.inode(op.path), FileEvent(i, EventKind.FLUSH, start, end, size, size))
+        m.happened(inode, FileEvent(i, EventKind.FLUSH, start, end, size, size))
 
 
 def _truncate(m: Inodes, i: int, op: Operation) -> None:

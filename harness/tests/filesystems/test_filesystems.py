@@ -280,7 +280,7 @@ def test_a_torn_superblock_is_known_by_its_symptom(
         ("ext2-default", "durability", "f: blocks freed (remount)", False),
         ("ext4-external-journal", "durability", "f: data of operation 3 lost", True),
         ("ext4-external-journal", "durability", "f: data of operation 3 lost (sync)", True),
-        ("ext4-external-journal", "durability", "f: data of 3 lost", True),
+        ("ext4-external-journal", "durability", "f: data of operation 3 lost", True),
         ("ext4-external-journal", "durability", "f: missing (sync)", False),
         ("ext4-external-journal", "foreign", "f: bytes nobody wrote", True),
         ("ext4-external-journal", "foreign", "f: data of no write", False),

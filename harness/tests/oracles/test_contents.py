@@ -152,6 +152,21 @@ def test_a_synchronous_write_keeps_the_size_only_as_far_as_it_reaches(mode: str)
     assert (short.summary, short.signature) == (told, "f: size after 2")
 
 
+def test_what_a_synchronous_write_loses_is_called_what_fsync_loses() -> None:
+    """Whether a write was acknowledged with the whole file or by itself hangs on what else the file has in
+    memory. It was `data of 3 lost` or `data of operation 3 lost`, which are two symptoms.
+    """
+    before = ["create f", "append f 8192", "sync"]
+    synced = [*before, "write f 0 4096 dsync"]
+    beside = [*before, "write f 4096 100", "write f 0 4096 dsync"]
+    for operations, last in ((synced, 3), (beside, 4)):
+        lost = only(of_f(operations, written(1, 0, 8192)))
+        assert lost.signature == f"f: data of operation {last} lost"
+    zeroed = [*before, "fallocate f 0 4096 zero-range", "mmap-write f 0 8 sync-range"]
+    both = of_f(zeroed, written(1, 0, 8192)).violations
+    assert [v.signature for v in both] == ["f: data of operation 4 lost", "f: zeroing lost"]
+
+
 def test_an_append_does_not_make_what_lies_before_it_durable() -> None:
     operations = ["create f", "append f 8192", "append f 300 dsync"]
     assert of_f(operations, zeros(0, 8192), written(2, 8192, 300)).verdict is PASS
@@ -449,7 +464,10 @@ def test_poison_is_allowed_where_the_mode_says_so_and_only_in_new_blocks() -> No
         (Extent(ExtentKind.POISON, 0, 4096, 77), written(3, 4096, 8192)),
         (written(1, 0, 2048), Extent(ExtentKind.POISON, 2048, 2048, 77), written(3, 4096, 8192)),
     ):
-        assert oracles(of_f(operations, *durable, contract=WRITEBACK_NODELALLOC)) == {"stale"}
+        (lost,) = of_f(operations, *durable, contract=WRITEBACK_NODELALLOC).violations
+        assert (lost.oracle, lost.signature) == ("durability", "f: data of operation 1 lost")
+        assert "hold what the device held before mkfs (device block 77) instead of data" in lost.summary
+        assert oracles(of_f(operations, *durable, contract=WRITEBACK)) == {"stale"}
 
 
 def test_an_extension_may_show_poison_where_the_mode_says_so_and_not_over_what_was_durable() -> None:
@@ -458,7 +476,7 @@ def test_an_extension_may_show_poison_where_the_mode_says_so_and_not_over_what_w
     assert of_f(operations, *behind, contract=WRITEBACK_NODELALLOC).verdict is PASS
     assert oracles(of_f(operations, *behind, contract=WRITEBACK)) == {"stale"}
     over = (written(1, 0, 4096), Extent(ExtentKind.POISON, 4096, 904, 77), zeros(5000, 7000))
-    assert oracles(of_f(operations, *over, contract=WRITEBACK_NODELALLOC)) == {"stale"}
+    assert oracles(of_f(operations, *over, contract=WRITEBACK_NODELALLOC)) == {"durability"}
 
 
 def test_what_lies_behind_the_largest_size_is_told_only_if_it_was_never_there() -> None:
