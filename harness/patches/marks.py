@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -74,22 +75,30 @@ def marked(source: str, changed: Collection[int], first: int) -> Marked:
     code = _without_directives(without_comments_and_strings(source))
     begins = [0, *(m.end() for m in re.finditer("\n", source)), len(source)]
     statements = list(_statements(code))
+    starts = [statement.begin for statement in statements]
     found = Marked(source)
     numbers: dict[int, int] = {}
     inserted: list[tuple[int, str]] = []
     for line in sorted(changed):
-        of_line = _of(statements, code, begins[line - 1], begins[line])
+        of_line = _of(statements, starts, code, begins[line - 1], begins[line])
         if of_line is None:
             continue
         if of_line.at not in numbers:
             numbers[of_line.at] = first + len(numbers)
             inserted += _insertions(of_line, numbers[of_line.at])
         found.marks[line] = numbers[of_line.at], of_line.function
-    for at, text in sorted(inserted, reverse=True):
-        found.text = found.text[:at] + text + found.text[at:]
     if numbers:
-        found.text = DECLARED + found.text
+        found.text = DECLARED + _with(source, sorted(inserted))
     return found
+
+
+def _with(text: str, inserted: Sequence[tuple[int, str]]) -> str:
+    """A text with others put into it: of those at one place, the first one stands first."""
+    pieces, last = list[str](), 0
+    for at, new in inserted:
+        pieces += [text[last:at], new]
+        last = at
+    return "".join([*pieces, text[last:]])
 
 
 def _insertions(of: Statement, number: int) -> list[tuple[int, str]]:
@@ -101,34 +110,38 @@ def _insertions(of: Statement, number: int) -> list[tuple[int, str]]:
     return [(of.at, f"(powercut_ran({number}), {kept} ")]
 
 
-def _of(statements: list[Statement], code: str, begin: int, end: int) -> Statement | None:
+def _of(
+    statements: Sequence[Statement], starts: Sequence[int], code: str, begin: int, end: int
+) -> Statement | None:
     """The first statement that begins on a line, or else the one that holds the begin of its text, or the
     operand of && or || that begins there: for a declaration, the statement after it in its block, which runs
-    if it does.
+    if it does. `starts`: where each statement begins; none is within another one.
     """
     text = code[begin:end]
     if not text.strip():
         return None
     here = begin + len(text) - len(text.lstrip())
-    number = next((n for n, s in enumerate(statements) if begin <= s.begin < end), None)
-    if number is None:
-        number = next((n for n, s in enumerate(statements) if s.begin <= here < s.end), None)
-        if number is not None and statements[number].at >= 0:
+    number = bisect_left(starts, begin)
+    if number == len(starts) or starts[number] >= end:
+        number = bisect_right(starts, here) - 1
+        if number < 0 or here >= statements[number].end:
+            return None
+        if statements[number].at >= 0:
             return _operand(statements[number], code, here)
-    if number is None:
-        return None
-    same = takewhile(lambda s: s.block == statements[number].block, statements[number:])
+    after = (statements[n] for n in range(number, len(statements)))
+    same = takewhile(lambda s: s.block == statements[number].block, after)
     return next((s for s in same if s.at >= 0), None)
 
 
 def _operand(of: Statement, code: str, here: int) -> Statement:
     """What begins at a place within a statement, if it only runs where the operand before it lets it."""
     after = code[here : here + 2]
-    operator = after if after in _OPERATORS else code[:here].rstrip()[-2:]
+    operator = after if after in _OPERATORS else code[of.begin : here].rstrip()[-2:]
     if operator not in _OPERATORS:
         return of
     place = here + 2 if after in _OPERATORS else here
-    place += len(code[place:]) - len(code[place:].lstrip(" \t"))
+    after = code[place : of.end]
+    place += len(after) - len(after.lstrip(" \t"))
     return Statement(place, of.end, of.function, of.block, place, _OPERATORS[operator])
 
 
