@@ -22,6 +22,7 @@ from harness.workloads.imported import Imported, imported
 from harness.workloads.load import as_argument, operations_of
 from harness.workloads.strace import OPTIONS, calls_of
 
+_OF_A_LOG = "of a log, --root says in which folder the program worked"
 _IN_EMPTY = "it ran in an empty folder: it has to make there all that it needs"
 
 
@@ -58,6 +59,8 @@ def import_command(words: tuple[str, ...], root: str | None, output: Path | None
     """
     _need_new(output)
     if root is not None:
+        if len(words) == 1 and not Path(words[0]).exists():
+            raise UsageError(f"there is no {words[0]}", "name a file that strace wrote: strace -o FILE")
         if len(words) != 1 or not Path(words[0]).is_file():
             raise UsageError(
                 f"{shlex.join(words)} is not a log", "name one file that strace wrote, and --root"
@@ -91,11 +94,10 @@ def _traced(words: Sequence[str], folder: Path) -> tuple[Path, str]:
     """Run a program under strace. Returns the log, and the folder that it worked in."""
     program = shutil.which(words[0])
     if program is None:
-        is_file = Path(words[0]).is_file()
-        next_step = (
-            "of a log, --root says in which folder the program worked" if is_file else "name a program"
-        )
-        raise UsageError(f"{words[0]} is no program that can be run here", next_step)
+        what = "no program that can be run here"
+        if Path(words[0]).is_file():
+            raise UsageError(f"{words[0]} is {what}", _OF_A_LOG)
+        raise UsageError(f"{words[0]} is {what}, and no file", f"name a program, or a log; {_OF_A_LOG}")
     strace = shutil.which("strace")
     if strace is None:
         raise EnvironmentLacks("strace is not installed", "run: apt-get install strace")

@@ -28,6 +28,7 @@ from harness.cli.options import (
 )
 from harness.cli.series import absolute_kernels, run_series
 from harness.errors import ExitCode, UsageError
+from harness.filesystems.profiles import select_profiles
 from harness.guests.machine import buildable
 from harness.guests.machine import names as machine_names
 from harness.litmus.programs import programs
@@ -106,8 +107,14 @@ def litmus_command(names: tuple[str, ...], want_list: bool, **given: Any) -> Exi
 
 
 def _plan(names: tuple[str, ...], given: dict[str, Any]) -> LitmusPlan:
+    modes = given["modes"] or DEFAULT_MODES.split(",")
+    if ruled := [p.name for p in select_profiles(modes) if p.rules]:
+        raise UsageError(
+            f"{', '.join(ruled)}: rules judge programs by their own checks, and these have questions",
+            f"ask them of a program: powercut run -c {','.join(ruled)} -w WORKLOAD",
+        )
     return LitmusPlan(
-        modes=given["modes"] or DEFAULT_MODES.split(","),
+        modes=modes,
         names=list(names),
         kernels=absolute_kernels(given["kernels"]) or ["debian-6.12"],
         machine=given["machine"],

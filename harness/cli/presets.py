@@ -49,9 +49,7 @@ def words_of(preset: str) -> str:
 preset_options = [
     click.option(
         f"--{name}",
-        "preset",
-        flag_value=name,
-        default=None,
+        is_flag=True,
         help=f"{_ABOUT[name]}. Stands for {words_of(name)}; an option that you add replaces its part.",
     )
     for name in PRESETS
@@ -60,12 +58,18 @@ preset_options = [
 
 def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of this command line, with what its preset stands for wherever it names nothing; says so.
-    Raises UsageError beside --failed-from, which takes all else from a run.
+    Raises UsageError for two presets, and beside --failed-from, which takes all else from a run.
     """
-    plain = dict(given)
-    preset = plain.pop("preset")
-    if preset is None or given["resume"]:  # which refuses it
+    plain = {name: value for name, value in given.items() if name not in PRESETS}
+    asked = [name for name in PRESETS if given[name]]
+    if not asked or given["resume"]:  # which refuses it
         return plain
+    preset, *others = asked
+    if others:
+        raise UsageError(
+            f"--{preset} and --{others[0]} each say how to run",
+            f"leave out one; what --{preset} stands for: {words_of(preset)}",
+        )
     if given["failed_from"]:
         raise UsageError(
             f"--{preset} and --failed-from both say how to run: --failed-from takes that from the run",

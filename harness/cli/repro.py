@@ -114,7 +114,7 @@ def repro_command(
     """
     if bisect:
         return _no_bisect()
-    _need_one_answer(given)
+    _need_one_answer(given, as_json=as_json)
     with open_run(source) as store:
         where = find_point(point, store)
         if (profile := ruled_profile(where)) is not None:
@@ -126,8 +126,10 @@ def repro_command(
             return _done(shown, store, where, given, as_json=as_json)
 
 
-def _need_one_answer(given: Mapping[str, Any]) -> None:
-    """Raises UsageError for options of which each asks for something else."""
+def _need_one_answer(given: Mapping[str, Any], *, as_json: bool) -> None:
+    """Raises UsageError for options of which each asks for something else, and for JSON of an answer that has
+    none.
+    """
     answers = {
         "--shell": given["want_shell"],
         "--export": given["export_file"],
@@ -137,6 +139,8 @@ def _need_one_answer(given: Mapping[str, Any]) -> None:
     first, *others = [option for option, asked in answers.items() if asked] or [""]
     if others:
         raise UsageError(f"{first} and {others[0]} are two answers", "give one of them, then the other")
+    if as_json and first not in ("", "--repeat"):
+        raise UsageError(f"{first} prints no JSON", "leave out --json")
 
 
 def _done(

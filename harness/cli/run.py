@@ -74,7 +74,7 @@ from harness.filesystems.existing import look_at
 from harness.filesystems.layers import EXISTING
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import ANY, select_profiles
-from harness.guests.guest_specs import booted_kernel, recording_machine
+from harness.guests.guest_specs import booted_kernel, need_clock, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
@@ -89,6 +89,7 @@ from harness.report.words import headline, plural
 from harness.ruled.judging import check_of
 from harness.run import execute, look_up, new_run
 from harness.store import RunStore
+from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
@@ -729,11 +730,15 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     asked_expectations(given["expect"])
     asked_baseline(given["baseline"])
     asked_known(given)
+    need_run_name(given["name"])
     verbose = given["verbose"]
     with telling(lambda: "finding the kernel and the cases", errors.say):
         asked = look_up(plan)  # what the run itself would refuse
     machine_name = recording_machine(plan.machine, asked.kernel)
     kernel = booted_kernel(machine_name, asked.kernel)
+    machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)
+    if any(p.rules is None for p, _ in asked.cases) and not plan.recordings:
+        need_clock(plan.clock, machine, kernel.image)
     possible = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
     cases = [(p, w) for p, w in possible if _is_judged(p, w)]
     console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
@@ -759,7 +764,6 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     console.say(estimate(plan, cases, machine_name).text)
     if verbose:
         boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
-        machine = machine_of(machine_name, "" if plan.accel == "auto" else plan.accel)
         console.say(machine.preview(boot))
     return ExitCode.CONSISTENT
 

@@ -4,11 +4,16 @@ regressions, verdict.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from harness.cli.console import console
+from harness.errors import EnvironmentLacks, UsageError
 from harness.host.progress import progress_for
+from harness.kernels.find import look_up_kernel
+from harness.kernels.packages import cached_packages, offered
+from harness.kernels.pins import Pin, version_of
 from harness.report.page import Page
 from harness.report.words import shown_path
 from harness.series.journal import DoneT, End
@@ -16,8 +21,36 @@ from harness.series.work import Series, carry_out
 
 
 def absolute_kernels(names: Iterable[str]) -> list[str]:
-    """Each once; files of the user's own by their absolute paths: a series is resumed from any folder."""
-    return list(dict.fromkeys(str(Path(n).resolve()) if Path(n).is_file() else n for n in names))
+    """Each once, however it is named; files of the user's own by their absolute paths: a series is resumed
+    from any folder.
+    """
+    found = dict.fromkeys(str(Path(n).resolve()) if Path(n).is_file() else n for n in names)
+    pinned = {name: known for name in found if (known := _pinned(name))}
+    named = Counter(pin.name for pin, _ in pinned.values())
+    twice = {name: known for name, known in pinned.items() if named[known[0].name] > 1}
+    meant = {name: (pin.name, version or _newest(pin)) for name, (pin, version) in twice.items()}
+    kernels: dict[object, str] = {}
+    for name in found:
+        kernels.setdefault(meant.get(name, name), name)
+    return list(kernels.values())
+
+
+def _pinned(name: str) -> tuple[Pin, str] | None:
+    """See `look_up_kernel`; None as well of what names no kernel, which the series refuses."""
+    try:
+        return look_up_kernel(name)
+    except UsageError:
+        return None
+
+
+def _newest(pin: Pin) -> str:
+    """The version that a pin's own name stands for, as far as apt or the cache tells."""
+    try:
+        found = offered(pin)
+    except EnvironmentLacks:
+        found = None
+    packages = [found[0]] if found else cached_packages(pin)
+    return version_of(pin, packages[-1]) if packages else ""
 
 
 def run_series(series: Series[DoneT], what: str, again: str, until_s: float | None = None) -> End:

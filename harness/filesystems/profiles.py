@@ -390,6 +390,13 @@ def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
         raise UsageError(
             f"no mode of {name} runs unless it is named in full", f"name it: {' or '.join(named[:3])}"
         )
+    filesystem, _, mode = name.partition("/")
+    if not found and mode and (modes := [p.mode for p in known.values() if p.filesystem == filesystem]):
+        near = difflib.get_close_matches(mode, modes, n=3, cutoff=0.7)
+        raise UsageError(
+            f"no mode of {filesystem} is called {mode!r}",
+            near_or(name, [f"{filesystem}/{m}" for m in near], f"name one of: {', '.join(modes)}"),
+        )
     if not found:
         candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
         raise UsageError(

@@ -62,7 +62,7 @@ def near_or(name: str, known: Collection[str], else_said: str) -> str:
     with it, what else is said. A name that is not near would send the reader the wrong way.
     """
     begun = [k for k in known if name and k.startswith(name)]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6) or begun[:3]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.7) or begun[:3]
     return f"did you mean {' or '.join(near)}?" if near else else_said
 
 

@@ -34,6 +34,7 @@ LEGEND = (
 )
 WIDE = 8
 """More columns than this are told in a cell for each file system; the modes follow, a table for each."""
+_NAMED_PROGRAMS = 5  # more than this many of which nothing was looked at are counted
 _OF_WIDE = (
     " Each file system has one cell: first the exceptions, by mode and kernel, then what all its other modes "
     "answer. The worst answer gives the colour, a known one only where most modes share it. `Mode by mode` "
@@ -137,6 +138,7 @@ def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
                 findings=tuple(_program(litmus, p) for p in programs),
                 in_text=False,
             ),
+            Section("Not looked at", lines=tuple(_unseen(litmus))),
             Section("Kernels and modes", lines=tuple(_column(litmus, m) for m in litmus.columns.values())),
         ),
         command=shlex.join(["powercut", *litmus.plan.argv]),
@@ -232,6 +234,19 @@ def _differences(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTa
         if one is not two:
             rows.append(_row(litmus, program))
     yield PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
+
+
+def _unseen(litmus: Litmus) -> Iterator[Line]:
+    """A line for each reason, with the programs and columns of which nothing was looked at."""
+    columns: dict[str, dict[str, list[str]]] = {}
+    for name, mode in litmus.shown.items():
+        for cell in mode.cells:
+            if cell.standing is Standing.UNSEEN and cell.reason:
+                columns.setdefault(cell.reason, {}).setdefault(cell.program, []).append(name)
+    for reason, of in columns.items():
+        where = enumerated(list(dict.fromkeys(name for names in of.values() for name in names)))
+        named = enumerated([*of]) if len(of) <= _NAMED_PROGRAMS else plural(len(of), "program")
+        yield Line(reason, f"{named} in {where}")
 
 
 def _known(litmus: Litmus) -> Iterator[Line]:

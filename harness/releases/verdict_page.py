@@ -115,7 +115,7 @@ def cell_text(s: Standing) -> str:
     workloads = f"{number(s.looked)} of {plural(s.of, 'workload')}"
     in_part = f", {number(s.in_part)} of them in part" if s.in_part else ""
     if s.in_part and s.in_part == s.looked:
-        in_part = ", each in part"
+        in_part = ", and that one not in full" if s.looked == 1 else ", each in part"
     besides = f"; {plural(len(s.not_shown), 'known bug')} not shown" if s.not_shown else ""
     extent = f"{plural(s.states, 'state')}, {workloads}{in_part}"
     match s.kind:

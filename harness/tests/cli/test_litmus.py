@@ -13,7 +13,7 @@ from harness.litmus.results import CellAnswer, OnMode
 from harness.litmus.work import LitmusSeries, load_plan
 from harness.oracles import ORACLES
 from harness.series.journal import End
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 
 NAME = "append-fsync-file"
 
@@ -36,6 +36,13 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[LitmusSeries]:
 
     monkeypatch.setattr(cli_series, "carry_out", carry_out)
     return all_of_them
+
+
+def test_a_mode_that_is_only_rules_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    """It made 75 recordings, and told that none could be judged."""
+    told = refused("litmus", "-c", "ext4/ordered,any/posix", NAME, "--out", tmp_path)
+    assert "any/posix: rules judge programs by their own checks" in told
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

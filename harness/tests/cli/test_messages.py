@@ -59,6 +59,7 @@ def test_what_is_not_near_is_not_proposed(words: str) -> None:
 
 def test_what_is_near_is_proposed() -> None:
     assert near_or("apend-fsync", ["append-fsync", "stale"], "else") == "did you mean append-fsync?"
+    assert near_or("nosuch", ["untouched", "stale"], "else") == "else", "of six letters, two were alike"
     known = ["vfat-sync-no-flush", "xfs-sync-no-flush"]
     assert near_or("vfat", known, "else") == "did you mean vfat-sync-no-flush?", "`powercut known vfat`"
     assert near_or("", known, "else") == "else"
@@ -110,6 +111,29 @@ def test_a_mode_is_on_one_kind_of_disk(words: str) -> None:
     done = powercut("run", "-n", "-w", "append-fsync", *words.split())
     assert done.exit_code == 2
     assert "disk" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--clock virtual --machine qemu", "QEMU cannot record in virtual time"),
+        ("--name ../x", "'../x' cannot name a run"),
+    ],
+)
+def test_a_plan_refuses_what_the_run_would(words: str, says: str) -> None:
+    """`run -n` printed a plan, and ended with 0."""
+    assert says in refused("run", "-n", "-c", "ext4/ordered", "-w", "append-fsync", *words.split())
+
+
+def test_a_mode_that_a_file_system_lacks_is_answered_with_those_that_it_has() -> None:
+    """`-c f2fs/default` asked "did you mean xfs/default or jfs/default or ntfs/default?"."""
+    with pytest.raises(UsageError, match="no mode of f2fs is called 'default'") as refused:
+        select_profiles(["f2fs/default"])
+    assert refused.value.next_step.startswith("name one of: ")
+    assert "posix" in refused.value.next_step and "xfs" not in refused.value.next_step
+    with pytest.raises(UsageError) as refused:
+        select_profiles(["ext4/orderd"])
+    assert refused.value.next_step == "did you mean ext4/ordered?"
 
 
 @pytest.mark.parametrize("name", [".", "..", "./", "/"])

@@ -268,6 +268,15 @@ def test_a_rate_and_another_answer_are_not_asked_for_at_once(other: str, tmp_pat
     assert f"{other} and --repeat are two answers" in told
 
 
+@pytest.mark.parametrize("other", ["--export", "--record", "--shell"])
+def test_an_answer_without_json_is_not_asked_for_json(other: str, tmp_path: Path) -> None:
+    """--shell --json booted guests, printed no JSON and stayed at a console."""
+    with demo_run(tmp_path) as store:
+        point = str(store.findings()[0].crash_point)
+    words = (other, tmp_path / "disk.img") if other == "--export" else (other,)
+    assert f"{other} prints no JSON" in refused("repro", point, "--from", store.path, "--json", *words)
+
+
 def test_a_shell_and_a_disk_are_not_asked_for_at_once(tmp_path: Path) -> None:
     """It said what a shell would have, wrote the disk, and opened none."""
     with demo_run(tmp_path) as store:

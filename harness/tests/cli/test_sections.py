@@ -19,7 +19,7 @@ from harness.model import DISK_FAULTS
 from harness.oracles import ORACLES
 from harness.plan import LEGAL
 from harness.states import FAULT_MODELS
-from harness.tests.cli.runner import powercut
+from harness.tests.cli.runner import powercut, refused
 
 
 def test_every_command_has_one_heading_and_the_everyday_ones_come_first() -> None:
@@ -79,6 +79,12 @@ def test_what_is_typed_beside_a_preset_counts_instead() -> None:
     assert done.exit_code == 0
     assert "--quick: --budget 100,10s" in done.stderr
     assert "replace-rename" not in done.stdout
+
+
+@pytest.mark.parametrize("other", ["--overnight", "--thorough"])
+def test_two_presets_are_refused(other: str) -> None:
+    """The one that was typed last counted, without a word of the other."""
+    assert f"--quick and {other} each say how to run" in refused("run", "-n", other, "--quick")
 
 
 @pytest.mark.parametrize("option", ["--resume", "--failed-from"])

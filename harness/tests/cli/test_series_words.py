@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import series as cli_series
 from harness.cli.series import absolute_kernels
 from harness.report.lines import resume_litmus, resume_sweep
 from harness.trust import need_named_files
@@ -32,6 +33,15 @@ def test_files_of_ones_own_are_named_by_their_whole_paths(
         str(tmp_path / "app"),
         "app",
     ]
+
+
+def test_a_kernel_that_is_named_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict looked twice at one kernel, `debian-6.12.117 (debian-6.12)` and the same again."""
+    monkeypatch.setattr(cli_series, "offered", lambda _: ("linux-image-6.12.117+deb12-amd64", None))
+    assert absolute_kernels(["6.12.117", "debian-6.12.117"]) == ["6.12.117"]
+    assert absolute_kernels(["6.12", "debian-6.12.117", "debian-7.3"]) == ["6.12", "debian-7.3"]
+    assert absolute_kernels(["debian-6.12", "6.12.100"]) == ["debian-6.12", "6.12.100"]
+    assert absolute_kernels(["nosuch", "uml-6.12"]) == ["nosuch", "uml-6.12"]
 
 
 def test_a_line_that_goes_on_names_the_kernels_that_it_has_to(

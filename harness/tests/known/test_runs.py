@@ -268,7 +268,7 @@ def test_what_a_mode_is_known_to_lose_is_not_called_new(store: RunStore) -> None
 def test_a_loss_is_the_modes_own_only_by_its_options(
     store: RunStore, mode: str, oracle: str, what: str, said: str, line: str
 ) -> None:
-    """No kernel mends it, use another mode: this was said of f2fs-fsync-first-node, which has a workaround."""
+    """No kernel mends it, use another mode: so it was said of f2fs-fsync-first-node, with a workaround."""
     filesystem, _, of_it = mode.partition("/")
     case = CaseId(filesystem, of_it, "random-7")
     loss = first_match(known_losses(), case, Symptom(oracle, what))

@@ -75,6 +75,15 @@ def test_a_cell_is_always_only_where_every_recording_was_looked_at_whole(
     assert cell_of(NAME, promised, cases).standing is standing
 
 
+def test_the_text_says_why_nothing_was_looked_at() -> None:
+    """A `-` stood there alone: the reason was in the cell of the HTML page only."""
+    unseen = cell_of(NAME, True, [not_run()])
+    columns = {m: OnMode(item=m, mode=m, cells=(unseen,)) for m in ("ext4/ordered", "xfs/default")}
+    plan = LitmusPlan(modes=[*columns], names=[NAME], kernels=["debian-6.12"], machine="uml")
+    text = page_of(Litmus(plan, columns), programs([NAME])).text()
+    assert "Not looked at\nreplace-no-fsync in ext4/ordered and xfs/default: no exchange" in text
+
+
 def test_a_state_that_could_not_be_decided_is_none_of_which_the_answer_was_yes() -> None:
     """`always so far (20)` stood where no guest had come up twenty times."""
     cell = cell_of(NAME, True, [case(unknown=20)])

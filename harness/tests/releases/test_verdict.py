@@ -263,7 +263,7 @@ def test_a_verdict_of_which_no_workload_was_looked_at_whole_says_so() -> None:
     """`9 of 9 workloads, 9 of them in part`: the green cell read as nine workloads."""
     part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
     text = verdict_page(sweep((part,))).text()
-    assert "safe as far as looked (10 states, 1 of 1 workload, each in part)" in text
+    assert "safe as far as looked (10 states, 1 of 1 workload, and that one not in full)" in text
 
 
 def test_a_known_bug_that_no_workload_showed_is_told_of() -> None:

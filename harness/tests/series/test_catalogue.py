@@ -67,9 +67,9 @@ def test_names_are_looked_up_in_the_order_in_which_they_were_given(tmp_path: Pat
     known = load_all(tmp_path, Item, light)
     assert [i.name for i in named(known, ["b", "a", "b"], "item", "list")] == ["b", "a"]
     assert [i.name for i in named(known, [], "item", "list")] == ["a", "b", "bc"]
-    with pytest.raises(UsageError, match="no item 'bd'") as e:
-        named(known, ["bd"], "item", "list")
-    assert e.value.next_step == "did you mean b?"
+    with pytest.raises(UsageError, match="no item 'bcd'") as e:
+        named(known, ["bcd"], "item", "list")
+    assert e.value.next_step == "did you mean bc?"
 
 
 def test_both_catalogues_are_loaded_so() -> None:

@@ -97,7 +97,8 @@ def test_a_program_is_traced_in_an_empty_folder_that_goes(tmp_path: Path) -> Non
     ("words", "says"),
     [
         (["sh", "-c", "echo why >&2; exit 3"], "ended with 3: why"),
-        (["no-such-program"], "no-such-program is no program that can be run here"),
+        (["no-such-program"], "no-such-program is no program that can be run here, and no file"),
+        (["--root", "/r", "no-such.log"], "there is no no-such.log"),
         (["{log}"], "--root says in which folder the program worked"),
         (["true"], "no call changes anything below"),
         (["--root", "/r", "{log}", "more"], "is not a log"),
