@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -78,9 +78,10 @@ def chosen_faults(plan: FaultsPlan) -> list[PlantedFault]:
     if plan.workloads or plan.schedules:
         asked = [with_schedules(plan.workloads or list(f.asked_workloads), plan.schedules) for f in chosen]
         chosen = [msgspec.structs.replace(f, workloads=tuple(w)) for f, w in zip(chosen, asked, strict=True)]
+    select = cache(select_workloads)  # each set once
     for fault in chosen:
         try:
-            select_workloads(fault.asked_workloads)
+            select(fault.asked_workloads)
         except UsageError as e:
             raise UsageError(f"fault {fault.name}: {e.what}", e.next_step) from e
     return chosen
@@ -180,6 +181,7 @@ class FaultSeries(Series[Trial]):
     def __init__(self, plan: FaultsPlan, path: Path, kernels: Kernels) -> None:
         self.plan, self._kernels, self._chosen = plan, kernels, chosen_faults(plan)
         need_places(self._chosen, kernels)
+        self._done_by = cache(done_by)
         self._build_s: dict[str, float] = {}
         self._asked = {f"{BASELINE}-{n}": asked for n, asked in enumerate(baseline_runs(self._chosen), 1)}
         self._baseline = [self._item(name, (), asked) for name, asked in self._asked.items()]
@@ -202,7 +204,7 @@ class FaultSeries(Series[Trial]):
     def _item(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Item:
         again = [f"again {asked.again}"] if asked.again else []
         states = [*self.plan.fault_models, self.plan.budget.option, *asked.disk, *again]
-        key = asked_key(self._kernels.key(edits), asked.modes, asked.workloads, states)
+        key = key_of(self._kernels.key(edits), asked.modes, self._done_by(asked.workloads), states)
         return Item(name, self._built(name, edits, asked), key)
 
     def _built(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Callable[[], Plan]:
@@ -287,7 +289,16 @@ def asked_key(
     shard: str = "",
 ) -> str:
     """A key for the question of a trial: its kernel, its modes, and the operations of its workloads."""
-    done = [
+    return key_of(kernel, modes, done_by(workloads, shard), fault_models)
+
+
+Done = tuple[str, list[str], list[str]]
+"""What a workload does: its name, its operations, and the hashes of its files."""
+
+
+def done_by(workloads: Sequence[str], shard: str = "") -> list[Done]:
+    """What these workloads do. Reads them all, so ask once for all items that have the same."""
+    return [
         (
             w.name,
             list(map(str, w.operations)),
@@ -295,6 +306,10 @@ def asked_key(
         )
         for w in select_workloads(workloads, shard)
     ]
+
+
+def key_of(kernel: str, modes: Sequence[str], done: Sequence[Done], fault_models: Sequence[str]) -> str:
+    """As `asked_key`, of workloads that have been read."""
     asked = (kernel, list(modes), done, list(fault_models))
     return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 

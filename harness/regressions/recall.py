@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.errors import StoreError, UsageError
 from harness.expectations import known_losses
-from harness.faults.campaign import asked_key, trial_of
+from harness.faults.campaign import done_by, key_of, trial_of
 from harness.faults.results import Trial
 from harness.model.schedules import without_schedule
 from harness.plan import Plan
@@ -71,6 +71,7 @@ class RecallSeries(Series[Trial]):
     def __init__(self, plan: RegressionsPlan, path: Path) -> None:
         self.plan, self._bugs = plan, select_bugs(plan.names, plan.modes)
         pairs = [(b, m) for b in self._bugs if not b.needs for m in b.modes]
+        self._done = done_by(plan.workloads, plan.shard)
         asked = [(kernel, mode, b.disk) for b, mode in pairs for kernel in (b.before, b.after)]
         self._items = {key: self._item(*key) for key in dict.fromkeys(asked)}
         super().__init__(path, plan.argv, list(known_losses()))
@@ -92,7 +93,7 @@ class RecallSeries(Series[Trial]):
             argv=plan.argv,
         )
         states = [*plan.fault_models, plan.budget.option, *disk]
-        key = asked_key(kernel, [mode], plan.workloads, states, plan.shard)
+        key = key_of(kernel, [mode], self._done, states)
         return Item("_".join([kernel, mode.replace("/", "-"), *disk]), run, key)
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:

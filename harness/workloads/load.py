@@ -431,11 +431,12 @@ def load_workload(name: str) -> Workload:
     plain, number = without_schedule(name)
     if number:
         return _scheduled(load_workload(plain), number)
-    if folder := applications().get(name):
-        return next(w for w in load_application(folder) if w.name == name)
     known = workload_files()
-    for apart in folder_sets().values():
-        known |= apart
+    if name not in known:  # else no application is read
+        if folder := applications().get(name):
+            return next(w for w in load_application(folder) if w.name == name)
+        for apart in folder_sets().values():
+            known |= apart
     path = known.get(name) or Path(name)
     if path.suffix not in LOADERS or not path.is_file():
         raise _no_workload(name, known | applications())

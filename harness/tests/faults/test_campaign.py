@@ -26,11 +26,13 @@ from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
+from harness.model import Workload
 from harness.series.work import carry_out
 from harness.store.directory import read_info, read_plan
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
 from harness.tests.said import Said
+from harness.workloads.load import select_workloads
 
 WORKLOAD = """
 summary = "Two directories, one of them durable"
@@ -389,3 +391,20 @@ def test_a_run_whose_progress_is_not_shown_is_told_of(
     series = FaultSeries(load_plan(path := begin(tmp_path)), path, kernels)
     carry_out(series, said)
     assert any(re.search(r"^ +\d+ s  \S+: .*\d+ states", line) for line in said.lines), said.lines
+
+
+def test_workloads_that_several_faults_share_are_read_once(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were read for each fault, twice."""
+    read: list[Sequence[str]] = []
+
+    def selected(wanted: Sequence[str], shard: str = "") -> list[Workload]:
+        read.append(wanted)
+        return select_workloads(wanted, shard)
+
+    kernels.plant(*(fault(name) for name in ("forgetful", "harmless", "other")))
+    path = begin(tmp_path)
+    monkeypatch.setattr(campaign_module, "select_workloads", selected)
+    FaultSeries(load_plan(path), path, kernels)
+    assert len(read) == 2, "to see that they are there, and for the keys of all runs"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from harness.cli.regressions import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, StoreError, UsageError
 from harness.expectations import Expectation
+from harness.faults import campaign
 from harness.host.progress import Progress
-from harness.model import CaseId, Judgement, Violation
+from harness.model import CaseId, Judgement, Violation, Workload
 from harness.plan import Plan
 from harness.regressions import catalogue
 from harness.regressions.catalogue import Bug
@@ -27,6 +30,7 @@ from harness.store.records import CaseInfo
 from harness.summary import Summary, summarise
 from harness.tests.said import Said
 from harness.tests.store.samples import put_case
+from harness.workloads.load import select_workloads
 
 CASE = CaseId("ext4", "journal_checksum", "append-fsync")
 LOST = Judgement((Violation("durability", "f", "f is gone", "f", "nothing", "f is gone"),))
@@ -248,3 +252,20 @@ def test_a_series_where_all_is_found_and_silent_ends_well(ran: list[str], tmp_pa
     assert [page_of(recall).kind for recall in (done, loud)] == ["pass", "fail"], "it was green"
     nothing = dataclasses.replace(done, rows=done.rows[1:])
     assert exit_code(nothing) is ExitCode.UNDECIDED, "nothing was run"
+
+
+def test_workloads_are_read_once_for_all_runs(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were read for each kernel in each mode: it took 100 s before anything was run."""
+    read: list[Sequence[str]] = []
+
+    def selected(wanted: Sequence[str], shard: str = "") -> list[Workload]:
+        read.append(wanted)
+        return select_workloads(wanted, shard)
+
+    path = create(PLAN, tmp_path)
+    monkeypatch.setattr(campaign, "select_workloads", selected)
+    series = RecallSeries(load_plan(path), path)
+    assert len(series.items(cast(Any, None))) > 1
+    assert len(read) == 1

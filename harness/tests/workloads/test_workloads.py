@@ -15,6 +15,7 @@ from harness.guests import wire
 from harness.model import Operation, OperationKind
 from harness.oracles import ORACLES
 from harness.store.layout import RunLayout
+from harness.workloads import load
 from harness.workloads.applications import need_name
 from harness.workloads.generate import chance, names_of
 from harness.workloads.load import (
@@ -562,3 +563,9 @@ def test_the_file_of_a_shrunk_workload_can_be_run(tmp_path: Path) -> None:
     for workload in (max(names_of("ace2"), key=len), "append-fsync.s2", f"{'n' * 29}.s1+7"):
         for oracle in ORACLES:
             need_name(RunLayout(tmp_path).shrunk(workload, oracle, "0" * 12).stem)
+
+
+def test_applications_are_not_read_to_load_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set of 89 files read each application 89 times."""
+    monkeypatch.setattr(load, "applications", lambda: pytest.fail("all of them were read"))
+    assert load.load_workload("append-fsync").name == "append-fsync"
