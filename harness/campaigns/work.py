@@ -128,6 +128,7 @@ class CampaignSeries(Series[Batch]):
 
     def nothing(self) -> KnownBatches:
         self.ledger = KnownBatches()
+        self._compared: dict[str, int] = {}  # of a waiting finding, with how many members
         return self.ledger
 
     def items(self, work: Work[Batch]) -> Iterator[Item]:
@@ -216,12 +217,18 @@ class CampaignSeries(Series[Batch]):
             work.tell()
 
     def _like(self, found: Found) -> CauseMember | None:
-        """A finding that was shrunk and that this one seems to repeat."""
+        """A finding that was shrunk and that this one seems to repeat; of those that it was not compared with
+        yet, since it waits for many batches.
+        """
+        members = self.ledger.members
+        new, self._compared[found.id] = members[self._compared.get(found.id, 0) :], len(members)
+        if not new:
+            return None
         operations = tuple(map(str, generate(found.workload).operations))
         return next(
             (
                 m
-                for m in self.ledger.members
+                for m in new
                 if m.configuration == found.configuration
                 and found.symptom in {symptom for symptom, _ in m.shows}
                 and contains(operations, m.minimal)

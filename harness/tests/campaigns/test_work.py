@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -16,14 +19,17 @@ from harness.campaigns.journal import (
     Batch,
     BatchBegun,
     CampaignPlan,
+    Found,
     KnownBatches,
     Reached,
+    ShrunkFinding,
     UndecidedCases,
 )
 from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError, UsageError
+from harness.findings.causes import CauseMember
 from harness.host.progress import Progress
 from harness.model import CaseId
 from harness.plan import Budget, Plan
@@ -35,6 +41,7 @@ from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Counts
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseSummary, Summary, summarise
+from harness.symptoms import Symptom
 from harness.tests.campaigns.toys import (
     Killed,
     ToyRuns,
@@ -47,6 +54,7 @@ from harness.tests.campaigns.toys import (
     tmpfile_lost,
 )
 from harness.tests.said import Said
+from harness.workloads.generate import chance
 from harness.workloads.load import load_workload
 
 
@@ -610,3 +618,42 @@ def test_the_command_that_goes_on_does(tmp_path: Path, hours: float | None, how:
     ledger.add(Ended(at=40, when="2026-01-01T00:00:40+00:00", how=how))
     again = page_of(path, plan, ledger).again
     assert again.endswith(ends_with) and bool(again) is bool(ends_with)
+
+
+def test_a_finding_that_waits_is_compared_with_each_shrunk_one_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workload was generated, and compared with all of them, after each batch."""
+    compared: list[object] = []
+    monkeypatch.setattr(work_module, "contains", lambda *both: compared.append(both))
+    plan = plan_of("random")
+    series = CampaignSeries(plan, begun(tmp_path, plan))
+    symptom, ledger, mode = Symptom("durability", "NAME: missing"), series.ledger, "ext4/nobarrier"
+    member = CauseMember(
+        run="r",
+        kernel="k",
+        configuration=mode,
+        workload="w",
+        point="p",
+        finding="m",
+        symptom=symptom,
+        summary="s",
+        operations=20,
+        minimal=("create A",),
+        shows=((symptom, "s"),),
+    )
+    ledger.add(ShrunkFinding(member=member, at=1, seconds=1000))  # so that others wait
+    batches = series.items(cast(Any, SimpleNamespace(at=100.0, time_is_up=False, put=ledger.add)))
+    for item in itertools.islice(batches, 3):
+        found = Found(
+            id=f"f{item.name}",
+            configuration=mode,
+            workload=chance.name_of(int(item.name), 20),
+            point="p",
+            symptom=symptom,
+            summary="s",
+            states=1,
+        )
+        ledger.add(Batch(item=item.name, found=(found,)))
+    assert len(ledger.waiting) == 3
+    assert len(compared) == 2, "those of the first two batches"
