@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from harness.errors import UsageError
@@ -20,6 +20,9 @@ _USUAL = ("close", "fsync", "mmap", "read", "write")
 """Each program has one of them: in a log without, such calls were not traced."""
 _KINDS = {"S_IFDIR": _K.MKDIR, "S_IFLNK": _K.SYMLINK, "S_IFREG": _K.CREATE, "S_IFIFO": _K.MKFIFO}
 _MOST_LINKS = 40
+_PROTECTS = ("mprotect", "pkey_mprotect")
+"""A dynamic linker calls one at the begin of each program: in a log without, they were not traced."""
+_STORES = "stores into a shared mapping, which strace does not see"
 _FALLOCATE = {
     frozenset[str](): (),
     frozenset({"KEEP_SIZE"}): ("keep-size",),
@@ -74,6 +77,7 @@ def imported(calls: Iterable[SystemCall], root: str, directory: str = "") -> Imp
         except (IndexError, ValueError) as e:
             told = f"{call.name}({', '.join(call.arguments)})"
             raise UsageError(f"{told:.200} is not written as it should be", _TRACE) from e
+    work.leaves_unseen(seen)
     if EXIT in seen and seen.isdisjoint(_USUAL):
         raise UsageError("it has no call on a descriptor, not even close", _TRACE)
     used = {op.path for op in work.operations if op.kind is not _K.CLOSE}
@@ -92,6 +96,7 @@ def _held(op: Operation) -> str | None:
 class _Inode:
     """What a name stands for. `first`: the name that it had before; None: the program made it, by `made` if
     it may have been there all the same. `size`, `target`: at first. `is_changed`: they are seen no more.
+    `end`: the farthest place that the program has changed.
     """
 
     kind: OperationKind
@@ -100,6 +105,7 @@ class _Inode:
     target: str = ""
     is_changed: bool = False
     made: Operation | None = None
+    end: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -116,10 +122,29 @@ class _Open:
     """How many descriptors stand for it; of processes that share theirs, each counts once."""
 
 
+@dataclass(slots=True, eq=False)
+class _Mapping:
+    """A shared mapping, from address `start` to `end`: `file` from `offset` on, as `known` was open; without
+    `known`, it is not below the root. `is_stored`: that stores may be made into it is counted.
+    """
+
+    start: int
+    end: int
+    offset: int = 0
+    known: _Open | None = None
+    file: _Inode | None = None
+    is_stored: bool = False
+
+
 @dataclass(slots=True)
 class _Process:
     directory: str = ""  # not known
     files: dict[int, _Open] = field(default_factory=dict)
+    mappings: list[_Mapping] = field(default_factory=list)
+
+    def mapped(self, start: int, end: int) -> list[_Mapping]:
+        """The shared mappings of which a part is in a range."""
+        return [m for m in self.mappings if m.start < end and start < m.end]
 
 
 class _Names:
@@ -187,6 +212,7 @@ class _Import:
         self._gone: set[str] = set()
         self._seen = _Names()  # by a call that only looked
         self._handles = 0
+        self._may_be_stored = False  # a shared mapping that mprotect(2) can make writable
 
     def take(self, call: SystemCall) -> None:
         if call.pid not in self._processes:
@@ -303,9 +329,12 @@ class _Import:
         return inode
 
     def _do(self, kind: OperationKind, path: str = "", **fields: object) -> None:
-        self.operations.append(Operation(kind, path, **fields))  # type: ignore[arg-type]  # of the callers below
+        op = Operation(kind, path, **fields)  # type: ignore[arg-type]  # of the callers below
+        self.operations.append(op)
         if kind in (_K.WRITE, _K.APPEND, _K.TRUNCATE, _K.FALLOCATE) and (inode := self._there.get(path)):
             inode.is_changed = True
+            start = max(inode.size, inode.end) if kind is _K.APPEND else op.offset
+            inode.end = max(inode.end, start + op.length)
 
     def _make(self, kind: OperationKind, path: str, target: str = "") -> None:
         self._need(posixpath.dirname(path), directory=True)
@@ -450,7 +479,8 @@ class _Import:
             for known in files.values():
                 known.holders += 1
         is_thread = "CLONE_FS" in told and "CLONE_FILES" in told
-        self._processes[call.result] = process if is_thread else _Process(process.directory, files)
+        other = _Process(process.directory, files, list(process.mappings))
+        self._processes[call.result] = process if is_thread else other
 
     def changes_directory(self, call: SystemCall, process: _Process) -> None:
         if call.name == "fchdir":
@@ -515,6 +545,7 @@ class _Import:
         self._do(_K.COPY_RANGE, path, target=target, offset=offset, length=length)
         if inode := self._there.get(target):
             inode.is_changed = True
+            inode.end = max(inode.end, offset + length)
 
     def truncates(self, call: SystemCall, process: _Process) -> None:
         if (path := self._either(call, process)) is not None:
@@ -684,9 +715,57 @@ class _Import:
         self._do(_K.CLONE, source[0], target=found[0])
 
     def maps(self, call: SystemCall, process: _Process) -> None:
-        is_written = "MAP_SHARED" in call.arguments[3] and "PROT_WRITE" in call.arguments[2]
-        if is_written and self._file(process, call.arguments[4]):
-            raise _LeftOut("stores into a shared mapping, which strace does not see")
+        start, end = call.result, call.result + _in_pages(int(call.arguments[1]))
+        replaced = process.mapped(start, end)
+        process.mappings = [m for m in process.mappings if m not in replaced]
+        if "MAP_SHARED" not in call.arguments[3]:
+            return
+        process.mappings.append(mapping := _Mapping(start, end, int(call.arguments[5], 0)))
+        if found := self._file(process, call.arguments[4]):
+            path, mapping.known = found
+            mapping.file = self._there.get(path)
+            if "PROT_WRITE" in call.arguments[2]:
+                self._stores(mapping)
+            elif "O_RDWR" in mapping.known.flags:
+                self._may_be_stored = True
+
+    def protects(self, call: SystemCall, process: _Process) -> None:
+        """What could not be written may be from now on."""
+        if "PROT_WRITE" in call.arguments[2]:
+            for mapping in _range_of(call, process):
+                self._stores(mapping)
+
+    def _stores(self, mapping: _Mapping) -> None:
+        if mapping.known and not mapping.is_stored:
+            mapping.is_stored = True
+            self.left_out[_STORES] += 1
+
+    def syncs_mapping(self, call: SystemCall, process: _Process) -> None:
+        """msync(2), which does nothing without MS_SYNC, syncs the pages of files as fdatasync(2) does."""
+        start, length = int(call.arguments[0], 0), int(call.arguments[1])
+        if "MS_SYNC" not in call.arguments[2] or not length:
+            return
+        if not (mappings := _range_of(call, process)):
+            raise _LeftOut("msync of memory of which the log does not show what it is")
+        for m in mappings:
+            if m.known:
+                self._do(_K.FDATASYNC, self._synced(m, m.known, start, start + _in_pages(length)))
+
+    def _synced(self, mapping: _Mapping, known: _Open, start: int, end: int) -> str:
+        """What an operation calls the file of a mapping of which all is synced."""
+        is_held = known.handle and known.holders
+        if not mapping.file or not (is_held or self._there.get(known.path) is mapping.file):
+            raise _LeftOut("msync of a file that has no name, or another one than where it was closed")
+        first = mapping.offset + max(start - mapping.start, 0)
+        last = mapping.offset + min(end, mapping.end) - mapping.start
+        if first or last < max(mapping.file.size, mapping.file.end):
+            raise _LeftOut("msync of a part of a file")
+        return known.handle or known.path
+
+    def leaves_unseen(self, seen: Set[str]) -> None:
+        """What a log cannot show that was made without these calls."""
+        if self._may_be_stored and seen.isdisjoint(_PROTECTS):
+            self.left_out["stores into a shared mapping that mprotect, which was not traced, allows"] += 1
 
     def has_none(self, call: SystemCall, process: _Process) -> None:
         """The call changes what no operation changes."""
@@ -705,6 +784,16 @@ class _Import:
         if (path := self._named(call, process, at, follows=follows)) is not None:
             self._need(path)
         return path
+
+
+def _in_pages(length: int) -> int:
+    return length + -length % BLOCK_BYTES
+
+
+def _range_of(call: SystemCall, process: _Process) -> list[_Mapping]:
+    """What the first two arguments of a call stand for, an address and a length."""
+    start = int(call.arguments[0], 0)
+    return process.mapped(start, start + _in_pages(int(call.arguments[1])))
 
 
 def _inside(path: str) -> str | None:
@@ -770,6 +859,8 @@ _CALLS: Mapping[str, _Does] = {
         ("chown lchown fchown fchownat", _Import.sets_owner),
         ("ioctl", _Import.controls),
         ("mmap", _Import.maps),
+        (" ".join(_PROTECTS), _Import.protects),
+        ("msync", _Import.syncs_mapping),
         ("utime utimes utimensat futimesat", _Import.sets_times),
         ("io_uring_setup io_uring_enter io_submit", _Import.has_none),
     )

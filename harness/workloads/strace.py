@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 
 OPTIONS = (
-    "-f -y -xx -s 256 -e trace=%file,%desc,%process,sync,syncfs,msync,io_uring_setup,io_uring_enter,io_submit"
+    "-f -y -xx -s 256 -e trace=%file,%desc,%process,sync,syncfs,msync,mprotect,pkey_mprotect,"
+    "io_uring_setup,io_uring_enter,io_submit"
 )
 """How a program is traced: `strace OPTIONS -o FILE PROGRAM ...`."""
 
@@ -26,7 +27,7 @@ _UNFINISHED = "<unfinished ...>"
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|([0-7]{1,3})|(.))")
 _LETTERS = {"n": "\n", "t": "\t", "v": "\v", "f": "\f", "r": "\r"}
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
-_RETURNED = re.compile(r"\)\s+= (-?\d+|0x[0-9a-f]+|\?)(?:<([^>]*)>(\(deleted\))?)?")
+_RETURNED = re.compile(r"\)\s+= (0x[0-9a-f]+|-?\d+|\?)(?:<([^>]*)>(\(deleted\))?)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,6 +312,86 @@ def test_what_no_operation_does_is_counted() -> None:
     assert sum(found.left_out.values()) == 6
 
 
+MAPPED = """
+7 openat(AT_FDCWD</r>, "f", O_RDWR|O_CREAT|O_EXCL, 0666) = 3</r/f>
+7 write(3</r/f>, "x", 5000) = 5000
+7 mmap(NULL, 5000, {}, MAP_SHARED, 3</r/f>, 0) = 0x7f0000
+7 mmap(NULL, 100, PROT_READ, MAP_SHARED, 4</elsewhere>, 0) = 0x8f0000
+7 msync(0x8f0000, 100, MS_SYNC) = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("protection", "calls", "stores"),
+    [
+        ("PROT_READ|PROT_WRITE", "", 1),
+        ("PROT_READ", "7 mprotect(0x8f0000, 100, PROT_READ|PROT_WRITE) = 0\n", 0),
+        ("PROT_READ", "7 mprotect(0x7f1000, 100, PROT_READ|PROT_WRITE) = 0\n" * 2, 1),
+        ("PROT_NONE", "7 pkey_mprotect(0x7f0000, 5000, PROT_WRITE, 1) = 0\n", 1),
+        ("PROT_NONE", "7 mprotect(0x7f0000, 5000, PROT_READ) = 0\n", 0),
+        ("PROT_NONE", "", 1),
+    ],
+)
+def test_stores_into_a_shared_mapping_are_counted_where_it_can_be_written(
+    protection: str, calls: str, stores: int
+) -> None:
+    """A mapping that mprotect(2) made writable, after mmap(2) had not, left nothing out."""
+    assert "mprotect" in OPTIONS
+    assert sum(of(MAPPED.format(protection) + calls).left_out.values()) == stores
+
+
+@pytest.mark.parametrize(
+    ("calls", "done", "left_out"),
+    [
+        ("msync(0x7f0000, 5000, MS_SYNC) = 0", ["fdatasync f"], 0),
+        ("close(3</r/f>) = 0\n7 msync(0x7f0000, 8192, MS_SYNC|MS_INVALIDATE) = 0", ["fdatasync f"], 0),
+        ("msync(0x7f0000, 5000, MS_ASYNC) = 0", [], 0),
+        ("msync(0x7f0000, 0, MS_SYNC) = 0", [], 0),
+        ("msync(0x7f0000, 4096, MS_SYNC) = 0", [], 1),
+        ("msync(0x7f1000, 4096, MS_SYNC) = 0", [], 1),
+        ("msync(0x9f0000, 4096, MS_SYNC) = 0", [], 1),
+        (
+            'rename("/r/f", "/r/g") = 0\n7 msync(0x7f0000, 5000, MS_SYNC) = 0',
+            ["rename f g", "fdatasync g"],
+            0,
+        ),
+        (
+            'close(3</r/f>) = 0\n7 rename("/r/f", "/r/g") = 0\n7 msync(0x7f0000, 5000, MS_SYNC) = 0',
+            ["rename f g"],
+            1,
+        ),
+        (
+            'unlink("/r/f") = 0\n7 msync(0x7f0000, 5000, MS_SYNC) = 0',
+            ["open f @1", "unlink f", "fdatasync @1"],
+            0,
+        ),
+        (
+            'unlink("/r/f") = 0\n7 close(3</r/f>(deleted)) = 0\n7 msync(0x7f0000, 5000, MS_SYNC) = 0',
+            ["unlink f"],
+            1,
+        ),
+        (
+            "mmap(0x7f0000, 8192, PROT_READ, MAP_PRIVATE, 3</r/f>, 0) = 0x7f0000\n"
+            "7 msync(0x7f0000, 5000, MS_SYNC) = 0",
+            [],
+            1,
+        ),
+        (
+            "clone(child_stack=NULL, flags=SIGCHLD) = 8\n8 msync(0x7f0000, 5000, MS_SYNC) = 0",
+            ["fdatasync f"],
+            0,
+        ),
+    ],
+)
+def test_msync_of_a_whole_file_is_fdatasync_and_of_anything_else_is_counted(
+    calls: str, done: list[str], left_out: int
+) -> None:
+    """It was in no workload and not counted, though it makes durable what write(2) had written."""
+    found = of(f"{MAPPED.format('PROT_NONE')}7 {calls}\n7 mprotect(0x1000, 1, PROT_WRITE) = 0\n")
+    assert told(found)[2:] == done
+    assert sum(found.left_out.values()) == left_out
+
+
 def test_a_name_that_no_word_can_hold_is_escaped() -> None:
     (made,) = told(of('1 mkdir("\\x2f\\x72\\x2f\\x40\\x61\\x20\\x25\\xff", 0777) = 0\n'))
     assert made == "mkdir %40a%20%25%ff"
