@@ -338,26 +338,46 @@ def _told(search: Search, kind: Kind, least: Collection[Remedy]) -> Told:
         words.named(kind.found),
         words.remedies(needed) or _no_remedy(search, [kind]),
         tuple(kind.states),
-        _too_late(search.effect, kind.found) if needed else "",
+        _too_late(search.effect, kind.found, needed) if needed else "",
         words.places(kind.found),
     )
 
 
-def _too_late(effect: Effect, found: Vulnerability) -> str:
-    """The sync of the program's own behind which all is durable that the acknowledgement needs."""
+def _too_late(effect: Effect, found: Vulnerability, needed: Sequence[Remedy]) -> str:
+    """The sync of the program's own behind which all is durable that the acknowledgement needs; empty if
+    another acknowledgement that needs these remedies has none, or it is the sync of the next change.
+    """
     acks = effect.notes.acks
     if found.present or not 0 < found.acks <= len(acks):
         return ""
     behind = acks[found.acks - 1].calls
     lost = found.missing | (1 << found.state.last if found.state.torn is not None else 0)
-    lost = (lost & effect.issued(behind - 1) or lost) & ~effect.durable(behind)
+    number = _own_sync(effect, lost & effect.issued(behind - 1) or lost, behind)
+    alike: dict[int, int] = {}
+    for remedy in needed:
+        if ack := next((ack for ack in acks if ack.calls > remedy.after), None):
+            covered = sum(m.bit for m in effect.of(remedy.sync(effect).covers) if m.call == remedy.after)
+            alike[ack.calls] = alike.get(ack.calls, 0) | covered
+    waiting = {at: covered for at, covered in alike.items() if covered & ~effect.durable(at)}
+    if number < 0 or any(_own_sync(effect, covered, at) < 0 for at, covered in waiting.items()):
+        return ""
+    text = text_of(effect.notes.calls[number])
+    return f"Call {number}, `{text}`, comes behind that acknowledgement: acknowledge after it"
+
+
+def _own_sync(effect: Effect, lost: int, behind: int) -> int:
+    """The call, from call `behind` on, with which the program's own syncs have made all of this durable, if
+    the same names are not changed again before; else -1.
+    """
+    names = {(directory, name) for m in effect.of(lost) for directory, name, _ in m.names}
+    lost &= ~effect.durable(behind)
     for sync in (sync for sync in effect.syncs if sync.time >= behind):
         lost &= ~sync.covers
         if not lost:
-            number = int(sync.time)
-            text = text_of(effect.notes.calls[number])
-            return f"Call {number}, `{text}`, comes behind that acknowledgement: acknowledge after it"
-    return ""
+            next_changes = effect.of(effect.issued(sync.time) & ~effect.issued(behind - 1))
+            again = any((directory, name) in names for m in next_changes for directory, name, _ in m.names)
+            return -1 if again else int(sync.time)
+    return -1
 
 
 def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
@@ -371,6 +391,8 @@ def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
         guess = f"{'another order of these calls, or ' if swapped else ''}one rename that brings both"
     elif lost == {Sort.NAME} and all(found.state.torn is None for found in founds):
         guess = "another order of these calls"
+    elif all(_comes_behind(search.effect, found) and _makes_it(search.effect, found) for found in founds):
+        guess = "write the file under a temporary name, sync it, and then rename it"
     elif all(_comes_behind(search.effect, found) for found in founds):
         guess = "another order of these calls, with an fsync between them"
     elif all(_are_stores(search.effect, found) for found in founds):
@@ -386,6 +408,12 @@ def _comes_behind(effect: Effect, found: Vulnerability) -> bool:
     lost = list(effect.of(found.missing))
     stored = any(m.stored for m in lost)
     return bool(there and lost) and not stored and min(m.call for m in lost) > max(there)
+
+
+def _makes_it(effect: Effect, found: Vulnerability) -> bool:
+    """Whether what is there gives a name to a file of which something is lost: before it, nothing can be."""
+    lost = {m.inode for m in effect.of(found.missing) if m.sort is not Sort.NAME}
+    return any(held in lost for m in effect.of(found.present) for _, _, held in m.names)
 
 
 def _are_stores(effect: Effect, found: Vulnerability) -> bool:

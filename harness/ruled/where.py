@@ -85,7 +85,7 @@ class Where:
             if name not in self._effects:
                 self._effects[name] = effect_under(self.judging.notes, rules)
             says[name] = self._says(self._effects[name], found)
-        return says
+        return _with_contained(says)
 
     def _says(self, effect: Effect, found: Vulnerability) -> Says:
         said = Says.PROMISED
@@ -95,6 +95,36 @@ class Where:
                 return Says.NOT
             said = Says.UNDECIDED if code or code is None or said is Says.UNDECIDED else Says.PARTLY
         return said
+
+
+def _with_contained(says: Mapping[str, Says]) -> dict[str, Says]:
+    """What modes say, where no mode says more than one whose states are among its own: a few are tried of
+    each, and what breaks the order there may be none of them.
+    """
+    known = modes()
+    broken = [known[name] for name, said in says.items() if said is Says.NOT]
+    return {
+        name: Says.NOT if any(_contains(known[name], other) for other in broken) else said
+        for name, said in says.items()
+    }
+
+
+def _contains(rules: Rules, other: Rules) -> bool:
+    """Whether all states that `other` allows are known to be allowed. A contract leaves of the states without
+    any rule those that it does not forbid.
+    """
+    holds = [
+        (mine.holds, its.holds)
+        for mine, its in (
+            (rules.fsync_names, other.fsync_names),
+            (rules.names_in_order, other.names_in_order),
+            (rules.truncates_at_once, other.truncates_at_once),
+        )
+    ]
+    if rules.contract or (other.contract and any(mine for mine, _ in holds)):
+        return False
+    finer = rules.block_bytes <= other.block_bytes and rules.torn_bytes <= other.torn_bytes
+    return finer and all(its or not mine for mine, its in holds)
 
 
 def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:

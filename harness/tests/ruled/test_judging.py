@@ -508,6 +508,42 @@ def test_a_sync_behind_the_acknowledgement_is_told_if_it_covers_what_is_lost(
     assert found.too_late.partition(", comes")[0] == told
 
 
+@pytest.mark.parametrize(
+    ("behind", "told"),
+    [
+        (["."], "Call 4, `fsync(.)`, comes behind that acknowledgement: acknowledge after it"),
+        ([".", "."], "Call 4, `fsync(.)`, comes behind that acknowledgement: acknowledge after it"),
+        ([".", ""], ""),
+        (["jnl"], ""),
+        (["", ""], ""),
+    ],
+)
+def test_the_sync_of_the_next_change_is_none_that_came_too_late(behind: Sequence[str], told: str) -> None:
+    """`fsync(store.jnl) comes behind that acknowledgement: acknowledge after it`: it was the sync of the next
+    journal, and the last acknowledgement had none behind it.
+    """
+    calls, left = Calls(), []
+    for turn, synced in enumerate(behind):
+        calls.create("jnl").write("jnl", b"old%d" % turn).fsync("jnl").unlink("jnl").ack(f"{turn}")
+        if synced == "jnl":
+            calls.create("jnl").write("jnl", b"next").fsync("jnl")
+            left = [Left("jnl", "file", OWNER, b"next")]
+        elif synced:
+            calls.fsync(synced)
+    notes = replace(calls.notes(left), exit_code=0)
+
+    def undone(files: Files, acks: int) -> Tried:
+        there = files.get("jnl")
+        held = contents(notes, there.size, there.pieces) if there else b""
+        return Tried(CheckResult(0, int(acks > 0 and held == b"old%d" % (acks - 1)), "undone", acks))
+
+    made = Judging(notes, rules(names=True, order=True), lambda trees: [undone(*tree) for tree in trees])
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    (found,) = answer(made, failed).told
+    assert found.remedy.startswith("fsync of the directory `.` after call 3, `unlink(jnl)`")
+    assert found.too_late == told
+
+
 def replaced_by(names: Sequence[str]) -> Notes:
     """Files that are written under names drawn at random, and renamed without a sync."""
     calls, left = Calls(), []
@@ -567,6 +603,25 @@ def test_no_other_name_is_advised_where_names_alone_are_lost() -> None:
     data = next(m for m in search.effect.micros if m.sort is Sort.DATA)
     of_data = replace(found, missing=data.bit)
     assert "under another name" in _no_remedy(search, [Kind(of_data, "")])
+
+
+@pytest.mark.parametrize(
+    ("made_by", "guess"),
+    [
+        ("f", "write the file under a temporary name, sync it, and then rename it"),
+        ("g", "another order of these calls, with an fsync between them"),
+    ],
+)
+def test_a_file_has_to_be_made_before_its_data(made_by: str, guess: str) -> None:
+    """ "Another order of these calls", of open(f, O_CREAT) and the write to it: there is none."""
+    calls = Calls().create("g").create("f").write("f", b"text").ack("done")
+    left = [Left("g", "file", OWNER), Left("f", "file", OWNER, b"text")]
+    notes = replace(calls.notes(left), exit_code=0)
+    search = Search(Legal(effect_of(notes, RULES)), judging(notes))
+    (there,) = (m.bit for m in search.effect.micros if any(name == made_by for _, name, _ in m.names))
+    late = sum(m.bit for m in search.effect.micros if m.sort is not Sort.NAME)
+    found = Vulnerability(Partial(there), 0, late, there, 0)
+    assert _no_remedy(search, [Kind(found, "")]).endswith(f"A guess: {guess}")
 
 
 def test_a_state_that_an_earlier_version_named_stands_for_the_one_in_which_a_program_sees_the_same() -> None:

@@ -198,6 +198,26 @@ def test_a_mode_for_which_the_check_was_undecided_is_told_so(
     assert set(Where(judging).of(told.found).values()) == {said, Says.PROMISED}
 
 
+def test_a_mode_says_no_more_than_one_whose_states_are_among_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`promised by xfs/wsync; in part by any/posix; not by any/linux`: POSIX allows what Linux does."""
+    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
+    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
+    (told,) = answer(judging, failed).told
+    for broken, others in (
+        ("any/linux", {"any/posix"}),
+        ("ext4/ordered", {"any/posix"}),
+        ("any/posix", set()),
+    ):
+        rules = modes()[broken]
+        monkeypatch.setattr(
+            Where,
+            "_says",
+            lambda self, effect, _, rules=rules: Says.NOT if effect.rules == rules else Says.PARTLY,
+        )
+        said = Where(judging).of(told.found)
+        assert {name for name, answer in said.items() if answer is Says.NOT} == {broken, *others}
+
+
 def test_modes_for_which_the_check_was_undecided_are_told_last() -> None:
     """Their rules leave the state possible all the same."""
     says = {"any/linux": Says.UNDECIDED, "any/posix": Says.NOT}
