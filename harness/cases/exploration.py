@@ -7,10 +7,11 @@ every branch ends in a known outcome. So the log's own order and all legal state
 way, and differ in the choices only.
 
 Choices are counted against two defaults, everything volatile lost and everything kept: pass 0 covers these
-two of every crash time, pass 1 at what differs from one of them in one block, and so on to the end. What a
-budget does not apply to is covered in pass 0: less would be no answer. Where the budget may end within pass
-1, each write of several blocks comes before, as a whole: lost alone, and kept alone. What the budget cuts off
-is counted and said: see `Coverage`.
+two of every crash time, pass 1 at what differs from one of them in one block, and so on to the end. Of a
+block of data that is looked at alone, pass 1 covers what one chunk makes of a default, pass 2 all contents.
+What a budget does not apply to is covered in pass 0: less would be no answer. Where the budget may end
+within pass 1, each write of several blocks comes before, as a whole: lost alone, and kept alone. What the
+budget cuts off is counted and said: see `Coverage`.
 
 A crash time may have more states than can ever be visited: XFS at unmount has some 20 blocks in flight, and
 recovery reads each of them for its log sequence number. If all its states up to some depth have one outcome,

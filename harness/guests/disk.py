@@ -320,8 +320,9 @@ class Disk(contextlib.AbstractContextManager["Disk"]):
         There are two defaults: every volatile chunk lost, and every one kept. A state deviates once for each
         block that a visit read and whose content is not the default's; states that deviate more than `losses`
         times from both defaults are left out. `separate_data`: blocks that are read for files' contents alone
-        are not combined; see `KnownOutcome.data`. `data_together`: nor is each of them lost or kept alone,
-        but all of them are, whatever else is. Of a block with more than CONTENTS_MAX contents only the
+        are not combined, see `KnownOutcome.data`; of each, what one chunk makes of a default is left out at 0
+        `losses`, and its other contents at fewer than 2. `data_together`: nor is each of them lost or kept
+        alone, but all of them are, whatever else is. Of a block with more than CONTENTS_MAX contents only the
         defaults are followed, and what one chunk of another fate makes of them: see `Explored.crowded`.
         Raises DiskRefused for choices that do not fit the log, and for the first crash time's answer if that
         is too long. No more crash times may be asked of than are `within_a_request`.

@@ -610,6 +610,24 @@ def test_every_combination_of_data_is_looked_at_where_something_reads_several_of
     assert coverage.exhaustive
 
 
+def test_a_budget_applies_to_what_sectors_make_of_a_block_of_data(disk: Disk, tmp_path: Path) -> None:
+    """Pass 0, to which no budget applies, visited each content of every block of data: 256 of one that was
+    written once by sectors, 65,536 of one that was written three times.
+    """
+    made = Recorder()
+    made.write(0)
+    made.complete(made.flush())
+    begun = begin(made, disk, 1, tmp_path, unit=1)
+    reader = Reader(begun.legal, begun.target, disk, 1, plain=True)
+    coverage, seen = explore(reader, Budget(visits=20))
+    assert (coverage.visits, coverage.losses, coverage.exhaustive) == (20, 1, False)
+    assert len(outcomes(seen)) == 20
+    begun = begin(made, disk, 1, tmp_path, unit=1)
+    whole, seen = explore(Reader(begun.legal, begun.target, disk, 1, plain=True))
+    assert whole.exhaustive
+    assert len(outcomes(seen)) == 256
+
+
 def test_what_is_read_among_the_data_is_combined_where_seeking_reads_no_mapping(
     disk: Disk, tmp_path: Path
 ) -> None:

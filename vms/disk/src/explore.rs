@@ -15,28 +15,26 @@
 //!
 //! *Data blocks* (see `Explore`): a path may follow a default in all of them. Which one is chosen at the first
 //! data block whose content differs between the two; from there on the path follows the other one no more, which
-//! counts as out of reach unless both are followed in turn (`data_together`).
+//! counts as out of reach unless both are followed in turn (`data_together`). Each other content of a data block is a
+//! state of its own, within one loss if one chunk makes it of a default, within two otherwise.
 
 use std::{collections::HashMap, rc::Rc};
 
 use powercut_protocol::{limits, Choice, ExploredCrashTime, KnownOutcome, State};
 
 use crate::{
+    alternatives::{Block, History, KEPT, LOST},
     error::ExploreError,
-    index::{Contents, Index},
+    index::Index,
     memo::{Found, Memo, Place},
     recipe::Recipe,
     Answer,
 };
 
-/// Steps of finding the distinct contents of a block: 64 Ki contents of one chunk each to 16 of 4 Mi.
-const WAYS_MAX: usize = 1 << 22;
+/// Steps, each of some 100 ns, after which the crash times that are left wait: nobody waits long for an answer.
+const STEPS_MAX: usize = 1 << 22;
 /// Chunks that an answer may name in all.
 const NAMED_MAX: usize = 1 << 20;
-/// The two defaults, as indices.
-const LOST: usize = 0;
-const KEPT: usize = 1;
-
 /// What is asked of all crash times together, as in `DiskRequest::Explore`.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
@@ -61,9 +59,27 @@ struct Shared<'a> {
     known_outcomes: u64,
     /// Chunks that the answer names.
     named: usize,
+    /// By block, what was last found out, with what that depends on: most crash times differ in few blocks from the one
+    /// before.
+    blocks: HashMap<u64, (History, Rc<Block>)>,
+    steps: usize,
 }
 
 impl Shared<'_> {
+    /// What the block of `slot` may hold.
+    fn block(&mut self, slot: u32, history: History) -> Rc<Block> {
+        let number = self.index.block(slot);
+        if let Some((same, block)) = self.blocks.get(&number) {
+            if *same == history {
+                return Rc::clone(block);
+            }
+        }
+        let block = Rc::new(Block::of(self.index, slot, &history));
+        self.steps += block.steps;
+        self.blocks.insert(number, (history, Rc::clone(&block)));
+        block
+    }
+
     fn has_enough_to_visit(&self) -> bool {
         self.to_visit >= self.bounds.to_visit_max
     }
@@ -102,11 +118,14 @@ pub fn explore_all(
         to_visit: 0,
         known_outcomes: 0,
         named: 0,
+        blocks: HashMap::new(),
+        steps: 0,
     };
     let mut answer: Vec<ExploredCrashTime> = Vec::new();
     for asked in crash_times {
         let crash_time = CrashTime::of(index, asked)?;
-        let full = shared.has_enough_to_visit() || shared.has_enough_known();
+        let full =
+            shared.has_enough_to_visit() || shared.has_enough_known() || shared.steps > STEPS_MAX;
         if full && !answer.is_empty() {
             answer.push(waiting());
             continue;
@@ -176,218 +195,6 @@ fn check_limit(what: &'static str, asked: u64, limit: usize) -> Result<(), Explo
         return Err(ExploreError::Limit { what, asked, limit });
     }
     Ok(())
-}
-
-/// What a block may hold at the crash time.
-struct Block {
-    /// Its volatile chunks.
-    chunks: Vec<u32>,
-    /// Hashes of its distinct contents.
-    contents: Vec<u128>,
-    /// For each content the volatile chunks that are lost, as few as possible.
-    lost: Vec<Vec<u32>>,
-    /// The contents of the two defaults.
-    defaults: [usize; 2],
-    /// It may hold more than these: see [`Block::narrow`].
-    crowded: bool,
-}
-
-impl Block {
-    /// Without volatile chunks.
-    fn fixed(content: u128) -> Self {
-        Block {
-            chunks: Vec::new(),
-            contents: vec![content],
-            lost: vec![Vec::new()],
-            defaults: [0, 0],
-            crowded: false,
-        }
-    }
-
-    /// What the block may hold, or, where that is more than the limit, a few contents of it.
-    fn of(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Self {
-        let all = Self::folded(index, kept, slot, chunks);
-        all.unwrap_or_else(|| Self::narrow(index, kept, slot, chunks))
-    }
-
-    /// The contents of a block with more of them than the limit in which at most one chunk has another fate than in
-    /// one of the defaults.
-    fn narrow(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Self {
-        let mut block = Self::fixed(0);
-        (block.chunks, block.crowded) = (chunks.to_vec(), true);
-        (block.contents, block.lost) = (Vec::new(), Vec::new());
-        let but = |alone: u32| chunks.iter().copied().filter(move |other| *other != alone);
-        let one_kept = chunks.iter().map(|alone| but(*alone).collect());
-        let one_lost = chunks.iter().map(|alone| vec![*alone]);
-        let defaults = [chunks.to_vec(), Vec::new()];
-        let all = defaults.into_iter().chain(one_kept).chain(one_lost);
-        for (number, lost) in all.enumerate() {
-            let hash = content(index, kept, slot, chunks, &lost);
-            let known = block.contents.iter().position(|known| *known == hash);
-            let at = known.unwrap_or(block.contents.len());
-            if known.is_none() {
-                block.contents.push(hash);
-                block.lost.push(lost);
-            }
-            if let Some(default) = block.defaults.get_mut(number) {
-                *default = at;
-            }
-        }
-        block
-    }
-
-    /// Follow the block through its chunks: each volatile one doubles the ways, equal contents fold. None: there are
-    /// more contents, or ways to them, than the limit.
-    fn folded(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32]) -> Option<Self> {
-        let start = index.contents_below(kept, chunks[0], slot);
-        let mut ways = Ways::new(start);
-        let mut all_kept = start;
-        for number in index.persisted(kept, slot, chunks[0]) {
-            index.apply(number, slot, &mut all_kept);
-            let after = |contents: Contents| {
-                let mut contents = contents;
-                index.apply(number, slot, &mut contents);
-                contents
-            };
-            let in_bounds = match chunks.binary_search(&number) {
-                Ok(_) => ways.branch(number, after),
-                Err(_) => ways.advance(after),
-            };
-            if !in_bounds {
-                return None;
-            }
-        }
-        let kept_at = ways.at[&all_kept];
-        let number = index.block(slot);
-        let look = |way: &Way| index.normalized(number, way.contents.hash());
-        Some(Block {
-            chunks: chunks.to_vec(),
-            contents: ways.all.iter().map(look).collect(),
-            lost: ways.all.iter().map(|way| ways.lost(way)).collect(),
-            // every step keeps the order of the ways, and the first one has lost all
-            defaults: [0, kept_at],
-            crowded: false,
-        })
-    }
-
-    /// Chunks whose fate in this content is not that of the default.
-    fn exceptions(&self, content: usize, default: usize) -> Vec<u32> {
-        let lost = &self.lost[content];
-        if content == self.defaults[default] {
-            Vec::new()
-        } else if default == KEPT {
-            lost.clone()
-        } else {
-            let kept = |number: &&u32| lost.binary_search(number).is_err();
-            self.chunks.iter().filter(kept).copied().collect()
-        }
-    }
-}
-
-/// The content of a block that has lost these of its volatile chunks.
-fn content(index: &Index, kept: &Recipe, slot: u32, chunks: &[u32], lost: &[u32]) -> u128 {
-    let mut contents = index.contents_below(kept, chunks[0], slot);
-    for number in index.persisted(kept, slot, chunks[0]) {
-        if lost.binary_search(&number).is_err() {
-            index.apply(number, slot, &mut contents);
-        }
-    }
-    index.normalized(index.block(slot), contents.hash())
-}
-
-/// The contents that a block may have after some of its chunks.
-struct Ways {
-    all: Vec<Way>,
-    at: HashMap<Contents, usize>,
-    /// Lost chunks as lists that share their beginnings: a chunk, and the list before it.
-    lists: Vec<(u32, Option<u32>)>,
-    steps: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Way {
-    contents: Contents,
-    /// In `lists`, and its length.
-    lost: Option<u32>,
-    lost_count: u32,
-}
-
-impl Ways {
-    fn new(start: Contents) -> Self {
-        let way = Way {
-            contents: start,
-            lost: None,
-            lost_count: 0,
-        };
-        Ways {
-            all: vec![way],
-            at: HashMap::from([(start, 0)]),
-            lists: Vec::new(),
-            steps: 0,
-        }
-    }
-
-    /// Every way goes through a chunk that persisted. Returns false if there are more ways than the limit.
-    fn advance(&mut self, after: impl Fn(Contents) -> Contents) -> bool {
-        let before = std::mem::take(&mut self.all);
-        self.at.clear();
-        for way in before {
-            self.add(Way {
-                contents: after(way.contents),
-                ..way
-            });
-        }
-        self.is_in_bounds()
-    }
-
-    /// Every way goes on without chunk `number` and with it. Returns false if there are more than the limit.
-    fn branch(&mut self, number: u32, after: impl Fn(Contents) -> Contents) -> bool {
-        let before = std::mem::take(&mut self.all);
-        self.at.clear();
-        for way in &before {
-            self.lists.push((number, way.lost));
-            self.add(Way {
-                contents: way.contents,
-                lost: Some((self.lists.len() - 1) as u32),
-                lost_count: way.lost_count + 1,
-            });
-        }
-        for way in before {
-            self.add(Way {
-                contents: after(way.contents),
-                ..way
-            });
-        }
-        self.is_in_bounds()
-    }
-
-    /// Of two ways to one content, the one that loses less stays, in the place of the first.
-    fn add(&mut self, way: Way) {
-        self.steps += 1;
-        let at = *self.at.entry(way.contents).or_insert(self.all.len());
-        match self.all.get_mut(at) {
-            None => self.all.push(way),
-            Some(known) if way.lost_count < known.lost_count => *known = way,
-            Some(_) => {}
-        }
-    }
-
-    fn is_in_bounds(&self) -> bool {
-        self.all.len() <= limits::CONTENTS && self.steps <= WAYS_MAX
-    }
-
-    /// The chunks that a way has lost, ascending.
-    fn lost(&self, way: &Way) -> Vec<u32> {
-        let mut lost = Vec::new();
-        let mut next = way.lost;
-        while let Some(at) = next {
-            let (number, before) = self.lists[at as usize];
-            lost.push(number);
-            next = before;
-        }
-        lost.reverse();
-        lost
-    }
 }
 
 /// A block with several contents on the current path.
@@ -526,6 +333,7 @@ impl<'w, 's> Walk<'w, 's> {
     /// Go on from `place` to the next block with several contents, or to the end.
     fn descend(&mut self, mut place: Place, deviations: Deviations) -> Answer<()> {
         loop {
+            self.shared.steps += 1;
             let read = match self.shared.memo.at(place) {
                 Found::Nothing => return self.want(place, 0, deviations, None),
                 Found::Outcome(outcome) => return self.reach(place, outcome, deviations),
@@ -559,12 +367,15 @@ impl<'w, 's> Walk<'w, 's> {
         if let Some(known) = self.known.get(&number) {
             return Rc::clone(known);
         }
-        let kept = &self.crash_time.kept;
+        let (index, kept) = (self.shared.index, &self.crash_time.kept);
         let volatile = self.crash_time.volatile.get(&number);
-        let block = Rc::new(match (volatile, self.shared.index.slot(number)) {
-            (Some(chunks), Some(slot)) => Block::of(self.shared.index, kept, slot, chunks),
-            _ => Block::fixed(self.shared.index.look(kept, number)),
-        });
+        let block = match (volatile, index.slot(number)) {
+            (Some(chunks), Some(slot)) => {
+                let history = History::of(index, kept, slot, chunks);
+                self.shared.block(slot, history)
+            }
+            _ => Rc::new(Block::fixed(index.look(kept, number))),
+        };
         self.explored.crowded += u64::from(block.crowded);
         self.known.insert(number, Rc::clone(&block));
         block
@@ -631,12 +442,16 @@ impl<'w, 's> Walk<'w, 's> {
         Ok(())
     }
 
-    /// The states that differ from the current path in the data block of one frame.
+    /// The states that differ from the current path in the data block of one frame, as far as its contents are within
+    /// the bound: a block may have 65,536 of them, of which each is a visit.
     fn change_data(&mut self, at: usize, deviations: Deviations) -> Answer<()> {
         let default = deviations.nearer();
         let chosen = self.frames[at].next - 1;
         let followed = self.shared.bounds.data_together;
-        for content in 0..self.frames[at].block.contents.len() {
+        let block = &self.frames[at].block;
+        let within = block.within(self.shared.bounds.losses);
+        self.explored.unexplored += (block.contents.len() - within.len()) as u64;
+        for content in within {
             if content == chosen || self.shared.has_enough_to_visit() {
                 continue;
             }
@@ -675,6 +490,7 @@ impl<'w, 's> Walk<'w, 's> {
     ) -> Answer<(Place, Result<u64, u128>)> {
         let mut place = self.frames[changed].place;
         loop {
+            self.shared.steps += 1;
             let number = match self.shared.memo.at(place) {
                 Found::Nothing => return Ok((place, Err(0))),
                 Found::Outcome(outcome) => return Ok((place, Ok(outcome))),

@@ -230,6 +230,8 @@ struct Look {
     digest: u64,
     /// Contents of the blocks with volatile chunks.
     contents: BTreeMap<u64, u128>,
+    /// The block of each volatile chunk, and whether that is kept.
+    kept: Vec<(u64, bool)>,
 }
 
 fn looks(made: &mut Made, crash_time: &Request, kind: u64) -> Vec<Look> {
@@ -250,10 +252,14 @@ fn looks(made: &mut Made, crash_time: &Request, kind: u64) -> Vec<Look> {
         let (index, recipe) = (&made.device.view().index, &made.device.view().recipe);
         let hash = |block: &u64| index.block_hash(recipe, index.slot(*block).unwrap());
         let contents = blocks.iter().map(|block| (*block, hash(block))).collect();
+        let block_of = |n: &u64| made.chunks[*n as usize].0 / BLOCK_SECTORS;
+        let kept =
+            (0..volatile.len()).map(|bit| (block_of(&volatile[bit]), mask & (1 << bit) != 0));
         looks.push(Look {
             trace,
             digest,
             contents,
+            kept: kept.collect(),
         });
     }
     looks
@@ -276,6 +282,23 @@ fn deviations(look: &Look, defaults: [&Look; 2], crash_time: &Request) -> [Optio
         }
         Some(count)
     })
+}
+
+/// Within how many losses a content of a data block is a state of its own: no chunk, one chunk or several have another
+/// fate than in one of the defaults.
+fn losses_alone(looks: &[Look], defaults: &[&Look; 2], block: u64, other: &Look) -> u64 {
+    let content = other.contents[&block];
+    let alike = looks.iter().filter(|l| l.contents[&block] == content);
+    let fates = alike.map(|l| {
+        let kept = l.kept.iter().filter(|(of, _)| *of == block);
+        let count = kept.clone().count();
+        let kept = kept.filter(|(_, kept)| *kept).count();
+        kept.min(count - kept)
+    });
+    if defaults.iter().any(|d| d.contents[&block] == content) {
+        return 0;
+    }
+    fates.min().unwrap_or(0).min(2) as u64
 }
 
 fn follows_in_data(look: &Look, default: &Look) -> bool {
@@ -320,6 +343,12 @@ fn expected(looks: &[Look], crash_time: &Request) -> (BTreeMap<Trace, u64>, BTre
                         .is_some_and(|c| in_defaults(block, c))
                 };
                 if crash_time.data_together && of_a_default() {
+                    continue;
+                }
+                if other.contents.contains_key(block)
+                    && losses_alone(looks, &defaults, *block, other) > crash_time.losses
+                {
+                    left_out = true;
                     continue;
                 }
                 let mut contents = look.contents.clone();
@@ -643,4 +672,77 @@ fn of_a_block_with_too_many_contents_few_are_followed_and_that_is_told() {
         let few = 2 + 8 + 8 * count;
         assert_eq!(seen.len(), if crowded == 0 { 3usize.pow(8) } else { few });
     }
+}
+
+/// Each version of a block was followed through all later ones, and named what it has lost of them: 4,000 versions were
+/// more than the limit, and 32 crash times of 1,700 took longer than anybody waits for an answer.
+#[test]
+fn a_block_that_is_often_written_whole_is_followed_in_all_its_versions() {
+    let data: Vec<Vec<u8>> = (0..4000u32).map(|n| n.to_le_bytes().repeat(1024)).collect();
+    let steps: Vec<_> = data.iter().map(|data| Step::Write(0, data)).collect();
+    let entries: Vec<u64> = (0..4000).collect();
+    let order = Order {
+        entries: &entries,
+        unit_sectors: 8,
+    };
+    let (mut device, _files) = device_of(&steps, Some(order));
+    let mut crash_time = request(4000, entries.clone());
+    let state = state_of(
+        &crash_time,
+        &Choice {
+            kept: true,
+            except: Vec::new(),
+        },
+    );
+    device.switch(&state).unwrap();
+    device.guest_read(0, &mut [0; 512]);
+    device.remember(0).unwrap();
+    crash_time.losses = 0;
+    let explored = device.explore(&crash_time).unwrap();
+    assert_eq!((explored.crowded, explored.unexplored), (0, 3999));
+    crash_time.losses = 1;
+    let explored = device.explore(&crash_time).unwrap();
+    let named = explored.to_visit.iter().map(|choice| choice.except.len());
+    assert_eq!(
+        named.collect::<Vec<_>>(),
+        [0, 3999, 3998, 3997, 3996, 3995, 3994, 3993, 3992]
+    );
+}
+
+/// All that are asked of together had to be explored within the time in which an answer is waited for.
+#[test]
+fn crash_times_that_take_long_wait_for_the_next_answer() {
+    let data = [b'a', b'b', b'c'].map(|letter| vec![letter; 8 * 4096]);
+    let steps: Vec<_> = data.iter().map(|data| Step::Write(0, data)).collect();
+    let order = Order {
+        entries: &[0, 1, 2],
+        unit_sectors: 1,
+    };
+    let (mut device, _files) = device_of(&steps, Some(order));
+    let whole = State {
+        prefix: 192,
+        ..State::default()
+    };
+    device.switch(&whole).unwrap();
+    device.guest_read(0, &mut [0; 8 * 4096]);
+    device.remember(0).unwrap();
+    let asked: Vec<_> = (0..8)
+        .map(|k| {
+            let volatile = (0..192).filter(|n| *n >= 64 || n % 8 >= k);
+            request(192, volatile.collect()).crash_time()
+        })
+        .collect();
+    let bounds = request(192, Vec::new()).bounds();
+    let bounds = Bounds {
+        losses: 0,
+        known_outcomes_max: 99,
+        to_visit_max: 99,
+        ..bounds
+    };
+    let known = |found: &Explored| found.known_outcomes.len();
+    let found = device.explore_all(&asked, &bounds).unwrap();
+    assert_eq!((known(&found[0]), found[0].waits), (1, false));
+    assert_eq!((known(&found[7]), found[7].waits), (0, true));
+    let alone = device.explore_all(&asked[7..], &bounds).unwrap();
+    assert_eq!((known(&alone[0]), alone[0].waits), (1, false));
 }

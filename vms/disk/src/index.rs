@@ -316,15 +316,17 @@ impl Index {
         contents
     }
 
-    /// Put what entry `number` writes to the block of `slot` into `contents`.
-    pub fn apply(&self, number: u32, slot: u32, contents: &mut Contents) {
+    /// What entry `number` writes to the block of `slot`.
+    #[must_use]
+    pub fn change(&self, number: u32, slot: u32) -> Change {
         let first = self.blocks.numbers[slot as usize] * BLOCK_SECTORS;
-        for (sector, content) in (first..).zip(&mut contents.0) {
+        let mut change = Change::default();
+        for (sector, written) in (first..).zip(&mut change.0) {
             let (start, versions) = self.sector_versions(slot, sector);
-            if let Ok(at) = versions.binary_search(&number) {
-                *content = self.contributions[start + at];
-            }
+            let found = versions.binary_search(&number).ok();
+            *written = found.map(|at| self.contributions[start + at]);
         }
+        change
     }
 
     /// The entries from `from` on that change the block of `slot` and that the state has, whole.
@@ -433,6 +435,37 @@ impl Contents {
     #[must_use]
     pub fn hash(&self) -> u128 {
         self.0.iter().copied().fold(0, u128::wrapping_add)
+    }
+}
+
+/// What entries write to the eight sectors of a block: what each sector adds to the hash of the device then.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change([Option<u128>; BLOCK_SECTORS as usize]);
+
+impl Change {
+    /// Whether nothing is left of what was there before.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.0.iter().all(Option::is_some)
+    }
+
+    /// What is there after it.
+    #[must_use]
+    pub fn on(&self, mut contents: Contents) -> Contents {
+        for (content, written) in contents.0.iter_mut().zip(self.0) {
+            *content = written.unwrap_or(*content);
+        }
+        contents
+    }
+
+    /// This change, and `later` after it.
+    #[must_use]
+    pub fn then(&self, later: &Change) -> Change {
+        let mut both = *self;
+        for (first, second) in both.0.iter_mut().zip(later.0) {
+            *first = second.or(*first);
+        }
+        both
     }
 }
 

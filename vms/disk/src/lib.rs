@@ -5,6 +5,7 @@
 //! log is ever written. Not checked: whether the log is what the recorded device really saw (the host
 //! requests that with `Compare`), and whether files change under the process (they must not).
 
+pub mod alternatives;
 pub mod asleep;
 pub mod block;
 pub mod control;
