@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 
@@ -78,6 +78,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_csum_no_compression: bool = False  # neither checksums nor compression join blocks of data
     seek_reads_mapping: bool = False  # lseek(SEEK_DATA) reads all that says where a file's data lies
     made_by_mkfs: tuple[str, ...] = ()
+    folds_names: tuple[Literal["case", "ends"], ...] = ()  # see `Contract`
     checksums: tuple[str, ...] = ()  # see `Contract`
     source: tuple[str, ...] = ()  # its own folders and files in the kernel's source
     usual: str = "default"
@@ -236,10 +237,13 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         repair=None if mode.unrepaired else shared.repair and _newer(shared.repair, mode.newer),
         console=msgspec.structs.replace(shared.console, errors=[*shared.console.errors, *complaints()]),
         mount_options=",".join(mode.mount_options),
-        contract=Contract.from_table(
-            mode.contract,
-            shared.made_by_mkfs,
-            shared.checksums if mode.checksums is None else mode.checksums,
+        contract=replace(
+            Contract.from_table(
+                mode.contract,
+                shared.made_by_mkfs,
+                shared.checksums if mode.checksums is None else mode.checksums,
+            ),
+            folds_names=shared.folds_names,
         ),
         second=mode.second,
         sectors=shared.sectors,

@@ -38,6 +38,9 @@ class Contract:
     `fsck_clean`: fsck finds nothing to repair once recovery has run.
     `rules`: what this mode promises beyond that, or does not promise; see `RULES`.
     `made_by_mkfs`: names that mkfs makes in the root; they are not judged.
+    `folds_names`: a name is not its bytes to this file system. `case`: names that differ in case alone are
+        one; `ends`: dots and spaces at the end are no part of a name. What such operations leave is not
+        followed.
     `checksums`: regular expressions for what blocks are for (`harness.cases.requests_seen`) that have a
     checksum, by
         which damage is told from a write that a power cut tore.
@@ -53,6 +56,7 @@ class Contract:
     fsck_clean: bool = True
     rules: tuple[str, ...] = ()
     made_by_mkfs: tuple[str, ...] = ()
+    folds_names: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()
 
     @property

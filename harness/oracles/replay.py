@@ -24,7 +24,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.errors import UsageError
+from harness.errors import NotSupported, UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.inodes import DIRECTORY_MODE, Handle, Inode, Inodes, Misfit
@@ -50,6 +50,7 @@ from harness.oracles.timeline import (
     shifted,
     whole_blocks,
 )
+from harness.symptoms import paths_of
 
 # vms/agent/src/operations.rs creates with these permissions.
 FILE_MODE = 0o644
@@ -560,11 +561,14 @@ link leads to is text.
 def replay(contract: Contract, history: History) -> ModelTimeline:
     """The timeline of the operations that had begun when the log ended.
 
-    Raises UsageError for an operation that cannot have succeeded after those before it.
+    Raises UsageError for an operation that cannot have succeeded after those before it, NotSupported for
+    names that are others to this file system.
     """
     operations = tuple(s.operation for s in history.steps if s.begin is not None)
     opaque = any(op.kind is OperationKind.RUN for op in operations)
     lost = range(history.earlier.kept, history.given - 1) if history.earlier else ()
+    if contract.folds_names and not opaque:
+        need_kept_names(contract, operations)
     m = Inodes(contract)
     for i, op in enumerate(operations):
         try:
@@ -595,6 +599,22 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         parted=m.parted,
         apart=m.apart,
     )
+
+
+def need_kept_names(contract: Contract, operations: Sequence[Operation]) -> None:
+    """Raises NotSupported for names that are one to this file system, or are not kept as they are, wherever
+    they are used: a directory may be moved to the other one.
+
+    [code] vfat_hashi, vfat_striptail_len; exfat_d_hash, exfat_striptail_len; hfsplus_hash_dentry
+    """
+    names = dict.fromkeys(name for path in paths_of(operations) for name in path.split("/"))
+    known: dict[str, str] = {}
+    for name in names:
+        if "ends" in contract.folds_names and name != name.rstrip(". "):
+            raise NotSupported(f"this file system keeps no dot or space at the end of a name: {name!r}")
+        other = known.setdefault(name.casefold() if "case" in contract.folds_names else name, name)
+        if other != name:
+            raise NotSupported(f"this file system ignores case: {other!r} and {name!r} are one name")
 
 
 def need_possible(operations: Sequence[Operation]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import NotSupported, UsageError
+from harness.filesystems.profiles import profiles
 from harness.model import Extent, ExtentKind, FileKind, History, Operation, OperationKind, TreeEntry, Verdict
 from harness.oracles.contract import Contract
 from harness.oracles.replay import replay
@@ -533,3 +535,26 @@ def test_what_came_apart_keeps_its_names_and_hides_nothing_else() -> None:
     assert judged(gone, tree(LOWER), LAYERED).verdict is Verdict.UNKNOWN
     before = ["create f", "append f 100", "link f g", "remount", "create h", "sync"]
     assert oracles(judged(before, tree(own, LOWER, file("h")), LAYERED)) >= {"atomicity"}
+
+
+@pytest.mark.parametrize(
+    ("operations", "told"),
+    [
+        (["create Foo", "rename Foo foo"], "'Foo' and 'foo' are one name"),
+        (["create Foo", "create bar", "rename bar foo"], "'Foo' and 'foo' are one name"),
+        (
+            ["mkdir d", "create d/Foo", "mkdir e", "rename d e", "create e/foo"],
+            "'Foo' and 'foo' are one name",
+        ),
+        (["create f."], "no dot or space at the end of a name: 'f.'"),
+        (["mkdir d.", "create d./f"], "no dot or space at the end of a name: 'd.'"),
+    ],
+)
+def test_names_that_a_file_system_takes_for_others_are_not_judged(operations: list[str], told: str) -> None:
+    """FAT renamed `Foo` to `foo` by doing nothing, and was said to have lost both."""
+    for mode in ("vfat/default", "exfat/default"):
+        with pytest.raises(NotSupported, match=re.escape(told)):
+            replay(profiles()[mode].contract, history(operations))
+    assert replay(profiles()["ntfs3/default"].contract, history(operations)).operations
+    assert replay(profiles()["vfat/default"].contract, history(["mkdir d.x", "create d.x/Foo"])).operations
+    assert replay(profiles()["hfsplus/default"].contract, history(["create f."])).operations
