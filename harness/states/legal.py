@@ -198,7 +198,7 @@ class LegalStates:
                     if t.write.completed >= flushed[t.write.device] and t.write.entry not in late
                 ]
             choices = Choices(prefix, _numbers(absent), _numbers(free))
-            if self._overlaps.places:
+            if self._places(at):
                 choices = self._in_any_order(choices, at)
             yield CrashTime(entry, at, phase, choices, self._position(at), self._unclear(at))
 
@@ -219,7 +219,7 @@ class LegalStates:
         may be what a place shows, the earliest has persisted, and each later one may cover it or not.
         """
         prefix, absent, free = choices.prefix, set(choices.absent), set(choices.volatile)
-        for place in self._overlaps.places:
+        for place in self._places(at):
             persisted = {n for n in place.chunks if n < prefix and n not in absent and n not in free}
             shown = [n for n in place.open(prefix, persisted) if n not in absent]
             if shown:
@@ -230,6 +230,10 @@ class LegalStates:
                 free -= under | {first}
                 free.update(others)
         return Choices(prefix, tuple(sorted(absent)), tuple(sorted(free)))
+
+    def _places(self, at: int) -> list[Place]:
+        """Where states of chunks have every order of the writes that were in flight together."""
+        return [place for place in self._overlaps.places if place.holds(at)]
 
     def _durable_at(self, place: Place, at: int) -> set[int]:
         return {n for n in place.chunks if self._of[self.chunks[n].entry].durable < at}
@@ -346,7 +350,7 @@ class LegalStates:
     def _losable(self, at: int) -> tuple[set[int], set[int]]:
         """The chunks that a state's name may say are lost, and those that are in none of the states."""
         losable, buried, prefix = set(_numbers(self._volatile(at))), set[int](), self._prefix(at)
-        for place in self._overlaps.places:
+        for place in self._places(at):
             persisted = self._durable_at(place, at)
             losable.update(place.open(prefix, persisted))
             buried |= place.buried(prefix, persisted)
@@ -405,7 +409,7 @@ class LegalStates:
         not, or nothing can cover what is durable.
         """
         volatile, prefix = self._volatile(at), self._prefix(at)
-        covers = {n: place for place in self._overlaps.places for n in place.chunks}
+        covers = {n: place for place in self._places(at) for n in place.chunks}
         late = [t for t in volatile if _in_flight_behind_a_flush(t, at) and not lost.issuperset(t.chunks)]
         for later in late:
             for early in (t for t in volatile if _ahead(t.write, later.write)):

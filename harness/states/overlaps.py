@@ -14,8 +14,8 @@ In states of chunks the other order needs no word of its own. Chunks are applied
 so *the earlier one was applied last* looks like *the later one is missing*, and is named like that.
 
 That is so for chunks of the same sectors, which all are by sectors, and by blocks wherever whole blocks are
-written. Of chunks that cover each other in part only, the other order is no state of chunks; it is left
-out, and said to be (`Overlaps.torn_from`).
+written. Of chunks that cover each other in part only, the other order is no state of chunks; from the second
+of them on it is left out, and said to be (`Overlaps.torn_from`).
 """
 
 from __future__ import annotations
@@ -48,11 +48,17 @@ _Extent: TypeAlias = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class Place:
     """All chunks of the same sectors, some of which were in flight together, by their numbers, ascending;
-    each with its write.
+    each with its write. `until`: the event from which on one of them may lie under, or over, a part of what
+    was in flight with it, if there is one.
     """
 
     chunks: tuple[int, ...]
     writes: tuple[TimedWrite, ...]
+    until: int | None = None
+
+    def holds(self, at: int) -> bool:
+        """Whether states of chunks have all orders of it if power fails just before this event."""
+        return self.until is None or at <= self.until
 
     def open(self, prefix: int, persisted: Set[int]) -> tuple[int, ...]:
         """Those of the first `prefix` chunks that the place may show, if `persisted` have persisted: no
@@ -95,7 +101,7 @@ def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: in
     still = [*itertools.accumulate((w.earliest for w in reversed(timed)), min)][::-1]
     flying: dict[int, list[int]] = defaultdict(list)
     equal: set[_Extent] = set()
-    ragged: set[_Extent] = set()
+    ragged: dict[_Extent, int] = {}
     torn_from: set[int] = set()
     unclear_from: set[int] = set()
     for number, chunk in enumerate(chunks):
@@ -109,20 +115,29 @@ def overlaps(chunks: Sequence[Chunk], writes: Mapping[int, TimedWrite], unit: in
             elif _extent(chunks[other]) == _extent(chunk):
                 equal.add(_extent(chunk))
             else:
-                ragged |= {_extent(chunks[other]), _extent(chunk)}
+                for extent in (_extent(chunks[other]), _extent(chunk)):
+                    ragged.setdefault(extent, timed[number].submitted)
                 torn_from.add(timed[number].submitted)
         before.append(number)
-    places = _places(chunks, timed, equal - ragged)
+    places = _places(chunks, timed, equal, ragged)
     return Overlaps(places, tuple(sorted(torn_from)), tuple(sorted(unclear_from)))
 
 
-def _places(chunks: Sequence[Chunk], timed: Sequence[TimedWrite], extents: set[_Extent]) -> tuple[Place, ...]:
+def _places(
+    chunks: Sequence[Chunk],
+    timed: Sequence[TimedWrite],
+    extents: set[_Extent],
+    until: Mapping[_Extent, int],
+) -> tuple[Place, ...]:
     numbers: dict[_Extent, list[int]] = {extent: [] for extent in sorted(extents)}
     if numbers:
         for number, chunk in enumerate(chunks):
             if (found := numbers.get(_extent(chunk))) is not None:
                 found.append(number)
-    return tuple(Place(tuple(of_it), tuple(timed[n] for n in of_it)) for of_it in numbers.values())
+    return tuple(
+        Place(tuple(of_it), tuple(timed[n] for n in of_it), until.get(extent))
+        for extent, of_it in numbers.items()
+    )
 
 
 def _extent(chunk: Chunk) -> _Extent:

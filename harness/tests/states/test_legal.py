@@ -231,6 +231,26 @@ def test_a_write_that_had_completed_is_never_on_top_of_a_later_one() -> None:
         legal.on_disk(CrashState.parse("@t3-1"))
 
 
+def test_what_comes_later_takes_no_order_of_earlier_writes_away() -> None:
+    """Where two writes of the last second shared part of a block, either order of two whole ones before them
+    was left out at all crash times, and no mark said so.
+    """
+
+    def recorded(sectors: int) -> LegalStates:
+        made = together()
+        made.mark("begin 1")
+        half, whole = made.submit_sectors(80, sectors), made.submit(10)
+        made.complete(half)
+        made.complete(whole)
+        return made.legal()
+
+    early, late = recorded(8).crash_times[:3], recorded(4).crash_times[:3]
+    assert late == early
+    assert late[2].choices.volatile == (1,)
+    assert not any(m.unclear for m in late)
+    assert recorded(4).crash_times[-1].unclear == (Unclear.SECTORS,)
+
+
 def test_parts_of_a_block_in_flight_together_are_marked_by_blocks_and_all_told_by_sectors() -> None:
     """Sectors 80 to 83 and 82 to 85: no set of blocks shows the first on top of the second."""
     made = Recorder()
