@@ -201,7 +201,7 @@ def _words_of(answer: Answer, told: Regression) -> str:
 
 def _finding(answer: Answer, told: Regression) -> Finding:
     seen = told.seen[0]
-    others = len(told.seen) - 1
+    others = len(_cases(told)) - 1
     more = f", and {plural(others, 'more case')}" if others else ""
     return Finding(
         f"{seen.oracle}: {seen.summary}",
@@ -239,8 +239,13 @@ def _other_culprits(answer: Answer, told: Regression) -> Iterator[Line]:
     for case, culprit in told.culprits.items():
         if culprit != told.culprit:
             yield Line(f"{case}: first broken by {culprit}{_brought(answer, culprit)}")
-    if left := len(told.seen) - len(told.culprits):
+    if left := len(_cases(told) - told.culprits.keys()):
         yield Line(f"which commit breaks {plural(left, 'more case')} first was not tried")
+
+
+def _cases(told: Regression) -> set[str]:
+    """Of several findings of one symptom, the cases that show them."""
+    return {d.case for d in told.seen}
 
 
 def _commands(answer: Answer, told: Regression) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -448,7 +449,10 @@ def unsynced_lines(effect: Effect) -> list[str]:
 
 
 def _unsynced(effect: Effect, until: float) -> str:
-    return "; ".join(f"{path}: {what}" for path, what in unsynced(effect, until)) or "nothing"
+    """Files that had one name, one after the other, are told once where the same of them is left."""
+    files = Counter(unsynced(effect, until))
+    told = (f"{path}{f' ({n} files)' * (n > 1)}: {what}" for (path, what), n in files.items())
+    return "; ".join(told) or "nothing"
 
 
 def judgement_of(result: CheckResult, check: Check, headline: str, places: str = "") -> Judgement:

@@ -324,6 +324,18 @@ def test_a_commit_is_named_for_no_case_in_which_none_was_tried(tmp_path: Path) -
     assert "which commit breaks 1 more case first was not tried" in series.page().text()
 
 
+def test_findings_of_one_case_are_one_case(tmp_path: Path) -> None:
+    """`and 3 more cases` stood there, of four findings in the only two cases that were asked."""
+    lost = (f"f: data of operation {n} lost" for n in (1, 3))
+    twice = Judgement(tuple(Violation("durability", "f", said, "f", "nothing", said) for said in lost))
+    shows: dict[CaseId, Shows] = {CASE: from_commit(3, twice), OTHER_CASE: from_commit(9, LOST)}
+    series = carried_out_with_two(tmp_path, ran_two(shows, []))
+    text = series.page().text()
+    (told,) = series.answer.regressions
+    assert len(told.seen) > len({d.case for d in told.seen}) == 1
+    assert "more case" not in text
+
+
 def test_another_case_of_a_symptom_has_a_commit_of_its_own_where_it_was_tried(tmp_path: Path) -> None:
     both = Judgement((*LOST.violations, *TORN.violations))
     shows: dict[CaseId, Shows] = {

@@ -137,6 +137,18 @@ def test_what_is_unsynced_at_acknowledgements_in_a_row_is_told_once() -> None:
     ]
 
 
+def test_files_of_one_name_of_which_the_same_is_unsynced_are_told_once() -> None:
+    """A program that wrote and removed `job` twenty times had a line of 1,316 characters."""
+    calls = Calls()
+    for turn in range(3):
+        calls.create("job").write("job", b"x" * (1 + turn // 2)).unlink("job")
+    (*_, end) = unsynced_lines(effect_of(calls.notes(), RULES))
+    assert end == (
+        "at the end: job (2 files): bytes 0 to 1, its size, its name job, that job was removed; "
+        "job: bytes 0 to 2, its size, its name job, that job was removed"
+    )
+
+
 def test_one_remedy_is_told_once() -> None:
     """The control line said the same fsync twice: as what was tried, and "for all that was found"."""
     made = judging(of_one_file(synced=False))
