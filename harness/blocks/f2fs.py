@@ -94,7 +94,8 @@ class F2fs:
         self._l = layout
         self._owners: dict[int, list[_Owner]] = {}
         self._names = Names()
-        self._inodes: dict[int, _Inode] = {}
+        # by number, each with the last entry that said so, before the number was given to another
+        self._inodes: dict[int, list[tuple[int, _Inode]]] = {}
 
     def learn(self, write: Write) -> None:
         for at, data in blocks(write, _BLOCK):
@@ -109,7 +110,11 @@ class F2fs:
             return
         name = shown_name(data[92 : 92 + min(le(data, 88, 4), 255)])
         self._names.learn(entry, inode, name)
-        known = self._inodes[inode] = _Inode.of(data, flexible=self._l.flexible)
+        known = _Inode.of(data, flexible=self._l.flexible)
+        versions = self._inodes.setdefault(inode, [])
+        if versions and versions[-1][1] == known:
+            versions.pop()
+        versions.append((entry, known))
         if not data[3] & (_INLINE_DATA | _INLINE_DENTRY):
             at = _ADDRESSES_AT + 4 * known.skipped
             self._own(entry, inode, None, struct.unpack_from(f"<{known.own}I", data, at))
@@ -201,7 +206,7 @@ class F2fs:
         owner = next((o for o in owners if o.entry >= entry), owners[-1] if owners else None)
         if owner is None:
             return BlockName(at, len(data), "", Kind.UNKNOWN, sure=False)
-        known, number = self._inodes.get(owner.inode), self._number(owner)
+        known, number = self._inode(owner), self._number(owner)
         which = self._who(entry, owner.inode) + (f", block {number}" if number is not None else "")
         if known and known.directory:
             return BlockName(at, len(data), f"directory {which}", Kind.METADATA, sure=False)
@@ -211,8 +216,14 @@ class F2fs:
         """The block of the file. None: it takes the inode to tell, and the log does not have that."""
         if owner.node is None:
             return owner.offset
-        known = self._inodes.get(owner.inode)
+        known = self._inode(owner)
         return known.own + owner.node * known.per_node + owner.offset if known else None
+
+    def _inode(self, owner: _Owner) -> _Inode | None:
+        """What the owner's inode was when it was said to be the owner."""
+        versions = self._inodes.get(owner.inode, ())
+        later = (known for entry, known in versions if entry >= owner.entry)
+        return next(later, versions[-1][1] if versions else None)
 
     def _who(self, entry: int, inode: int) -> str:
         name = self._names.at(entry, inode)

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -78,7 +78,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_csum_no_compression: bool = False  # neither checksums nor compression join blocks of data
     seek_reads_mapping: bool = False  # lseek(SEEK_DATA) reads all that says where a file's data lies
     made_by_mkfs: tuple[str, ...] = ()
-    folds_names: tuple[Literal["case", "ends"], ...] = ()  # see `Contract`
+    folds_names: tuple[str, ...] = ()  # see `Contract`
     checksums: tuple[str, ...] = ()  # see `Contract`
     source: tuple[str, ...] = ()  # its own folders and files in the kernel's source
     usual: str = "default"

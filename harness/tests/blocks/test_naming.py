@@ -244,6 +244,20 @@ def test_an_inode_of_f2fs_that_is_written_again_and_again_is_one_owner(
     assert texts == [of_7, of_7, of_8, of_8]
 
 
+def test_a_number_that_f2fs_gives_to_a_directory_was_a_file_s_before(
+    images: dict[str, dict[int, bytes]],
+) -> None:
+    """The data of a file that was removed was called the directory that got its inode number later."""
+    form = there(form_of(Memory(images["f2fs"])))
+    main = 8192
+    form.learn(Write(2, main * BLOCK, _f2fs_node(7, 7, 0, [main + 500])))
+    made = bytearray(_f2fs_node(7, 7, 0, [main + 600]))
+    struct.pack_into("<H", made, 0, 0o040755)
+    form.learn(Write(9, (main + 1) * BLOCK, bytes(made)))
+    texts = [describe([*form.name(Write(1, (main + n) * BLOCK, bytes(BLOCK)))]) for n in (500, 600)]
+    assert texts == ["data of inode 7 (f), block 0 (?)", "directory 7 (f), block 0 (?)"]
+
+
 def test_what_operations_wrote_is_no_node_of_f2fs(images: dict[str, dict[int, bytes]]) -> None:
     """The last words of some blocks have the numbers of a node: their names were told with certainty."""
     form = form_of(Memory(images["f2fs"]))
