@@ -462,8 +462,7 @@ def _tightened(
     """The writes, with those that completed before the kernel told it no later than the log allows: before
     ordinary writes behind them completed, a flush behind them was submitted, and a mark behind them was made.
 
-    One that completed right behind a submission, with no event between, has none to have completed in: that
-    recording is refused later.
+    One that completed before anything else happened counts as completed in the event of its submission.
     """
     number = sum(EntryFlag.FLUSH in e.flags for e in entries)
     submitted = sorted([*flushes.ahead, *flushes.submitted])
@@ -480,7 +479,7 @@ def _tightened(
             bound = min(bound, submitted[max(latest, 0)] - 1)
         elif write is None or write.fua:
             bound = min(bound, late.marks.get(entry.index, bound))
-        elif write.completed in late.events and write.submitted < bound < write.completed:
+        elif write.completed in late.events and write.submitted <= bound < write.completed:
             tightened[write.entry] = replace(write, completed=int(bound))
         else:
             bound = min(bound, write.completed)

@@ -22,7 +22,8 @@ class TimedWrite:
     `entry`: its number in the log. `preflush`: the disk flushes its cache before it writes the data
     (REQ_PREFLUSH), so the data cannot be durable before everything that had completed when it was submitted.
     `fua`: it is durable once it completes. `submitted`: the latest event that may be its submission; `since`:
-    the earliest, if that is another one. `device`: to which it was sent; each has a cache of its own.
+    the earliest, if that is another one. `completed`: the event of its submission itself where it completed
+    before the next one. `device`: to which it was sent; each has a cache of its own.
     """
 
     entry: int
