@@ -85,6 +85,9 @@ class Contract:
         for rule in self.rules:
             if rule not in RULES:
                 _refuse(f"contract: rules has {rule!r}, which is none", rule, list(RULES))
+        for word in self.folds_names:
+            if word not in FOLDS:
+                _refuse(f"folds_names has {word!r}, which is none", word, FOLDS)
         for wrong, reason in _contradictions(self):
             if wrong:
                 raise UsageError(f"contract: {reason}", "see vms/filesystems/CONTRACTS.md")
@@ -126,6 +129,7 @@ class Contract:
         return cls(**fields)  # type: ignore[arg-type]  # __post_init__ checks
 
 
+FOLDS = ("case", "ends")
 _YES_NO: Sequence[object] = (False, True)
 CHOICES: Mapping[str, Sequence[object]] = {
     "namespace": ("prefix", "each", "synced", "none"),

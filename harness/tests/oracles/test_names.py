@@ -558,3 +558,8 @@ def test_names_that_a_file_system_takes_for_others_are_not_judged(operations: li
     assert replay(profiles()["ntfs3/default"].contract, history(operations)).operations
     assert replay(profiles()["vfat/default"].contract, history(["mkdir d.x", "create d.x/Foo"])).operations
     assert replay(profiles()["hfsplus/default"].contract, history(["create f."])).operations
+
+
+def test_a_fold_of_names_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="folds_names has 'cases'"):
+        replace(ORDERED, folds_names=("cases",))
