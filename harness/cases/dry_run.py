@@ -29,7 +29,7 @@ class DryRun:
     """What a run without a power cut showed. `outputs`: of each operation, empty for all but programs.
     `acknowledged`: by its programs, in order. `entries`: of the log. `outcome`: after a clean unmount.
     `calls`: those of an application, which ran again in an empty directory in memory, or why they are not
-    known.
+    known. `doubt`: why its check may find nothing, in words.
     """
 
     workload: Workload
@@ -40,6 +40,7 @@ class DryRun:
     outcome: Outcome | Unobserved
     judgement: Judgement
     calls: Notes | PowercutError | None = None
+    doubt: str = ""
 
 
 def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestChoice) -> DryRun:
@@ -75,6 +76,7 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
             observation.outcome,
             examiner.judge(recording.end, observation),
             calls,
+            examiner.doubt,
         )
     finally:
         folder.remove()

@@ -210,6 +210,8 @@ def _print(tried: DryRun) -> None:
             ended = "not run" if check.exit_code is None else f"exit code {check.exit_code}"
             console.say(f"  check of operation {check.operation}: {ended}")
             _say_indented(check.output)
+    if tried.doubt:
+        console.say(f"  note: {tried.doubt}")
     for line in _unsynced(tried):
         console.say(f"  {line}")
     for violation in tried.judgement.violations:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.cases.attempts import Unobserved
+from harness.cases.checks import ACCEPTS_NOTHING
 from harness.cases.dry_run import DryRun
 from harness.cli import run
 from harness.cli import workload as commands
@@ -177,7 +178,8 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         told = tuple(f"line {i}" for i in range(1, 8))
         outputs = ("opened\n\x1b[2Jdone\n",)
         calls = shown.get("calls")
-        return DryRun(workload, "UML", outputs, told, 1234, shown["outcome"], shown["judgement"], calls)
+        judged = shown["outcome"], shown["judgement"], calls, shown.get("doubt", "")
+        return DryRun(workload, "UML", outputs, told, 1234, *judged)
 
     monkeypatch.setattr(commands, "dry_run", answer)
     monkeypatch.setattr(commands, "find_chosen", lambda choice: Kernel("6.12", Path("/k"), None, ""))
@@ -290,6 +292,16 @@ def test_why_it_is_not_known_what_no_sync_covered_is_told(tmp_path: Path, tried:
         told = printed("try", f"{place}")
         assert "  what no sync covered is not known: " in told
         assert why in told
+
+
+def test_a_check_that_may_find_nothing_is_told(tmp_path: Path, tried: dict[str, Any]) -> None:
+    """`run` noted it, and `try`, which comes before, was a pass without a word."""
+    powercut("new", tmp_path / "my-db")
+    assert "note: " not in printed("try", tmp_path / "my-db")
+    tried["doubt"] = ACCEPTS_NOTHING
+    told = printed("try", tmp_path / "my-db")
+    assert f"  note: {ACCEPTS_NOTHING}\n" in told
+    assert "my-db-synced: PASS without a power cut" in told
 
 
 def test_several_modes_at_once_are_refused(tmp_path: Path) -> None:
