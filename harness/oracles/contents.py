@@ -84,7 +84,8 @@ class ContentsJudge:
         """
         file = self._timeline.files[inode]
         every_one = (*(e.index for e in file.events[: file.before(position.begun)]), position.begun)
-        versions = sorted({self._counts(file, j, position): j for j in every_one}.values())
+        counted = {self._counts(file, j, position): j for j in every_one}
+        versions = self._told_apart(file, sorted(counted.values()), position)
         first: dict[int, tuple[Fault, ...]] = {}
         for j in reversed(versions):
             first[j] = self._file(file, j, position, entry, thorough=False)
@@ -97,6 +98,19 @@ class ContentsJudge:
             versions = (undecided or fitting or versions)[-_VERSIONS:]
         every = (self._file(file, j, position, entry, thorough=True, binding=binding) for j in versions)
         return min(every, key=_weight)
+
+    def _told_apart(self, file: FileHistory, versions: Sequence[int], position: Position) -> list[int]:
+        """The first of each that allow the same sizes and bytes. Where data is journaled, how much of a write
+        came back counts as well.
+        """
+        if self._contract.data == "journal":
+            return list(versions)
+        first: dict[tuple[object, ...], int] = {}
+        for j in versions:
+            counts = self._counts(file, j, position)
+            same = (told_apart(self._contract, file, counts), sizes(self._contract, file, counts))
+            first.setdefault(same, j)
+        return list(first.values())
 
     def quick_check(self, position: Position, tree: Tree) -> tuple[Fault, ...]:
         """Faults that do not depend on the names: poison, and data from the future."""
