@@ -17,7 +17,7 @@ def groups_of(fault_models: Iterable[str], examiner: Examiner) -> list[Group]:
     """
     recording = examiner.recording
     unit = recording.profile.disk.physical_sectors
-    states = enumerate_states(fault_models, recording.write_log, unit)
+    states = enumerate_states(fault_models, recording.write_log, unit, recording.times)
     return group_by_content(states, examiner.memo.hashes(states))
 
 

@@ -412,7 +412,7 @@ class LegalStates:
         covers = {n: place for place in self._places(at) for n in place.chunks}
         late = [t for t in volatile if _in_flight_behind_a_flush(t, at) and not lost.issuperset(t.chunks)]
         for later in late:
-            for early in (t for t in volatile if _ahead(t.write, later.write)):
+            for early in (t for t in volatile if is_ahead(t.write, later.write)):
                 gone = lost.intersection(early.chunks)
                 if any(n not in covers or not covers[n].covers(n, prefix, lost) for n in gone):
                     raise UsageError(
@@ -445,18 +445,18 @@ def _in_flight_behind_a_flush(timed: _Timed, at: int) -> bool:
 _SEE = "powercut log ls shows the entries of a log, with their times"
 
 
-def _ahead(early: TimedWrite, later: TimedWrite) -> bool:
+def is_ahead(early: TimedWrite, later: TimedWrite) -> bool:
     """Whether a flush that is submitted with `later` makes `early` durable."""
     return early.device == later.device and early.completed < later.submitted
 
 
 _Flush: TypeAlias = tuple[int, int, int]
 """Its device, and when it was submitted and completed."""
-_Durable: TypeAlias = Callable[[TimedWrite], int]
+Durable: TypeAlias = Callable[[TimedWrite], int]
 """The event by which a write is durable, or NEVER."""
 
 
-def _readings(times: Times) -> tuple[_Durable, _Durable]:
+def _readings(times: Times) -> tuple[Durable, Durable]:
     """By the reading that makes the most durable, and by the one that makes the least."""
     known: list[TimedFlush | TimedWrite] = [f for f in times.flushes if not f.of_any]
     known += [w for w in times.writes if w.preflush]
@@ -466,7 +466,12 @@ def _readings(times: Times) -> tuple[_Durable, _Durable]:
     return most, _durability(times, [(f.device, f.earliest, f.completed) for f in known])
 
 
-def _durability(times: Times, flushes: Iterable[_Flush]) -> _Durable:
+def durability(times: Times) -> Durable:
+    """By the reading that makes the most durable."""
+    return _readings(times)[0]
+
+
+def _durability(times: Times, flushes: Iterable[_Flush]) -> Durable:
     """`flushes`: with those ahead of data."""
     flushes = [*flushes]
     devices = {w.device for w in times.writes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import WriteLogError
-from harness.model import SECTOR_BYTES, CrashState, EntryFlag
+from harness.model import SECTOR_BYTES, CrashState, EntryFlag, LogEntry
 from harness.states import FAULT_MODELS, enumerate_prefixes, enumerate_states
 from harness.tests.states.logs import BASE, SECTORS, logs
 from harness.tests.states.replay import replay
 from harness.writelog import Discard, Flush, MarkText, Step, Write, WriteLog, read_log, write_log
+from harness.writelog.times import TimedFlush, TimedWrite, Times
 
 S = SECTOR_BYTES
 W1, W2, W3 = Write(0, b"1" * S), Write(1, b"2" * S), Write(2, b"3" * S)
@@ -116,3 +118,42 @@ def test_replay_refuses_what_does_not_fit(tmp_path: Path) -> None:
         replay(bytes(8 * S), log, CrashState(2))
     with pytest.raises(WriteLogError, match="ends at sector 5, the device at 4"):
         replay(bytes(4 * S), log, CrashState(1))
+
+
+def overtaken(*, fua: bool = True, block: int = 2) -> tuple[WriteLog, Times]:
+    """W0 completes, flush A is sent; flush B is sent and overtakes it, so W0 is durable, but not logged
+    before A completes; meanwhile another write is sent, completes, and is logged.
+    """
+    flags = EntryFlag.FUA if fua else EntryFlag(0)
+    entries = (
+        LogEntry(0, 0, 0, EntryFlag.FLUSH, 0),  # B
+        LogEntry(1, 8 * block, 8, flags, 0),
+        LogEntry(2, 0, 8, EntryFlag(0), 0),  # W0
+        LogEntry(3, 0, 0, EntryFlag.FLUSH, 0),  # A
+    )
+    writes = (TimedWrite(2, 0, 1), TimedWrite(1, 5, 6, fua=fua))
+    flushes = (TimedFlush(0, 3, 4), TimedFlush(3, 2, 7))
+    return WriteLog(Path("log"), SECTOR_BYTES, entries, 0), Times(writes, flushes, (), 8)
+
+
+def test_where_a_flush_overtook_another_no_state_lacks_what_that_made_durable() -> None:
+    """It was logged behind what was sent afterwards: prefixes, and torn writes, lacked it, a false alarm."""
+    log, times = overtaken()
+    listed = [str(s) for s in enumerate_states(["prefix", "drop", "torn"], log, times=times)]
+    assert "@2" in [str(s) for s in enumerate_states(["prefix"], log)]
+    assert [name for name in listed if "/" not in name] == ["@0", "@1", "@3", "@4"]
+    assert [name for name in listed if "/" in name] == []
+
+
+def test_what_another_write_lies_over_is_not_missed_in_a_state_without_it() -> None:
+    """The two were not in flight together, and the later one covers the earlier."""
+    log, times = overtaken(block=0)
+    assert "@2" in [str(s) for s in enumerate_states(["prefix"], log, times=times)]
+
+
+def test_no_state_lacks_what_the_flush_ahead_of_its_data_made_durable() -> None:
+    log, times = overtaken(fua=False)
+    first, second = times.writes
+    ahead = replace(times, writes=(first, replace(second, preflush=True)), flushes=times.flushes[1:])
+    listed = [str(s) for s in enumerate_states(["prefix"], log, times=ahead)]
+    assert listed == ["@0", "@1", "@3", "@4"]
