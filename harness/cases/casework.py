@@ -58,6 +58,7 @@ from harness.guests.session import Recorder
 from harness.host.progress import Progress
 from harness.model import CaseId, CrashState, Verdict, Workload
 from harness.oracles.endings import ending
+from harness.oracles.replay import need_kept_names
 from harness.plan import Budget, Plan
 from harness.store import RunStore
 from harness.store.layout import CaseLayout, RunLayout
@@ -332,6 +333,7 @@ class Casework:
         return replace(kept, base=kept.own_base) if own else kept
 
     def _take(self, recorder: AnySession, case: PlannedCase) -> Taken:
+        need_kept_names(case.profile.contract, case.workload.operations)
         self._store.case_directory(case.id)
         profile = case.profile.sized(case.workload.image_mib)
         base, kept = self._bases[case.profile.name], self._kept(case, own=True)
