@@ -111,11 +111,12 @@ class CrashTime:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A write with the event that makes it durable, the one that does so by the latest reading, and its
-    chunks: a range, and the numbers in it, which all crash times share.
+    """A write, its place in the order of submission, the event that makes it durable, the one that does so by
+    the latest reading, and its chunks: a range, and the numbers in it, which all crash times share.
     """
 
     write: TimedWrite
+    place: int
     durable: int
     late: int
     chunks: range
@@ -140,13 +141,15 @@ class LegalStates:
         self.chunks: list[Chunk] = []
         self._writes: list[_Timed] = []
         durable, late = _readings(times)
-        for write in times.writes:
+        for place, write in enumerate(times.writes):
             first = len(self.chunks)
             entry = log.entries[write.entry]
             self.chunks += _cut(write.entry, entry.sector, entry.sectors, unit_sectors)
             chunks = range(first, len(self.chunks))
-            self._writes.append(_Timed(write, durable(write), late(write), chunks, tuple(chunks)))
+            self._writes.append(_Timed(write, place, durable(write), late(write), chunks, tuple(chunks)))
         self._of = {t.write.entry: t for t in self._writes}
+        self._durable = [t.durable for t in self._writes]
+        self._numbers = tuple(itertools.chain.from_iterable(t.numbers for t in self._writes))
         self._devices = 1 + max((w.device for w in times.writes), default=0)
         self._overlaps = overlaps(self.chunks, {w.entry: w for w in times.writes}, unit_sectors)
 
@@ -189,15 +192,16 @@ class LegalStates:
         for phase, counts in enumerate(itertools.product(*(range(len(of) + 1) for of in flying))):
             flushed = [of[n - 1].write.submitted if n else 0 for of, n in zip(flying, counts, strict=True)]
             late = {t.write.entry for of, n in zip(flying, counts, strict=True) for t in of[n:]}
-            absent = [t for t in volatile if t.write.entry in late]  # of several devices, in one order
+            absent: list[_Timed] = []
             free = volatile
             if late or any(flushed):
+                absent = [t for t in volatile if t.write.entry in late]  # of several devices, in one order
                 free = [
                     t
                     for t in volatile
                     if t.write.completed >= flushed[t.write.device] and t.write.entry not in late
                 ]
-            choices = Choices(prefix, _numbers(absent), _numbers(free))
+            choices = Choices(prefix, self._numbers_of(absent), self._numbers_of(free))
             if self._places(at):
                 choices = self._in_any_order(choices, at)
             yield CrashTime(entry, at, phase, choices, self._position(at), self._unclear(at))
@@ -271,7 +275,15 @@ class LegalStates:
     def _volatile(self, at: int) -> list[_Timed]:
         """The writes submitted before the event and not durable by then, in order."""
         begin, end = bisect.bisect_left(self._all_durable, at), self._submitted(at)
+        if min(self._durable[begin:end], default=NEVER) >= at:
+            return self._writes[begin:end]  # all, without a look at each: a log may have no flush at all
         return [t for t in self._writes[begin:end] if t.durable >= at]
+
+    def _numbers_of(self, writes: Sequence[_Timed]) -> tuple[int, ...]:
+        """The numbers of their chunks; of writes one behind another without a look at each."""
+        if writes and writes[-1].place - writes[0].place == len(writes) - 1:
+            return self._numbers[writes[0].chunks.start : writes[-1].chunks.stop]
+        return tuple(itertools.chain.from_iterable(t.numbers for t in writes))
 
     def _submitted(self, at: int) -> int:
         """How many writes were submitted before the event."""
@@ -349,7 +361,7 @@ class LegalStates:
 
     def _losable(self, at: int) -> tuple[set[int], set[int]]:
         """The chunks that a state's name may say are lost, and those that are in none of the states."""
-        losable, buried, prefix = set(_numbers(self._volatile(at))), set[int](), self._prefix(at)
+        losable, buried, prefix = set(self._numbers_of(self._volatile(at))), set[int](), self._prefix(at)
         for place in self._places(at):
             persisted = self._durable_at(place, at)
             losable.update(place.open(prefix, persisted))
@@ -498,7 +510,3 @@ def _cut(entry: int, sector: int, sectors: int, unit: int) -> Iterator[Chunk]:
         stop = min(end, (sector // unit + 1) * unit)
         yield Chunk(entry, number, sector, stop - sector)
         sector, number = stop, number + 1
-
-
-def _numbers(writes: Iterable[_Timed]) -> tuple[int, ...]:
-    return tuple(itertools.chain.from_iterable(t.numbers for t in writes))
