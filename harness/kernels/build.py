@@ -50,7 +50,8 @@ known by its source and configuration, and these would make it another one, or n
 _ROOM_BYTES = 64 << 20
 """With less free space, a build that ends with an error may have had too little."""
 _OF_HOST = re.compile(
-    r"^.*(?:No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
+    # not in a source line that a compiler shows: `   32 | #define ENOSPC 28 /* No space left on device */`
+    r"^(?![ \d+]*\|).*(?:No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Cannot allocate memory|virtual memory exhausted|out of memory allocating|Too many open files"
     r"|Resource temporarily unavailable|Killed signal|terminated with signal|\] (?:Killed|Terminated)).*$"
     # a program that PATH does not have; one of the tree itself would have a folder before its name

@@ -344,6 +344,15 @@ def test_what_fails_for_the_hosts_sake_is_no_commit_that_does_not_build(
     assert "not the source" in raised.value.next_step
 
 
+def test_a_source_line_that_the_compiler_shows_says_nothing_of_the_host(
+    tree: Path, kernels: CommitTree
+) -> None:
+    """A patch that used ENOSPC as a pointer did not build, and this host had no space left."""
+    (tree / "Makefile").write_text(SPOILED.format("   32 | #define ENOSPC 28 /* No space left on device */"))
+    with pytest.raises(BuildFails):
+        kernels.kernel(kernels.series().head)
+
+
 def test_a_build_without_room_is_no_commit_that_does_not_build(
     tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
