@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.errors import RunLocked
 from harness.host.cache import alone, entries
 from harness.store.directory import discard
 from harness.store.layout import DATABASE, DELETING, LOCK, PLAN, RUN, UNPACKING, latest, runs
-from harness.store.lock import holder_of
+from harness.store.lock import holder_of, locked
 
 DAY_S = 86_400.0
 
@@ -49,7 +50,7 @@ def kept_runs(reports: Path) -> list[Kept]:
             continue
         if path.name.startswith((UNPACKING, DELETING)):
             found.append(_held(path))
-        elif any((path / name).is_file() for name in _MARKS):
+        elif _is_run(path):
             stays = "reports/latest points to it" if path.resolve() == newest else ""
             found.append(_measured(path, stays or _in_use(path)))
     return sorted(found, key=lambda k: k.used)
@@ -57,6 +58,10 @@ def kept_runs(reports: Path) -> list[Kept]:
 
 _MARKS = (RUN, PLAN, DATABASE, "measurements.json")
 """A directory with one of these files is one of ours."""
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).is_file() for name in _MARKS)
 
 
 def kept_cache(cache: Path) -> list[Kept]:
@@ -111,9 +116,17 @@ def delete(kept: Sequence[Kept]) -> int:
     """
     freed = 0
     for each in kept:
-        if each.path.is_dir() and (each.path / LOCK).is_file() and _in_use(each.path):
+        lock = each.path / LOCK
+        if each.path.is_dir() and lock.is_file() and _in_use(each.path):
             continue
-        with alone(each.path) as used:
+        with contextlib.ExitStack() as kept_off:
+            if _is_run(each.path) and lock.is_file() and not lock.is_symlink():
+                try:
+                    with contextlib.suppress(OSError):  # a full disk
+                        kept_off.enter_context(locked(lock, each.path, "powercut gc"))
+                except RunLocked:
+                    continue
+            used = kept_off.enter_context(alone(each.path))
             if used and not each.path.is_symlink():
                 continue
             if each.path.is_dir() and not each.path.is_symlink():

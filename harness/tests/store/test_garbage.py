@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import InUse, StoreError
+from harness.errors import InUse, RunLocked, StoreError
 from harness.guests.machine import default_name, machine_of
 from harness.guests.session import GuestSpec
 from harness.host.cache import alone, hold, let_go
@@ -19,6 +19,7 @@ from harness.host.locks import exclusive
 from harness.kernels.find import find_kernel
 from harness.store import RunStore
 from harness.store.bundle import unbundle
+from harness.store.directory import discard
 from harness.store.garbage import DAY_S, Kept, delete, kept_cache, kept_runs, old
 from harness.store.layout import LOCK
 from harness.store.lock import locked
@@ -48,6 +49,25 @@ def test_old_runs_are_deleted_and_the_latest_stays(tmp_path: Path) -> None:
     assert old(kept, 25) == [kept[1]]
     assert delete(old(kept, 25)) > 0
     assert [p.exists() for p in (first, second, latest)] == [False, True, True]
+
+
+def test_a_run_that_is_deleted_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was, where that began just after somebody had asked who writes to it."""
+    path = run(tmp_path, "a", 30)
+    run(tmp_path, "b", 0)
+    with RunStore.open(path) as store:
+        with store.lock("powercut run"):
+            pass
+        aged(path, 30)
+
+        def meanwhile(folder: Path) -> bool:
+            with pytest.raises(RunLocked, match="powercut gc"), store.lock("powercut run --resume"):
+                pass
+            return discard(folder)
+
+        monkeypatch.setattr("harness.store.garbage.discard", meanwhile)
+        assert delete(old(kept_runs(tmp_path), 25)) > 0
+    assert not path.exists()
 
 
 def test_a_run_that_somebody_looks_at_is_used(tmp_path: Path) -> None:
