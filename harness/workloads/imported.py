@@ -35,6 +35,7 @@ _FALLOCATE = {
 _PROCESS = r"/proc/(?:[\w-]+/task/)?(?P<process>self|thread-self|\d+)"
 _OF_PROCESS = re.compile(rf"(?:{_PROCESS}|/dev(?=/fd/))/(?:fd/(?P<number>\d+)|cwd)(?P<rest>/.*)?")
 _SHIFTS = frozenset({"collapse-range", "insert-range"})
+_KEEPS_SIZE = frozenset({"keep-size", "punch-hole", "collapse-range"})
 _CLONE_IOCTLS = ("FICLONE", "BTRFS_IOC_CLONE")
 _CHANGING_IOCTLS = (
     "FICLONERANGE",
@@ -96,7 +97,7 @@ def _held(op: Operation) -> str | None:
 class _Inode:
     """What a name stands for. `first`: the name that it had before; None: the program made it, by `made` if
     it may have been there all the same. `size`, `target`: at first. `is_changed`: they are seen no more.
-    `end`: the farthest place that the program has changed.
+    `end`: the farthest place that the program has written; once `is_cut`, where the file ends.
     """
 
     kind: OperationKind
@@ -106,6 +107,23 @@ class _Inode:
     is_changed: bool = False
     made: Operation | None = None
     end: int = 0
+    is_cut: bool = False
+
+    @property
+    def reach(self) -> int:
+        """The file has no bytes behind it."""
+        return self.end if self.is_cut else max(self.size, self.end)
+
+    def change(self, op: Operation) -> None:
+        """What an operation makes of where the file ends. A range that is collapsed leaves that open."""
+        self.is_changed = True
+        if op.kind is _K.TRUNCATE:
+            self.end, self.is_cut = op.length, True
+        elif "insert-range" in op.flags:
+            self.end = self.reach + op.length
+        elif _KEEPS_SIZE.isdisjoint(op.flags):
+            start = self.reach if op.kind is _K.APPEND else op.offset
+            self.end = max(self.end, start + op.length)
 
 
 @dataclass(slots=True, eq=False)
@@ -332,9 +350,7 @@ class _Import:
         op = Operation(kind, path, **fields)  # type: ignore[arg-type]  # of the callers below
         self.operations.append(op)
         if kind in (_K.WRITE, _K.APPEND, _K.TRUNCATE, _K.FALLOCATE) and (inode := self._there.get(path)):
-            inode.is_changed = True
-            start = max(inode.size, inode.end) if kind is _K.APPEND else op.offset
-            inode.end = max(inode.end, start + op.length)
+            inode.change(op)
 
     def _make(self, kind: OperationKind, path: str, target: str = "") -> None:
         self._need(posixpath.dirname(path), directory=True)
@@ -742,7 +758,7 @@ class _Import:
 
     def syncs_mapping(self, call: SystemCall, process: _Process) -> None:
         """msync(2), which does nothing without MS_SYNC, syncs the pages of files as fdatasync(2) does."""
-        start, length = int(call.arguments[0], 0), int(call.arguments[1])
+        start, length = _address(call.arguments[0]), int(call.arguments[1])
         if "MS_SYNC" not in call.arguments[2] or not length:
             return
         if not (mappings := _range_of(call, process)):
@@ -758,7 +774,7 @@ class _Import:
             raise _LeftOut("msync of a file that has no name, or another one than where it was closed")
         first = mapping.offset + max(start - mapping.start, 0)
         last = mapping.offset + min(end, mapping.end) - mapping.start
-        if first or last < max(mapping.file.size, mapping.file.end):
+        if first or last < mapping.file.reach:
             raise _LeftOut("msync of a part of a file")
         return known.handle or known.path
 
@@ -790,9 +806,13 @@ def _in_pages(length: int) -> int:
     return length + -length % BLOCK_BYTES
 
 
+def _address(argument: str) -> int:
+    return 0 if argument == "NULL" else int(argument, 0)
+
+
 def _range_of(call: SystemCall, process: _Process) -> list[_Mapping]:
     """What the first two arguments of a call stand for, an address and a length."""
-    start = int(call.arguments[0], 0)
+    start = _address(call.arguments[0])
     return process.mapped(start, start + _in_pages(int(call.arguments[1])))
 
 

@@ -392,6 +392,40 @@ def test_msync_of_a_whole_file_is_fdatasync_and_of_anything_else_is_counted(
     assert sum(found.left_out.values()) == left_out
 
 
+_ALLOCATES = "fallocate(3</r/f>, FALLOC_FL_"
+
+
+@pytest.mark.parametrize(
+    ("call", "whole"),
+    [
+        ("ftruncate(3</r/f>, 65536) = 0\n7 ftruncate(3</r/f>, 4096) = 0", True),
+        (
+            'ftruncate(3</r/f>, 65536) = 0\n7 openat(AT_FDCWD</r>, "f", O_RDWR|O_TRUNC) = 5</r/f>',
+            True,
+        ),
+        ("ftruncate(3</r/f>, 4096) = 0\n7 ftruncate(3</r/f>, 9000) = 0", False),
+        ('ftruncate(3</r/f>, 4096) = 0\n7 write(3</r/f>, "x", 5000) = 5000', False),
+        (f"{_ALLOCATES}KEEP_SIZE, 0, 65536) = 0", True),
+        (f"{_ALLOCATES}KEEP_SIZE|FALLOC_FL_PUNCH_HOLE, 4096, 65536) = 0", True),
+        (f"{_ALLOCATES}ZERO_RANGE, 4096, 65536) = 0", False),
+        (f"{_ALLOCATES}INSERT_RANGE, 0, 4096) = 0", False),
+    ],
+)
+def test_a_file_ends_where_what_was_done_to_it_left_its_end(call: str, whole: bool) -> None:
+    """What was cut off, or allocated without its size, counted for the file for good: an msync of all of it
+    was one of a part. What was inserted did not count: one of a part was one of all.
+    """
+    calls = f"7 mprotect(0x1000, 1, PROT_READ) = 0\n7 {call}\n7 msync(0x7f0000, 5000, MS_SYNC) = 0\n"
+    found = of(MAPPED.format("PROT_NONE") + calls)
+    assert ("fdatasync f" in told(found)) == whole
+    assert list(found.left_out) == ["msync of a part of a file"] * (not whole)
+
+
+def test_no_memory_at_all_is_an_address() -> None:
+    """It was no number: the whole log was refused."""
+    assert told(of("7 msync(NULL, 0, MS_SYNC) = 0\n7 mprotect(NULL, 0, PROT_READ|PROT_WRITE) = 0\n")) == []
+
+
 def test_a_name_that_no_word_can_hold_is_escaped() -> None:
     (made,) = told(of('1 mkdir("\\x2f\\x72\\x2f\\x40\\x61\\x20\\x25\\xff", 0777) = 0\n'))
     assert made == "mkdir %40a%20%25%ff"
