@@ -5,14 +5,19 @@ reads.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
+_OF_USER = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|EXEC_PATH|SSH|SSH_COMMAND|SSH_VARIANT|SSL_\w+)")
+
 
 def plain_environment() -> dict[str, str]:
-    """Without variables that point git elsewhere, as a hook has them, and with no prompt."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    """Without variables that point git elsewhere, as a hook has them, and with no prompt. Where the user's
+    settings are (safe.directory), and how git reaches a server, stays.
+    """
+    kept = {n: value for n, value in os.environ.items() if not n.startswith("GIT_") or _OF_USER.fullmatch(n)}
     return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 

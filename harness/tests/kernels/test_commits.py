@@ -513,6 +513,22 @@ def test_what_git_says_of_a_tree_is_told(tree: Path, cache: Path, monkeypatch: p
         pytest.fail("it was taken")
 
 
+def test_the_settings_that_a_user_names_to_git_count(
+    tree: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who had GIT_CONFIG_GLOBAL was told to do again and again what was done: git config --global."""
+    (tmp_path / "settings").write_text(f"[safe]\n\tdirectory = {tree}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
+    monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -i key")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))
+    ours = git_module.plain_environment
+    assert {"GIT_SSH_COMMAND"} <= ours().keys() and "GIT_DIR" not in ours()
+    other = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    monkeypatch.setattr(git_module, "plain_environment", lambda: ours() | other)
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+        assert kept.tree == tree
+
+
 def test_a_new_file_that_git_does_not_know_is_said_to_be_left_out(tree: Path, cache: Path) -> None:
     said: list[str] = []
     change(tree, "3")
