@@ -230,6 +230,7 @@ class _Import:
         self._gone: set[str] = set()
         self._seen = _Names()  # by a call that only looked
         self._handles = 0
+        self._by_handle: dict[str, _Inode] = {}
         self._may_be_stored = False  # a shared mapping that mprotect(2) can make writable
 
     def take(self, call: SystemCall) -> None:
@@ -349,8 +350,12 @@ class _Import:
     def _do(self, kind: OperationKind, path: str = "", **fields: object) -> None:
         op = Operation(kind, path, **fields)  # type: ignore[arg-type]  # of the callers below
         self.operations.append(op)
-        if kind in (_K.WRITE, _K.APPEND, _K.TRUNCATE, _K.FALLOCATE) and (inode := self._there.get(path)):
+        if kind in (_K.WRITE, _K.APPEND, _K.TRUNCATE, _K.FALLOCATE) and (inode := self._called(path)):
             inode.change(op)
+
+    def _called(self, path: str) -> _Inode | None:
+        """What an operation calls so, by a name or by a handle."""
+        return self._by_handle.get(path) or self._there.get(path)
 
     def _make(self, kind: OperationKind, path: str, target: str = "") -> None:
         self._need(posixpath.dirname(path), directory=True)
@@ -363,6 +368,7 @@ class _Import:
         for known in dict.fromkeys(opened):
             if not known.handle:
                 known.handle = self._handle()
+                self._by_handle[known.handle] = self._there[path]
                 self._do(_K.OPEN, path, target=known.handle)
         self._there.pop(path)
         self._seen.pop(path)
@@ -559,7 +565,7 @@ class _Import:
         if source and not source.is_changed:
             source.size = max(source.size, offset + length)
         self._do(_K.COPY_RANGE, path, target=target, offset=offset, length=length)
-        if inode := self._there.get(target):
+        if inode := self._called(target):
             inode.is_changed = True
             inode.end = max(inode.end, offset + length)
 
@@ -729,6 +735,9 @@ class _Import:
         if not source:
             raise _LeftOut(f"ioctl {word}")
         self._do(_K.CLONE, source[0], target=found[0])
+        taken, inode = self._called(source[0]), self._called(found[0])
+        if inode and taken:
+            inode.is_changed, inode.end = True, max(inode.end, taken.reach)
 
     def maps(self, call: SystemCall, process: _Process) -> None:
         start, end = call.result, call.result + _in_pages(int(call.arguments[1]))
@@ -744,6 +753,10 @@ class _Import:
                 self._stores(mapping)
             elif "O_RDWR" in mapping.known.flags:
                 self._may_be_stored = True
+
+    def executes(self, call: SystemCall, process: _Process) -> None:
+        """Nothing that was mapped is, from now on."""
+        process.mappings = []
 
     def protects(self, call: SystemCall, process: _Process) -> None:
         """What could not be written may be from now on."""
@@ -878,6 +891,7 @@ _CALLS: Mapping[str, _Does] = {
         ("chmod fchmod fchmodat fchmodat2", _Import.sets_mode),
         ("chown lchown fchown fchownat", _Import.sets_owner),
         ("ioctl", _Import.controls),
+        ("execve execveat", _Import.executes),
         ("mmap", _Import.maps),
         (" ".join(_PROTECTS), _Import.protects),
         ("msync", _Import.syncs_mapping),

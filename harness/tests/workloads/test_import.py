@@ -421,6 +421,32 @@ def test_a_file_ends_where_what_was_done_to_it_left_its_end(call: str, whole: bo
     assert list(found.left_out) == ["msync of a part of a file"] * (not whole)
 
 
+@pytest.mark.parametrize(
+    "calls",
+    [
+        '7 unlink("/r/f") = 0\n7 ftruncate(3</r/f>(deleted), 65536) = 0\n',
+        '7 unlink("/r/f") = 0\n7 copy_file_range(5</r/g>, [0], 3</r/f>(deleted), [8192], 9000, 0) = 9000\n',
+        "7 ioctl(3</r/f>, FICLONE, 5</r/g>) = 0\n",
+    ],
+)
+def test_a_file_ends_where_a_handle_or_a_clone_left_its_end(calls: str) -> None:
+    """What was done by a handle to a file that has no name any more, and all that a clone had made longer,
+    did not count: an msync of the first pages was one of all.
+    """
+    g = '7 openat(AT_FDCWD</r>, "g", O_RDWR|O_CREAT, 0666) = 5</r/g>\n7 write(5</r/g>, "x", 65536) = 65536\n'
+    synced = "7 msync(0x7f0000, 5000, MS_SYNC) = 0\n7 mprotect(0x1000, 1, PROT_READ) = 0\n"
+    found = of(MAPPED.format("PROT_NONE") + g + calls + synced)
+    assert list(found.left_out) == ["msync of a part of a file"]
+    assert not any(op.startswith("fdatasync") for op in told(found))
+
+
+def test_a_program_that_is_executed_has_none_of_what_was_mapped() -> None:
+    """What it makes writable at such a place was counted as a mapping of the file."""
+    executed = '7 execve("/x", ["x"], 0x7f /* 1 var */) = 0\n'
+    found = of(MAPPED.format("PROT_NONE") + executed + "7 mprotect(0x7f0000, 5000, PROT_WRITE) = 0\n")
+    assert not found.left_out
+
+
 def test_no_memory_at_all_is_an_address() -> None:
     """It was no number: the whole log was refused."""
     assert told(of("7 msync(NULL, 0, MS_SYNC) = 0\n7 mprotect(NULL, 0, PROT_READ|PROT_WRITE) = 0\n")) == []
