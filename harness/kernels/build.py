@@ -60,6 +60,7 @@ _OF_HOST = re.compile(
     re.MULTILINE,
 )
 """What says that the host failed a build, and not the source."""
+_OF_SOURCE = re.compile(r"\.[ch]:\d+:\d+: error: ")
 _OF_KCONFIG = re.compile(r"^\S*Kconfig[\w.-]*:\d+: ?\S.*$", re.MULTILINE)
 """What says that a source's own Kconfig files are at fault."""
 _SOUND = "powercut-sound"
@@ -398,7 +399,8 @@ def _fault(failed: str, code: int, said: str, log: Path, out: Path) -> KernelErr
         return EnvironmentLacks(
             f"{failed}: {host[0].strip()}", f"this host is at fault, not the source; {whole}"
         )
-    for place in (out, Path(tempfile.gettempdir())):
+    of_source = _OF_SOURCE.search(said)  # an assembler's input is in the temporary folder, and no source
+    for place in (out, *([] if of_source else [Path(tempfile.gettempdir())])):
         if (free := shutil.disk_usage(place).free) < _ROOM_BYTES:
             return EnvironmentLacks(
                 f"{failed}, with {free >> 20} MiB free at {place}", f"free some space, and try again; {whole}"

@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -322,6 +323,18 @@ def test_a_commit_that_does_not_build_says_the_first_error(tree: Path, kernels: 
 
 
 SPOILED = MAKEFILE.replace("$(CC) -c", "@echo '{}'; exit 1; $(CC) -c")
+
+
+def test_an_error_of_the_source_is_that_where_temporary_files_have_little_room(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a /tmp of 50 MiB, no commit was one that does not build."""
+    real, small = shutil.disk_usage, Path(tempfile.gettempdir())
+    room = real(small)._replace(free=50 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: room if path == small else real(path))
+    change(tree, "no_such_name", "broken")
+    with pytest.raises(BuildFails, match="no_such_name"):
+        kernels.kernel(kernels.series().head)
 
 
 @pytest.mark.parametrize(
