@@ -612,9 +612,14 @@ def need_kept_names(contract: Contract, operations: Sequence[Operation]) -> None
     for name in names:
         if "ends" in contract.folds_names and name != name.rstrip(". "):
             raise NotSupported(f"this file system keeps no dot or space at the end of a name: {name!r}")
-        other = known.setdefault(name.casefold() if "case" in contract.folds_names else name, name)
+        other = known.setdefault(_lower(name) if "case" in contract.folds_names else name, name)
         if other != name:
             raise NotSupported(f"this file system ignores case: {other!r} and {name!r} are one name")
+
+
+def _lower(name: str) -> str:
+    """As these file systems fold it: one character for one."""
+    return "".join(lower if len(lower := c.lower()) == 1 else c for c in name)
 
 
 def need_possible(operations: Sequence[Operation]) -> None:
