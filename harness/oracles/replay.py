@@ -146,7 +146,15 @@ def _link(m: Inodes, i: int, op: Operation) -> None:
 
 def _unlink(m: Inodes, i: int, op: Operation) -> None:
     m.inode(op.path, *_NO_DIRECTORY)
-    m.touch(i, m.drop(op.path), m.parent(op.path))
+    m.touch(i, *_dropped(m, op.path), m.parent(op.path))
+
+
+def _dropped(m: Inodes, path: str) -> tuple[int, ...]:
+    """Remove a name for good: the inode that changes by it. One of overlayfs's lower layer does not: a
+    whiteout, or what was put over it, hides it (`links-may-part`).
+    """
+    inode = m.drop(path)
+    return () if inode in m.parted else (inode,)
 
 
 def _rmdir(m: Inodes, i: int, op: Operation) -> None:
@@ -171,7 +179,7 @@ def _rename(m: Inodes, i: int, op: Operation) -> None:
             m.nodes[replaced].kind == "directory"
         ):
             raise Misfit(f"{op.target} cannot be replaced")
-        m.touch(i, m.drop(op.target))
+        m.touch(i, *_dropped(m, op.target))
         _commit_size(m, i, inode)
     inner = [(path, m.inodes[path]) for path in m.below(op.path)]
     for path, _ in inner:

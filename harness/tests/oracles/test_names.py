@@ -563,3 +563,17 @@ def test_names_that_a_file_system_takes_for_others_are_not_judged(operations: li
 def test_a_fold_of_names_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="folds_names has 'cases'"):
         replace(ORDERED, folds_names=("cases",))
+
+
+def test_a_whiteout_changes_no_inode_of_a_lower_layer() -> None:
+    """fsync of the other name was said to promise that the one is gone."""
+    layered = replace(ORDERED, rules=("links-may-part",))
+    both = tree(file("f", inode=7, links=2), file("g", inode=7, links=2))
+    made = ["create f", "link f g", "remount"]
+    assert judged([*made, "unlink g", "fsync f"], both, layered).verdict is Verdict.PASS
+    assert oracles(judged([*made, "unlink g", "fsync ."], both, layered)) == {"durability"}
+    assert oracles(judged([*made, "unlink g", "fsync f"], both, ORDERED)) == {"durability"}
+    three = tree(file("f", inode=7, links=2), file("g", inode=7, links=2), file("h", inode=8))
+    over = [*made[:2], "create h", "remount", "rename h g", "fsync f"]
+    assert judged(over, three, layered).verdict is Verdict.PASS
+    assert oracles(judged([*over[:-1], "fsync ."], three, layered)) == {"durability"}
