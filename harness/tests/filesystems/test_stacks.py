@@ -237,7 +237,7 @@ def test_a_mode_with_devices_of_its_own_is_there_whole_and_less_each_that_may_be
     with pytest.raises(UsageError, match="takes devices of its own, and not a stack"):
         select_profiles(["btrfs/raid1@raid1"])
     assert "btrfs/raid1@raid1" not in {p.name for p in select_profiles(["btrfs@raid1"])}
-    with pytest.raises(UsageError, match="btrfs/raid1-0"):
+    with pytest.raises(UsageError, match="no mode of btrfs is called 'raid1-0'"):
         select_profiles(["btrfs/raid1-0"])
 
 
