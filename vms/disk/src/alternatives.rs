@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use powercut_protocol::limits;
 
 use crate::{
-    index::{Change, Contents, Index},
+    index::{Contents, Index, Overwrite},
     recipe::Recipe,
 };
 
@@ -48,7 +48,7 @@ impl History {
 }
 
 struct Step {
-    change: Change,
+    change: Overwrite,
     is_volatile: bool,
 }
 
@@ -232,7 +232,7 @@ fn but_for_one(start: Contents, steps: &[Step]) -> impl Iterator<Item = Contents
 /// What the block holds if one of the volatile chunks, each in turn, has another fate than the others.
 fn but_one(start: Contents, steps: &[Step], kept: bool) -> Vec<Contents> {
     let persists = |step: &Step| kept || !step.is_volatile;
-    let (mut behind, mut later) = (Vec::new(), Change::default());
+    let (mut behind, mut later) = (Vec::new(), Overwrite::default());
     for step in steps.iter().rev() {
         if step.is_volatile {
             behind.push(later);
@@ -320,7 +320,7 @@ impl Ways {
 
     /// The ways that lead on through a change: of a whole block all lead to one content, and the one that loses least
     /// stands for them.
-    fn leading_on(&self, change: &Change) -> Vec<Way> {
+    fn leading_on(&self, change: &Overwrite) -> Vec<Way> {
         if change.is_whole() {
             vec![self.all[self.least]]
         } else {
@@ -329,7 +329,7 @@ impl Ways {
     }
 
     /// Every way goes through a chunk that persisted.
-    fn advance(&mut self, change: &Change) {
+    fn advance(&mut self, change: &Overwrite) {
         let before = self.leading_on(change);
         self.all.clear();
         self.at.clear();
@@ -343,7 +343,7 @@ impl Ways {
     }
 
     /// Every way goes on without the volatile chunk of this place and with it.
-    fn branch(&mut self, place: u32, change: &Change) {
+    fn branch(&mut self, place: u32, change: &Overwrite) {
         for way in self.leading_on(change) {
             let ranges = add_range(&mut self.ranges, way.lost.from, place, way.lost.ranges);
             self.add(Way {

@@ -318,9 +318,9 @@ impl Index {
 
     /// What entry `number` writes to the block of `slot`.
     #[must_use]
-    pub fn change(&self, number: u32, slot: u32) -> Change {
+    pub fn change(&self, number: u32, slot: u32) -> Overwrite {
         let first = self.blocks.numbers[slot as usize] * BLOCK_SECTORS;
-        let mut change = Change::default();
+        let mut change = Overwrite::default();
         for (sector, written) in (first..).zip(&mut change.0) {
             let (start, versions) = self.sector_versions(slot, sector);
             let found = versions.binary_search(&number).ok();
@@ -440,9 +440,9 @@ impl Contents {
 
 /// What entries write to the eight sectors of a block: what each sector adds to the hash of the device then.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Change([Option<u128>; BLOCK_SECTORS as usize]);
+pub struct Overwrite([Option<u128>; BLOCK_SECTORS as usize]);
 
-impl Change {
+impl Overwrite {
     /// Whether nothing is left of what was there before.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -460,7 +460,7 @@ impl Change {
 
     /// This change, and `later` after it.
     #[must_use]
-    pub fn then(&self, later: &Change) -> Change {
+    pub fn then(&self, later: &Overwrite) -> Overwrite {
         let mut both = *self;
         for (first, second) in both.0.iter_mut().zip(later.0) {
             *first = second.or(*first);

@@ -39,17 +39,17 @@ impl Random {
         letters.iter().flat_map(|l| [*l; SECTOR_BYTES]).collect()
     }
 
-    pub fn change(&mut self) -> Logged {
+    pub fn change(&mut self) -> Change {
         let (sector, sectors) = self.extent();
         match self.below(6) {
-            0 => Logged::Nothing,
-            1 => Logged::Zero(sector, sectors),
-            _ => Logged::Write(sector, self.letters(sectors)),
+            0 => Change::Nothing,
+            1 => Change::Zero(sector, sectors),
+            _ => Change::Write(sector, self.letters(sectors)),
         }
     }
 
     /// Any state of a log of these changes, legal for a disk or not.
-    pub fn state(&mut self, log: &[Logged]) -> State {
+    pub fn state(&mut self, log: &[Change]) -> State {
         let prefix = self.below(log.len() as u64 + 1);
         let dropped = (0..prefix).filter(|_| self.below(5) == 0).collect();
         let last = prefix.checked_sub(1).map(|last| log[last as usize].count());
@@ -63,26 +63,26 @@ impl Random {
 }
 
 /// What a log entry or a guest does to a disk.
-pub enum Logged {
+pub enum Change {
     Nothing,
     Write(u64, Vec<u8>),
     Zero(u64, u64),
 }
 
-impl Logged {
+impl Change {
     pub fn count(&self) -> u64 {
         match self {
-            Logged::Nothing => 0,
-            Logged::Write(_, data) => (data.len() / SECTOR_BYTES) as u64,
-            Logged::Zero(_, sectors) => *sectors,
+            Change::Nothing => 0,
+            Change::Write(_, data) => (data.len() / SECTOR_BYTES) as u64,
+            Change::Zero(_, sectors) => *sectors,
         }
     }
 
     pub fn step(&self) -> Step<'_> {
         match self {
-            Logged::Nothing => Step::Flush,
-            Logged::Write(sector, data) => Step::Write(*sector, data),
-            Logged::Zero(sector, sectors) => Step::Discard(*sector, *sectors),
+            Change::Nothing => Step::Flush,
+            Change::Write(sector, data) => Step::Write(*sector, data),
+            Change::Zero(sector, sectors) => Step::Discard(*sector, *sectors),
         }
     }
 }
@@ -100,7 +100,7 @@ trait Disk {
 struct Plain(Vec<u8>);
 
 impl Plain {
-    fn of(base: &[u8], log: &[Logged], state: &State) -> Self {
+    fn of(base: &[u8], log: &[Change], state: &State) -> Self {
         let mut plain = Plain(base.to_vec());
         for (number, change) in log[..state.prefix as usize].iter().enumerate() {
             let last = number as u64 + 1 == state.prefix;
@@ -110,11 +110,11 @@ impl Plain {
                 continue;
             }
             match change {
-                Logged::Nothing => {}
-                Logged::Write(sector, data) => {
+                Change::Nothing => {}
+                Change::Write(sector, data) => {
                     plain.write(*sector, &data[..sectors as usize * SECTOR_BYTES]);
                 }
-                Logged::Zero(sector, _) => plain.zero(*sector, sectors),
+                Change::Zero(sector, _) => plain.zero(*sector, sectors),
             }
         }
         plain
@@ -196,7 +196,7 @@ fn recover(disk: &mut impl Disk, kind: u64) -> u64 {
 /// A device with a random base and log.
 struct Made {
     base: Vec<u8>,
-    log: Vec<Logged>,
+    log: Vec<Change>,
     device: Device,
     _files: [Scratch; 2],
 }
@@ -204,7 +204,7 @@ struct Made {
 fn made(random: &mut Random) -> Made {
     let base = random.letters(SECTORS);
     let log: Vec<_> = (0..1 + random.below(10)).map(|_| random.change()).collect();
-    let steps: Vec<_> = log.iter().map(Logged::step).collect();
+    let steps: Vec<_> = log.iter().map(Change::step).collect();
     let files = [Scratch::new(&base), Scratch::new(&log_bytes(&steps))];
     let device = Device::open(&files[0].0, Some(&files[1].0), None).unwrap();
     Made {
@@ -236,12 +236,12 @@ fn every_state_and_every_write_on_it_is_what_a_plain_replay_gives() {
             assert_eq!(made.device.view().hash(), state_hash);
             for _ in 0..random.below(4) {
                 match random.change() {
-                    Logged::Nothing => {}
-                    Logged::Write(sector, data) => {
+                    Change::Nothing => {}
+                    Change::Write(sector, data) => {
                         plain.write(sector, &data);
                         made.device.write(sector, &data);
                     }
-                    Logged::Zero(sector, sectors) => {
+                    Change::Zero(sector, sectors) => {
                         plain.zero(sector, sectors);
                         made.device.zero(sector, sectors);
                     }
@@ -296,7 +296,7 @@ fn what_another_log_on_the_same_base_recalls_is_what_recovery_would_have_come_to
         let mut outcomes = Vec::new();
         for _ in 0..3 {
             let log: Vec<_> = (0..1 + random.below(4)).map(|_| random.change()).collect();
-            let steps: Vec<_> = log.iter().map(Logged::step).collect();
+            let steps: Vec<_> = log.iter().map(Change::step).collect();
             let file = Scratch::new(&log_bytes(&steps));
             let mut next = Device::open(&first._files[0].0, Some(&file.0), None).unwrap();
             if let Some(before) = device.take() {
@@ -331,7 +331,7 @@ fn a_file_that_goes_on_with_another_log_holds_nothing_of_the_one_before() {
         let mut device: Option<Device> = None;
         for _ in 0..4 {
             let log: Vec<_> = (0..1 + random.below(4)).map(|_| random.change()).collect();
-            let steps: Vec<_> = log.iter().map(Logged::step).collect();
+            let steps: Vec<_> = log.iter().map(Change::step).collect();
             let file = Scratch::new(&log_bytes(&steps));
             let mut next = Device::open(&first._files[0].0, Some(&file.0), None).unwrap();
             if let Some(before) = device.take() {
