@@ -103,8 +103,8 @@ FAULT_MODELS: dict[str, FaultModel] = {model.name: model for model in (Prefix(),
 class Overtaken:
     """Tells states of a log's order that no disk can be in: such a state lacks a write that was durable
     before something else that it has was sent, or marked; or one that the flush ahead of data that it has
-    made durable. Where the times leave open which flush it was, the one that makes more durable counts, so that
-    no state is a false alarm; a few that a disk could be in are left out.
+    made durable. Where the times leave open which flush it was, the one that makes more durable counts, so
+    that no state is a false alarm; a few that a disk could be in are left out.
     """
 
     def __init__(self, log: WriteLog, times: Times) -> None:
