@@ -95,21 +95,29 @@ class Case:
         return (*faults, *self._apart(apart))
 
     def _apart(self, names: Mapping[str, int]) -> Iterator[Fault]:
-        """What is not known of files whose names may have come apart: nothing where one of the names has what
-        was promised, and each what the file had at some time since the remount.
+        """What is wrong with files whose names may have come apart, or not known: nothing where one of the
+        names has what was promised, and each what the file had at some time since the remount. A name that
+        was the only one to be used is none of these.
         """
-        yield from self.contents.quick_check(self.position, {path: self.tree[path] for path in names})
+        used = self.names.used
+        several = {path: self.tree[path] for path, inode in names.items() if inode not in used}
+        yield from self.contents.quick_check(self.position, several)
         found = recovered(self.timeline, self.position, self.tree)
         acked, begun = self.position.acked, self.position.begun
         for inode in sorted(set(names.values())):
             of_it = [path for path in names if names[path] == inode]
             since = self.timeline.parted[inode]
+            parted = replace(self.position, acked=min(acked, since + 1))
+            if inode in used:
+                for path in of_it:
+                    yield from self._since_parted(path, inode, parted)
+                continue
             shapes = self.timeline.names.shapes(inode, since, begun)
             promised = self.timeline.names.shapes(inode, max(since, self.timeline.floors[acked]), begun)
-            parted = replace(self.position, acked=min(acked, since + 1))
             whole = any(shape_of(found[path]) in promised and self._is_whole(path) for path in of_it)
             if not whole or any(
-                shape_of(found[path]) not in shapes or self._is_alien(path, inode, parted) for path in of_it
+                shape_of(found[path]) not in shapes or self._since_parted(path, inode, parted)
+                for path in of_it
             ):
                 yield came_apart(of_it)
 
@@ -117,10 +125,10 @@ class Case:
         """Whether a file has what was promised."""
         return not self.contents.judge(self.names.candidates, self.position, {path: self.tree[path]})
 
-    def _is_alien(self, path: str, inode: int, position: Position) -> bool:
-        """Whether a file has what it could not have had there."""
+    def _since_parted(self, path: str, inode: int, position: Position) -> tuple[Fault, ...]:
+        """What a file has and could not have had there."""
         entry = self.tree[path]
-        return entry.kind == "file" and bool(self.contents.whenever(inode, position, entry))
+        return self.contents.whenever(inode, position, entry) if entry.kind == "file" else ()
 
 
 Oracle = Callable[[Case], Iterable[Violation | Undecided]]

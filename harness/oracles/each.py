@@ -47,6 +47,7 @@ from harness.oracles.contract import Contract
 from harness.oracles.names import (
     LISTED,
     LOST_AND_FOUND,
+    Copies,
     came_apart,
     is_own,
     listed,
@@ -56,7 +57,6 @@ from harness.oracles.names import (
 )
 from harness.oracles.namespace import ABSENT, ROOT, Attributes, Name, Owner, Shape
 from harness.oracles.timeline import Entry, ModelTimeline, PersistencePoint
-from harness.oracles.undecided import Undecided
 
 _Held = frozenset[tuple[Entry, int]]
 """What a recovered name may be: entries of the model, each with the inode that it refers to."""
@@ -97,6 +97,7 @@ class _Each:
         self._position = position
         self._tree = tree
         self._names = recovered(timeline, position, tree)
+        self._copies = Copies(timeline, position, self._names)
         self._everything = _NOTHING
         self._of_entry: dict[Entry, _Promise] = {}
         self._of_directory: dict[int, _Promise] = {}  # of all entries in it
@@ -247,8 +248,9 @@ class _Each:
         position = self._position
         if not self._all and (not self._untouched(inode) or self._moved(inode, named=False)):
             return ()
-        since = min(promise.since, self._parted(inode))
-        if shape_of(name) not in self._been_shaped(inode, since):
+        since = promise.since if self._is_bound(path, inode) else min(promise.since, self._parted(inode))
+        mixed = self._copies.is_loose(inode) and self._copies.mixes(path, inode)
+        if not mixed and shape_of(name) not in self._been_shaped(inode, since):
             although = self._although(promise)
             return (
                 Violation(
@@ -296,14 +298,19 @@ class _Each:
         since = self._timeline.parted.get(inode, _NEVER)
         return since if since < self._position.begun else _NEVER
 
+    def _is_bound(self, path: str, inode: int) -> bool:
+        """Whether what was promised of the inode is promised of that name, too, where names come apart."""
+        return self._all and self._copies.has_promised(path, inode)
+
     def _is_changed_apart(self, inode: int) -> bool:
         """Whether its contents may have changed under some of its names alone."""
         since, file = self._parted(inode), self._timeline.files[inode]
         return since != _NEVER and file.before(since) != file.before(self._position.begun)
 
-    def _apart(self, could: dict[str, _Held]) -> Iterator[Undecided]:
+    def _apart(self, could: dict[str, _Held]) -> Iterator[Fault]:
         """Files that were changed under some of their names alone, where that leaves open what each name has.
-        It does not where one of them has what was promised, and each some contents since they parted.
+        It does not where one of them has what was promised, and each some contents since they parted; and
+        where only one was used, that has to be the one.
         """
         for inode in self._timeline.files:
             since = self._parted(inode)
@@ -312,6 +319,11 @@ class _Each:
             held = [path for path, each in could.items() if _inodes(each) == {inode}]
             parted = replace(self._position, acked=min(self._position.acked, since + 1))
             of = [self._tree[path] for path in held if self._tree[path].kind == "file"]
+            if any(self._is_bound(path, inode) for path in held):
+                for entry in of:
+                    at = self._position if self._is_bound(entry.path, inode) else parted
+                    yield from self._contents.whenever(inode, at, entry)
+                continue
             whole = any(not self._contents.whenever(inode, self._position, entry) for entry in of)
             if of and not (whole and all(not self._contents.whenever(inode, parted, entry) for entry in of)):
                 yield came_apart(held)

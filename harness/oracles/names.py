@@ -12,6 +12,8 @@ attributes.
 from __future__ import annotations
 
 import bisect
+import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -40,13 +42,14 @@ Names = Mapping[str, Name]
 class NamesFound:
     """The result of `find_names`. `candidates`: the numbers of operations, no fewer than promised, after
     which the names were these, descending. `violations`: what is wrong where there is no candidate. `apart`:
-    those of names that may have come apart (`links-may-part`), which are compared by their kinds alone, each
-    with its inode.
+    those of names that may have come apart (`links-may-part`) of which no version says what they have, each
+    with its inode. `used`: of these inodes, those that only one name was used of, which is not in `apart`.
     """
 
     candidates: tuple[int, ...]
     violations: tuple[Violation, ...] = ()
     apart: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[int, str] = field(default_factory=dict)
 
 
 def is_own(timeline: ModelTimeline, position: Position, path: str) -> bool:
@@ -94,27 +97,108 @@ def find_names(timeline: ModelTimeline, position: Position, tree: Tree) -> Names
     """Compare a recovered tree with the reference model."""
     found = Recovered(recovered(timeline, position, tree))
     floor = timeline.floors[position.acked]
-    copies = _Copies(timeline, position)
+    copies = Copies(timeline, position, found.names)
     matching = copies.matching(found) if copies.since else timeline.names.matching(found)
     fitting = tuple(j for j in reversed(matching) if floor <= j <= position.begun)
     if fitting:
-        return NamesFound(fitting, apart={p: i for j in fitting for p, i in copies.names(j).items()})
+        apart = {p: i for j in fitting for p, i in copies.names(j).items() if copies.used.get(i) != p}
+        return NamesFound(fitting, apart=apart, used=copies.used)
     older = [j for j in matching if j < floor]
     if older:
         return NamesFound((), (undone(timeline, position, older[-1]),))
     return NamesFound((), tuple(_torn(timeline, position, floor, found, copies)))
 
 
-class _Copies:
+class Copies:
     """Names that may be those of copies of one inode, each with what is done by that name. `since`: these
-    inodes, and from which number of operations on: the copy is a step before the change.
+    inodes, and from which number of operations on: the copy is a step before the change. `used`: of these,
+    the one name by which all was done since the remount to an inode whose names have stayed the same.
     """
 
-    def __init__(self, timeline: ModelTimeline, position: Position) -> None:
+    def __init__(self, timeline: ModelTimeline, position: Position, found: Names) -> None:
         self._timeline = timeline
         self._begun = position.begun
+        self._found = found
         self.since = {inode: i for inode, i in timeline.apart.items() if i < position.begun}
         self._ever = timeline.names.ever_of(self.since) if self.since else []
+        self._kept = {inode: self._kept_until(inode, paths) for inode, paths in self._led_to().items()}
+        self.used = {
+            inode: min(by)
+            for inode, by in self._uses().items()
+            if len(by) == 1 and self._kept[inode] == self._begun
+        }
+        self._one = {inode for inode in self.since if self._is_one(inode)}
+
+    def _led_to(self) -> dict[int, list[str]]:
+        """The paths that led to each inode at some time."""
+        paths = defaultdict(list)
+        for path in self._ever:
+            for inode in self._timeline.names.been(path, 0, self._begun) & self.since.keys():
+                paths[inode].append(path)
+        return paths
+
+    def _kept_until(self, inode: int, paths: list[str]) -> int:
+        """The last version until which the inode has had the same names since the remount."""
+        since = self._timeline.parted[inode]
+
+        def has_moved(version: int) -> bool:
+            been = (self._timeline.names.been(path, since, version) for path in paths)
+            return any(inode in at and len(at) > 1 for at in been)
+
+        versions = range(since, self._begun + 1)
+        return since - 1 + bisect.bisect_left(versions, True, key=has_moved)
+
+    def _uses(self) -> dict[int, set[str]]:
+        """The names by which something was done to each inode since the remount; an empty one where it was
+        done by a handle, a symbolic link, or another file.
+        """
+        timeline = self._timeline
+        uses: dict[int, set[str]] = {inode: set() for inode in self.since}
+        named = set()
+        for i in range(min(self.since.values(), default=self._begun), self._begun):
+            for path in {timeline.operations[i].path, timeline.operations[i].target}:
+                inode = timeline.names.inode(path, i)
+                if self.since.get(inode, self._begun) <= i:
+                    uses[inode].add(path)
+                    named.add((inode, i))
+        for inode, by in uses.items():
+            if any((inode, i) not in named for i in self._done(inode)):
+                by.add("")
+        return uses
+
+    def _done(self, inode: int) -> Iterator[int]:
+        """The operations since the remount that changed the inode, or synced it alone."""
+        since, timeline = self._timeline.parted[inode], self._timeline
+        file = timeline.files.get(inode)
+        changed = [version - 1 for version in timeline.names.inodes[inode].states.versions]
+        written = [event.index for event in file.events] if file else []
+        yield from (i for i in (*changed, *written) if since < i < self._begun)
+        yield from self._synced(inode)
+
+    def _synced(self, inode: int) -> list[int]:
+        """The operations since the remount that synced the inode, or all by one of its names."""
+        since, operations = self._timeline.parted[inode], self._timeline.operations
+        points = ((p.index, p.inode) for p in self._timeline.persistence if since < p.index < self._begun)
+        return [i for i, of in points if inode in (of, self._timeline.names.inode(operations[i].path, i))]
+
+    def _is_one(self, inode: int) -> bool:
+        """Whether its names at the remount were recovered as names of one inode: they have not come apart.
+        An fsync by a name that is not copied promises nothing of the others ([code] ovl_fsync).
+        """
+        names, since = self._timeline.names, self._timeline.parted[inode]
+        paths = tuple(sorted(path for path in self._ever if names.inode(path, since) == inode))
+        one = paths[0] in self._found and self._found[paths[0]].group == paths
+        return one and (inode in self.used or not self._synced(inode))
+
+    def is_loose(self, inode: int) -> bool:
+        """Whether the inode may have come apart, and nobody knows which name has what was promised."""
+        one = inode in self._one and self._kept[inode] == self._begun
+        return inode in self.since and not one and inode not in self.used
+
+    def has_promised(self, path: str, inode: int) -> bool:
+        """Whether this name of an inode that may have come apart has to have what was promised of it."""
+        loose = inode not in self.since or self.is_loose(inode)
+        return not loose and (inode in self._one or self.used[inode] == path)
 
     def names(self, version: int) -> dict[str, int]:
         """Such names after so many operations, each with the inode of which it may be a copy."""
@@ -123,12 +207,35 @@ class _Copies:
         return {path: inode for path, inode in known.items() if inode in inodes}
 
     def _at(self, version: int) -> set[int]:
-        return {inode for inode, since in self.since.items() if since <= version}
+        """The inodes that may have come apart by then, without those that did not."""
+        since, one = self.since.items(), self._one
+        return {i for i, first in since if first <= version and not (i in one and version <= self._kept[i])}
 
-    def fit(self, names: Mapping[str, int], found: Names) -> bool:
-        """Whether each of these was recovered, and is of its inode's kind."""
-        kinds = self._timeline.kinds
-        return all(path in found and found[path].kind == kinds[inode] for path, inode in names.items())
+    def fit(self, names: Mapping[str, int], version: int) -> bool:
+        """Whether each of these was recovered, and may be what its inode is, or a copy of that."""
+        return all(path in self._found and self._fits(path, inode, version) for path, inode in names.items())
+
+    def _fits(self, path: str, inode: int, version: int) -> bool:
+        """The name that was used has the attributes of then; others, where it is the only one, those of some
+        time since the remount. Where several were used, each attribute is from some such time.
+        """
+        if inode not in self.used:
+            return self.mixes(path, inode)
+        first = version if self.used[inode] == path else self._timeline.parted[inode]
+        return shape_of(self._found[path]) in self._timeline.names.shapes(inode, first, version)
+
+    def mixes(self, path: str, inode: int) -> bool:
+        """Whether each attribute of the name is one that the inode has had since the remount."""
+        name, since = self._found[path], self._timeline.parted[inode]
+        shown = self._timeline.names.shown(inode, since, self._begun, sys.maxsize)
+        kinds, modes, owners, targets, xattrs = map(set, zip(*shown, strict=True))
+        return (
+            name.kind in kinds
+            and name.mode in modes
+            and name.owner in owners
+            and name.target in targets
+            and set.intersection(*map(set, xattrs)) <= set(name.xattrs) <= set.union(*map(set, xattrs))
+        )
 
     def matching(self, found: Recovered) -> list[int]:
         """The versions at which the names were these, ascending, where such names fit."""
@@ -140,9 +247,8 @@ class _Copies:
             if key not in others:
                 others[key] = Recovered({p: n for p, n in found.names.items() if p not in key})
             rest = others[key]
-            if self.fit(copies, found.names) and self._timeline.names.matches(
-                rest, version, self._at(version)
-            ):
+            alike = self._timeline.names.matches(rest, version, self._at(version))
+            if alike and self.fit(copies, version):
                 matching.append(version)
         return matching
 
@@ -209,14 +315,14 @@ def _apart(wanted: Names, seen: Names) -> tuple[str, str]:
 
 
 def _torn(
-    timeline: ModelTimeline, position: Position, floor: int, found: Recovered, copies: _Copies
+    timeline: ModelTimeline, position: Position, floor: int, found: Recovered, copies: Copies
 ) -> Iterator[Violation]:
     """The names match no version of the history: say how they differ from the nearest one."""
     begun = position.begun
     nearest = timeline.names.nearest(found, floor, begun)
     there = timeline.names.names(nearest)
     differing = {path for path in {**found.names, **there} if found.names.get(path) != there.get(path)}
-    differing -= {p for p, inode in copies.names(nearest).items() if copies.fit({p: inode}, found.names)}
+    differing -= {p for p, inode in copies.names(nearest).items() if copies.fit({p: inode}, nearest)}
     renames = (i for i in range(begun) if timeline.operations[i].kind is OperationKind.RENAME)
     for i in sorted(renames, key=lambda i: abs(2 * i + 1 - 2 * nearest)):
         op = timeline.operations[i]

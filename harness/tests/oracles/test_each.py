@@ -794,14 +794,61 @@ def test_links_of_a_lower_layer_come_apart_where_that_is_allowed() -> None:
     assert len(judged(changed, tree(own, file("g", data, links=2)), EACH).violations) > 2
     assert "durability" in oracles(judged(changed[:5], tree(file("f"), file("g", links=2)), layered))
     lost = judged(changed, tree(file("f", data, mode=0o600), file("g", data, links=2)), layered)
-    assert lost.verdict is UNKNOWN
-    assert "f, g: a file whose names came apart" in lost.unknown[0]
+    assert [v.signature for v in lost.violations] == ["f: size after 6"]
     odd = judged(changed, tree(own, file("g", written(1, 0, 100), links=2)), layered)
-    assert odd.verdict is UNKNOWN
+    assert [v.signature for v in odd.violations] == ["g: size after 3 (remount)"]
+    both = judged([*changed, "fsync g"], tree(file("f", data, mode=0o600), file("g", data, links=2)), layered)
+    assert both.verdict is UNKNOWN
+    assert "f, g: a file whose names came apart" in both.unknown[0]
     never = tree(own, file("g", data, mode=0o777, links=2))
     assert oracles(judged(changed, never, layered)) == {"durability"}
     one = [replace(entry, inode=7) for entry in (file("f", data, links=1), file("g", data, links=1))]
     assert oracles(judged(made, tree(*one), layered)) == {"atomicity"}
+
+
+@pytest.mark.parametrize(
+    ("since", "of_f", "of_g", "signatures"),
+    [
+        ("chmod f 600", {}, {}, ["f: attributes (sync)"]),
+        ("chmod f 600", {}, {"mode": 0o600}, ["f: attributes (sync)"]),
+        (
+            "chmod f 600",
+            {"inode": 7, "links": 2},
+            {"inode": 7},
+            ["f: attributes (sync)", "g: attributes (sync)"],
+        ),
+        ("setxattr f user.a x", {}, {}, ["f: attributes (sync)"]),
+        (
+            "write f 0 4096",
+            {},
+            {"extents": (written(4, 0, 4096),)},
+            ["f: data of operation 4 lost (sync)"],
+        ),
+        ("chmod f 600", {"mode": 0o600}, {}, []),
+        ("write f 0 4096", {"extents": (written(4, 0, 4096),)}, {}, []),
+    ],
+)
+def test_the_one_name_that_was_used_has_what_was_promised(
+    since: str, of_f: dict[str, Any], of_g: dict[str, Any], signatures: list[str]
+) -> None:
+    """A change of one name passed where another had it, and an undone one of attributes at all times."""
+    layered = replace(EACH, rules=("links-may-part",))
+    data = written(1, 0, 4096)
+    recovered = tree(replace(file("f", data), **of_f), replace(file("g", data, links=2), **of_g))
+    operations = ["create f", "append f 4096", "link f g", "remount", since]
+    assert [v.signature for v in judged([*operations, "sync"], recovered, layered).violations] == signatures
+    early = tree(file("f", data), file("g", data, links=2))
+    assert judged(operations, early, layered, begun=5).verdict is PASS
+
+
+def test_changes_by_several_names_are_in_a_copy_each() -> None:
+    """The attributes of a copy were called ones that it never had."""
+    layered = replace(EACH, rules=("links-may-part",))
+    operations = ["create f", "link f g", "remount", "chmod f 600", "chown g 3 4", "sync"]
+    own = replace(file("g", links=2), uid=3, gid=4)
+    assert judged(operations, tree(file("f", mode=0o600), own), layered).verdict is PASS
+    never = judged(operations, tree(file("f", mode=0o600), replace(own, mode=0o777)), layered)
+    assert [v.signature for v in never.violations] == ["g: attributes (sync)"]
 
 
 def test_two_files_of_equal_contents_may_be_each_other() -> None:
