@@ -92,7 +92,7 @@ class Case:
             for back, then in older_versions(self.timeline, self.position, tree):
                 if not self.contents.judge((back,), then, tree):
                     return (undone(self.timeline, self.position, back),)
-        return (*faults, *self._apart(apart))
+        return (*faults, *self._apart(apart)) if apart else faults
 
     def _apart(self, names: Mapping[str, int]) -> Iterator[Fault]:
         """What is wrong with files whose names may have come apart, or not known: nothing where one of the
