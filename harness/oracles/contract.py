@@ -39,8 +39,8 @@ class Contract:
     `rules`: what this mode promises beyond that, or does not promise; see `RULES`.
     `made_by_mkfs`: names that mkfs makes in the root; they are not judged.
     `folds_names`: a name is not its bytes to this file system. `case`: names that differ in case alone are
-        one; `ends`: dots and spaces at the end are no part of a name. What such operations leave is not
-        followed.
+        one; `ends`: dots and spaces at the end are no part of a name; `composed`: a letter and its accent
+        come back as one character, Unicode's NFC. What such operations leave is not followed.
     `checksums`: regular expressions for what blocks are for (`harness.cases.requests_seen`) that have a
     checksum, by
         which damage is told from a write that a power cut tore.
@@ -129,7 +129,7 @@ class Contract:
         return cls(**fields)  # type: ignore[arg-type]  # __post_init__ checks
 
 
-FOLDS = ("case", "ends")
+FOLDS = ("case", "ends", "composed")
 _YES_NO: Sequence[object] = (False, True)
 CHOICES: Mapping[str, Sequence[object]] = {
     "namespace": ("prefix", "each", "synced", "none"),

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.errors import NotSupported, UsageError
@@ -613,13 +614,16 @@ def need_kept_names(contract: Contract, operations: Sequence[Operation]) -> None
     """Raises NotSupported for names that are one to this file system, or are not kept as they are, wherever
     they are used: a directory may be moved to the other one.
 
-    [code] vfat_hashi, vfat_striptail_len; exfat_d_hash, exfat_striptail_len; hfsplus_hash_dentry
+    [code] vfat_hashi, vfat_striptail_len; exfat_d_hash, exfat_striptail_len; hfsplus_hash_dentry,
+    hfsplus_uni2asc
     """
     names = dict.fromkeys(name for path in paths_of(operations) for name in path.split("/"))
     known: dict[str, str] = {}
     for name in names:
         if "ends" in contract.folds_names and name != name.rstrip(". "):
             raise NotSupported(f"this file system keeps no dot or space at the end of a name: {name!r}")
+        if "composed" in contract.folds_names and name != unicodedata.normalize("NFC", name):
+            raise NotSupported(f"this file system composes a letter and its accent: {name!r}")
         other = known.setdefault(_lower(name) if "case" in contract.folds_names else name, name)
         if other != name:
             raise NotSupported(f"this file system ignores case: {other!r} and {name!r} are one name")

@@ -631,7 +631,9 @@ def test_names_that_a_file_system_takes_for_others_are_not_judged(operations: li
             replay(profiles()[mode].contract, history(operations))
     assert replay(profiles()["ntfs3/default"].contract, history(operations)).operations
     assert replay(profiles()["vfat/default"].contract, history(["mkdir d.x", "create d.x/Foo"])).operations
-    assert replay(profiles()["hfsplus/default"].contract, history(["create f."])).operations
+    assert replay(profiles()["hfsplus/default"].contract, history(["create f.", "create \u00e9"])).operations
+    with pytest.raises(NotSupported, match="composes a letter and its accent"):
+        replay(profiles()["hfsplus/default"].contract, history(["create e\u0301"]))
 
 
 def test_a_fold_of_names_that_is_none_is_refused() -> None:
