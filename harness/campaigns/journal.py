@@ -56,7 +56,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The first finding of a symptom in a case. `states`: of the case, that show it. `known`: the name of the
-    known bug that it agrees with.
+    known bug that it agrees with. `loss`: in words, what its mode is known to lose, if it is that.
     """
 
     id: str
@@ -67,6 +67,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     states: int
     known: str = ""
+    loss: str = ""
 
 
 class UndecidedCases(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,8 @@ _ABOUT_NEW = (
 class ShownCause:
     """A cause with the commands that show it. `similar`: points of findings that only look like it.
     `first_s`: seconds of work after which the first finding of it came. `file`: its workload; None: it was
-    not shrunk. `known`: the known bugs that its findings agree with; none: it is new.
+    not shrunk. `known`: the known bugs that its findings agree with; `losses`: in words, the known losses
+    that they are; neither: it is new.
     """
 
     cause: Cause
@@ -71,6 +72,13 @@ class ShownCause:
     reproduce: str
     run_it: str
     known: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+
+    @property
+    def standing(self) -> str:
+        """Which known bugs and losses it is, or that it is new."""
+        bugs = f"known: {', '.join(self.known)}" if self.known else ""
+        return "; ".join(filter(None, [bugs, *self.losses])) or NEW
 
     @property
     def smallest(self) -> CauseMember:
@@ -131,8 +139,7 @@ class Shown:
         waiting = len(self.ledger.waiting)
         causes = f"{plural(len(self.causes), 'cause')} behind " if self.causes else ""
         rest = f" ({number(waiting)} still to be shrunk)" if waiting else ""
-        known = sum(bool(f.known) for _, f in self.ledger.found)
-        rest += f", {number(known)} of them known bugs" if known else ""
+        rest += _known_among([f for _, f in self.ledger.found])
         return f"promises were broken: {causes}{plural(found, 'finding')}{rest}, in {amount}"
 
     @property
@@ -293,7 +300,7 @@ def _shown_cause(
     found = [f for m in cause.members for f in similar.get(m.finding, ())]
     like = tuple(f.point for f in found)
     own = {m.finding for m in cause.members}
-    names = [f.known for _, f in ledger.found if f.known and (f.id in own or f in found)]
+    of_it = [f for _, f in ledger.found if f.id in own or f in found]
     member = cause.smallest
     point = shlex.quote(one_line(member.point))
     return ShownCause(
@@ -303,7 +310,8 @@ def _shown_cause(
         shown_path(file),
         f"powercut repro {point} --from {source_of(plan.run, shown_path(path / member.run))}",
         run_again(plan.run, member.configuration, f"{shown_path(file)}{member.schedule}"),
-        tuple(dict.fromkeys(names)),
+        tuple(dict.fromkeys(f.known for f in of_it if f.known)),
+        tuple(dict.fromkeys(f.loss for f in of_it if f.loss)),
     )
 
 
@@ -350,8 +358,7 @@ def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
 def _cause(place: int, c: ShownCause) -> Finding:
     more = f" and {number(len(c.similar) - _NAMED)} more" if len(c.similar) > _NAMED else ""
     unlike = f"; {c.smallest.why_unconfirmed}" if c.smallest.why_unconfirmed else ""
-    known = f"known: {', '.join(c.known)}" if c.known else NEW
-    lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}"), Line(known)]
+    lines = [Line(f"{c.counted}; first after {seconds(c.first_s)} of work{unlike}"), Line(c.standing)]
     for symptom, text in c.smallest.shows:
         what, point = _shows(symptom.oracle, text)
         lines.append(Line(what, oracle=symptom.oracle, aside=f"at {point} of this workload" if point else ""))
@@ -390,6 +397,13 @@ def _open(facts: Shown) -> Iterator[Line]:
         yield Line(f"{cases}, not looked at: {left.reason}")
     for mode, why in facts.not_run.items():
         yield Line(f"{mode} cannot be run here: {why}")
+
+
+def _known_among(found: Sequence[Found]) -> str:
+    """`, 3 of them known bugs or losses`; empty where all are new."""
+    known = sum(bool(f.known or f.loss) for f in found)
+    kinds = ["bugs"] * any(f.known for f in found) + ["losses"] * any(f.loss for f in found)
+    return f", {number(known)} of them known {' or '.join(kinds)}" if known else ""
 
 
 def _known(facts: Shown) -> Iterator[Line]:
@@ -448,6 +462,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
                 "symptoms": [str(s) for s in c.cause.symptoms],
                 "points": [m.point for m in c.cause.members],
                 "known": c.known,
+                "losses": c.losses,
                 "similar": c.similar,
                 "first_after": round(c.first_s, 1),
                 "workload": c.file,

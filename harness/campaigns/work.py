@@ -47,7 +47,7 @@ from harness.host.progress import Quiet
 from harness.kernels.find import build_of, look_up_chosen
 from harness.plan import Plan
 from harness.report.page import Page
-from harness.report.words import plural, seconds
+from harness.report.words import known_lines, plural, seconds
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
 from harness.store.recovery_code import read_recovery_code
@@ -312,6 +312,7 @@ def _found(suspect: Suspect) -> Found:
         summary=finding.summary,
         states=finding.states,
         known=finding.known.bug.name if finding.known else "",
+        loss=known_lines(finding)[0] if finding.loss else "",
     )
 
 

@@ -29,20 +29,23 @@ from harness.campaigns.page import page_of, shown
 from harness.campaigns.work import CampaignSeries, create, load_plan
 from harness.cli.campaign import exit_code
 from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError, UsageError
+from harness.expectations import Expectation
 from harness.findings.causes import CauseMember
 from harness.host.progress import Progress
 from harness.model import CaseId
 from harness.plan import Budget, Plan
+from harness.report import words
 from harness.report.pages import on_page
 from harness.series import work as engine
 from harness.series.journal import End, Ended, Journal
 from harness.series.work import OnDone
-from harness.store import RunStore
+from harness.store import RunStore, meaning
 from harness.store.records import CaseInfo, CaseStatus, Counts
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseSummary, Summary, summarise
 from harness.symptoms import Symptom
 from harness.tests.campaigns.toys import (
+    MODE,
     Killed,
     ToyRuns,
     ToyTries,
@@ -468,6 +471,29 @@ def test_a_cause_is_a_known_bug_or_new(tmp_path: Path) -> None:
     assert f"{len(ledger.found)} of them known bugs" in made.headline
     (cause,) = json.loads(made.json())["causes"]
     assert cause["known"] == ["ext4-forgets"]
+
+
+def test_what_a_mode_is_known_to_lose_is_not_called_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ext4/nobarrier the page said "new: it agrees with no known bug"; `run` told the known loss."""
+    lossy = Expectation(MODE, "*", "*", "it sends no flush", "losses:1")
+    monkeypatch.setattr(meaning, "known_losses", lambda: (lossy,))
+    monkeypatch.setattr(words, "known_losses", lambda: (lossy,))
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns())
+    told = f"known loss of {MODE}: it sends no flush"
+    made = page_of(path, plan, ledger)
+    assert told in made.text() and "new: it agrees" not in made.text()
+    assert f"{len(ledger.found)} of them known losses, in" in made.headline
+    (cause,) = json.loads(made.json())["causes"]
+    assert (cause["known"], cause["losses"]) == ([], [told])
+    for name, done in ledger.done.items():
+        first, *others = done.found
+        known = msgspec.structs.replace(first, known="ext4-forgets", loss="")
+        ledger.done[name] = msgspec.structs.replace(done, found=(known, *others))
+    assert "of them known bugs or losses, in" in page_of(path, plan, ledger).headline
 
 
 class RunsThatNote(ToyRuns):
