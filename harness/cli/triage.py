@@ -24,14 +24,14 @@ from harness.cli.options import (
 )
 from harness.errors import ExitCode, UsageError
 from harness.findings.causes import Cause, CauseMember
-from harness.findings.triage import Triage, plan_of, triage, workload_of
+from harness.findings.triage import Triage, plan_of, standing_of, triage, workload_of
 from harness.host.files import elsewhere, refuses, write_atomically
 from harness.host.progress import progress_for
 from harness.host.text import one_line
 from harness.report.explanation import read_explanation
 from harness.report.lines import run_again, source_words
 from harness.report.similar import SimilarFindings, similar
-from harness.report.words import kind_of_loss, plural, shown_path
+from harness.report.words import plural, shown_path
 from harness.store import RunStore
 from harness.store.layout import PLAN, RUN
 
@@ -140,22 +140,15 @@ def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
     for number, g in enumerate(groups, 1):
         cases, others = plural(g.cases, "case"), len({f.symptom for f in g.findings}) - 1
         more = f", and {plural(others, 'more symptom')}" if others else ""
-        told = f"{g.example.symptom}{more}{_standing(g)}"
+        told = f"{g.example.symptom}{more}{_in_brackets(standing_of(g.example))}"
         yield one_line(f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {told}")
         yield one_line(f"   such as {g.example.id}, {g.point}: {g.why or g.example.summary}")
     if any(_STANDS_FOR_ANY.search(str(g.example.symptom)) for g in groups):
         yield "NAME and N stand for any name and any number."
 
 
-def _standing(group: SimilarFindings) -> str:
-    """Which known bug a group is, or that it is expected, a known loss or new. A program's own check accuses
-    no kernel.
-    """
-    if group.example.known:
-        return f" ({group.example.known.bug.name})"
-    if group.example.loss:
-        return f" (a known {kind_of_loss(group.example)})"
-    return " (expected)" if group.expected else "" if group.example.oracle == "program" else " (new)"
+def _in_brackets(words: str) -> str:
+    return f" ({words})" if words else ""
 
 
 def _write_workloads(found: Triage, folder: Path) -> dict[str, Path]:
@@ -177,7 +170,8 @@ def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -
     for number, cause in enumerate(found.causes, 1):
         lines += ["", *_cause_lines(number, cause, stores, files)]
     for member in found.not_again:
-        lines += ["", f"not shown again: {member.case} {member.symptom}: {member.reason}"]
+        what = f"{member.case} {member.symptom}{_in_brackets(member.standing)}"
+        lines += ["", f"not shown again: {what}: {member.reason}"]
     if found.left_out:
         lines += ["", f"{plural(found.left_out, 'known failure')} left out (--expected shrinks them, too)"]
     return lines
@@ -195,9 +189,10 @@ def _cause_lines(number: int, cause: Cause, stores: Sequence[RunStore], files: d
         lines.append(f"   {smallest.why_unconfirmed}")
     for name in cause.contains:
         lines.append(f"   contains the operations of {name}: perhaps a consequence of that")
-    examples = {(m.symptom, rule): m for m, rule in reversed([*zip(cause.members, cause.rules, strict=True)])}
-    for (symptom, rule), member in list(reversed(examples.items()))[:_SHOWN]:
-        lines.append(f"   {member.case} {symptom}" + (f" ({rule})" if rule else ""))
+    ruled = reversed([*zip(cause.members, cause.rules, strict=True)])
+    examples = {(m.symptom, m.standing, rule): m for m, rule in ruled}
+    for (symptom, standing, rule), member in list(reversed(examples.items()))[:_SHOWN]:
+        lines.append(f"   {member.case} {symptom}{_in_brackets(standing)}{_in_brackets(rule)}")
     if more := len(cause.members) - min(len(examples), _SHOWN):
         lines.append(f"   ... and {plural(more, 'more finding')}")
     return lines + _commands(smallest, stores, files.get(cause.name))

@@ -40,8 +40,9 @@ class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     """A finding: the first of its symptom in a case. `run`: the run directory, as shown; `point`: the
     smallest crash state that shows it. `minimal`: the operations it was shrunk to; empty if it was not, and
     then `reason` says why. `schedule`: that under which it shows, `.s3`; empty: the default one. `shows`:
-    every symptom of that workload, with an example. `confirmed`: whether the recording machine of the run
-    shows it, too; `untried`: why that is not known. `recordings`: how many were made for it.
+    every symptom of that workload, with an example. `standing`: which known bug it is, or `new`, or the like
+    (`triage.standing_of`). `confirmed`: whether the recording machine of the run shows it, too; `untried`:
+    why that is not known. `recordings`: how many were made for it.
     """
 
     run: str
@@ -60,6 +61,7 @@ class CauseMember(msgspec.Struct, frozen=True, kw_only=True):
     untried: str = ""
     recordings: int = 0
     reason: str = ""
+    standing: str = ""
 
     @property
     def case(self) -> str:

@@ -38,7 +38,7 @@ from harness.kernels.find import Kernel
 from harness.model import CaseId, Workload
 from harness.model.schedules import ScheduleName, under_schedule, without_schedule
 from harness.plan import Plan
-from harness.report.words import plural, shown_path
+from harness.report.words import kind_of_loss, plural, shown_path
 from harness.store import RunStore
 from harness.store.records import Finding, state_order
 from harness.symptoms import Symptom, paths_of, symptom_of
@@ -269,6 +269,7 @@ def examined(
         symptom=suspect.symptom,
         summary=finding.summary,
         operations=len(operations),
+        standing=standing_of(finding),
     )
     if suspect.workload.opaque:
         return msgspec.structs.replace(member, reason="it runs programs: only operations can be shrunk")
@@ -300,6 +301,17 @@ def examined(
         unconfirmed = unconfirmed or shrunk
     told = unconfirmed or msgspec.structs.replace(member, reason=_why_not(tried, suspect.case))
     return msgspec.structs.replace(told, recordings=tries.made - before)
+
+
+def standing_of(finding: Finding) -> str:
+    """The known bug that a finding is, or that it is a known loss, expected or new. A program's own check
+    accuses no kernel.
+    """
+    if finding.known:
+        return finding.known.bug.name
+    if finding.loss:
+        return f"a known {kind_of_loss(finding)}"
+    return "expected" if finding.expectation else "" if finding.oracle == "program" else "new"
 
 
 def _ways(case: CaseId) -> list[Way]:

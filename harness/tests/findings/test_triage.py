@@ -27,8 +27,9 @@ from harness.host.progress import Lines
 from harness.model import CaseId, Judgement, Violation
 from harness.model.schedules import ScheduleName
 from harness.plan import Plan
+from harness.report import words
 from harness.report.explanation import Explanation, write_explanation
-from harness.store import RunStore
+from harness.store import RunStore, meaning
 from harness.store.records import CaseInfo
 from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.tests.cli.runner import powercut
@@ -441,6 +442,26 @@ def test_a_long_finding_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest
 def test_no_run_there_is_the_users_error(tmp_path: Path) -> None:
     assert powercut("triage", tmp_path / "nothing").exit_code == ExitCode.USAGE
     assert powercut("triage").exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_is_known_of_a_finding_is_told_when_it_was_shrunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    """Before shrinking, `triage` said "(a known loss)", and behind it nothing."""
+    lossy = Expectation("ext4/fast_commit", "*", "durability", "it sends no flush", "losses:1")
+    monkeypatch.setattr(meaning, "known_losses", lambda: (lossy,))
+    monkeypatch.setattr(words, "known_losses", lambda: (lossy,))
+    run = run_with(tmp_path, nameless, "random1-4-20")
+    found = triaged(tmp_path, run, FakeTries(nameless if again else lambda ops: {}))
+    members = [*found.not_again, *(m for cause in found.causes for m in cause.members)]
+    said = {"durability": "a known loss", "fsck": "new"}
+    assert {m.symptom.oracle: m.standing for m in members} == said
+    with RunStore.open(run) as store:
+        lines = text_of(found, [store], {})
+    for m in members:
+        told = f"{m.case} {m.symptom} ({m.standing})"
+        assert any(told in line for line in lines if line.startswith(("   ", "not shown again: ")))
 
 
 def test_programs_are_listed_though_they_cannot_be_shrunk(tmp_path: Path) -> None:
