@@ -15,6 +15,8 @@ from harness.rules.vulnerabilities import Vulnerability
 _NUMBER = re.compile(r"\d+")
 _NAMELESS = re.compile(r"#\d+ \(deleted\)")
 """How d_path() tells a file of O_TMPFILE."""
+_ASKED = re.compile(r", \d+(?=(?: at \d+)?(?:, dsync)?\)$)")
+"""How many bytes a call was asked to write."""
 _CALLS_SHOWN = 6
 _PLACES_SHOWN = 4
 
@@ -150,8 +152,9 @@ class Words:
 
 
 def text_of(call: NotedCall) -> str:
-    """A call, for people."""
-    return _NAMELESS.sub(NAMELESS, call.text) or f"{call.word}({call.path or call.inode})"
+    """A call, for people; of one that writes, with the bytes that it wrote."""
+    text = _ASKED.sub(f", {call.length}", call.text) if call.word == "write" else call.text
+    return _NAMELESS.sub(NAMELESS, text) or f"{call.word}({call.path or call.inode})"
 
 
 def in_brackets(place: str) -> str:

@@ -14,7 +14,7 @@ from harness.rules.search import Search
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, contents
 from harness.rules.vulnerabilities import Reducer, Vulnerability
-from harness.rules.words import Words
+from harness.rules.words import Words, text_of
 from harness.tests.rules.programs import ROOT, Calls, rules
 
 Held = dict[str, bytes]
@@ -675,3 +675,19 @@ def test_a_thread_is_told_only_where_there_are_several() -> None:
     ):
         looked = search(some, is_whole)
         assert says in looked.words.named(next(iter(looked.kinds.values())).found)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("sendfile(d/b, 8388608)", "sendfile(d/b, 100)"),
+        ("copy_file_range(b, 8388608)", "copy_file_range(b, 100)"),
+        ("write(a, 5, 9000)", "write(a, 5, 100)"),
+        ("pwritev2(f, 9000 at 4096, dsync)", "pwritev2(f, 100 at 4096, dsync)"),
+        (STORE, STORE),
+    ],
+)
+def test_a_call_is_told_with_the_bytes_that_it_wrote(text: str, told: str) -> None:
+    """A copy of 100 bytes was told as the 8 MiB that it had been asked for."""
+    assert text_of(NotedCall("write", length=100, text=text)) == told
+    assert text_of(NotedCall("size", length=100, text="ftruncate(f, 7)")) == "ftruncate(f, 7)"
