@@ -106,7 +106,8 @@ def page_of(litmus: Litmus, programs: Sequence[Program]) -> Page:
             Section(
                 "Differences",
                 f"Between {enumerated(list(litmus.columns))}.",
-                tables=tuple(_differences(litmus, programs)) if litmus.plan.compare else (),
+                tables=tuple(_differences(litmus, programs)),
+                lines=tuple(_no_difference(litmus, programs)),
             ),
             Section("The table", _legend(litmus), tables=tuple(_tables(litmus, programs))),
             Section("Mode by mode", tables=tuple(_of_modes(litmus, programs)), in_text=False),
@@ -225,15 +226,27 @@ def _yes(promises: bool) -> str:
 
 
 def _differences(litmus: Litmus, programs: Sequence[Program]) -> Iterator[PageTable]:
-    """The programs on which the two columns differ; nothing before both have answers."""
-    if litmus.shown.keys() != litmus.columns.keys():
-        return
-    rows = []
-    for program in programs:
-        one, two = (m.cell(program.name).standing for m in litmus.columns.values())
-        if one is not two:
-            rows.append(_row(litmus, program))
-    yield PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
+    """The programs on which the two columns differ."""
+    rows = [_row(litmus, p) for p, one, two in _compared(litmus, programs) if one is not two]
+    if rows:
+        yield PageTable(("question", "documents", *litmus.columns), tuple(rows), wide=True)
+
+
+def _no_difference(litmus: Litmus, programs: Sequence[Program]) -> Iterator[Line]:
+    """That there is none, as far as both columns have answers."""
+    compared = list(_compared(litmus, programs))
+    seen = sum(one is not Standing.UNSEEN for _, one, _ in compared)
+    if seen and all(one is two for _, one, two in compared):
+        unseen = len(compared) - seen
+        yield Line("no answer differs" + f"; {plural(unseen, 'question')} not looked at" * bool(unseen))
+
+
+def _compared(litmus: Litmus, programs: Sequence[Program]) -> Iterator[tuple[Program, Standing, Standing]]:
+    """The answers of two columns that are compared; nothing before both have answers."""
+    if litmus.plan.compare and litmus.shown.keys() == litmus.columns.keys():
+        for program in programs:
+            one, two = (m.cell(program.name).standing for m in litmus.columns.values())
+            yield program, one, two
 
 
 def _unseen(litmus: Litmus) -> Iterator[Line]:

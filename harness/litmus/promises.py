@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
+from harness.errors import UsageError
 from harness.model import (
     SECTOR_BYTES,
     Extent,
@@ -34,6 +35,7 @@ from harness.oracles.question import why_not
 
 OF_THE_MODEL = ("durability", "atomicity", "stale", "foreign", "size", "contents")
 """The oracles that compare a tree with what was done: all others look at more than a tree."""
+_HOW = "see docs/howto/litmus.md"
 _CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _OWN_INODES = 1000  # above the numbers that a planted answer may give
@@ -56,6 +58,23 @@ def promises(contract: Contract, operations: Sequence[Operation], asked: Questio
         )
 
     return refused(map(tree_of, asked.broken)) and refused(_unwritten(asked))
+
+
+def need_told_apart(name: str, asked: Question) -> None:
+    """Raises UsageError where the predicate of a program's question and its planted answers contradict each
+    other, or there are none of one kind: without an answer no, each mode would promise the answer yes.
+    """
+    for kind, wanted, planted in (("kept", "yes", asked.kept), ("broken", "no", asked.broken)):
+        if not planted:
+            raise UsageError(f"litmus program {name}: `{kind}` is empty", f"plant an answer {wanted}: {_HOW}")
+        for n, tree in enumerate(map(tree_of, planted)):
+            why = why_not(asked, tree)
+            if bool(why) is (wanted == "yes"):
+                planted_as = f"`{kind}` plants answers {wanted}, but its tree {n} answers"
+                raise UsageError(
+                    f"litmus program {name}: {planted_as} {f'no: {why}' if why else 'yes'}",
+                    f"change `holds`, or that tree: {_HOW}",
+                )
 
 
 def _unwritten(asked: Question) -> Iterator[Tree]:

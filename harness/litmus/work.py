@@ -16,7 +16,7 @@ from harness.host.files import write_atomically
 from harness.kernels.find import build_of, look_up_kernel
 from harness.litmus.page import markdown, page_of
 from harness.litmus.programs import Program, programs
-from harness.litmus.promises import promises
+from harness.litmus.promises import need_told_apart, promises
 from harness.litmus.results import NOT_YET, CellAnswer, Litmus, LitmusPlan, OnMode, cell_of, name_of
 from harness.model import CaseId, Verdict
 from harness.model.schedules import with_schedules, without_schedule
@@ -38,7 +38,7 @@ def create(plan: LitmusPlan, out: Path) -> Path:
     """Make the directory. Raises UsageError for a mode, a program or a kernel that does not exist, and where
     `compare` finds other than two columns.
     """
-    programs(plan.names)
+    _programs(plan)
     for kernel in plan.kernels:
         look_up_kernel(kernel)
     names = [p.name for p in select_profiles(plan.modes)]
@@ -56,6 +56,14 @@ def load_plan(path: Path) -> LitmusPlan:
     return read_plan(path, LitmusPlan, "table of litmus programs", "litmus")
 
 
+def _programs(plan: LitmusPlan) -> list[Program]:
+    """Raises as `programs` and `need_told_apart`."""
+    found = programs(plan.names)
+    for program in found:
+        need_told_apart(program.name, program.question)
+    return found
+
+
 class LitmusSeries(Series[OnMode]):
     """See `Series`. Raises UsageError for a plan that names what does not exist."""
 
@@ -65,7 +73,7 @@ class LitmusSeries(Series[OnMode]):
     common_lacks = (UsageError,)
 
     def __init__(self, plan: LitmusPlan, path: Path) -> None:
-        self.plan, self._programs = plan, programs(plan.names)
+        self.plan, self._programs = plan, _programs(plan)
         self._builds = {kernel: build_of(kernel) for kernel in plan.kernels}
         self._promises: dict[tuple[Contract, str], bool] = {}
         select_profiles(plan.modes)

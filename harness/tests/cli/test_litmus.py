@@ -9,11 +9,13 @@ import pytest
 
 from harness.cli import series as cli_series
 from harness.errors import ExitCode
+from harness.litmus import programs as litmus_programs
 from harness.litmus.results import CellAnswer, OnMode
 from harness.litmus.work import LitmusSeries, load_plan
 from harness.oracles import ORACLES
 from harness.series.journal import End
 from harness.tests.cli.runner import powercut, refused
+from harness.workloads.load import load_workload
 
 NAME = "append-fsync-file"
 
@@ -43,6 +45,47 @@ def test_a_mode_that_is_only_rules_is_refused_before_anything_is_made(tmp_path: 
     told = refused("litmus", "-c", "ext4/ordered,any/posix", NAME, "--out", tmp_path)
     assert "any/posix: rules judge programs by their own checks" in told
     assert not any(tmp_path.iterdir())
+
+
+FILE = """
+summary = "An append that is synced"
+operations = ["create f", "sync", "append f 4096", "fsync f"]
+[question]
+group = "one append"
+asks = "Is the append there?"
+setup = 2
+after = 4
+holds = [{ f = { sizes = [4096] } }]
+kept = KEPT
+broken = BROKEN
+"""
+WHOLE, EMPTY = "{ f = { contents = [[4096, 2]] } }", "{ f = {} }"
+
+
+@pytest.mark.parametrize(
+    ("kept", "broken", "said"),
+    [
+        (
+            [WHOLE, EMPTY],
+            [EMPTY],
+            "`kept` plants answers yes, but its tree 1 answers no: f has 0 bytes",
+        ),
+        ([WHOLE], [EMPTY, WHOLE], "`broken` plants answers no, but its tree 1 answers yes"),
+        ([WHOLE], [], "`broken` is empty"),
+        ([], [EMPTY], "`kept` is empty"),
+    ],
+)
+def test_a_question_that_contradicts_its_planted_answers_is_refused(
+    kept: list[str], broken: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only our own tests tried them: the table told what a mode promises by answers that are none."""
+    file = tmp_path / "mine.toml"
+    file.write_text(FILE.replace("KEPT", f"[{', '.join(kept)}]").replace("BROKEN", f"[{', '.join(broken)}]"))
+    monkeypatch.setattr(litmus_programs, "workload_sets", lambda: {"litmus": ["mine"]})
+    monkeypatch.setattr(litmus_programs, "load_workload", lambda _: load_workload(str(file)))
+    told = refused("litmus", "-c", "ext4/ordered", "mine", "--machine", "uml", "--out", tmp_path / "out")
+    assert f"litmus program mine: {said}" in told
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

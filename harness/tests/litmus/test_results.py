@@ -331,9 +331,19 @@ def test_a_mode_that_could_not_be_run_is_a_column_with_its_reason() -> None:
 def test_a_comparison_shows_what_differs_and_nothing_else() -> None:
     chosen = programs([NAME])
     same, other = table(KEPT, KEPT, compare=True), table(KEPT, NO, compare=True)
-    assert not [s for s in page_of(same, chosen).sections if s.title == "Differences" and s.holds]
+    assert "\nno answer differs\n" in page_of(same, chosen).text()
     (differs,) = [s for s in page_of(other, chosen).sections if s.title == "Differences"]
     assert [len(t.rows) for t in differs.tables] == [1]
+
+
+def test_two_columns_without_an_answer_are_not_told_to_agree() -> None:
+    nothing = CellAnswer(program=NAME, reason="no mkfs")
+    unseen = table(nothing, nothing, compare=True)
+    assert "no answer differs" not in page_of(unseen, programs([NAME])).text()
+    both = programs([NAME, "append-o-sync"])
+    assert (
+        "no answer differs; 1 question not looked at" in page_of(table(KEPT, KEPT, compare=True), both).text()
+    )
 
 
 def test_a_comparison_waits_for_its_second_column() -> None:
