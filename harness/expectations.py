@@ -120,7 +120,9 @@ IN_BASELINE = "the baseline has it, too"
 
 
 def known_failures(findings: Iterable[Found], origin: str) -> tuple[Expectation, ...]:
-    """What an earlier run found, as expected failures: of the same case, oracle and symptom."""
+    """What an earlier run found, as expected failures: of the same case, oracle and symptom. A case whose
+    operations changed since is for the caller to leave out: by its name it is the same.
+    """
     symptoms: dict[tuple[CaseId, str], dict[str, None]] = {}
     for f in findings:
         symptoms.setdefault((f.case, f.symptom.oracle), {})[escape(f.symptom.what)] = None

@@ -15,20 +15,19 @@ from click.core import ParameterSource
 
 from harness.cli.console import errors
 from harness.errors import PowercutError, UsageError
-from harness.expectations import Expectation, known_failures, read_expectations
+from harness.expectations import Expectation, read_expectations
 from harness.filesystems.profiles import profiles, ruled_modes
 from harness.guests.machine import accelerators, names
 from harness.host.files import holds, refuses
 from harness.host.resources import resource
 from harness.host.text import near_or
 from harness.known.base import KnownBugs, read_known
-from harness.model import CaseId, bounds
+from harness.model import bounds
 from harness.oracles import ORACLES
 from harness.plan import LEGAL, Budget
 from harness.states import FAULT_MODELS
 from harness.store import RunStore
 from harness.store.bundle import is_bundle, unbundle
-from harness.summary import summarise
 from harness.trust import Named
 from harness.workloads.load import is_installed
 
@@ -453,32 +452,6 @@ def required(asked: bool | None, configurations: Sequence[str]) -> bool:
     takes whatever this host can run. `asked`: what the user said of it, if anything.
     """
     return all("/" in name for name in configurations) if asked is None else asked
-
-
-baseline_option = click.option(
-    "--baseline",
-    type=RunDirectory(exists=True),
-    metavar="RUN",
-    help="A run from before a change, or a packed one: each symptom that a case showed there is known, and "
-    "only what is new fails the run.",
-)
-
-
-def asked_baseline(run: Path | None) -> tuple[Expectation, ...]:
-    """What --baseline makes known. Raises UsageError where it is no run, or decided nothing."""
-    if run is None:
-        return ()
-    with open_run(run) as store:
-        summary = summarise(store)
-        if not summary.checked:
-            raise UsageError(f"{run} checked no crash state: it is no baseline", "name a run that did")
-        return known_failures(summary.findings, f"baseline {store.path.name}")
-
-
-def known_before(run: Path) -> dict[CaseId, str]:
-    """The cases of --baseline of which a state was checked, each with why it was left undecided, or ""."""
-    with open_run(run) as store:
-        return {c.case: c.undecided for c in summarise(store).cases if c.counts.checked}
 
 
 def states_options(states: str = "prefix", budget: str = "no limit") -> list[Decorator]:

@@ -15,6 +15,7 @@ import msgspec
 
 from harness.cases.faulty_disk import PER_CELL
 from harness.cli.again import again, before, summary_of
+from harness.cli.baseline import asked_baseline, baseline_option
 from harness.cli.bisect import (
     FLAG,
     BisectCommand,
@@ -31,21 +32,18 @@ from harness.cli.options import (
     ExistingFile,
     OpenFile,
     RunDirectory,
-    asked_baseline,
     asked_budget,
     asked_expectations,
     asked_kernel,
     asked_known,
     asked_oracles,
     asked_states,
-    baseline_option,
     beside_resume,
     bounded,
     expect_option,
     is_typed,
     jobs_option,
     kernel_options,
-    known_before,
     known_options,
     listed,
     modes_option,
@@ -441,13 +439,12 @@ def _bisect(given: Mapping[str, Any]) -> ExitCode:
 def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     if given["recordings"]:
         need_run(given["recordings"])
-    expected = asked_expectations(given["expect"]) + asked_baseline(given["baseline"])
-    before = known_before(given["baseline"]) if given["baseline"] else {}
+    baseline = asked_baseline(given["baseline"], plan)
+    expected = asked_expectations(given["expect"]) + (baseline.expected if baseline else ())
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
         summary = _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
-    for c in summary.cases if given["baseline"] else ():
-        if c.verdict is CaseVerdict.FAIL and (why := before.get(c.case, "it was not checked there")):
-            errors.say(f"note: what {c.case} shows may be older than {given['baseline']}: {why}")
+    for note in baseline.notes(summary) if baseline else ():
+        errors.say(f"note: {note}")
     return summary
 
 
@@ -728,7 +725,7 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     every case, and the command line of a guest.
     """
     asked_expectations(given["expect"])
-    asked_baseline(given["baseline"])
+    asked_baseline(given["baseline"], plan)
     asked_known(given)
     need_run_name(given["name"])
     verbose = given["verbose"]

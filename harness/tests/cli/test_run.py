@@ -16,11 +16,12 @@ import pytest
 
 from harness.cli import run
 from harness.cli.again import Before, summary_of
+from harness.cli.baseline import Baseline
 from harness.cli.console import errors
 from harness.cli.estimate import estimate
 from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
-from harness.expectations import Expectation
+from harness.expectations import Expectation, first_match, known_failures
 from harness.guests import guest_specs
 from harness.kernels.find import Kernel
 from harness.model import CaseId, Judgement, Violation
@@ -29,7 +30,7 @@ from harness.report.lines import run_again
 from harness.run import Planned, look_up, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
-from harness.store.records import CaseInfo, CaseStatus, KernelInfo
+from harness.store.records import CaseInfo, CaseStatus, KernelInfo, Step
 from harness.summary import CaseVerdict, summarise
 from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut, printed, refused
@@ -222,6 +223,67 @@ def test_a_case_that_fails_beside_a_baseline_without_it_says_so(
     assert told[0] == ""
     assert said % (failed, "a guest was lost") in " ".join(told[1].split())
     assert said % (other, "it was not checked there") in " ".join(told[2].split())
+
+
+def test_what_a_baseline_of_other_operations_shows_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of one's own ./append-fsync.toml was held against the append-fsync of Powercut: what it broke was
+    expected, since "the baseline has it, too".
+    """
+    with demo_run(tmp_path / "before") as before:
+        case = CaseId("ext4", "writeback-nodelalloc", "rename-replace")
+        (there,) = (c for c in before.cases() if c.case == case)
+    asked = ("-c", case.configuration, "--baseline", before.path, "--out", tmp_path / "now")
+    mine = tmp_path / "rename-replace.toml"
+    operations = [f'"{s.operation}"' for s in there.info.steps]
+    for end, known in ((None, True), (-1, False)):
+        text = f'summary = "mine"\noperations = [{", ".join(operations[:end])}]\n'
+        mine.write_text(text)
+        _, expected, _ = begun_with(monkeypatch, "-w", mine, *asked)
+        assert any(e.applies_to(case) for e in expected) is known
+    with demo_run(tmp_path / "after") as store:
+        summary = summarise(store)
+        (c,) = (c for c in summary.cases if c.case == case)
+        failed = replace(
+            summary, cases=(replace(c, findings=tuple(replace(f, expectation=None) for f in c.findings)),)
+        )
+        monkeypatch.setattr(run, "new_run", lambda *_: contextlib.nullcontext(store))
+        monkeypatch.setattr(run, "_execute", lambda *_, **__: failed)
+        told = powercut("run", "-w", mine, *asked).stderr
+    why = "the baseline's operations of this case are others"
+    assert f"note: what {case} shows may be older than {before.path}: {why}" in " ".join(told.split())
+
+
+def test_what_another_program_shows_is_known_by_a_baseline_and_told(tmp_path: Path) -> None:
+    """The program may be what changed: what its case showed before is known, and a note says of what."""
+    run_step = (Step(0, "run /workload/my-db/run", 1, 2),)
+
+    def with_program(folder: str) -> RunStore:
+        store = demo_run(tmp_path / folder)
+        store.put_pins({"workload append-fsync": folder})
+        return store
+
+    with with_program("then") as then, with_program("now") as now:
+        before, after = summarise(then), summarise(now)
+        known = known_failures(before.findings, "baseline")
+        cases = tuple(
+            replace(
+                c,
+                info=replace(c.info, steps=run_step),
+                findings=tuple(
+                    replace(f, expectation=first_match(known, f.case, f.symptom)) for f in c.findings
+                ),
+            )
+            for c in after.cases
+        )
+        judged = {c.case: "" for c in before.cases}
+        told = [*Baseline(then.path, known, judged, then.info.pins).notes(replace(after, cases=cases))]
+        same = [*Baseline(then.path, known, judged, now.info.pins).notes(replace(after, cases=cases))]
+    case = "ext4-nobarrier/append-fsync"
+    why = f"its program is not that of {then.path}"
+    assert told == [f"what {case} is expected to show may be new: {why}"]
+    assert same == []
 
 
 def test_a_packed_baseline_is_unpacked_where_the_run_is_kept(
