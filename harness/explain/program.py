@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.explain.effects import (
+    EVERY,
     REMOVES,
     SHOWN,
     UNREAD,
@@ -122,19 +123,19 @@ class Program:
     """An application at the last acknowledgement before the power failed. `text`: what was acknowledged;
     `at`: the event; -1 if nothing was. `unsynced`: changes that explain what is missing, and that no sync
     had covered when it acknowledged. `pending`: the first sync that covers one of them and had not
-    returned; `behind`: the first that began later. `synced`: the last sync that had returned by then.
-    `latest`: of `unsynced`, what was changed since the acknowledgement before. `kept`: what else was
-    changed since, and had been made durable. `taken`, `order`: what came back in a wrong order. `gap`:
-    what it left between two calls of its own. `early`: the call that gave a name to a file which has not
-    all of its contents; `bare`: what of them had been written and not synced when it did. `half`: the
-    call of which a part came back; `in_part`: whether the check may refuse that. `open`: what no sync had
-    covered when the power failed; `uncovered`: what of it may be missing. `known`: whether its calls tell
-    all that it asked for. `shown`: whether trees of accepted states were compared. `idle`: whether a sync
-    that had something to make durable sent nothing. `tried`: the loss of each file of `unsynced` alone
-    was refused. `renamed`: the first name that a file of `unsynced` was given behind its contents: from
-    then on, its old name is another file's. `weak`: calls that look like a sync of a file, and do not
-    make all of it durable. `untried`: why its check could not be run on trees that lack what one call
-    did; empty if it was, or there was nothing to try.
+    returned; `behind`: the first of their files and directories that began later, see `_Inquiry.behind`.
+    `synced`: the last sync that had returned by then. `latest`: of `unsynced`, what was changed since the
+    acknowledgement before. `kept`: what else was changed since, and had been made durable. `taken`,
+    `order`: what came back in a wrong order. `gap`: what it left between two calls of its own. `early`:
+    the call that gave a name to a file which has not all of its contents; `bare`: what of them had been
+    written and not synced when it did. `half`: the call of which a part came back; `in_part`: whether the
+    check may refuse that. `open`: what no sync had covered when the power failed; `uncovered`: what of it
+    may be missing. `known`: whether its calls tell all that it asked for. `shown`: whether trees of
+    accepted states were compared. `idle`: whether a sync that had something to make durable sent nothing.
+    `tried`: the loss of each file of `unsynced` alone was refused. `renamed`: the first name that a file
+    of `unsynced` was given behind its contents: from then on, its old name is another file's. `weak`:
+    calls that look like a sync of a file, and do not make all of it durable. `untried`: why its check
+    could not be run on trees that lack what one call did; empty if it was, or there was nothing to try.
     """
 
     name: str
@@ -332,8 +333,21 @@ class _Inquiry:
         return next((s.call for s in flying if any(self.effects.covers(s, c) for c in unsynced)), None)
 
     def behind(self, unsynced: Sequence[Change]) -> ProgramCall | None:
-        later = (s for s in self.effects.syncs if s.call.began >= self.at)
-        return next((s.call for s in later if any(self.effects.covers(s, c) for c in unsynced)), None)
+        """Of these files or their directories: in order, the fsync of any file makes names durable, and that
+        may be the one of the next round.
+        """
+        for sync in (s for s in self.effects.syncs if s.call.began >= self.at):
+            own = [c for c in unsynced if sync.inode in (EVERY, c.inode, c.directory)]
+            if any(self.effects.covers(sync, c) for c in own):
+                return None if self._again(own, sync.call.began) else sync.call
+        return None
+
+    def _again(self, changes: Sequence[Change], by: int) -> bool:
+        """Whether a name of these was given or taken, or contents emptied, since the acknowledgement."""
+        since = [c for c in self.before(by) if c.began >= self.at and not c.is_of_file]
+        taken = {t.inode for t in self.effects.takings if self.at <= t.call.began < by}
+        anew = {c.path for c in since}
+        return any(c.inode in taken if c.is_of_file else c.path in anew for c in changes)
 
     def weak(self) -> tuple[Sync, ...]:
         """Calls before the power failed that write contents back, and promise less than an fsync."""

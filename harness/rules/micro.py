@@ -161,9 +161,9 @@ class Effect:
         """The newest name that a file has at a time; if it has none, the newest that it had, or its first."""
         names = self.paths.get(inode, [(0, "?")])
         had = next((name for call, name in reversed(names) if call <= time), names[0][1])
-        return next(self._has(inode, time), had)
+        return next(self.names(inode, time), had)
 
-    def _has(self, inode: int, time: float) -> Iterator[str]:
+    def names(self, inode: int, time: float) -> Iterator[str]:
         """The names that a file has at a time, the newest first."""
         names, ends = self.paths.get(inode, []), self.ends.get(inode, [])
         given = zip(reversed(names), reversed(ends), strict=True)

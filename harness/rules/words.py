@@ -148,7 +148,15 @@ class Words:
         if made.kind == "file" and calls[born[0][0]].word == "tmpfile" and not names:
             return f"fsync of the file without a name that call {born[0][0]} made"
         what = "the directory " if made.kind == "directory" else ""
-        return f"fsync of {what}`{self.effect.path(remedy.inode, remedy.after)}`"
+        newest = self.effect.path(remedy.inode, remedy.after)
+        return f"fsync of {what}`{self._used(remedy) or newest}`"
+
+    def _used(self, remedy: Remedy) -> str:
+        """Of several names of a file, the one by which the call in front of the sync knows it."""
+        call = self.effect.notes.calls[remedy.after]
+        names = () if call.other else self.effect.names(remedy.inode, remedy.after)
+        first = call.text.partition("(")[2]
+        return next((name for name in names if first.startswith((f"{name},", f"{name})"))), "")
 
 
 def text_of(call: NotedCall) -> str:

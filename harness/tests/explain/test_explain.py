@@ -924,6 +924,43 @@ def test_a_file_that_is_opened_again_was_not_created_again() -> None:
     assert "(event 6) and write(f, 1) (event 10), and 2 more calls before." in many.sentence
 
 
+@pytest.mark.parametrize(
+    ("calls", "behind"),
+    [
+        (("fsync(value)",), "fsync(value)"),
+        (("fsync(.)",), "fsync(.)"),
+        (("openat(log, create)", "fsync(.)"), "fsync(.)"),
+        (("openat(new, create)", "write(new, 5)", "fsync(new)"), ""),
+        (("rename(value, old)", "fsync(.)"), ""),
+        (("rename(value, old)", "sync()"), ""),
+    ],
+)
+def test_the_sync_of_the_next_round_is_none_that_came_too_late(calls: Sequence[str], behind: str) -> None:
+    """Of a loop of write, fsync and rename: "fsync(new) comes behind that", which was of the next file."""
+    app = Application()
+    for text in ("openat(new, create)", "write(new, 5)", "fsync(new)", "rename(new, value)"):
+        app.call(text)
+    app.made.mark("app 1")
+    for text in calls:
+        app.call(text)
+    found = there(app.found())
+    assert found.mechanism is Mechanism.PROGRAM_NEVER
+    assert ("comes behind that." in found.sentence) is bool(behind)
+    assert not behind or f" {behind}, called at event" in found.sentence
+
+
+def test_of_a_file_that_was_emptied_since_no_sync_came_too_late() -> None:
+    app = Application()
+    for text in ("openat(f, create)", "fsync(f)", "write(f, 5)"):
+        app.call(text)
+    app.made.mark("app 1")
+    for text in ("openat(f, create|truncate)", "write(f, 5)", "fsync(f)"):
+        app.call(text)
+    found = there(app.found())
+    assert found.mechanism is Mechanism.PROGRAM_NEVER
+    assert "comes behind that" not in found.sentence
+
+
 def with_all_there(app: Application, names: dict[int, tuple[BlockName, ...]] | None = None) -> Facts:
     """The power fails when all that was sent is on the platter, and no state near it keeps the promise."""
     facts = app.facts()

@@ -495,6 +495,16 @@ def test_a_file_without_a_name_is_told_by_the_call_that_made_it() -> None:
     assert "fsync of `d/o`" in looked.words.remedies([Remedy(4, calls.inodes["o"])])
 
 
+def test_of_several_names_a_file_is_told_by_the_one_that_the_call_used() -> None:
+    """What was written through `a` was to be synced as `b`, a name that it was given before."""
+    calls = Calls().create("a").fsync("a").link("a", "b").fsync(".").write("a", b"x" * 4096).ack("1")
+    looked = search(calls.notes(), lambda held, acks: not acks or len(held.get("b", b"")) == 4096)
+    written = looked.words.remedies([Remedy(4, calls.inodes["b"])])
+    assert written == "fsync of `a` after call 4, `write(a, 4096 at 0)`"
+    linked = looked.words.remedies([Remedy(2, calls.inodes["b"])])
+    assert linked == "fsync of `b` after call 2, `link(a, b)`"
+
+
 def test_the_directory_is_no_file_without_a_name() -> None:
     """Where the first call of all was the O_TMPFILE, `.` was told as the file that it made."""
     calls = Calls()._make("tmpfile", ".")
