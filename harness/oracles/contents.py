@@ -24,7 +24,7 @@ from harness.oracles.allowance import (
     told_apart,
 )
 from harness.oracles.contract import Contract
-from harness.oracles.pattern import WORD_BYTES, begins, begins_poison, data_of, writer_in
+from harness.oracles.pattern import WORD_BYTES, begins, begins_poison, data_of, may_be_poison, writer_in
 from harness.oracles.timeline import (
     ZERO,
     EventKind,
@@ -72,15 +72,21 @@ class ContentsJudge:
 
     def _closest(self, candidates: Sequence[int], position: Position, tree: Tree) -> tuple[Fault, ...]:
         wrong = {j: sum(1 for _ in self._tree(j, position, tree, thorough=False)) for j in candidates}
-        nearest = sorted(candidates, key=lambda j: wrong[j])[:_NEAREST]
+        nearest = sorted(candidates, key=lambda j: (wrong[j], self._missized(j, position, tree)))[:_NEAREST]
         return min((tuple(self._tree(j, position, tree, thorough=True)) for j in nearest), key=len)
+
+    def _missized(self, j: int, position: Position, tree: Tree) -> int:
+        """The number of files that do not have that size under j operations."""
+        names, files = self._timeline.names, self._timeline.files
+        found = ((files[names.inode(p, j)], e) for p, e in tree.items() if e.kind == "file")
+        return sum(not self._sized(f, self._counts(f, j, position)).holds(e.size) for f, e in found)
 
     def whenever(
         self, inode: int, position: Position, entry: TreeEntry, binding: int = 0
     ) -> tuple[Fault, ...]:
         """Empty if some version of the history explains this one file; otherwise the faults under the version
-        that explains most of it. `binding`: persistence points of operations before this one bind no longer,
-        and none of them is named.
+        that explains most of it, of those that explain its size if any does. `binding`: persistence points of
+        operations before this one bind no longer, and none of them is named.
         """
         file = self._timeline.files[inode]
         every_one = (*(e.index for e in file.events[: file.before(position.begun)]), position.begun)
@@ -91,12 +97,12 @@ class ContentsJudge:
             first[j] = self._file(file, j, position, entry, thorough=False)
             if not first[j]:
                 return ()
-        if len(versions) > _VERSIONS:
-            sizes_of = {j: self._sized(file, self._counts(file, j, position)) for j in versions}
-            fitting = [j for j in versions if sizes_of[j].holds(entry.size)]
+        sizes_of = {j: self._sized(file, self._counts(file, j, position)) for j in versions}
+        fitting = [j for j in versions if sizes_of[j].holds(entry.size)] or versions
+        if len(fitting) > _VERSIONS:
             undecided = [j for j in fitting if not isinstance(first[j][-1], Violation)]
-            versions = (undecided or fitting or versions)[-_VERSIONS:]
-        every = (self._file(file, j, position, entry, thorough=True, binding=binding) for j in versions)
+            fitting = (undecided or fitting)[-_VERSIONS:]
+        every = (self._file(file, j, position, entry, thorough=True, binding=binding) for j in fitting)
         return min(every, key=_weight)
 
     def _told_apart(self, file: FileHistory, versions: Sequence[int], position: Position) -> list[int]:
@@ -270,19 +276,18 @@ class _Subject:
         durable = self.file.size_at(self.counts.durable)
         earlier = (self.file.size_at(k) for k in range(self.counts.durable))
         oracle = "durability"
-        if self.file.size_at(allowed.size_base) <= size < low:
-            last = max(self.counts.committed, self.counts.durable)
-            flushes = range(self.counts.durable, self.counts.returned)
-            point = next(self.file.events[k].index for k in flushes if size_kept(self.file, k, last) > size)
+        if flush := self._lost_flush(allowed):
+            point, kept = flush
             operation = self.timeline.describe(point)
-            what = f"{low - size} bytes acknowledged by {operation} are gone: size is {size}"
+            what = f"{kept - size} bytes acknowledged by {operation} are gone: size is {size}"
             signature = f"size after {point}"  # of a write with O_SYNC or O_DSYNC
         elif allowed.size_base == self.counts.durable and (size < durable or size in earlier):
             point = self._first_point(size, durable)
             operation = self.timeline.describe(point)
             signature = f"size after {point}{self.timeline.of_all(point)}"
             if size < durable:
-                what = f"{durable - size} bytes acknowledged by {operation} are gone: size is {size}"
+                kept = self.file.size_at(self.file.durable(point + 1)[1])
+                what = f"{kept - size} bytes acknowledged by {operation} are gone: size is {size}"
             else:
                 what = f"the shorter size acknowledged by {operation} is undone: size is {size}"
         else:
@@ -298,6 +303,22 @@ class _Subject:
         return Violation(
             oracle, path, f"{path}: {what}", f"size {expected}", f"size {size}", f"{path}: {signature}"
         )
+
+    def _lost_flush(self, allowed: Allowance) -> tuple[int, int] | None:
+        """The operation whose flush keeps the file longer than it is, and the size that it keeps: the first
+        since the file was that short by itself. None if no flush does, or what was before them is lost, too.
+        """
+        file, size, counts = self.file, self.entry.size, self.counts
+        too_short = file.size_at(allowed.size_base) > size
+        if size >= allowed.low or (too_short and allowed.size_base != counts.durable):
+            return None
+        short = [k for k in range(counts.durable, counts.returned + 1) if file.size_at(k) <= size]
+        first = short[-1] if short else counts.returned
+        last = counts.returned
+        if not any(size_kept(file, k, last) > size for k in range(first, last)) and not too_short:
+            first, last = counts.durable, max(counts.committed, counts.durable)
+        kept = ((file.events[k].index, size_kept(file, k, last)) for k in range(first, counts.returned))
+        return next((flush for flush in kept if flush[1] > size), None)
 
     def _freed(self, allocated: int) -> Violation:
         path, found = self.entry.path, self.entry.blocks * _STAT_BLOCK_BYTES
@@ -381,16 +402,19 @@ class _Subject:
         if _explained(extent, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)
         data = extent.data[start - extent.start : seen_end - extent.start]
-        if start % WORD_BYTES == 0 and (whose := self._of_part(data)):
+        if start % WORD_BYTES == 0 and (whose := self._of_part(data, cut=seen_end == self.entry.size)):
             return _at_bytes("stale", path, start, end, *whose)
         found = f"bytes that nobody wrote ({data[:16].hex(' ')})"
         return _at_bytes("foreign", path, start, end, found, f"{path}: bytes nobody wrote")
 
-    def _of_part(self, part: bytes) -> tuple[str, str] | None:
-        """What a word may be that the end of a file has cut, unless it is this file's."""
+    def _of_part(self, part: bytes, *, cut: bool) -> tuple[str, str] | None:
+        """What a word may be of which these are the first bytes, unless it is this file's. `cut`: the file
+        ends behind them.
+        """
         writer = writer_in(part)
         if writer is None:
-            return None
+            few = f"bytes that may be what the device held before mkfs, too few to tell ({part.hex(' ')})"
+            return (few, "poison") if cut and may_be_poison(part) else None
         if begins_poison(part):
             return "what the device held before mkfs", "poison"
         owner = self.timeline.written.get(writer)

@@ -46,7 +46,7 @@ def fill(writer: int, offset: int, length: int) -> bytes:
 
 def writer_in(part: bytes) -> int | None:
     """Whose word these first bytes of one may be; None where they are too few to tell, or a whole word."""
-    return int.from_bytes(part[2:4], "little") if 4 <= len(part) < WORD_BYTES else None
+    return int.from_bytes(part[2:4], "little") if _WRITER_END <= len(part) < WORD_BYTES else None
 
 
 def begins(part: bytes, writer: int, places: range) -> bool:
@@ -65,6 +65,13 @@ def begins_poison(part: bytes) -> bool:
     return begins(part, POISON, range(_POISONED))
 
 
+def may_be_poison(part: bytes) -> bool:
+    """Whether words of poison begin so, where these first bytes are too few to name a writer."""
+    words = (word(POISON, place).to_bytes(WORD_BYTES, "little") for place in range(_POISONED))
+    return len(part) < _WRITER_END and any(w.startswith(part) for w in words)
+
+
+_WRITER_END = 4
 _POISONED = 1 << 16
 
 
