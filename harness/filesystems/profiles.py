@@ -100,6 +100,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block_bytes: int = 0  # where its mkfs_arguments ask for blocks smaller than a sector may be
     # Packages whose programs always come from these suites, since an older one lacks what this mode needs.
     newer: dict[str, list[str]] = {}
+    modules: list[str] = []  # of the kernel, beside the file system's: `quota_v2`
     options: list[str] = []  # of the kernel, beyond the driver: `XFS_RT`
     steps: list[Tool] = []  # run after mkfs, with their complete arguments
     stack: Stack | None = None  # of its own: devices among which the file system itself divides its data
@@ -230,7 +231,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         summary=mode.summary,
         fstype=shared.fstype,
         size_bytes=(shared.size_mib + second_mib) << 20,
-        modules=tuple(shared.modules),
+        modules=(*shared.modules, *mode.modules),
         mkfs=_newer(_without(shared.mkfs, mode.mkfs_without), mode.newer),
         mkfs_arguments=tuple(mode.mkfs_arguments),
         fsck=shared.fsck and _newer(shared.fsck, mode.newer),

@@ -90,6 +90,16 @@ def test_a_table_of_names_has_an_option_that_is_not_called_as_its_module(tmp_pat
     assert not has_drivers(image, [mode("vfat/default")])
 
 
+def test_a_mode_may_need_modules_beside_its_file_system(tmp_path: Path) -> None:
+    """ext4 with quotas does not mount without the format of their files, quota_v2 of CONFIG_QFMT_V2."""
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\n")
+    image = tmp_path / "image"
+    assert has_drivers(image, [mode("ext4/ordered")])
+    assert not has_drivers(image, [mode("ext4/quota")])
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\nCONFIG_QFMT_V2=y\n")
+    assert has_drivers(image, [mode("ext4/quota")])
+
+
 def test_a_named_machine_whose_kernel_lacks_a_driver_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
