@@ -73,8 +73,8 @@ def need_release(kernel: Kernel, release: str) -> None:
 
 def option_of(module: str) -> str:
     """The option of the kernel's configuration that builds a module, without CONFIG_ in front and perhaps _FS
-    behind, by the kernel's custom; its tables of names and formats of quota differ from that (fs/nls/Makefile,
-    fs/quota/Makefile).
+    behind, by the kernel's custom; its tables of names and formats of quota differ from that
+    (fs/nls/Makefile, fs/quota/Makefile).
     """
     name = module.replace("-", "_").upper()
     return re.sub(r"^NLS_CP(?=\d)", "NLS_CODEPAGE_", re.sub(r"^QUOTA_V(?=\d)", "QFMT_V", name))
