@@ -15,7 +15,8 @@ so that operations on different files survive in any combination. The rules:
  6. Contents date from some time since then, by the rules of `allowance`.
 
 Which inode a recovered directory is follows from its own name, as rule 2 allows it; where that leaves
-several, each of them may explain the names in it.
+several, each of them may explain the names in it. A name that only an older directory had there shows that
+the directory is undone.
 
 With `namespace = "synced"` only rule 2 (as far as names must exist), rule 3, and the contents and attributes
 of what has not changed since it was synced are judged; of rule 4, that names which only one inode can have
@@ -204,7 +205,7 @@ class _Each:
             directory, _, leaf = path.rpartition("/")
             entries = [(inode, leaf) for inode in _inodes(could.get(directory, frozenset()))]
             faults, could[path] = self._found(path, self._names[path], entries)
-            yield from faults
+            yield from self._in_older(path, faults, could) or faults
         yield from self._links(could)
         yield from self._apart(could)
         held = frozenset().union(*could.values())
@@ -236,12 +237,43 @@ class _Each:
         older = [(e, i) for e, i in ever if i != ABSENT and (e, i) not in been]
         # A promise about an inode made while it had no name does not cover the time when it had this one.
         if any(not self._as_inode(path, name, i, _NOTHING) for _, i in older):
-            what = f"{path}: is what it was before{self._although(promise)}"
-            signature = f"{path}: undone{self._of_all(promise)}"
-            return (
-                Violation("durability", path, what, "what it has become", "older", signature),
-            ), frozenset({*been, *older})
+            return (self._undone(path, promise),), frozenset({*been, *older})
         return min(wrong, key=len), frozenset(been)
+
+    def _undone(self, path: str, promise: _Promise) -> Violation:
+        what = f"{path}: is what it was before{self._although(promise)}"
+        signature = f"{path}: undone{self._of_all(promise)}"
+        return Violation("durability", path, what, "what it has become", "older", signature)
+
+    def _in_older(self, path: str, faults: Sequence[Fault], could: dict[str, _Held]) -> tuple[Fault, ...]:
+        """Instead of `faults`: that a directory above, the nearest such, is what it was before, if the name
+        was in that and nothing like it can be there now. `could` is then that, too.
+        """
+        parts, kinds = path.split("/"), {self._timeline.kinds[inode] for inode in _inodes(could[path])}
+        never = any(isinstance(f, Violation) and f.oracle == "atomicity" for f in faults)
+        is_other = never or (kinds and self._names[path].kind not in kinds)
+        for depth in range(len(parts) - 1, 0, -1) if self._all and is_other else ():
+            above, leaf = "/".join(parts[: depth - 1]), parts[depth - 1]
+            entries = [(inode, leaf) for inode in _inodes(could[above])]
+            older = dict(self._ever(parts, depth, entries))
+            if older.get(path):
+                could.update({p: could.get(p, frozenset()) | held for p, held in older.items()})
+                return (self._undone("/".join(parts[:depth]), self._entry(entries[0])),)
+        return ()
+
+    def _ever(
+        self, parts: Sequence[str], depth: int, entries: Sequence[Entry]
+    ) -> Iterator[tuple[str, _Held]]:
+        """What the path may be, and each directory above from that depth on, as old as may be. `entries`:
+        what its first `depth` parts may be.
+        """
+        for end in range(depth, len(parts) + 1):
+            path = "/".join(parts[:end])
+            ever = ((e, i) for e in entries for i in self._been(e, 0) if i != ABSENT)
+            name = self._names[path]
+            held = frozenset((e, i) for e, i in ever if not self._as_inode(path, name, i, _NOTHING))
+            yield path, held
+            entries = [(inode, parts[end]) for inode in _inodes(held)] if end < len(parts) else []
 
     def _as_inode(self, path: str, name: Name, inode: int, promise: _Promise) -> tuple[Fault, ...]:
         """The faults if this name refers to that inode, which may be as old as the promise allows."""

@@ -225,6 +225,39 @@ def test_a_directory_in_the_place_of_another_has_that_ones_names_or_its_own() ->
     assert oracles(on(operations, directory("d"), file("d/f"))) == {"durability"}
 
 
+@pytest.mark.parametrize(
+    ("more", "undone", "point"),
+    [
+        (["mkdir a/b"], "a/b", 9),
+        (["mkdir a/b", "fsync a/b"], "a/b", 12),
+        (["mkdir a/b", "fsync a/b", "symlink a/b/f zz"], "a/b", 12),
+        (["rmdir a", "create a", "fsync a", "unlink a", "mkdir a", "mkdir a/b"], "a", 13),
+    ],
+)
+def test_what_was_in_an_older_directory_shows_that_this_one_is_undone(
+    more: list[str], undone: str, point: int
+) -> None:
+    """The old directory was taken for the new one: `a/b/f` is there, and no operation makes it. Of one known
+    loss that made a second, new finding.
+    """
+    operations = [
+        "mkdir a",
+        "mkdir a/b",
+        "create a/b/f",
+        "create a/b/g",
+        "sync",
+        "unlink a/b/f",
+        "unlink a/b/g",
+    ]
+    operations += ["rmdir a/b", "create a/b", "fsync a/b", "unlink a/b", *more]
+    names = (directory("a"), directory("a/b"), file("a/b/f"), file("a/b/g"))
+    (violation,) = on(operations, *names).violations
+    told = f"{undone}: is what it was before, although `{operations[point]}` (operation {point})"
+    assert violation.summary == f"{told} was acknowledged"
+    assert (violation.oracle, violation.signature) == ("durability", f"{undone}: undone")
+    assert oracles(on(operations, *names, file("a/b/h"))) == {"durability", "atomicity"}, "h was never there"
+
+
 def test_a_directorys_fsync_does_not_cover_what_is_in_its_new_subdirectories() -> None:
     operations = ["mkdir d", "mkdir d/s", "create d/s/f", "fsync d"]
     assert on(operations, directory("d"), directory("d/s")).verdict is PASS
