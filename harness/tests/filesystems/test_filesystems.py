@@ -20,7 +20,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import complaints, profiles, select_profiles
 from harness.filesystems.tools import IMAGE, Tool, succeed
 from harness.host.resources import resource
-from harness.model import CaseId, FsckClass
+from harness.model import CaseId, CrashState, FsckClass
 from harness.symptoms import symptom_of
 from harness.tests.needs import needed
 from harness.tests.there import there
@@ -313,6 +313,19 @@ def test_a_known_cause_is_known_under_any_workload_and_a_new_fault_under_none(
     filesystem, _, name = mode.partition("-")
     case, symptom = CaseId(filesystem, name, workload), symptom_of(oracle, signature, ["f"])
     assert (first_match(expectations, case, symptom) is not None) is known
+
+
+@pytest.mark.parametrize("mode", ["posix", "strict", "fsck-first", "norecovery-first"])
+def test_an_fsync_that_does_not_wait_is_known_only_where_a_write_is_lost(mode: str) -> None:
+    """Two other bugs of F2FS, which lose nothing that was sent, were put to the node block that fsync does
+    not wait for.
+    """
+    expectations = read_expectations(resource("vms", "filesystems", "natural-faults.expected"))
+    for signature in ("f: zeroing lost", "f: size after 7", "f: missing"):
+        case, symptom = CaseId("f2fs", mode, "resurrect"), symptom_of("durability", signature, ["f"])
+        states = {text: CrashState.parse(text) for text in ("@t26-22", "@t26=", "@26", "@t26")}
+        known = [text for text, s in states.items() if first_match(expectations, case, symptom, s)]
+        assert known == ["@t26-22", "@t26=", "@26"]
 
 
 @pytest.mark.parametrize("mode", ["default", "flushoncommit"])
