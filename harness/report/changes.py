@@ -33,7 +33,7 @@ from harness.summary import CaseSummary, Summary, summarise
 class FindingChange(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
     look at all that the first may have looked at. FIRST is not NEW: the first run checked no state of its
-    case, or did not look in the way that it takes.
+    case, ran other operations in it, or did not look in the way that it takes.
     """
 
     NEW = "new"
@@ -117,14 +117,15 @@ def changes(first: Side, second: Side) -> Changes:
         raise UsageError(f"{one.run} and {two.run} share no case", "compare runs of the same workloads")
     as_far = {case for case in mine if case in others and _as_far(case, _NO_FURTHER, first, second)}
     before, after = _findings(one.cases), _findings(two.cases)
+    alike = {case for case in mine if case in others and not _other_work(case, first, second)}
+    same = {key for key in before.keys() & after.keys() if key[0] in alike}
     found = []
     for key, f in after.items():
-        first_case = mine.get(f.case)
-        looked = first_case is not None and _was_asked(f, first_case, first)
+        looked = f.case in alike and _was_asked(f, mine[f.case], first)
         unlike = FindingChange.NEW if looked else FindingChange.FIRST
-        found.append(_changed(FindingChange.STILL if key in before else unlike, f, second))
+        found.append(_changed(FindingChange.STILL if key in same else unlike, f, second))
     for key, f in before.items():
-        if key not in after:
+        if key not in same:
             covered_too = f.case in others and _as_far(f.case, f.state, first, second)
             covered_too = covered_too and f.oracle in _judging(others[f.case])
             found.append(_changed(FindingChange.FIXED if covered_too else FindingChange.GONE, f, first))
@@ -299,8 +300,8 @@ def changes_json(found: Changes) -> dict[str, Any]:
 
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
-    "not looked at before": "The second run shows these, of which the first checked nothing, or in a "
-    "way in which it did not look.",
+    "not looked at before": "The second run shows these, of which the first checked nothing, or ran "
+    "other operations, or in a way in which it did not look.",
     "still there": "Both runs show these.",
     "fixed": "The first run shows these; the second covered all that the first did, and does not.",
     "not looked at again": "The first run shows these; the second did not decide the case, or did not "

@@ -12,7 +12,7 @@ import pytest
 from harness.model import CrashState
 from harness.plan import Plan
 from harness.report.changes import Changed, Changes, FindingChange, Side, changes, changes_html
-from harness.store.records import Step
+from harness.store.records import Finding, Step
 from harness.summary import CaseSummary, summarise
 from harness.tests.report.demo import demo_run
 
@@ -94,6 +94,28 @@ def test_a_finding_of_other_operations_is_not_fixed(tmp_path: Path) -> None:
     changed, told = became("create f", "crash 2: @t3-1")
     assert changed == {FindingChange.GONE}
     assert "the operations of the second run are not those of the first" in told
+
+
+def test_a_finding_of_other_operations_is_not_still_there(tmp_path: Path) -> None:
+    """`still there: `create zz` is undone`, of a first run without zz, stood above the line that said
+    that the operations were others; one with another symptom was new.
+    """
+    with demo_run(tmp_path) as store:
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+    case = next(c for c in side.summary.cases if [f.oracle for f in c.findings] == ["durability"])
+    (finding,) = case.findings
+    other = replace(finding, signature="another", what="another")
+
+    def became(found: Finding, operation: str) -> list[FindingChange]:
+        info = replace(case.info, steps=(Step(0, operation, 1, 2),))
+        second = replace(case, info=info, findings=(found,))
+        first = replace(case, info=replace(case.info, steps=(Step(0, "create f", 1, 2),)))
+        sides = [replace(side, summary=replace(side.summary, cases=(c,))) for c in (first, second)]
+        return [c.change for c in changes(*sides).found]
+
+    assert became(finding, "create f") == [FindingChange.STILL]
+    for found in (finding, other):
+        assert became(found, "create zz") == [FindingChange.FIRST, FindingChange.GONE]
 
 
 def test_a_side_goes_over_its_cases_once(tmp_path: Path) -> None:
