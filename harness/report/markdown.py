@@ -23,9 +23,11 @@ from harness.report.words import (
     known_lines,
     known_or_new,
     machine_name,
+    number,
     plural,
     recoveries_cut,
     together,
+    xpass,
 )
 from harness.store.records import Finding
 from harness.summary import CaseSummary, CaseVerdict, Summary, shell_code
@@ -66,9 +68,21 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
         yield ""
         told = f"{plural(count, 'expected finding')} ({expectation.origin}): {expectation.reason}"
         yield markdown_plain(told)
+    yield from _unmet(summary)
     for doubt, cases in doubts(summary):
         yield ""
         yield f"Note: {_names(cases)}: {markdown(doubt)}"
+
+
+def _unmet(summary: Summary) -> Iterator[str]:
+    """Expectations that nothing met, and what to do."""
+    for e in summary.unmet[:MAX_FINDINGS]:
+        yield ""
+        told = f"XPASS: {e} was expected to fail and did not ({e.origin}: {e.reason}): {xpass(e, summary)}"
+        yield markdown_plain(told)
+    if (more := len(summary.unmet) - MAX_FINDINGS) > 0:
+        yield ""
+        yield f"... and {number(more)} more XPASS in report.html"
 
 
 def _names(cases: Sequence[CaseSummary]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from harness.host.text import markdown_plain
 from harness.report.markdown import MAX_FINDINGS, summary_markdown
+from harness.report.words import xpass
 from harness.store.records import Coverage, NestedCrashes
 from harness.summary import Summary
 
@@ -64,3 +66,15 @@ def test_quoted_words_are_code(summary: Summary) -> None:
         violation = replace(finding.violations[0], summary=said)
         other = replace(case, findings=(replace(finding, violations=(violation,)),))
         assert f": {shown} (" in summary_markdown(replace(summary, cases=(other,)), SOURCE)
+
+
+def test_what_was_expected_to_fail_and_did_not_is_said(summary: Summary) -> None:
+    """The terminal said XPASS, and the page of the job, which is what its reader sees, did not."""
+    (e,) = summary.unmet
+    told = f"XPASS: {e} was expected to fail and did not ({e.origin}: {e.reason}): {xpass(e, summary)}"
+    text = summary_markdown(summary, SOURCE)
+    assert f"\n\n{markdown_plain(told)}\n" in text
+    assert "XPASS" not in summary_markdown(replace(summary, unmet=()), SOURCE)
+    many = summary_markdown(replace(summary, unmet=(e,) * (MAX_FINDINGS + 2)), SOURCE)
+    assert many.count("XPASS: ") == MAX_FINDINGS
+    assert "... and 2 more XPASS in report.html" in many
