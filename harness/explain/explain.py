@@ -28,6 +28,9 @@ from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target
 from harness.guests.threads import told as threads_told
 from harness.host.text import first_few
+from harness.known.base import KnownBug, with_bugs
+from harness.known.match import possible
+from harness.known.words import perhaps
 from harness.model import (
     SECTOR_BYTES,
     CrashPoint,
@@ -100,6 +103,8 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         log = timed.write_log
         named = {e.index: log.devices.name(e.sector) for e in log.entries if not e.mark}
         self.devices = named if log.devices.several else {}
+        known, linux = shown.store.known(), shown.store.info.kernel.linux
+        self._possible = functools.partial(possible, with_bugs(known.bug).values(), shown.point.case, linux)
         self._examiner = Examiner(timed)
         self._session = Session(shown.judge, shown.directory / "session")
         self._checks = Session(shown.judge, shown.directory / "checks")
@@ -127,6 +132,10 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         self._session.close()
         self._checks.close()
         self._examiner.close()
+
+    def known_bugs(self, cause: str) -> list[KnownBug]:
+        """Of the case's mode on the run's kernel, those that a program's own check may have seen."""
+        return self._possible(cause)
 
     # --- visits -----------------------------------------------------------------------------------
 
@@ -436,12 +445,25 @@ def _lines(
         "written": _written(facts, mechanism, explainer.recording.calls.calls),
         "cut": _cut(facts),
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
-        "cause": "" if mechanism else _not_named(explainer, facts, minimal.control),
+        "cause": _cause(explainer, facts, minimal.control, mechanism),
         "not tried": _not_tried(facts.program),
         "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding, facts.promise),
     }
+
+
+def _cause(
+    explainer: Explainer, facts: Facts, control: CrashState | None, mechanism: Mechanism | None
+) -> str:
+    """Where no mechanism is named, that; and of a program whose own calls do not explain what its check says,
+    the known bugs that may.
+    """
+    said = "" if mechanism else _not_named(explainer, facts, control)
+    if facts.program is None or of_program(facts, facts.program) is not None:
+        return said
+    bugs = explainer.known_bugs(mechanism.value if mechanism else "")
+    return "; ".join(filter(None, [said, perhaps(bugs, explainer.recording.profile.name)]))
 
 
 def _not_named(explainer: Explainer, facts: Facts, control: CrashState | None) -> str:
@@ -451,7 +473,10 @@ def _not_named(explainer: Explainer, facts: Facts, control: CrashState | None) -
         return said
     # In any/linux, names of a directory keep their order.
     rules = "linux" if explainer.recording.profile.contract.namespace == "prefix" else "posix"
-    return f"{said}; powercut run -c any/{rules} with {facts.program.name} tries each order of its calls"
+    return (
+        f"{said}; powercut run -c any/{rules} with {facts.program.name} tries each order of its calls: where "
+        "none fails, they ask for enough, and the file system is the cause"
+    )
 
 
 def _not_tried(program: Program | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.expectations import Expectation, covers
-from harness.known.base import During, KnownBug, Sighting, version_of
+from harness.known.base import During, KnownBug, Severity, Sighting, version_of
 from harness.model import CaseId, CrashState, Violation
 from harness.symptoms import Symptom
 
@@ -97,6 +97,22 @@ def known_of(bugs: Iterable[KnownBug], case: CaseId, kernel: str) -> list[KnownB
     """
     version = version_of(kernel)
     return [bug for bug in bugs if version and bug.record.affects(version) and _is_of(bug, case)]
+
+
+def possible(bugs: Iterable[KnownBug], case: CaseId, kernel: str, cause: str) -> list[KnownBug]:
+    """Those of them that lose synced data, and may be what a program's own check saw: the ones that state the
+    cause (empty: it could not be told) or, where none does, the ones that state none. Such a finding is not
+    called known: what was lost of which promise, a check does not say.
+    """
+    severe = (Severity.DESTROYS, Severity.LOSES_SYNCED)
+    lose = [bug for bug in known_of(bugs, case, kernel) if bug.record.severity in severe]
+    if not cause:
+        return lose
+    stated = {
+        bug.name: {c.lower() for s in bug.record.shows if _is_in(s, case) for c in s.causes} for bug in lose
+    }
+    named = [bug for bug in lose if cause.lower() in stated[bug.name]]
+    return named or [bug for bug in lose if not stated[bug.name]]
 
 
 def _is_of(bug: KnownBug, case: CaseId) -> bool:

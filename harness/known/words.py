@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.known.base import KnownBug, Record, Severity
 from harness.known.match import Match
@@ -37,6 +37,14 @@ def details(match: Match) -> Iterator[str]:
     yield f"compared: {', '.join(match.compared)}{unknown}"
     if match.bug.record.workaround:
         yield f"workaround: {match.bug.record.workaround}"
+
+
+def perhaps(bugs: Sequence[KnownBug], mode: str) -> str:
+    """That something may be one of some known bugs of a mode; empty for none."""
+    names = [bug.name for bug in bugs]
+    if len(names) > 1:
+        return f"perhaps one of the known bugs of {mode}: {', '.join(names)} (powercut known NAME)"
+    return f"perhaps the known bug {names[0]} of {mode} (powercut known {names[0]})" if names else ""
 
 
 def worst(bugs: Iterable[KnownBug]) -> Severity:

@@ -18,6 +18,7 @@ from harness.errors import GuestError, UsageError
 from harness.explain.effects import Change, Effects, Sort, Sync
 from harness.explain.explain import (
     Explainer,
+    _cause,
     _control,
     _first_two,
     _missing_of,
@@ -41,6 +42,7 @@ from harness.explain.program import (
     program_of,
     wanted_sync,
 )
+from harness.filesystems.profiles import select_profiles
 from harness.model import (
     BeforeCrash,
     CaseId,
@@ -2194,6 +2196,49 @@ def test_of_thousands_of_files_that_are_synced_in_turn_each_asks_for_its_own_syn
     open_ = [c.call.text for c in effects.changes if not effects.covered(c, app.made.events)]
     assert open_ == [f"unlink(f{count - 1})"]
     assert len(asked) <= 2 * len(effects.changes)
+
+
+def told_cause(facts: Facts, mechanism: Mechanism | None, *bugs: str) -> str:
+    """The line `cause` in btrfs/default, of which there are these known bugs."""
+    asked = list[str]()
+
+    def known_bugs(cause: str) -> list[object]:
+        asked.append(cause)
+        return [SimpleNamespace(name=name) for name in bugs]
+
+    recording = SimpleNamespace(profile=select_profiles(["btrfs/default"])[0])
+    explainer = cast(Any, SimpleNamespace(known_bugs=known_bugs, recording=recording))
+    told = _cause(explainer, facts, CrashState(4), mechanism)
+    assert asked in ([], [mechanism.value if mechanism else ""])
+    return told
+
+
+def test_of_a_program_whose_calls_explain_nothing_the_known_bugs_that_may_are_told() -> None:
+    """The author of a correct program was sent to a run of rules, which passes, and left there."""
+    right = forgetful("write(f, 5)", "fsync(f)").facts()
+    told = told_cause(right, None, "btrfs-nameless-fsync", "btrfs-fsync-exchanged")
+    assert (
+        "powercut run -c any/posix with my-db tries each order of its calls: where none fails, they" in told
+    )
+    assert told.endswith(
+        "; perhaps one of the known bugs of btrfs/default: btrfs-nameless-fsync, btrfs-fsync-exchanged "
+        "(powercut known NAME)"
+    )
+    one = "perhaps the known bug btrfs-a of btrfs/default (powercut known btrfs-a)"
+    assert told_cause(right, Mechanism.IN_FLIGHT, "btrfs-a") == one
+    assert told_cause(right, Mechanism.IN_FLIGHT) == ""
+
+
+def test_of_a_program_that_forgot_an_fsync_no_bug_of_the_kernel_is_told() -> None:
+    app = Application()
+    app.call("write(f, 5)")
+    app.call("fsync(g)")
+    app.made.mark("app 1")
+    app.call("fsync(f)")
+    assert there(app.found()).mechanism is Mechanism.PROGRAM_NEVER
+    assert told_cause(app.facts(), Mechanism.PROGRAM_NEVER, "btrfs-a") == ""
+    ours = replace(app.facts(), program=None)
+    assert told_cause(ours, Mechanism.IN_FLIGHT, "btrfs-a") == "", "match compares what an oracle says"
 
 
 def test_where_a_control_tells_the_writes_no_line_says_that_nothing_does() -> None:

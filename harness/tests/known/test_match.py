@@ -15,7 +15,7 @@ from harness.expectations import first_match, known_losses, parse_expectations
 from harness.explain.mechanism import Mechanism
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.known.base import During, KnownBug, Record, Severity, Sighting, installed
-from harness.known.match import LoggedOperation, Match, Observed, known_of, match
+from harness.known.match import LoggedOperation, Match, Observed, known_of, match, possible
 from harness.model import (
     CaseId,
     CrashPoint,
@@ -260,6 +260,35 @@ def test_the_first_sync_of_a_file_in_a_new_directory_is_a_checkpoint_of_f2fs(
     done = next(n for n, text in enumerate(operations) if text == "fdatasync s/snap")
     lost = f"s/snap: missing, although `fdatasync s/snap` (operation {done}) was acknowledged"
     assert name_of(replace(seen, violation=Violation("durability", "s/snap", lost, "", "", ""))) == name
+
+
+F2FS, BTRFS = CaseId("f2fs", "posix", "my-db"), CaseId("btrfs", "default", "my-db")
+
+
+@pytest.mark.parametrize(
+    ("case", "kernel", "cause", "names", "others"),
+    [
+        (F2FS, "6.12.117", "Flush sent while the write was in flight", {"f2fs-fsync-first-node"}, True),
+        (F2FS, "6.12.117", "flush sent while the write was in flight", {"f2fs-fsync-first-node"}, True),
+        (BTRFS, "6.12.117", "", {"btrfs-nameless-fsync", "btrfs-fsync-exchanged"}, False),
+        (BTRFS, "6.16.3", "", {"btrfs-fsync-exchanged"}, False),
+        (replace(BTRFS, filesystem="xfs"), "6.12.117", "Torn write", set(), True),
+        (F2FS, "", "", set(), True),
+    ],
+)
+def test_what_a_program_lost_may_be_a_bug_of_this_mode_kernel_and_cause(
+    case: CaseId, kernel: str, cause: str, names: set[str], *, others: bool
+) -> None:
+    """A program's own check met `btrfs-nameless-fsync`, and nothing named it. None of these makes it known: a
+    planted fault in the same mode would be, too.
+    """
+    found = {bug.name for bug in possible(installed().values(), case, kernel, cause)}
+    assert names <= found
+    assert not others or names == found
+    assert "f2fs-fsync-stale-data" not in found, "it loses nothing that was synced"
+    assert "btrfs-nameless-fsync" not in found or kernel == "6.12.117"
+    seen = observed(Symptom("program", "check N: exit code N"), cause=cause, operations=("run my-db",) * 5)
+    assert name_of(replace(seen, case=case, kernel=kernel)) == ""
 
 
 def test_what_is_not_listed_of_many_violations_is_the_bug_that_these_are() -> None:
