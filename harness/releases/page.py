@@ -125,23 +125,27 @@ def _reasons(sweep: Sweep) -> list[tuple[str, list[str]]]:
 
 
 def _findings(sweep: Sweep) -> Iterator[Finding]:
-    """Of each case the first finding of the newest kernel that shows it, with the command that repeats it."""
+    """Of each case one finding, a new one if there is one, of the newest kernel that shows such; with what is
+    known of it, and the command that repeats it.
+    """
+    followed = (sweep.plan.oracle, sweep.plan.symptom)
     for case in sweep.cases:
-        followed = (sweep.plan.oracle, sweep.plan.symptom)
-        showing = [(k, a) for k in sweep.kernels if (a := k.answer(case)) and a.shows(*followed)]
-        if not showing:
+        seen = [(k, f) for k in sweep.kernels if (a := k.answer(case)) for f in a.shown(*followed)]
+        if not seen:
             continue
-        kernel, answer = showing[-1]
-        shown_by = enumerated([k.title for k, _ in showing])
-        seen = next(answer.shown(*followed))
-        expected = f"; expected: {seen.expected}" if seen.expected else ""
+        new = [(k, f) for k, f in seen if f.is_new]
+        kernel, _ = (new or seen)[-1]
+        shown = next(f for k, f in new or seen if k is kernel)
+        kernels = enumerated(list(dict.fromkeys(k.title for k, _ in seen)))
+        known = f"known: {shown.known}" if shown.known else shown.loss
+        expected = f"expected: {shown.expected}" if shown.expected else ""
+        beside = "; ".join(filter(None, [kernels, known, expected]))
         run = source_in(sweep.path / kernel.run) if kernel.run else ""
-        again = f"reproduce: powercut repro {seen.point} --from {run}"
         yield Finding(
             str(case),
-            (Line(seen.summary, oracle=seen.oracle, aside=f"{shown_by}{expected}"),),
-            commands=(again,),
-            kind="xfail" if seen.expected else "fail",
+            (Line(shown.summary, oracle=shown.oracle, aside=beside),),
+            commands=(f"reproduce: powercut repro {shown.point} --from {run}",),
+            kind="xfail" if shown.expected else "fail",
         )
 
 
@@ -168,7 +172,8 @@ def page_of(sweep: Sweep) -> Page:
             ),
             Section(
                 "What was found",
-                "For each case, the first finding of the last kernel named beside it; all of these show one.",
+                "For each case one finding, a new one before a known one, of the last kernel that shows "
+                "such; all kernels named beside it show one.",
                 findings=found,
                 folded=len(found) > _FOLDED,
             ),

@@ -16,6 +16,7 @@ from harness.kernels.find import told_apart
 from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
+from harness.report.words import named_loss
 from harness.series.journal import Done
 from harness.store.records import CaseStatus
 from harness.summary import CaseSummary, CaseVerdict
@@ -26,7 +27,7 @@ SCHEMA = 1
 class Seen(msgspec.Struct, frozen=True):
     """A finding. `point`: the smallest crash state that shows it; `expected`: the reason, if it is known;
     `known`: the name of the known bug that it agrees with; `symptom`: what was lost, without names and
-    numbers; empty where nobody kept it.
+    numbers; empty where nobody kept it. `loss`: if its mode is known to lose this, the words for that.
     """
 
     oracle: str
@@ -36,6 +37,12 @@ class Seen(msgspec.Struct, frozen=True):
     expected: str = ""
     known: str = ""
     symptom: str = ""
+    loss: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is known of it."""
+        return not (self.expected or self.known or self.loss)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -197,6 +204,7 @@ def answer_of(case: CaseSummary) -> Answer:
             f.expectation.reason if f.expectation else "",
             f.known.bug.name if f.known else "",
             f.symptom.what,
+            named_loss(f),
         )
         for f in case.findings
     ]

@@ -418,12 +418,19 @@ def kind_of_loss(f: Finding) -> str:
     return "loss" if _by_options(f) else "fault of some kernels"
 
 
+def named_loss(f: Finding) -> str:
+    """`known loss of MODE`, or `known fault of some kernels in MODE`; empty if its mode is not known to lose
+    this.
+    """
+    kind = kind_of_loss(f) if f.loss else ""
+    return f"known {kind} {'of' if kind == 'loss' else 'in'} {f.case.configuration}" if kind else ""
+
+
 def known_lines(f: Finding) -> list[str]:
     """Below a finding: which known bug it is, and what to do; or why its mode is known to lose this."""
     if f.loss:
-        kind, bug = kind_of_loss(f), _bug_of_loss(f)
-        of = "of" if kind == "loss" else "in"
-        return [f"known {kind} {of} {f.case.configuration}: {f.loss}", *([brief(bug)] if bug else [])]
+        bug = _bug_of_loss(f)
+        return [f"{named_loss(f)}: {f.loss}", *([brief(bug)] if bug else [])]
     return [named(f.known), *details(f.known)] if f.known else []
 
 

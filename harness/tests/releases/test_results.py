@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,8 @@ from harness.plan import Plan
 from harness.releases.page import headline, page_of, strip_of
 from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan, answer_of, story
 from harness.store.records import CaseInfo, CaseStatus, Counts, Coverage, NestedCrashes
-from harness.summary import CaseSummary, CaseVerdict
+from harness.summary import CaseSummary, CaseVerdict, summarise
+from harness.tests.report.demo import demo_run
 
 CASE = CaseId("ext4", "fast_commit", "fio-randwrite")
 LETTERS = {"+": CaseVerdict.FAIL, ".": CaseVerdict.PASS, "?": CaseVerdict.UNKNOWN, "-": CaseVerdict.NOT_RUN}
@@ -234,6 +236,45 @@ def test_the_page_begins_with_what_changed_and_folds_what_was_kept() -> None:
     assert page.index('<details class="group">') < page.index("ext4-ordered/w0")
     assert "<code>f</code> is lost" in page
     assert f"reproduce: powercut repro {CASE}@41 --from /s/r" in page
+
+
+KNOWN = Seen("durability", "f: missing", f"{CASE}@4", 3, known="xfs-sync-no-flush")
+LOSS = Seen("durability", "f: missing", f"{CASE}@5", 3, loss="known loss of ext4/fast_commit")
+NEW = Seen("size", "f: 0 bytes", f"{CASE}@6", 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "told"),
+    [
+        ((KNOWN,), (KNOWN,), "durability: f: missing (k1.9 and k2.9; known: xfs-sync-no-flush)"),
+        ((LOSS,), (LOSS,), "durability: f: missing (k1.9 and k2.9; known loss of ext4/fast_commit)"),
+        ((NEW,), (NEW,), "size: f: 0 bytes (k1.9 and k2.9)"),
+        ((KNOWN,), (KNOWN, NEW), "size: f: 0 bytes (k1.9 and k2.9)"),
+        ((LOSS, NEW), (KNOWN,), "size: f: 0 bytes (k1.9 and k2.9)"),
+    ],
+)
+def test_behind_what_was_found_stands_what_is_known_of_it(
+    first: tuple[Seen, ...], last: tuple[Seen, ...], told: str
+) -> None:
+    """A matrix of ext4/nobarrier and F2FS told known losses, known bugs and new findings alike."""
+    both = [
+        msgspec.structs.replace(k, answers=(msgspec.structs.replace(k.answers[0], findings=found),))
+        for k, found in zip(kernels("++"), (first, last), strict=True)
+    ]
+    plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))
+    page = page_of(Sweep(plan, tuple(both))).text()
+    assert f"   {told}\nreproduce: " in page
+    on_kernel = "k1" if NEW in first and NEW not in last else "k2"
+    assert re.search(rf"powercut repro \S+ --from \S*/runs/{on_kernel}$", page, re.MULTILINE)
+
+
+def test_a_known_loss_of_a_run_is_one_of_a_sweep(tmp_path: Path) -> None:
+    with demo_run(tmp_path) as store:
+        (case,) = (c for c in summarise(store).cases if str(c.case) == "ext4-nobarrier/append-fsync")
+    lost = [replace(f, expectation=None, loss="it sends no flush") for f in case.findings]
+    assert [f.loss for f in answer_of(replace(case, findings=tuple(lost))).findings] == [
+        "known loss of ext4/nobarrier"
+    ]
 
 
 @pytest.mark.parametrize(
