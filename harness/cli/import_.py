@@ -50,7 +50,7 @@ def import_command(words: tuple[str, ...], root: str | None, output: Path | None
     powercut import strace.log --root /srv/my-db -o my-db.toml
 
     OPTIONS: -f -y -xx -s 256 -e trace=CALLS, where CALLS is
-    %file,%desc,%process,sync,syncfs,msync,mprotect,pkey_mprotect,io_uring_setup,io_uring_enter,io_submit
+    %file,%desc,%process,unshare,sync,syncfs,msync,mprotect,pkey_mprotect,io_uring_setup,io_uring_enter,io_submit
 
     The operations have the names, places, lengths, flags and syncs of the program's calls below DIR, in the
     order in which they returned; the data is ours, so that each byte says where it comes from. Names that

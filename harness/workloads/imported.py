@@ -6,13 +6,23 @@ from __future__ import annotations
 
 import posixpath
 import re
+import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.errors import UsageError
 from harness.model import BLOCK_BYTES, Operation, OperationKind
-from harness.workloads.strace import EXIT, OPTIONS, SystemCall, descriptor, string, structure
+from harness.workloads.strace import (
+    CUT,
+    EXIT,
+    OPTIONS,
+    SystemCall,
+    descriptor,
+    string,
+    structure,
+    unescaped,
+)
 
 _K = OperationKind
 _TRACE = f"trace with: strace {OPTIONS} -o FILE PROGRAM"
@@ -36,14 +46,19 @@ _PROCESS = r"/proc/(?:[\w-]+/task/)?(?P<process>self|thread-self|\d+)"
 _OF_PROCESS = re.compile(rf"(?:{_PROCESS}|/dev(?=/fd/))/(?:fd/(?P<number>\d+)|cwd)(?P<rest>/.*)?")
 _SHIFTS = frozenset({"collapse-range", "insert-range"})
 _KEEPS_SIZE = frozenset({"keep-size", "punch-hole", "collapse-range"})
-_CLONE_IOCTLS = ("FICLONE", "BTRFS_IOC_CLONE")
-_CHANGING_IOCTLS = (
-    "FICLONERANGE",
-    "BTRFS_IOC_CLONE_RANGE",
-    "FIDEDUPERANGE",
-    "FS_IOC_SETFLAGS",
-    "FS_IOC_FSSETXATTR",
+_CLONE_IOCTLS = frozenset({"FICLONE", "BTRFS_IOC_CLONE"})
+_READING_IOCTL = re.compile(
+    r"TC|TIOC|FIO|FIBMAP|FIGETBSZ|_IOC\(_IOC_READ,|"
+    r"\w*(?:(?<!FOR)GET|INFO|PATHS|SEARCH|LOOKUP|FIEMAP|READ|MEASURE|STATUS|PROGRESS|_SEND)"
 )
+"""Any other one may change something."""
+_NAMED_IOCTLS = {"_IOC(_IOC_WRITE, 0x58, 0x81, 0x28)": "XFS_IOC_EXCHANGE_RANGE"}
+"""Names that strace does not know; nor does it show what these are given."""
+_MAKING = frozenset({"O_CREAT", "O_TRUNC", "O_TMPFILE"})
+_TWO_NAMES = ("rename", "link", "symlink", "mount")
+_DIRECTORY = re.compile(r"(\d+|AT_FDCWD)<")
+_MOUNTED = "calls below a mount point"
+_OTHER_ROOT = "calls of a process whose root directory the log does not show"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +169,22 @@ class _Mapping:
     is_stored: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class _Where:
+    """Where names start from, as the log names it. `directory`: empty if that is not known. `root`: of
+    absolute names, below the log's own; None: not known. `namespace`: of mounts.
+    """
+
+    directory: str = ""
+    root: str | None = ""
+    namespace: int = 0
+
+
 @dataclass(slots=True)
 class _Process:
-    directory: str = ""  # not known
+    """What it has may be that of others, too: after clone(2) with CLONE_FS, CLONE_FILES, CLONE_VM."""
+
+    where: _Where = field(default_factory=_Where)
     files: dict[int, _Open] = field(default_factory=dict)
     mappings: list[_Mapping] = field(default_factory=list)
 
@@ -232,23 +260,63 @@ class _Import:
         self._handles = 0
         self._by_handle: dict[str, _Inode] = {}
         self._may_be_stored = False  # a shared mapping that mprotect(2) can make writable
+        self._mounts: Counter[str] = Counter()  # below the root, and bind mounts elsewhere of what is there
+        self._has_copied_mounts = False  # open_tree(2)
+        self._namespaces = 0
 
     def take(self, call: SystemCall) -> None:
+        if call.name == CUT:
+            self.left_out["what the program did after the log, which ends within a line"] += 1
+            return
+        does = _CALLS.get(call.name)
+        if not call.has_returned and (does is None or does in _CHANGING_NOTHING):
+            return
+        process = self._process(call)
+        if does:
+            try:
+                if call.has_returned:
+                    does(self, call, process)
+                elif self._may_change(call, process):
+                    raise _LeftOut(f"{call.name}, which had not returned")
+            except _LeftOut as what:
+                if does is not _Import.looks:
+                    self.left_out[str(what)] += 1
+
+    def _process(self, call: SystemCall) -> _Process:
         if call.pid not in self._processes:
             if self._processes:
                 self.left_out["what a process did before the log shows it: its folder, its open files"] += 1
             first = "" if self._processes else self._directory
-            self._processes[call.pid] = _Process(first)
+            self._processes[call.pid] = _Process(_Where(first))
         process = self._processes[call.pid]
-        for argument in call.arguments:
+        for argument in call.arguments if call.has_returned else ():
             if argument.startswith("AT_FDCWD<"):
-                process.directory = descriptor(argument).path
-        if does := _CALLS.get(call.name):
-            try:
-                does(self, call, process)
-            except _LeftOut as what:
-                if does is not _Import.looks:
-                    self.left_out[str(what)] += 1
+                process.where.directory = descriptor(argument).path
+        return process
+
+    def _may_change(self, call: SystemCall, process: _Process) -> bool:
+        """Whether a call that did not return, and of which a part may be missing, is about the folder."""
+        does = _CALLS[call.name]
+        told = " ".join(call.arguments)
+        if does is _Import.opens and call.name != "creat" and not re.search("|".join(_MAKING), told):
+            return False
+        if does is _Import.controls and _READING_IOCTL.match("".join(call.arguments[1:2])):
+            return False
+        if does is _Import.syncs_mapping or not call.arguments:
+            return True
+        places = range(len(call.arguments))
+        if does is _Import.writes:  # what is written is no name
+            places = places[_WRITES[call.name][0] :][:1]
+        return any(self._is_about(call, process, at) for at in places)
+
+    def _is_about(self, call: SystemCall, process: _Process, at: int) -> bool:
+        """Whether an argument is a descriptor or a name of something below the root."""
+        argument = call.arguments[at]
+        if m := re.match(r"\d+<([^>]*)", argument):
+            return self._below(process, unescaped(m[1])) is not None
+        is_from = at and _DIRECTORY.match(call.arguments[at - 1])
+        is_name = at == 0 or is_from or (at == 1 and call.name in _TWO_NAMES)
+        return bool(is_name and argument[:1] == '"' and self._named(call, process, at) is not None)
 
     def making(self) -> Iterator[Operation]:
         """What makes the names that were there before."""
@@ -259,32 +327,58 @@ class _Import:
 
     # What a path or a descriptor stands for: below the root, or None.
 
-    def _below(self, path: str) -> str | None:
+    def _relative(self, path: str) -> str:
+        return _word(posixpath.relpath(path, self._root))
+
+    def _below(self, process: _Process, path: str) -> str | None:
         """Pipes and sockets have no absolute path."""
-        return _inside(_word(posixpath.relpath(path, self._root))) if path.startswith("/") else None
+        if not path.startswith("/"):
+            return None
+        if process.where.root is None:
+            raise _LeftOut(_OTHER_ROOT)
+        return self._unmounted(self._relative(path))
+
+    def _unmounted(self, path: str) -> str | None:
+        if self._is_mounted(path):
+            raise _LeftOut(_MOUNTED)
+        return _inside(path)
+
+    def _is_mounted(self, path: str) -> bool:
+        return any(path == mount or path.startswith(f"{mount}/") for mount in self._mounts)
 
     def _named(self, call: SystemCall, process: _Process, at: int, *, follows: bool = False) -> str | None:
         """The path that argument `at` names; the one before it may be the directory that it starts from.
         `follows`: where a symbolic link leads, not the link.
         """
-        name = self._of_process(call, process, string(call.arguments[at]))
-        start = process.directory
-        if at and re.match(r"(\d+|AT_FDCWD)<", call.arguments[at - 1]):
+        path = self._below(process, self._led(call, process, at))
+        return self._resolved(process, path, follows=follows)
+
+    def _led(self, call: SystemCall, process: _Process, at: int) -> str:
+        """The same, from the root of the log, with its symbolic links."""
+        name = string(call.arguments[at])
+        if led := self._of_process(call, process, name):
+            return led
+        start = process.where.directory
+        if at and _DIRECTORY.match(call.arguments[at - 1]):
             start = descriptor(call.arguments[at - 1]).path
+        if process.where.root is None:
+            raise _LeftOut(_OTHER_ROOT)
         if not name.startswith("/") and not start:
             raise _LeftOut(f"{call.name} of a relative path in a folder that the log does not name")
-        return self._resolved(self._below(posixpath.normpath(posixpath.join(start, name))), follows=follows)
+        return _joined(process.where.root, start, name)
 
     def _of_process(self, call: SystemCall, process: _Process, name: str) -> str:
-        """A path in which a link in /proc is what it leads to: a descriptor of a process, or its folder."""
+        """A path in which a link in /proc is what it leads to: a descriptor of a process, or its folder.
+        Empty for any other.
+        """
         if not (m := _OF_PROCESS.fullmatch(name)):
-            return name
+            return ""
         rest, process = m["rest"] or "", self._whose(call, process, m)
         known = process.files.get(int(m["number"])) if m["number"] else None
         if known and not known.handle:
             return posixpath.join(self._root, known.path) + rest
-        if not m["number"] and process.directory:
-            return process.directory + rest
+        if not m["number"] and process.where.directory:
+            return process.where.directory + rest
         if known or not m["number"]:
             raise _LeftOut(f"{call.name} of what a link in /proc leads to")
         return name  # not below the root
@@ -297,7 +391,7 @@ class _Import:
             raise _LeftOut(f"{call.name} of what a link in /proc leads to")
         return named
 
-    def _resolved(self, path: str | None, *, follows: bool, depth: int = 0) -> str | None:
+    def _resolved(self, process: _Process, path: str | None, *, follows: bool, depth: int = 0) -> str | None:
         """The path without the symbolic links that the log shows."""
         if not path or depth > _MOST_LINKS:
             return path
@@ -306,10 +400,11 @@ class _Import:
             if inode and inode.kind is _K.SYMLINK:
                 if not inode.target:
                     raise _LeftOut("calls through a symbolic link that the log does not read")
-                start = posixpath.join(_word(self._root), posixpath.dirname(path[:end]))
-                led = posixpath.normpath(posixpath.join(start, inode.target, path[end + 1 :]))
-                led = posixpath.relpath(led, _word(self._root))
-                return self._resolved(_inside(led), follows=follows, depth=depth + 1)
+                root = _word(self._root)
+                start = posixpath.join(root, posixpath.dirname(path[:end]))
+                target = posixpath.join(inode.target, path[end + 1 :])
+                led = posixpath.relpath(_joined(_word(process.where.root or ""), start, target), root)
+                return self._resolved(process, self._unmounted(led), follows=follows, depth=depth + 1)
         return path
 
     def _inode(self, path: str) -> _Inode | None:
@@ -320,7 +415,7 @@ class _Import:
         if not re.match(r"\d+<", argument):
             return None
         told = descriptor(argument)
-        path = self._below(told.path)
+        path = self._below(process, told.path)
         if path is None or told.number is None:
             return None
         if (known := process.files.get(told.number)) is None:
@@ -384,7 +479,8 @@ class _Import:
         """stat(2): the name is there, and how long it is. readlink(2): where it leads."""
         at = next((i for i, a in enumerate(call.arguments) if a.startswith('"')), None)
         if at is None or (at and not string(call.arguments[at])):
-            path = self._below(descriptor(call.arguments[0]).path) if "<" in call.arguments[0] else None
+            told = call.arguments[0]
+            path = self._below(process, descriptor(told).path) if "<" in told else None
         else:
             is_link = call.name.startswith(("lstat", "readlink")) or "NOFOLLOW" in " ".join(call.arguments)
             of_process = _OF_PROCESS.fullmatch(string(call.arguments[at]))
@@ -419,7 +515,12 @@ class _Import:
         if not call.path or not flags:
             raise ValueError(call.name)
         self._put(process, call.result, None)
-        path = self._below(call.path)
+        try:
+            path = self._below(process, call.path)
+        except _LeftOut:
+            if flags.isdisjoint(_MAKING):
+                return  # it changes nothing
+            raise
         if path is None:
             self._need_the_same_root(call, process)
             return
@@ -478,6 +579,14 @@ class _Import:
         for known in process.files.values():
             self._give_up(known)
 
+    def closes_range(self, call: SystemCall, process: _Process) -> None:
+        if "CLOSE_RANGE_UNSHARE" in call.arguments[2]:
+            self._own_files(process)
+        first, last = (int(argument, 0) for argument in call.arguments[:2])
+        if "CLOSE_RANGE_CLOEXEC" not in call.arguments[2]:
+            for number in [number for number in process.files if first <= number <= last]:
+                self._put(process, number, None)
+
     def duplicates(self, call: SystemCall, process: _Process) -> None:
         known = self._known(process, call.arguments[0])
         if call.name != "fcntl" or call.arguments[1].startswith("F_DUPFD"):
@@ -490,25 +599,112 @@ class _Import:
         return process.files.get(int(m[0])) if (m := re.match(r"\d+", argument)) else None
 
     def forks(self, call: SystemCall, process: _Process) -> None:
-        """What shares descriptors shares them; another process has copies, with common offsets. A thread
-        shares its folder, too.
-        """
+        """A new process has copies, with common offsets, of what it does not share."""
         if not call.pid:
             raise _LeftOut("what another process did, which strace shows only with -f")
         told = " ".join(call.arguments)
-        files = process.files if "CLONE_FILES" in told else dict(process.files)
-        if files is not process.files:
-            for known in files.values():
+        other = _Process(process.where, process.files, process.mappings)
+        if "CLONE_FS" not in told:
+            self._own_where(other, told)
+        if "CLONE_VM" not in told:
+            other.mappings = list(process.mappings)
+        self._processes[call.result] = other
+        if "CLONE_FILES" not in told:
+            self._own_files(other)
+
+    def _own_files(self, process: _Process) -> None:
+        """It shares its descriptors with nobody from now on."""
+        if sum(p.files is process.files for p in self._processes.values()) > 1:
+            process.files = dict(process.files)
+            for known in process.files.values():
                 known.holders += 1
-        is_thread = "CLONE_FS" in told and "CLONE_FILES" in told
-        other = _Process(process.directory, files, list(process.mappings))
-        self._processes[call.result] = process if is_thread else other
+
+    def _own_where(self, process: _Process, flags: str) -> None:
+        process.where = replace(process.where)
+        if "CLONE_NEWNS" in flags:
+            self._namespaces += 1
+            process.where.namespace = self._namespaces
+
+    def unshares(self, call: SystemCall, process: _Process) -> None:
+        if re.search("CLONE_(FS|NEWNS|NEWUSER)", call.arguments[0]):
+            self._own_where(process, call.arguments[0])
+        if "CLONE_FILES" in call.arguments[0]:
+            self._own_files(process)
 
     def changes_directory(self, call: SystemCall, process: _Process) -> None:
         if call.name == "fchdir":
-            process.directory = descriptor(call.arguments[0]).path
-        elif (name := string(call.arguments[0])).startswith("/") or process.directory:
-            process.directory = posixpath.join(process.directory, name)
+            process.where.directory = descriptor(call.arguments[0]).path
+            return
+        try:
+            process.where.directory = self._led(call, process, 0)
+        except _LeftOut:
+            process.where.directory = ""
+
+    def changes_root(self, call: SystemCall, process: _Process) -> None:
+        """chroot(2): absolute names start there from now on."""
+        try:
+            process.where.root = self._followed(call, process, 0).rstrip("/")
+        except _LeftOut:
+            process.where.root = None
+            raise
+
+    def loses_root(self, call: SystemCall, process: _Process) -> None:
+        """setns(2) into a mount namespace, and pivot_root(2), for all that have that root in the namespace.
+        The names of descriptors are others, too.
+        """
+        if call.name == "pivot_root":
+            moved = (process.where.namespace, process.where.root)
+            for other in [p.where for p in self._processes.values()]:
+                if (other.namespace, other.root) == moved:
+                    other.root = None
+        elif re.search("CLONE_NEWNS|mnt:", " ".join(call.arguments)):
+            process.where.root = None
+
+    def _followed(self, call: SystemCall, process: _Process, at: int) -> str:
+        """The path that an argument names, without the symbolic links below the root."""
+        led = self._led(call, process, at)
+        path = self._resolved(process, _inside(self._relative(led)), follows=True)
+        return led if path is None else posixpath.join(self._root, _unescaped(path))
+
+    def mounts(self, call: SystemCall, process: _Process) -> None:
+        flags = call.arguments[3]
+        if re.search("MS_(REMOUNT|PRIVATE|SHARED|SLAVE|UNBINDABLE)", flags):
+            return
+        is_bind = re.search("MS_(BIND|MOVE)", flags) is not None
+        self._mount(call, process, 1, is_ours=is_bind and self._is_related(call, process, 0))
+
+    def moves_mount(self, call: SystemCall, process: _Process) -> None:
+        is_named = string(call.arguments[1])
+        is_ours = self._is_related(call, process, 1) if is_named else self._has_copied_mounts
+        self._mount(call, process, 3, is_ours=is_ours)
+
+    def copies_mounts(self, call: SystemCall, process: _Process) -> None:
+        """open_tree(2): what move_mount(2) mounts may be the folder from now on."""
+        if "OPEN_TREE_CLONE" in call.arguments[2] and self._is_related(call, process, 1):
+            self._has_copied_mounts = True
+
+    def _mount(self, call: SystemCall, process: _Process, at: int, *, is_ours: bool) -> None:
+        """Below a mount point, calls change another tree; below one that lies elsewhere, they change the
+        folder if that is what is mounted there: `is_ours`. A mount at the root, or above it, leaves names as
+        they are.
+        """
+        point = self._relative(self._followed(call, process, at))
+        if is_ours or _is_related(point):
+            if not _is_above(point):
+                self._mounts[point] += 1
+            raise _LeftOut(call.name)
+
+    def unmounts(self, call: SystemCall, process: _Process) -> None:
+        point = self._relative(self._followed(call, process, 0))
+        is_known = point in self._mounts
+        self._mounts -= Counter([point])
+        if is_known or _is_related(point):
+            raise _LeftOut(call.name)
+
+    def _is_related(self, call: SystemCall, process: _Process, at: int) -> bool:
+        """Whether an argument names something at, below or above the root, by any name."""
+        path = self._relative(self._followed(call, process, at))
+        return _is_related(path) or self._is_mounted(path)
 
     def seeks(self, call: SystemCall, process: _Process) -> None:
         if known := self._known(process, call.arguments[0]):
@@ -626,6 +822,8 @@ class _Import:
         for known in {o for p in self._processes.values() for o in p.files.values() if not o.handle}:
             if known.path == old or known.path.startswith(f"{old}/"):
                 known.path = new + known.path.removeprefix(old)
+        for mount in [mount for mount in self._mounts if mount.startswith(f"{old}/")]:
+            self._mounts[new + mount.removeprefix(old)] = self._mounts.pop(mount)
 
     def links(self, call: SystemCall, process: _Process) -> None:
         is_at = call.name == "linkat"
@@ -725,15 +923,17 @@ class _Import:
         self._do(_K.CHOWN, path, offset=user, length=group)
 
     def controls(self, call: SystemCall, process: _Process) -> None:
-        word = call.arguments[1].partition(" ")[0]
-        found = (
-            self._file(process, call.arguments[0]) if word in (*_CLONE_IOCTLS, *_CHANGING_IOCTLS) else None
-        )
-        if not found:
+        asked = call.arguments[1]
+        if _READING_IOCTL.match(asked):
             return
-        source = self._file(process, call.arguments[2]) if word in _CLONE_IOCTLS else None
-        if not source:
-            raise _LeftOut(f"ioctl {word}")
+        found = self._file(process, call.arguments[0])
+        is_clone = not _CLONE_IOCTLS.isdisjoint(asked.split(" or "))
+        source = self._file(process, call.arguments[2]) if is_clone else None
+        if not found or not source:
+            others = re.findall(r"\d+<[^>]*>", " ".join(call.arguments[2:]))  # dest_fd of FIDEDUPERANGE
+            if found or any(self._file(process, other) for other in others):
+                raise _LeftOut(f"ioctl {_NAMED_IOCTLS.get(asked, asked.rpartition(' or ')[2])}")
+            return
         self._do(_K.CLONE, source[0], target=found[0])
         taken, inode = self._called(source[0]), self._called(found[0])
         if inode and taken:
@@ -742,7 +942,7 @@ class _Import:
     def maps(self, call: SystemCall, process: _Process) -> None:
         start, end = call.result, call.result + _in_pages(int(call.arguments[1]))
         replaced = process.mapped(start, end)
-        process.mappings = [m for m in process.mappings if m not in replaced]
+        process.mappings[:] = [m for m in process.mappings if m not in replaced]  # others may share them
         if "MAP_SHARED" not in call.arguments[3]:
             return
         process.mappings.append(mapping := _Mapping(start, end, int(call.arguments[5], 0)))
@@ -755,8 +955,9 @@ class _Import:
                 self._may_be_stored = True
 
     def executes(self, call: SystemCall, process: _Process) -> None:
-        """Nothing that was mapped is, from now on."""
+        """Nothing that was mapped is, from now on; nor does the program share descriptors."""
         process.mappings = []
+        self._own_files(process)
 
     def protects(self, call: SystemCall, process: _Process) -> None:
         """What could not be written may be from now on."""
@@ -834,6 +1035,25 @@ def _inside(path: str) -> str | None:
     return None if path == ".." or path.startswith("../") else "" if path == "." else path
 
 
+def _is_above(path: str) -> bool:
+    """Whether a relative path leads to where it starts, or to a folder above."""
+    return re.fullmatch(r"\.|\.\.(/\.\.)*", path) is not None
+
+
+def _is_related(path: str) -> bool:
+    """Whether it leads to where it starts, or to something below or above."""
+    return _inside(path) is not None or _is_above(path)
+
+
+def _joined(root: str, start: str, name: str) -> str:
+    """Where a name leads from a folder, for a process with this root, which no ".." leaves."""
+    if name.startswith("/"):
+        start = root
+    inside = root if f"{start}/".startswith(f"{root}/") else ""
+    below = posixpath.join("/", start.removeprefix(inside).lstrip("/"), name.lstrip("/"))
+    return posixpath.normpath(inside + posixpath.normpath(below))
+
+
 def _word(text: str) -> str:
     """A path as a word of an operation: what separates words, and what is no UTF-8, as %20."""
 
@@ -841,6 +1061,11 @@ def _word(text: str) -> str:
         return "".join(f"%{byte:02x}" for byte in m[0].encode("utf-8", "surrogateescape"))
 
     return re.sub(r"[\s\x00-\x1f\x7f%\udc80-\udcff]|(?<![^/])@", escaped, text)
+
+
+def _unescaped(word: str) -> str:
+    """The path that has become a word."""
+    return urllib.parse.unquote(word, errors="surrogateescape")
 
 
 def _place(argument: str) -> int | None:
@@ -871,10 +1096,18 @@ _CALLS: Mapping[str, _Does] = {
         ("stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat", _Import.looks),
         ("open openat openat2 creat", _Import.opens),
         ("close", _Import.closes),
+        ("close_range", _Import.closes_range),
         ("dup dup2 dup3 fcntl", _Import.duplicates),
         ("fork vfork clone clone3", _Import.forks),
+        ("unshare", _Import.unshares),
         (EXIT, _Import.exits),
         ("chdir fchdir", _Import.changes_directory),
+        ("chroot", _Import.changes_root),
+        ("pivot_root setns", _Import.loses_root),
+        ("mount", _Import.mounts),
+        ("move_mount", _Import.moves_mount),
+        ("umount umount2", _Import.unmounts),
+        ("open_tree", _Import.copies_mounts),
         ("lseek", _Import.seeks),
         ("read readv preadv2", _Import.reads),
         (" ".join(_WRITES), _Import.writes),
@@ -900,3 +1133,22 @@ _CALLS: Mapping[str, _Does] = {
     )
     for name in names.split()
 }
+_CHANGING_NOTHING: Set[_Does] = {
+    _Import.looks,
+    _Import.closes,
+    _Import.closes_range,
+    _Import.duplicates,
+    _Import.forks,
+    _Import.unshares,
+    _Import.exits,
+    _Import.changes_directory,
+    _Import.changes_root,
+    _Import.loses_root,
+    _Import.copies_mounts,
+    _Import.seeks,
+    _Import.reads,
+    _Import.executes,
+    _Import.maps,
+    _Import.protects,
+}
+"""What these do is seen by what is called after them."""

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from harness.errors import UsageError
 
 OPTIONS = (
-    "-f -y -xx -s 256 -e trace=%file,%desc,%process,sync,syncfs,msync,mprotect,pkey_mprotect,"
+    "-f -y -xx -s 256 -e trace=%file,%desc,%process,unshare,sync,syncfs,msync,mprotect,pkey_mprotect,"
     "io_uring_setup,io_uring_enter,io_submit"
 )
 """How a program is traced: `strace OPTIONS -o FILE PROGRAM ...`."""
 
 EXIT = "exit"
 """What a call is named that stands for the end of a process."""
+CUT = "cut"
+"""What a call is named that stands for the end of a log within a line."""
 FORKS = ("fork", "vfork", "clone", "clone3")
 _LINE = re.compile(
     r"(?:\[pid\s+)?(?:(\d+)(?![\d.:]))?\]?\s*(?:[\d:.]+ )?(\w+(?=\()|<\.\.\. \w+ resumed>|\+\+\+)(.*)"
@@ -32,13 +34,16 @@ _RETURNED = re.compile(r"\)\s+= (0x[0-9a-f]+|-?\d+|\?)(?:<([^>]*)>(\(deleted\))?
 
 @dataclass(frozen=True, slots=True)
 class SystemCall:
-    """One call that succeeded. `arguments`: as strace writes them. `path`: of the descriptor returned."""
+    """One call that succeeded, or, without `has_returned`, one of which the log has no end: it may lack
+    arguments, or a part of one. `arguments`: as strace writes them. `path`: of the descriptor returned.
+    """
 
     pid: int
     name: str
     arguments: tuple[str, ...]
     result: int
     path: str = ""
+    has_returned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,38 +56,67 @@ class Descriptor:
 
 
 def calls_of(lines: Iterable[str]) -> Iterator[SystemCall]:
-    """The calls of a log that succeeded, and the ends of its processes. A new process stands before its own
-    calls, although the call that made it returns later. Raises UsageError if not one line is strace's,
-    or some do not say whose they are.
+    """The calls of a log that succeeded or never returned, and the ends of its processes. A new process
+    stands before its own calls, although the call that made it returns later. Raises UsageError if not one
+    line is strace's, or some do not say whose they are.
     """
-    begun: dict[int, str] = {}
-    forking: dict[int, str] = {}  # by process, what makes one and has not returned
-    parents: dict[int, int] = {}
-    known: set[int] = set()
+    log, is_ended, is_cut = _Log(), False, False
     for line in lines:
+        is_cut, is_ended = is_ended and not line.endswith("\n"), line.endswith("\n")
+        yield from log.take(line, is_cut=is_cut)
+    yield from log.rest()
+    if is_cut:
+        yield SystemCall(0, CUT, (), 0)
+    _need_whole(log.known)
+
+
+class _Log:
+    def __init__(self) -> None:
+        self.known: set[int] = set()
+        self._begun: dict[int, tuple[str, str]] = {}  # by process, a call and what is known of it
+        self._forking: dict[int, str] = {}  # by process, what makes one and has not returned
+        self._parents: dict[int, int] = {}
+
+    def take(self, line: str, *, is_cut: bool) -> Iterator[SystemCall]:
         if not (m := _LINE.match(line)):
-            continue
+            return
         pid, word, rest = int(m[1] or 0), m[2], m[3].rstrip()
-        if known and pid not in known and pid not in parents and forking:
-            parents[pid] = parent = next(iter(forking))
-            yield SystemCall(parent, forking.pop(parent), tuple(split(begun[parent][1:])), pid)
-        known.add(pid)
-        forking.pop(pid, None)
-        before = begun.pop(pid, "")
+        yield from self._first_seen(pid)
+        is_resumed = word.startswith("<")
+        name, before = self._begun.pop(pid, ("", ""))
+        if name and not is_resumed:
+            yield _without_end(pid, name, before)
+        word, rest = (word.split()[1], before + rest) if is_resumed else (word, rest)
         if word == "+++":
             yield SystemCall(pid, EXIT, (), 0)
         elif rest.endswith(_UNFINISHED):
-            begun[pid] = rest.removesuffix(_UNFINISHED)
+            self._begun[pid] = word, rest.removesuffix(_UNFINISHED)
             if word in FORKS:
-                forking[pid] = word
+                self._forking[pid] = word
         else:
-            word, rest = (word.split()[1], before + rest) if word.startswith("<") else (word, rest)
-            for call in _call(pid, word, rest):
-                if word not in FORKS or parents.get(call.result) != pid:
-                    yield call
-                if word in FORKS:
-                    parents[call.result] = pid
-    _need_whole(known)
+            yield from self._returned(pid, word, rest, is_cut=is_cut)
+
+    def _first_seen(self, pid: int) -> Iterator[SystemCall]:
+        """The call that made a process, if it has not returned."""
+        if self.known and pid not in self.known and pid not in self._parents and self._forking:
+            self._parents[pid] = parent = next(iter(self._forking))
+            arguments = tuple(split(self._begun[parent][1][1:]))
+            yield SystemCall(parent, self._forking.pop(parent), arguments, pid)
+        self.known.add(pid)
+        self._forking.pop(pid, None)
+
+    def _returned(self, pid: int, word: str, rest: str, *, is_cut: bool) -> Iterator[SystemCall]:
+        for call in _call(pid, word, rest, is_cut=is_cut):
+            is_fork = word in FORKS and call.has_returned
+            if not is_fork or self._parents.get(call.result) != pid:
+                yield call
+            if is_fork:
+                self._parents[call.result] = pid
+
+    def rest(self) -> Iterator[SystemCall]:
+        """What the log has no end of."""
+        for pid, (name, before) in self._begun.items():
+            yield _without_end(pid, name, before)
 
 
 def _need_whole(known: Collection[int]) -> None:
@@ -96,13 +130,22 @@ def _need_whole(known: Collection[int]) -> None:
         )
 
 
-def _call(pid: int, name: str, rest: str) -> Iterator[SystemCall]:
-    ends = list(_RETURNED.finditer(rest))
-    if not ends or not rest.startswith("(") or ends[-1][1] == "?":
+def _call(pid: int, name: str, rest: str, *, is_cut: bool) -> Iterator[SystemCall]:
+    if not rest.startswith("("):
         return
-    if (result := int(ends[-1][1], 0)) >= 0:
-        path = unescaped(ends[-1][2] or "")
-        yield SystemCall(pid, name, tuple(split(rest[1 : ends[-1].start()])), result, path)
+    *_, end = (None, *_RETURNED.finditer(rest))
+    if not end or end[1] == "?" or is_cut:
+        if "= ? ERESTART" not in rest:  # it was interrupted before it did anything
+            yield _without_end(pid, name, rest[: end.start()] if end else rest)
+    elif (result := int(end[1], 0)) >= 0:
+        path = unescaped(end[2] or "")
+        yield SystemCall(pid, name, tuple(split(rest[1 : end.start()])), result, path)
+
+
+def _without_end(pid: int, name: str, begin: str) -> SystemCall:
+    """`begin`: its arguments behind a parenthesis, as far as the log has them."""
+    arguments = begin.replace(_UNFINISHED, "").removeprefix("(")
+    return SystemCall(pid, name, tuple(split(arguments)), -1, has_returned=False)
 
 
 def split(text: str) -> list[str]:

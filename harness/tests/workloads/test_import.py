@@ -817,3 +817,195 @@ def test_a_handle_is_closed_once_by_the_last_that_holds_it() -> None:
         "1 +++ exited with 0 +++\n"
     )
     assert told(found) == ["create f", "open f @1", "unlink f", "write @1 0 5", "close @1"]
+
+
+def test_absolute_names_start_from_the_root_of_the_process() -> None:
+    """After chroot(2), calls by absolute names were dropped without a word, as of names elsewhere."""
+    found = of(
+        """1 mkdir("/r/jail", 0755) = 0
+1 symlink("jail", "/r/way") = 0
+1 clone(child_stack=NULL, flags=SIGCHLD) = 2
+2 chroot("/r/way") = 0
+2 chdir("/") = 0
+2 openat(AT_FDCWD</r/jail>, "/f", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3</r/jail/f>
+2 mkdir("/d", 0755) = 0
+2 symlink("/d", "l") = 0
+2 rename("/f", "/l/../../d/g") = 0
+2 clone(child_stack=NULL, flags=SIGCHLD) = 3
+3 chdir("d") = 0
+3 mkdir("../../../of child", 0755) = 0
+3 chroot("/of child") = 0
+3 mkdir("/e", 0755) = 0
+3 unlink("../d/g") = 0
+1 mkdir("/d", 0755) = 0"""
+    )
+    assert told(found) == [
+        *("mkdir jail", "symlink way jail", "create jail/f", "mkdir jail/d", "symlink jail/l /d"),
+        *("rename jail/f jail/d/g", "mkdir jail/of%20child", "mkdir jail/of%20child/e", "unlink jail/d/g"),
+    ]
+    assert (found.before, found.left_out) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("call", "by"),
+    [
+        ('chroot("s")', {2}),
+        ('pivot_root(".", "old")', {2, 3}),
+        ("setns(9<mnt:[7]>, 0)", {2}),
+        ("setns(9<net:[7]>, 0)", set()),
+    ],
+)
+def test_what_a_process_does_from_a_root_that_is_not_known_is_counted(call: str, by: set[int]) -> None:
+    """Its names were taken for those of the log: what was done below the root was lost."""
+    calls = ["1 clone(flags=CLONE_NEWNS) = 2", "2 clone(flags=SIGCHLD) = 3", f"2 {call} = 0"]
+    for pid in (1, 2, 3):
+        calls += [
+            f'{pid} openat(AT_FDCWD</x>, "/lib", O_RDONLY) = 4</lib>',
+            f'{pid} mkdir("/r/{pid}", 0) = 0',
+        ]
+        calls += [f'{pid} write(5</x>, "", 1) = 1']
+    found = of("\n".join(calls))
+    assert told(found) == [f"mkdir {pid}" for pid in (1, 2, 3) if pid not in by]
+    assert found.left_out.get("calls of a process whose root directory the log does not show", 0) == 2 * len(
+        by
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [
+        ('1 rename("f", "g" <unfinished ...>) = ?\n1 +++ killed by SIGKILL +++', {"rename"}),
+        ('1 write(3</r/f>, "D"..., 9 <unfinished ...>\n1 <... write resumed>) = ?', {"write"}),
+        ("1 fsync(3</r/f> <unfinished ...>\n1 +++ killed by SIGKILL +++", {"fsync"}),
+        ("1 fsync(3</r/f> <unfinished ...>\n2 fsync(3</r/f> <unfinished ...>", {"fsync"}),
+        ('1 unlink("f"', {"unlink"}),
+        ('1 openat(AT_FDCWD</r>, "g", O_WRONLY|O_CREAT, 0644 <unfinished ...>', {"openat"}),
+        ('1 openat(AT_FDCWD</r>, "f", O_RDONLY <unfinished ...>', set()),
+        ("1 sync( <unfinished ...>", {"sync"}),
+        ('1 write(1</elsewhere>, "/r/f"..., 9 <unfinished ...>', set()),
+        ('1 unlink("/elsewhere" <unfinished ...>', set()),
+        ("1 read(3</r/f>,  <unfinished ...>", set()),
+        ("1 ioctl(3</r/f>, FS_IOC_GETFLAGS <unfinished ...>", set()),
+        ("1 fsync(3</r/f>) = ? ERESTARTSYS (To be restarted if SA_RESTART is set)", set()),
+        ("1 exit_group(0) = ?\n1 +++ exited with 0 +++", set()),
+        ("9 wait4(-1,  <unfinished ...>", set()),
+    ],
+)
+def test_a_call_that_never_returned_is_counted_if_it_changes_something(lines: str, left: set[str]) -> None:
+    """It was dropped without a word: nobody knows whether it was done."""
+    begin = '1 openat(AT_FDCWD</r>, "f", O_RDWR|O_CREAT|O_EXCL, 0644) = 3</r/f>\n'
+    found = of(begin + "1 close(9</x>) = 0\n1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES) = 2\n" + lines)
+    assert told(found) == ["create f"]
+    assert set(found.left_out) == {f"{call}, which had not returned" for call in left}
+
+
+def test_a_log_that_ends_within_a_line_says_so(tmp_path: Path) -> None:
+    """A write of 4096 bytes was one of 40: the rest of the line was missing."""
+    log = tmp_path / "log"
+    log.write_text('7 creat("/r/f", 0644) = 3</r/f>\n7 write(3</r/f>, ""..., 4096) = 40')
+    done = CliRunner().invoke(import_command, [str(log), "--root", "/r"])
+    assert '"create f",\n]' in done.output
+    assert "left out: write, which had not returned: 1" in done.output
+    assert "left out: what the program did after the log, which ends within a line: 1" in done.output
+    log.write_text("\n".join([*log.read_text().splitlines(), ""]))
+    assert "write f 0 40" in CliRunner().invoke(import_command, [str(log), "--root", "/r"]).output
+
+
+def test_a_thread_that_unshares_has_a_folder_and_descriptors_of_its_own() -> None:
+    """Its chdir(2) moved what the other threads did, and its close(2) closed their files."""
+    begin = """1 chdir("/r") = 0
+1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
+1 openat(AT_FDCWD</r>, "f", O_WRONLY|O_CREAT|O_EXCL|O_APPEND, 0644) = 3</r/f>
+2 {}
+2 chdir("d") = 0
+2 close(3</r/f>) = 0
+1 mkdir("x", 0755) = 0
+2 mkdir("y", 0755) = 0
+1 write(3</r/f>, "", 5) = 5"""
+    for call, folder, is_open in (
+        ("unshare(CLONE_FS)", "", False),
+        ("unshare(CLONE_NEWNS|CLONE_FILES)", "", True),
+        ("unshare(CLONE_FILES)", "d/", True),
+        ("close_range(9, 9, CLOSE_RANGE_UNSHARE)", "d/", True),
+        ("close_range(9, 4294967295, 0)", "d/", False),
+    ):
+        found = of(begin.format(f"{call} = 0"))
+        done = ["create f", f"mkdir {folder}x", "mkdir d/y", *(["append f 5"] if is_open else [])]
+        assert told(found)[: len(done)] == done, call
+        assert ("append f 5" in told(found)) == is_open, call
+
+
+BIND = 'mount("{}", "{}", 0x1, MS_BIND, NULL)'
+MOVED = 'move_mount(4</>, "", AT_FDCWD</r>, "{}", MOVE_MOUNT_F_EMPTY_PATH)'
+
+
+@pytest.mark.parametrize(
+    ("mounts", "point", "is_counted"),
+    [
+        ([BIND.format("/r/a", "/r/b")], "/r/b", True),
+        (['mount("none", "/r/b", "tmpfs", 0, NULL)'], "/r/b", True),
+        (['mount("n", "/r/o/m", "t", 0, NULL)', 'rename("/r/o", "/r/n")'], "/r/n/m", True),
+        (['symlink("b", "/r/l")', BIND.format("/r/a", "/r/l")], "/r/b", True),
+        ([MOVED.format("b")], "/r/b", True),
+        ([BIND.format("/r/a", "/mnt")], "/mnt", True),
+        ([BIND.format("/", "/mnt")], "/mnt/r", True),
+        ([BIND.format("/r", "/mnt"), BIND.format("/mnt/a", "/mnt2")], "/mnt2", True),
+        (['open_tree(AT_FDCWD</r>, "", OPEN_TREE_CLONE)', MOVED.format("/mnt")], "/mnt", True),
+        (['mount("/dev/sda", "/mnt", "ext4", 0, NULL)'], "/mnt", False),
+        ([BIND.format("/r/a", "/r/b"), 'umount2("/r/b", MNT_DETACH)'], "/r/b", False),
+        (['mount("/dev/sda", "/r", "ext4", 0, NULL)'], "/r", False),
+        (['mount("none", "/", NULL, MS_REC|MS_PRIVATE, NULL)'], "/r", False),
+    ],
+)
+def test_what_is_done_below_a_mount_point_is_counted(mounts: list[str], point: str, is_counted: bool) -> None:
+    """mount(2) was ignored: what a bind mount leads to was changed by its other name."""
+    calls = [*(f"{call} = 0" for call in mounts), f'mkdir("{point}/x", 0755) = 0']
+    calls += [f'openat(AT_FDCWD</x>, "{point}/f", O_RDWR) = 3<{point}/f>', f"fsync(3<{point}/f>) = 0"]
+    calls += ['mkdir("/r/y", 0755) = 0']
+    found = of("\n".join(f"1 {call}" for call in calls))
+    is_done = point.startswith("/r") and not is_counted
+    done = [op for op in told(found) if not op.startswith(("rename", "symlink"))]
+    assert [op.partition(" ")[0] for op in done] == ["mkdir", "fsync", "mkdir"] if is_done else ["mkdir y"]
+    assert found.left_out.get("calls below a mount point", 0) == 2 * is_counted
+
+
+@pytest.mark.parametrize(
+    ("call", "is_counted"),
+    [
+        (BIND.format("/r/a", "/r/b"), True),
+        (BIND.format("/r/a", "/mnt"), True),
+        ('mount("/dev/sda", "/r", "ext4", 0, NULL)', True),
+        ('umount2("/r", 0)', True),
+        ('umount2("/mnt", 0)', False),
+        (BIND.format("/x", "/mnt"), False),
+        ('mount("none", "/r", NULL, MS_REMOUNT, NULL)', False),
+    ],
+)
+def test_a_mount_that_changes_what_names_of_the_folder_stand_for_is_counted(
+    call: str, is_counted: bool
+) -> None:
+    assert of(f"1 {call} = 0").left_out == ({call.partition("(")[0]: 1} if is_counted else {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ("_IOC(_IOC_WRITE, 0x58, 0x81, 0x28), 0x7ffe", "XFS_IOC_EXCHANGE_RANGE"),
+        ("_IOC(_IOC_READ|_IOC_WRITE, 0xc1, 0x1, 0x8), 0x7ffe", "_IOC(_IOC_READ|_IOC_WRITE, 0xc1, 0x1, 0x8)"),
+        ("BTRFS_IOC_FILE_EXTENT_SAME or FIDEDUPERANGE, {info=[{dest_fd=4</x>}]}", "FIDEDUPERANGE"),
+        ("BTRFS_IOC_CLONE_RANGE or FICLONERANGE, {src_fd=4</x>}", "FICLONERANGE"),
+        ("BTRFS_IOC_FORGET_DEV, {}", "BTRFS_IOC_FORGET_DEV"),
+        ("FIDEDUPERANGE, {}", "FIDEDUPERANGE"),
+        ("_IOC(_IOC_READ, 0x58, 0x7e, 0x100), 0x7ffe", ""),
+        ("FS_IOC_FIEMAP, {}", ""),
+        ("BTRFS_IOC_TREE_SEARCH, {}", ""),
+        ("FS_IOC_FSGETXATTR, {}", ""),
+    ],
+)
+def test_an_ioctl_that_may_change_something_is_counted(asked: str, left: str) -> None:
+    """One that strace 6.1 writes by two names, or by its number, was dropped without a word."""
+    found = of(f"1 ioctl(3</r/f>, {asked}) = 0\n1 sync() = 0\n")
+    assert found.left_out == ({f"ioctl {left}": 1} if left else {})
+    to_ours = "{dest_count=1, info=[{dest_fd=4</r/f>, dest_offset=0}]}"
+    assert of(f"1 ioctl(3</x>, FIDEDUPERANGE, {to_ours}) = 0\n").left_out
+    assert not of(f"1 ioctl(3</x>, {asked}) = 0\n").left_out
