@@ -11,7 +11,7 @@ import enum
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.writelog.calls import ProgramCall
@@ -40,6 +40,15 @@ UNREAD = ("io_submit", "io_uring_enter")
 SHOWN = (*_DATA, *_SIZE, *_NAMES, *_ATTRIBUTES, *UNREAD, "sync_file_range")
 _DELETED = " (deleted)"
 """What d_path() appends to the name of an open file that has none any more (fs/d_path.c)."""
+_TMPFILE = re.compile(r"#(\d+)" + re.escape(_DELETED))
+_OPERATIONS = (
+    dict.fromkeys(_RENAMES, "rename")
+    | dict.fromkeys((*_OPENS, "creat"), "create")
+    | dict.fromkeys(_DATA, "write")
+    | {"linkat": "link", "symlinkat": "symlink", "mkdirat": "mkdir", "unlinkat": "unlink"}
+    | {"ftruncate": "truncate", "fchmod": "chmod", "fchown": "chown"}
+)
+"""What a call is as an operation of a workload, where that has another name."""
 EVERY = -1
 """The inode of a sync that is of all files."""
 _NEVER = 1 << 62
@@ -397,6 +406,23 @@ def syncs(call: ProgramCall) -> bool:
     if word_of(call) == "msync" and (found := _MSYNC.fullmatch(call.text)):
         return int(found[1]) > 0 and not found[3]
     return word_of(call) in (*_FILE, *_ALL)
+
+
+def as_operations(calls: Iterable[ProgramCall]) -> list[str]:
+    """Calls as lines of a workload, so far as they tell: `create f`, `write f 5000`, `fsync f`."""
+    lines: list[str] = []
+    nameless: set[str] = set()
+    for call in calls:
+        word, (first, rest) = word_of(call), paths_of(call)
+        new = set(_TMPFILE.findall(call.text)) - nameless
+        nameless |= new
+        lines += [f"open-tmpfile . @{number}" for number in sorted(new)]
+        if not word or (word in _OPENS and "create" not in rest):
+            continue
+        kind = "exchange" if " exchange(" in call.text else _OPERATIONS.get(word, word)
+        more = {"create": "", "symlink": "?"}.get(kind, rest)
+        lines.append(_TMPFILE.sub(r"@\1", f"{kind} {first} {more}").strip())
+    return lines
 
 
 def _synced(call: ProgramCall) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording, by_times
 from harness.errors import GuestError, PowercutError, UsageError
 from harness.explain.checked_trees import ANY_ORDER, CheckedTrees
-from harness.explain.effects import Change, Sort, is_done, syncs
+from harness.explain.effects import Change, Sort, as_operations, is_done, syncs
 from harness.explain.effects import paths_of as paths_of_call
 from harness.explain.facts import Facts
 from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of, of_program
@@ -133,9 +133,11 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         self._checks.close()
         self._examiner.close()
 
-    def known_bugs(self, cause: str) -> list[KnownBug]:
-        """Of the case's mode on the run's kernel, those that a program's own check may have seen."""
-        return self._possible(cause)
+    def known_bugs(self, cause: str, until: int) -> list[KnownBug]:
+        """Of the case's mode on the run's kernel, those that a program's own check may have seen if the power
+        failed at an event.
+        """
+        return self._possible(cause, as_operations(c for c in self.recording.calls.calls if c.began < until))
 
     # --- visits -----------------------------------------------------------------------------------
 
@@ -462,7 +464,7 @@ def _cause(
     said = "" if mechanism else _not_named(explainer, facts, control)
     if facts.program is None or of_program(facts, facts.program) is not None:
         return said
-    bugs = explainer.known_bugs(mechanism.value if mechanism else "")
+    bugs = explainer.known_bugs(mechanism.value if mechanism else "", facts.at)
     return "; ".join(filter(None, [said, perhaps(bugs, explainer.recording.profile.name)]))
 
 

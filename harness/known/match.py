@@ -19,6 +19,8 @@ from harness.model import CaseId, CrashState, Violation
 from harness.symptoms import Symptom
 
 _PROMISED = re.compile(r"acknowledged by `[^`]*` \(operation (\d+)\)")
+_LAST = 64
+"""Operations of a program that are compared: an expression over thousands would take long."""
 _PROMISE = re.compile(r"\(operation (\d+)\) was acknowledged")
 
 
@@ -99,20 +101,38 @@ def known_of(bugs: Iterable[KnownBug], case: CaseId, kernel: str) -> list[KnownB
     return [bug for bug in bugs if version and bug.record.affects(version) and _is_of(bug, case)]
 
 
-def possible(bugs: Iterable[KnownBug], case: CaseId, kernel: str, cause: str) -> list[KnownBug]:
-    """Those of them that lose synced data, and may be what a program's own check saw: the ones that state the
-    cause (empty: it could not be told) or, where none does, the ones that state none. Such a finding is not
-    called known: what was lost of which promise, a check does not say.
+def possible(
+    bugs: Iterable[KnownBug], case: CaseId, kernel: str, cause: str, ran: Sequence[str]
+) -> list[KnownBug]:
+    """The known bugs that may be what a program's own check saw: those that lose synced data, and state this
+    cause (empty: it could not be told) or, where none does, state none; of these the ones whose operations
+    are among the program's, if any are. `ran`: its calls before the power failed, as operations. Such a
+    finding is not called known: what was lost of which promise, a check does not say.
     """
     severe = (Severity.DESTROYS, Severity.LOSES_SYNCED)
     lose = [bug for bug in known_of(bugs, case, kernel) if bug.record.severity in severe]
-    if not cause:
-        return lose
+    found = _by_cause(lose, case, cause) if cause else lose
+    last = ran[-_LAST:]
+    shown = [bug for bug in found if any(_is_in(s, case) and _may_show(s, last) for s in bug.record.shows)]
+    return shown or found
+
+
+def _by_cause(lose: Sequence[KnownBug], case: CaseId, cause: str) -> list[KnownBug]:
     stated = {
         bug.name: {c.lower() for s in bug.record.shows if _is_in(s, case) for c in s.causes} for bug in lose
     }
     named = [bug for bug in lose if cause.lower() in stated[bug.name]]
     return named or [bug for bug in lose if not stated[bug.name]]
+
+
+def _may_show(sighting: Sighting, ran: Sequence[str]) -> bool:
+    """Whether the operations that a sighting states are among these, whatever was lost; the promise may be
+    that of any sync.
+    """
+    syncs = [n for n, line in enumerate(ran, 1) if "sync" in line.split()[0]]
+    stated = [p.replace("{lost}", r"\S+") for p in (sighting.operations, sighting.later)]
+    until = ["\n".join(ran[:n]) for n in (*syncs, len(ran))]
+    return any(re.search(stated[0], text) for text in until) and bool(re.search(stated[1], until[-1]))
 
 
 def _is_of(bug: KnownBug, case: CaseId) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.blocks.fields import BlockName, Kind
 from harness.cases.attempts import Unobserved
 from harness.errors import GuestError, UsageError
-from harness.explain.effects import Change, Effects, Sort, Sync
+from harness.explain.effects import Change, Effects, Sort, Sync, as_operations
 from harness.explain.explain import (
     Explainer,
     _cause,
@@ -2198,11 +2198,37 @@ def test_of_thousands_of_files_that_are_synced_in_turn_each_asks_for_its_own_syn
     assert len(asked) <= 2 * len(effects.changes)
 
 
+def test_calls_are_told_as_the_operations_of_a_workload() -> None:
+    app = Application()
+    for text in (
+        *("openat(., tmpfile)", "write(#257 (deleted), 5000)", "fsync(#257 (deleted))"),
+        *("linkat(#257 (deleted), f)", "openat(g, create|truncate)", "openat(g, truncate)", "creat(d/h)"),
+        *("pwrite(g, 10 at 5)", "ftruncate(g, 0)", "renameat2 exchange(f, g)", "renameat(g, d/g)"),
+        *(
+            "symlinkat(l)",
+            "mkdirat(e)",
+            "unlinkat(l)",
+            "fchmod(f)",
+            "fdatasync(f)",
+            "fsync(.)",
+            "sync()",
+            "store",
+        ),
+    ):
+        app.call(text)
+    assert as_operations(app.calls) == [
+        *("open-tmpfile . @257", "write @257 5000", "fsync @257", "link @257 f", "create g", "create d/h"),
+        *("write g 10 at 5", "truncate g 0", "exchange f g", "rename g d/g", "symlink l ?", "mkdir e"),
+        *("unlink l", "chmod f", "fdatasync f", "fsync .", "sync"),
+    ]
+
+
 def told_cause(facts: Facts, mechanism: Mechanism | None, *bugs: str) -> str:
     """The line `cause` in btrfs/default, of which there are these known bugs."""
     asked = list[str]()
 
-    def known_bugs(cause: str) -> list[object]:
+    def known_bugs(cause: str, until: int) -> list[object]:
+        assert until == facts.at
         asked.append(cause)
         return [SimpleNamespace(name=name) for name in bugs]
 

@@ -262,27 +262,55 @@ def test_the_first_sync_of_a_file_in_a_new_directory_is_a_checkpoint_of_f2fs(
     assert name_of(replace(seen, violation=Violation("durability", "s/snap", lost, "", "", ""))) == name
 
 
+NAMELESS = ("open-tmpfile . @257", "write @257 5000", "fsync @257", "link @257 f", "fsync .")
+SWAPPED = (
+    "create f",
+    "fsync f",
+    "create g",
+    "write g 5000",
+    "fsync g",
+    "exchange g f",
+    "fsync f",
+    "unlink g",
+)
 F2FS, BTRFS = CaseId("f2fs", "posix", "my-db"), CaseId("btrfs", "default", "my-db")
 
 
 @pytest.mark.parametrize(
-    ("case", "kernel", "cause", "names", "others"),
+    ("case", "kernel", "cause", "ran", "names", "others"),
     [
-        (F2FS, "6.12.117", "Flush sent while the write was in flight", {"f2fs-fsync-first-node"}, True),
-        (F2FS, "6.12.117", "flush sent while the write was in flight", {"f2fs-fsync-first-node"}, True),
-        (BTRFS, "6.12.117", "", {"btrfs-nameless-fsync", "btrfs-fsync-exchanged"}, False),
-        (BTRFS, "6.16.3", "", {"btrfs-fsync-exchanged"}, False),
-        (replace(BTRFS, filesystem="xfs"), "6.12.117", "Torn write", set(), True),
-        (F2FS, "", "", set(), True),
+        (F2FS, "6.12.117", "Flush sent while the write was in flight", (), {"f2fs-fsync-first-node"}, True),
+        (
+            F2FS,
+            "6.12.117",
+            "flush sent while the write was in flight",
+            NAMELESS,
+            {"f2fs-fsync-first-node"},
+            True,
+        ),
+        (BTRFS, "6.12.117", "", NAMELESS, {"btrfs-nameless-fsync"}, True),
+        (
+            BTRFS,
+            "6.12.117",
+            "",
+            (*NAMELESS, *(f"unlink {n}" for n in range(9))),
+            {"btrfs-nameless-fsync"},
+            True,
+        ),
+        (BTRFS, "6.16.3", "", SWAPPED, {"btrfs-fsync-exchanged"}, True),
+        (BTRFS, "6.12.117", "", (), {"btrfs-nameless-fsync", "btrfs-fsync-exchanged"}, False),
+        (BTRFS, "6.16.3", "", ("sync",), {"btrfs-fsync-exchanged"}, False),
+        (replace(BTRFS, filesystem="xfs"), "6.12.117", "Torn write", (), set(), True),
+        (F2FS, "", "", (), set(), True),
     ],
 )
 def test_what_a_program_lost_may_be_a_bug_of_this_mode_kernel_and_cause(
-    case: CaseId, kernel: str, cause: str, names: set[str], *, others: bool
+    case: CaseId, kernel: str, cause: str, ran: Sequence[str], names: set[str], *, others: bool
 ) -> None:
     """A program's own check met `btrfs-nameless-fsync`, and nothing named it. None of these makes it known: a
     planted fault in the same mode would be, too.
     """
-    found = {bug.name for bug in possible(installed().values(), case, kernel, cause)}
+    found = {bug.name for bug in possible(installed().values(), case, kernel, cause, ran)}
     assert names <= found
     assert not others or names == found
     assert "f2fs-fsync-stale-data" not in found, "it loses nothing that was synced"
