@@ -77,7 +77,8 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost.
     `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
-    with FUA. `loses`: whether the state lacks writes that had been sent. `causes`: the causes that `powercut
+    with FUA. `loses`: whether the state lacks writes that had been sent. `whole`: whether the disk may have
+    had all that it was sent, which is never said of a prefix of the log. `causes`: the causes that `powercut
     show` names for it, in its words (`record ahead of its blocks`); compared where the finding was explained.
     `during`: what went wrong: power-cut alone, cut-recovery or faulty-disk.
     """
@@ -90,6 +91,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     later: str = ""
     quiet: bool = False
     loses: bool | None = None
+    whole: bool = True
     causes: tuple[str, ...] = ()
     during: During = During.POWER_CUT
 

@@ -154,6 +154,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and _same_operations(sighting, seen)
         and (not sighting.quiet or _was_quiet(seen))
         and sighting.loses in (None, _lacks_writes(seen.state.first))
+        and (sighting.whole or not seen.state.first.is_whole)
         and (not sighting.causes or seen.cause().lower() in ("", *map(str.lower, sighting.causes)))
     )
 
@@ -187,7 +188,7 @@ def _lacks_writes(state: CrashState) -> bool:
 
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
     also = ["operations"] * bool(sighting.operations or sighting.later) + ["flushes"] * sighting.quiet
-    also += ["lost writes"] * (sighting.loses is not None)
+    also += ["lost writes"] * (sighting.loses is not None or not sighting.whole)
     if sighting.causes and seen.cause():
         also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)

@@ -78,3 +78,19 @@ def test_a_new_directory_of_fat_is_the_same_under_another_name(
     case = CaseId("vfat", "default", "any")
     seen = replace(lost, violation=replace(lost.violation, subject="b/3"), case=case)
     assert (name_of(seen) == "fat-fsync-new-directory") is known
+
+
+@pytest.mark.parametrize(
+    ("state", "known"), [("@t90-3", True), ("@t90=", True), ("@90", True), ("@90-3", True), ("@t90", False)]
+)
+@pytest.mark.parametrize(
+    "symptom", [Symptom("durability", "NAME: zeroing lost"), Symptom("size", "NAME: size too large, zero")]
+)
+def test_an_fsync_that_does_not_wait_is_not_known_where_no_write_is_lost(
+    symptom: Symptom, state: str, *, known: bool
+) -> None:
+    """What recovery brings back by itself was put to the node block that fsync of F2FS does not wait for."""
+    operations = ("create f", "write f 0 4096", "sync", "truncate f 0", "fsync f", "truncate f 100")
+    seen = observed(symptom, operations=operations, promised=4, state=state)
+    seen = replace(seen, violation=replace(seen.violation, subject="f"), case=CaseId("f2fs", "posix", "any"))
+    assert (name_of(seen) == "f2fs-fsync-first-node") is known
