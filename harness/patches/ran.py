@@ -84,9 +84,9 @@ def with_marks(
 
 
 def run_lines(marks: Iterable[Mark], recording: bytes, recovering: bytes) -> list[RunLine]:
-    """What guests noted: a byte for each mark in either file."""
+    """What guests noted: a byte for each mark in either file; nothing where no guest came up."""
     return [
-        RunLine(m.file, m.function, m.line, bool(recording[m.number]), bool(recovering[m.number]))
+        RunLine(m.file, m.function, m.line, any(recording[m.number :][:1]), any(recovering[m.number :][:1]))
         for m in marks
     ]
 

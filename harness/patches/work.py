@@ -239,7 +239,7 @@ class PatchSeries(Series[Trial]):
         """The stages that the head has done, once more on a kernel with marks on the changed lines."""
         for stage in self.plan.stages:
             head = self._trial(HEAD, stage)
-            if head is None or head.interrupted or head.failed:
+            if head is None or head.interrupted or head.failed or not head.states:
                 continue
             item = self._item(f"{LINES}-{stage.name}", self._series.head, stage)
             yield replace(item, plan=self._noting(item.name, stage), key=f"{item.key} {LINES}")
@@ -323,8 +323,11 @@ class PatchSeries(Series[Trial]):
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
         if item.name.startswith(f"{LINES}-"):
-            noted = (store.layout.recording_hits.read_bytes(), store.layout.hits.read_bytes())
-            keep_lines(store.path, run_lines(self._marked[1], *noted))
+            marks, layout = self._marked[1], store.layout
+            noted = (
+                file.read_bytes() if file.exists() else b"" for file in (layout.recording_hits, layout.hits)
+            )
+            keep_lines(store.path, run_lines(marks, *noted))
         return msgspec.structs.replace(trial_of(item, store, summary), build_seconds=self._build_s[item.name])
 
     def words(self, done: Trial) -> str:
@@ -336,7 +339,8 @@ class PatchSeries(Series[Trial]):
         if kind == LINES:
             return f"{lines_in_words(self._seen)}, {done.seconds:.0f} s"
         shown = sum(not d.known for d in done.detections)
-        left = f", {plural(len(done.undecided), 'case')} undecided" if done.undecided else ""
+        undecided = plural(len(done.undecided), "case")
+        left = f", {undecided} undecided ({next(iter(done.undecided.values()))})" if done.undecided else ""
         found = plural(shown, "unexpected finding")
         looked = f"{plural(done.states, 'state')} of {plural(len(done.cases), 'case')}"
         return f"{looked}: {found}{left}, {done.seconds:.0f} s"

@@ -589,6 +589,44 @@ def test_a_changed_line_that_nothing_ran_is_named(tmp_path: Path) -> None:
     assert exit_code(series.answer) is ExitCode.CONSISTENT
 
 
+def test_a_run_that_came_to_no_guest_ran_no_line(tmp_path: Path) -> None:
+    """`recording-code.hits: No such file or directory`, and no page: nothing had been recorded."""
+
+    def execute(p: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        if not p.coverage:
+            return ran(lambda commit: PASSES, [])(p, store, progress, on_done)
+        store.add_case(CaseInfo(CASE))
+        store.set_case_status(CASE, CaseStatus.NOT_RUN, "CONFIG_XFS_RT is missing")
+        store.finish()
+        return summarise(store)
+
+    path = create(msgspec.structs.replace(plan(QUICK), lines=LINES), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    for series.phase in (Phase.ASKING, Phase.LOOKING):
+        carry_out(series, Said(), run=execute)
+    assert [line.ran for line in series.answer.lines.lines] == [False, False]
+    assert "nothing ran" not in series.page().text(), "nobody looked"
+
+
+def test_a_kernel_that_lacks_what_the_mode_needs_is_told_with_the_reason(tmp_path: Path) -> None:
+    """`2 cases undecided`, and then a kernel with marks was built for them."""
+
+    def execute(p: Plan, store: RunStore, _: Progress, __: OnDone) -> Summary:
+        assert not p.coverage, "what has not run once is not run for its lines"
+        store.add_case(CaseInfo(CASE))
+        store.set_case_status(CASE, CaseStatus.NOT_RUN, "CONFIG_XFS_RT is missing")
+        store.finish()
+        return summarise(store)
+
+    path = create(msgspec.structs.replace(plan(QUICK), lines=LINES), tmp_path)
+    series, said = PatchSeries(load_plan(path), path, Kernels()), Said()
+    for series.phase in (Phase.ASKING, Phase.LOOKING):
+        carry_out(series, said, run=execute)
+    assert any("1 case undecided (CONFIG_XFS_RT is missing)" in line for line in said.lines)
+    assert "CONFIG_XFS_RT is missing" in series.page().text()
+    assert exit_code(series.answer) is ExitCode.UNDECIDED
+
+
 def test_a_line_that_only_a_recovery_runs_was_run(tmp_path: Path) -> None:
     series = looked(tmp_path, (b"\1\0", b"\0\1"))
     text = series.page().text()
