@@ -6,7 +6,7 @@ handle. So after recovery the names are those after exactly j operations, and j 
 last persistence point covers and at most the number of operations begun.
 
 Not checked: timestamps, a directory's link count (fsck does), the root's own permissions, owners and
-attributes.
+attributes, attributes outside `user.` that the history does not use.
 """
 
 from __future__ import annotations
