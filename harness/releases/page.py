@@ -13,9 +13,8 @@ import msgspec
 from harness.model import CaseId
 from harness.plan import LEGAL
 from harness.releases.results import SCHEMA, Answer, OnKernel, Sweep, story
-from harness.report.lines import full, source_in
+from harness.report.lines import full
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
-from harness.report.pages import on_page
 from harness.report.strip import Strip, StripCell
 from harness.report.words import VERDICT_WORDS, enumerated, number, plural
 from harness.summary import CaseVerdict
@@ -139,12 +138,12 @@ def _findings(sweep: Sweep) -> Iterator[Finding]:
         kernels = enumerated(list(dict.fromkeys(k.title for k, _ in seen)))
         known = f"known: {shown.known}" if shown.known else shown.loss
         expected = f"expected: {shown.expected}" if shown.expected else ""
-        beside = "; ".join(filter(None, [kernels, known, expected]))
-        run = source_in(sweep.path / kernel.run) if kernel.run else ""
+        again = sweep.repro(kernel, shown)
+        beside = "; ".join(filter(None, [kernels, known, expected, "" if again else sweep.where(kernel)]))
         yield Finding(
             str(case),
             (Line(shown.summary, oracle=shown.oracle, aside=beside),),
-            commands=(f"reproduce: powercut repro {shown.point} --from {run}",),
+            commands=(f"reproduce: {again}",) if again else (),
             kind="xfail" if shown.expected else "fail",
         )
 
@@ -192,11 +191,7 @@ def _no_answer(sweep: Sweep) -> Iterator[Line]:
 
 
 def _kernel(sweep: Sweep, k: OnKernel) -> Line:
-    return Line(k.words, k.item, aside=on_page(_run(sweep, k)))
-
-
-def _run(sweep: Sweep, kernel: OnKernel) -> str:
-    return full(sweep.path / kernel.run) if kernel.run else ""
+    return Line(k.words, k.item, aside=sweep.where(k))
 
 
 def _for_programs(sweep: Sweep) -> dict[str, object]:
@@ -205,7 +200,7 @@ def _for_programs(sweep: Sweep) -> dict[str, object]:
         {
             "asked": k.item,
             **{name: value for name, value in msgspec.to_builtins(k).items() if name not in _OF_THE_JOURNAL},
-            "run": _run(sweep, k),
+            "run": full(run) if (run := sweep.run_of(k)) else "",
         }
         for k in sweep.kernels
     ]

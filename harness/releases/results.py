@@ -16,12 +16,15 @@ from harness.kernels.find import told_apart
 from harness.known.base import KnownBugs
 from harness.model import CaseId
 from harness.plan import Plan
+from harness.report.lines import full, source_in
+from harness.report.pages import on_page
 from harness.report.words import named_loss
 from harness.series.journal import Done
 from harness.store.records import CaseStatus
 from harness.summary import CaseSummary, CaseVerdict
 
 SCHEMA = 1
+GONE = "its run directory is gone"
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -153,7 +156,8 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """What a sweep has shown so far. `path`: its directory. `begun`, `finished`: when (ISO 8601). Kernels of
-    one name, such as two builds of a tree, have in it the end of what each was asked for by.
+    one name, such as two builds of a tree, have in it the end of what each was asked for by. `gone`: kernels,
+    as they were asked for, whose run directories somebody has deleted since.
     """
 
     plan: SweepPlan
@@ -162,9 +166,24 @@ class Sweep:
     begun: str = ""
     finished: str = ""
     interrupted: bool = False
+    gone: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(_told_apart(self.kernels)))
+
+    def run_of(self, kernel: OnKernel) -> Path | None:
+        """The run directory of a kernel, if there is one, still."""
+        return self.path / kernel.run if kernel.run and kernel.item not in self.gone else None
+
+    def where(self, kernel: OnKernel) -> str:
+        """The same in words."""
+        run = self.run_of(kernel)
+        return on_page(full(run)) if run else GONE if kernel.run else ""
+
+    def repro(self, kernel: OnKernel, seen: Seen) -> str:
+        """The command that repeats a finding of a kernel; empty without its run directory."""
+        run = self.run_of(kernel)
+        return f"powercut repro {seen.point} --from {source_in(run)}" if run else ""
 
     @property
     def decided(self) -> bool:

@@ -103,17 +103,18 @@ class SweepSeries(Series[OnKernel]):
     def words(self, done: OnKernel) -> str:
         if done.failed:
             return f"{done.item}: {done.failed}"
-        broken = [a for a in done.answers if a.findings]
-        open_ = sum(a.undecided or a.verdict is CaseVerdict.NOT_RUN for a in done.answers)
+        able = [a for a in done.answers if a.verdict is not CaseVerdict.NOT_RUN or a.lacks]
+        broken, open_ = sum(bool(a.findings) for a in able), sum(a.undecided or a.lacks for a in able)
         left = f", {open_} not decided" if open_ else ""
-        return f"{done.name}: {plural(len(done.answers), 'case')}{left}, {len(broken)} with findings"
+        return f"{done.name}: {plural(len(able), 'case')}{left}, {broken} with findings"
 
     @property
     def sweep(self) -> Sweep:
         """What it has shown so far."""
         answers = tuple(self._answered(k) or OnKernel(item=k) for k in self.plan.kernels)
         begun = self.known.started[0].when if self.known.started else ""
-        return Sweep(self.plan, answers, self.path, begun, self.known.finished, self.known.interrupted)
+        gone = frozenset(k.item for k in answers if k.run and not (self.path / k.run).is_dir())
+        return Sweep(self.plan, answers, self.path, begun, self.known.finished, self.known.interrupted, gone)
 
     def page(self) -> Page:
         return page_of(self.sweep)

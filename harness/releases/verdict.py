@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.known.base import KnownBug, Severity, with_bugs
 from harness.known.match import known_of
-from harness.known.words import worst
 from harness.model import CaseId
 from harness.plan import Budget
 from harness.releases.results import Answer, OnKernel, Seen, Sweep
@@ -65,14 +64,37 @@ _NO_TIME = ("the run ended", "no state was checked")
 """How the reasons begin of what was undecided only because the time, or that of the case, was up."""
 
 
+_OF_DATA = {
+    **dict.fromkeys(("durability", "program", "untouched", "outside"), Severity.LOSES_SYNCED),
+    **dict.fromkeys(("atomicity", "stale", "foreign", "size", "contents"), Severity.DAMAGES_UNSYNCED),
+}
+"""How bad it is where these oracles find what is expected; not to mount is worse, see `severity_of`."""
+_WORST_FIRST = (*Severity, None)
+
+
+def severity_of(oracle: str) -> Severity | None:
+    """That of what an oracle finds. None: the file system was damaged; for how much, its words have to be
+    read.
+    """
+    return Severity.DESTROYS if oracle == "mountable" else _OF_DATA.get(oracle)
+
+
+@dataclass(frozen=True, slots=True)
+class ByDesign:
+    """Why something is expected of a configuration, and how bad the worst of it is: see `severity_of`."""
+
+    reason: str
+    severity: Severity | None
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
     workloads that were decided, of those that were asked for and that the file system can run. `undecided`:
     those that were looked at, or were to be, and are not decided. `in_part`: decided ones of which the
     budget left out crash states. `bugs`: known bugs that it showed, `not_shown`: those that it has besides,
-    `by_design`: reasons for which it is expected to lose something; `new`: findings that are neither. `why`:
-    for a workload that is not decided or was not looked at, see `_why`.
+    `by_design`: why it is expected to break a promise, the worst first; `new`: findings that are neither.
+    `why`: for a workload that is not decided or was not looked at, see `_why`.
     """
 
     configuration: str
@@ -83,7 +105,7 @@ class Standing:
     undecided: int = 0
     in_part: int = 0
     bugs: tuple[KnownBug, ...] = ()
-    by_design: tuple[str, ...] = ()
+    by_design: tuple[ByDesign, ...] = ()
     not_shown: tuple[KnownBug, ...] = ()
     new: tuple[Seen, ...] = ()
     why: str = ""
@@ -105,8 +127,9 @@ class Standing:
 
     @property
     def severity(self) -> Severity | None:
-        """Of the worst known bug."""
-        return worst(self.bugs) if self.bugs else None
+        """Of the worst that is known of it."""
+        known = [*(bug.record.severity for bug in self.bugs), *(why.severity for why in self.by_design)]
+        return min(known, key=_WORST_FIRST.index, default=None)
 
 
 def standings(sweep: Sweep) -> Iterator[tuple[str, tuple[Standing, ...]]]:
@@ -136,11 +159,23 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
         len(undecided),
         sum(a.in_part for a in answers if a not in not_run and a not in undecided),
         tuple(bugs),
-        tuple(dict.fromkeys(f.expected for f in findings if f.expected and f.known not in base)),
+        worst_first(
+            ByDesign(f.expected, severity_of(f.oracle))
+            for f in findings
+            if f.expected and f.known not in base
+        ),
         tuple(bug for bug in has if bug not in bugs),
         tuple(f for f in findings if not f.expected and f.known not in base),
         (kernel.failed or _why(answers, [*undecided, *lacking] or not_run)).partition("\n")[0],
     )
+
+
+def worst_first(found: Iterable[ByDesign]) -> tuple[ByDesign, ...]:
+    """Each reason once, as bad as the worst of it."""
+    worst: dict[str, ByDesign] = {}
+    for why in sorted(found, key=lambda why: _WORST_FIRST.index(why.severity)):
+        worst.setdefault(why.reason, why)
+    return tuple(worst.values())
 
 
 def _why(answers: Sequence[Answer], open_: Sequence[Answer]) -> str:

@@ -6,15 +6,14 @@ import csv
 import io
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.known.base import KnownBug, Severity
 from harness.known.words import brief
 from harness.releases.results import OnKernel, Sweep
-from harness.releases.verdict import DEPTHS, NOT_REACHED, Kind, Standing, deeper, standings
-from harness.report.lines import full, resume_sweep, source_in
+from harness.releases.verdict import DEPTHS, NOT_REACHED, Kind, Standing, deeper, standings, worst_first
+from harness.report.lines import full, resume_sweep
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
-from harness.report.pages import on_page
 from harness.report.words import enumerated, number, plural
 
 _COLOUR = {
@@ -35,6 +34,11 @@ _ADVICE = {
     "come back wrong.",
     Severity.COSMETIC: "No data is lost; a check of the file system complains.",
 }
+_LOSES: Mapping[Severity | None, str] = {
+    Severity.LOSES_SYNCED: "lose data",
+    Severity.DAMAGES_UNSYNCED: "damage data that was not synced",
+}
+"""What is expected of a configuration where its names and contents suffer."""
 _HOW = (
     "The power of a virtual machine is cut at each of many moments; its own kernel repairs the file system; "
     "and what comes back is compared with what the file system promises. A configuration is safe as far as "
@@ -137,18 +141,25 @@ def cell_text(s: Standing) -> str:
 
 
 def _names(s: Standing) -> str:
-    return enumerated([*(b.name for b in s.bugs), *(["losses that are expected"] if s.by_design else [])])
+    """The known bugs, and in a word what is expected besides."""
+    of_data = any(why.severity in _LOSES for why in s.by_design)
+    expected = "losses that are expected" if of_data else "damage that is expected"
+    return enumerated([*(b.name for b in s.bugs), *([expected] if s.by_design else [])])
+
+
+def _reasons(s: Standing) -> str:
+    return "; ".join(why.reason for why in s.by_design)
 
 
 def _cell_colour(s: Standing) -> str:
-    """A known bug that loses synced data is no less alarming than a new one."""
+    """What is known to lose synced data is no less alarming than what is new."""
     severe = s.severity in (Severity.DESTROYS, Severity.LOSES_SYNCED)
     return _COLOUR[Kind.NEW if severe and not s.new else s.kind]
 
 
 def _row(row: tuple[str, Sequence[Standing]]) -> tuple[str | Cell, ...]:
     configuration, of = row
-    return (configuration, *(Cell(cell_text(s), _cell_colour(s), "; ".join(s.by_design)) for s in of))
+    return (configuration, *(Cell(cell_text(s), _cell_colour(s), _reasons(s)) for s in of))
 
 
 def _figures(rows: Rows) -> str:
@@ -178,9 +189,8 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
         todo = f" Workaround: {bug.record.workaround}." if bug.record.workaround else ""
         yield Line(f"{_ADVICE[bug.record.severity]}{todo}", _where(rows, bug), aside=bug.name)
     for name, of in rows:
-        reasons = dict.fromkeys(reason for s in of for reason in s.by_design)
-        if reasons:
-            yield Line(f"It is expected to lose data: {'; '.join(reasons)}.", name)
+        for what, reasons in _expected(of).items():
+            yield Line(f"It is expected to {what}: {'; '.join(reasons)}.", name)
         if broken := [s.kernel.title for s in of if s.kind is Kind.NEW]:
             yield Line(
                 f"On {enumerated(broken)} it broke a promise in a way that no known bug does. Do not choose "
@@ -189,6 +199,14 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
             )
     yield from _not_shown(rows)
     yield from _unknown(rows)
+
+
+def _expected(of: Sequence[Standing]) -> dict[str, list[str]]:
+    """What a configuration is expected to do on some kernel, the worst first, with the reasons."""
+    told: dict[str, list[str]] = {}
+    for why in worst_first(why for s in of for why in s.by_design):
+        told.setdefault(_LOSES.get(why.severity, "be damaged, or to need a repair"), []).append(why.reason)
+    return told
 
 
 def _not_shown(rows: Rows) -> Iterator[Line]:
@@ -266,20 +284,18 @@ def _new(sweep: Sweep, rows: Rows) -> Iterator[Finding]:
     for name, of in rows:
         for s in of:
             for seen in s.new[:_SHOWN]:
-                more = f"; {number(len(s.new) - _SHOWN)} more here" if len(s.new) > _SHOWN else ""
+                more = f"{number(len(s.new) - _SHOWN)} more here" if len(s.new) > _SHOWN else ""
+                again = sweep.repro(s.kernel, seen)
+                beside = [plural(seen.states, "state"), more, "" if again else sweep.where(s.kernel)]
                 yield Finding(
                     f"{name} on {s.kernel.title}",
-                    (Line(seen.summary, oracle=seen.oracle, aside=f"{plural(seen.states, 'state')}{more}"),),
-                    commands=(f"reproduce: {_repro(sweep, s.kernel, seen.point)}",),
+                    (Line(seen.summary, oracle=seen.oracle, aside="; ".join(filter(None, beside))),),
+                    commands=(f"reproduce: {again}",) if again else (),
                 )
 
 
-def _repro(sweep: Sweep, kernel: OnKernel, point: str) -> str:
-    return f"powercut repro {point} --from {source_in(sweep.path / kernel.run)}"
-
-
 def _kernel(sweep: Sweep, k: OnKernel) -> Line:
-    return Line(k.words, k.item, aside=on_page(full(sweep.path / k.run)) if k.run else "")
+    return Line(k.words, k.item, aside=sweep.where(k))
 
 
 def _for_programs(sweep: Sweep, rows: Rows) -> dict[str, object]:
@@ -321,7 +337,7 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         s.kind.value,
         s.severity.value if s.severity else "",
         " ".join(b.name for b in s.bugs),
-        "; ".join(s.by_design),
+        _reasons(s),
         len(s.new),
         " ".join(b.name for b in s.not_shown),
         s.states,
@@ -331,7 +347,7 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         sweep.plan.depth,
         sweep.begun,
         s.why if s.is_open else "",
-        _repro(sweep, s.kernel, s.new[0].point) if s.new else "",
+        sweep.repro(s.kernel, s.new[0]) if s.new else "",
         s.kernel.item,
         s.kernel.anew,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from harness.model import CaseId
 from harness.oracles import ORACLES
 from harness.plan import Plan
 from harness.releases.page import page_of
-from harness.releases.results import Sweep, SweepPlan
+from harness.releases.results import Answer, OnKernel, Sweep, SweepPlan
 from harness.releases.sweep import SweepSeries, VerdictSeries, create, every_kernel, load_plan
 from harness.report.page import Page
 from harness.series import work
@@ -364,6 +366,44 @@ def test_a_verdict_leaves_a_table_and_takes_known_bugs_along(ran: list[str], tmp
     assert found["ext4/journal", "debian-6.12"][0] == "not looked at"
     for name in ("report.html", "summary.txt", "summary.md", "verdict.json"):
         assert "ours" in (path / name).read_text(), name
+
+
+@pytest.mark.parametrize(
+    ("series", "results"), [(VerdictSeries, "verdict.json"), (SweepSeries, "releases.json")]
+)
+def test_a_run_directory_that_is_gone_is_not_cited(
+    tmp_path: Path, ran: list[str], series: type[SweepSeries], results: str
+) -> None:
+    """Gone on with, a verdict named it beside the kernel and in the commands, as if it were there."""
+    plan = msgspec.structs.replace(PLAN, depth="quick", kernels=["debian-6.1", "debian-7.3"])
+    path = create(plan, tmp_path, "verdict")
+    carry_out(series(plan, path), QUIET)
+    both = (path / "summary.txt").read_text()
+    shutil.rmtree(path / "kernels" / "debian-7.3")
+    carry_out(series(plan, path), QUIET)
+    told = (path / "summary.txt").read_text()
+    gone = "its run directory is gone"
+    assert ran == plan.kernels, "what is known is not run again"
+    assert ("kernels/debian-7.3" in both, gone in both) == (True, False)
+    assert "kernels/debian-6.1" in told
+    assert re.search(rf"^debian-7.3: [^:]*\({gone}\)$", told, re.MULTILINE)
+    for file in ("summary.txt", "summary.md", "report.html", results):
+        assert "kernels/debian-7.3" not in (path / file).read_text(), file
+    if series is VerdictSeries:
+        assert "kernels/debian-7.3" not in (path / "verdict.csv").read_text()
+
+
+def test_a_workload_that_the_file_system_cannot_run_is_not_left_to_be_decided(tmp_path: Path) -> None:
+    """`18 cases, 1 not decided` of a verdict in which nothing was open: FAT has no links."""
+    series = SweepSeries(PLAN, create(PLAN, tmp_path, "matrix"))
+    kept = Answer("vfat/default", "overwrite", CaseVerdict.PASS, 5)
+    cannot = Answer("vfat/default", "namespace", CaseVerdict.NOT_RUN, reason="does not support `link`")
+    lacking = Answer("xfs/default", "overwrite", CaseVerdict.NOT_RUN, reason="no mkfs.xfs", lacks=True)
+    told = [
+        series.words(OnKernel(item="k", name="k", answers=answers))
+        for answers in ((kept, cannot), (kept, cannot, lacking))
+    ]
+    assert told == ["k: 1 case, 0 with findings", "k: 2 cases, 1 not decided, 0 with findings"]
 
 
 def test_a_file_that_was_built_anew_is_run_again(tmp_path: Path, ran: list[str]) -> None:

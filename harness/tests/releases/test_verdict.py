@@ -203,6 +203,59 @@ def test_the_page_says_what_to_do_of_every_kind() -> None:
     assert "xfs/default, ext4/nobarrier, f2fs/posix and gfs2/default: On 6.2 nothing is known: not" in text
 
 
+FLAG = Seen("usable", "dirty", "vfat-default/a@4", 3, expected="the dirty flag stays")
+BARE = Seen("readable", "EIO", "vfat-default/a@5", 3, expected="a directory without its first cluster")
+
+
+@pytest.mark.parametrize(
+    ("found", "advice", "cell", "severity"),
+    [
+        (
+            (FLAG, BARE),
+            ["It is expected to be damaged, or to need a repair: the dirty flag stays; a directory without"],
+            "broken: known, damage that is expected (",
+            "",
+        ),
+        (
+            (FLAG, DESIGN),
+            ["It is expected to lose data: it sends no flush.", "It is expected to be damaged"],
+            "broken: known, losses that are expected: loses data that was synced (",
+            "loses-synced",
+        ),
+        (
+            (msgspec.structs.replace(FLAG, oracle="size"), BARE),
+            ["It is expected to damage data that was not synced: the dirty", "It is expected to be damaged"],
+            "broken: known, losses that are expected: damages data that was not synced (",
+            "damages-unsynced",
+        ),
+        (
+            (DESIGN, msgspec.structs.replace(FLAG, oracle="mountable"), FLAG),
+            [
+                "It is expected to be damaged, or to need a repair: the dirty flag stays.",
+                "expected to lose data",
+            ],
+            "broken: known, losses that are expected: makes the file system unusable without repair (",
+            "destroys",
+        ),
+    ],
+)
+def test_what_is_expected_is_told_as_what_it_is_the_worst_first(
+    found: tuple[Seen, ...], advice: list[str], cell: str, severity: str
+) -> None:
+    """`vfat/default: It is expected to lose data: the mount became read-only`, which loses none; a table of
+    what lost synced data had ext4/nobarrier without any severity.
+    """
+    of = sweep((answer("vfat/default", *found),))
+    text = verdict_page(of).text()
+    places = [text.index(line) for line in advice]
+    assert places == sorted(places)
+    assert text.count("It is expected to") == len(advice)
+    assert cell in text
+    (row,) = (r for r in csv.DictReader(io.StringIO(verdict_csv(of))) if r["configuration"] == "vfat/default")
+    assert row["severity"] == severity
+    assert row["expected"].split("; ")[0] in text[places[0] :].splitlines()[0]
+
+
 def test_the_worst_bug_comes_first() -> None:
     both = (answer("xfs/default", KNOWN, msgspec.structs.replace(KNOWN, known="=ours")),)
     lines = verdict_page(sweep(both)).text().splitlines()
