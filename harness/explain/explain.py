@@ -322,7 +322,12 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         explainer.recording.profile.contract.namespace != "synced",
     )
     facts = replace(facts, synced=sync_of_the_lost(facts, explainer.recording.calls.calls))
-    diagnosis = mechanism_of(facts, made_up=finding.oracle in _MADE_UP, refused=finding.oracle in _REFUSED)
+    diagnosis = mechanism_of(
+        facts,
+        made_up=finding.oracle in _MADE_UP,
+        refused=finding.oracle in _REFUSED,
+        mounted=finding.oracle != "mountable",
+    )
     mechanism = diagnosis.mechanism if diagnosis is not None else None
     point = CrashPoint(finding.case, minimal.state)
     return Explanation(

@@ -43,6 +43,7 @@ class Mechanism(enum.StrEnum):
     MADE_UP = "recovery made it up"
     TORN = "torn write"
     FAILED = "recovery itself fails"
+    WRONG = "wrong although nothing was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,18 @@ class Diagnosis:
         return f"{self.mechanism.value.capitalize()}. {self.sentence}"
 
 
-def mechanism_of(facts: Facts, *, made_up: bool, refused: bool = False) -> Diagnosis | None:
+def mechanism_of(
+    facts: Facts, *, made_up: bool, refused: bool = False, mounted: bool = False
+) -> Diagnosis | None:
     """None where the times do not tell. `made_up`: what came back was never there. `refused`: recovery, or
-    fsck after it, complains.
+    what uses the file system after it, complains. `mounted`: that is not the mount.
     """
     if facts.program is not None and (found := of_program(facts, facts.program)) is not None:
         return found
     if facts.lost:
         possible = _OF_A_LOSS
     elif refused and facts.promise is None:
-        possible = _OF_REFUSAL
+        possible = _OF_A_COMPLAINT if mounted else _OF_REFUSAL
     else:
         possible = _OF_INVENTION if made_up else _OF_RECOVERY
     asked = ((mechanism, sentence(facts)) for mechanism, sentence in possible.items())
@@ -464,7 +467,7 @@ def _dropped(facts: Facts) -> str:
     ack, data = facts.promised_at, facts.data_of_subject()
     if ack is None or not all(facts.on_platter(w.entry) for w in data) or not facts.was_asked_for(ack):
         return ""
-    return f"{_ALL_THERE} recovery did not bring it back."
+    return f"{_ALL_THERE} what was promised is not there after recovery."
 
 
 def _late_commit(facts: Facts) -> str:
@@ -583,4 +586,8 @@ _OF_INVENTION: Mapping[Mechanism, Sentence] = {
 _OF_REFUSAL: Mapping[Mechanism, Sentence] = {
     Mechanism.PRESENT: _half_sent,
     Mechanism.FAILED: lambda _: f"{_ALL_THERE} nothing was lost or reordered.",
+}
+_OF_A_COMPLAINT: Mapping[Mechanism, Sentence] = {
+    Mechanism.PRESENT: _half_sent,
+    Mechanism.WRONG: lambda _: f"{_ALL_THERE} nothing was reordered.",
 }

@@ -632,8 +632,14 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     made.complete(made.flush())
     made.mark("ack 1")
     assert told(facts_of(made, {data: DATA}, (), 1)) is Mechanism.DROPPED
+    dropped = there(mechanism_of(facts_of(made, {data: DATA}, (), 1), made_up=False))
+    assert "bring it back" not in dropped.sentence, "of a truncate, recovery brought back what that removed"
     assert told(facts_of(made, {data: DATA}, (), 1), made_up=True) is Mechanism.MADE_UP
     assert told(facts_of(made, {data: DATA}, (), None), refused=True) is Mechanism.FAILED
+    used = there(
+        mechanism_of(facts_of(made, {data: DATA}, (), None), made_up=False, refused=True, mounted=True)
+    )
+    assert str(used).startswith("Wrong although nothing was lost. Everything that was sent"), "after a mount"
     late = Recorder()
     late.mark("ack 1")
     late.mark("cut")
