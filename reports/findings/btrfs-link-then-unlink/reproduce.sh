@@ -1,6 +1,6 @@
 #!/bin/sh
-# btrfs: a file that sync(2) made durable gets a second name in another directory, and loses its first one. Then fsync(2)
-# of the old directory, and a power cut: the file has neither name.
+# btrfs: a file that sync(2) made durable gets a second name in another directory, and loses its first one. Then
+# fsync(2) of the old directory, and a power cut: the file has neither name.
 #
 #   MOVE=link           link(2), then unlink(2): the default
 #   MOVE=rename         control: rename(2)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # NILFS2: fsync(2) returns while the flush that its data needs is still under way, if another fsync has sent that flush.
 #
-# The files a and b are overwritten. fsync of a writes both into one segment, and sends a flush, which takes four seconds
-# here. Meanwhile fsync of b is called.
+# The files a and b are overwritten. fsync of a writes both into one segment, and sends a flush, which takes four
+# seconds here. Meanwhile fsync of b is called.
 #
 #   WAIT=1     control: fsync of b is called when fsync of a has returned
 #   LATE=1     control: b is written when the flush for a is under way, so it needs a segment of its own
