@@ -71,7 +71,7 @@ planted in it.
 @click.option("--base", default="", metavar="REV",
               help="Where the patch begins. Default: where the branch left its upstream, "
               "else the last commit.")  # fmt: skip
-@click.option("--mbox", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+@click.option("--mbox", type=click.Path(exists=True, path_type=Path), metavar="FILE",
               help="Apply the patches of a mailbox to the base (default: HEAD), "
               "and ask about those.")  # fmt: skip
 @click.option("--config", "config", multiple=True, metavar="FILE",
@@ -130,7 +130,7 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     config = tuple(str(path.resolve()) for path in given["config"])
     select_workloads(given["workloads"])  # refused before the tree is looked at
     begun = _begun(given, config) if given["resume"] else None
-    machine, jobs = begun.machine if begun else given["machine"], given["jobs"]
+    machine, jobs = (begun.machine, begun.jobs) if begun else (given["machine"], given["jobs"])
     with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
         if begun:
             _need_commits(kernels, begun)
@@ -184,8 +184,9 @@ def _begun(given: dict[str, Any], config: tuple[str, ...]) -> PatchPlan:
     """The plan of a series that is resumed. Raises UsageError, with the options to add, for files that only
     its directory names, and for one that was begun otherwise.
     """
-    shared = ("resume", "tree", "config", "machine", "minutes", "why", "workloads", "no_action")
-    beside_resume("patch", shared)
+    there = given["out"].resolve() in given["resume"].resolve().parents
+    shared = ("resume", "tree", "config", "machine", "minutes", "why", "workloads", "no_action", "jobs")
+    beside_resume("patch", (*shared, *(["out"] if there else [])))
     plan = load_plan(given["resume"])
     need_named_workloads([w for stage in plan.stages for w in stage.workloads], named_here(given))
     if plan.config != config:
@@ -196,8 +197,8 @@ def _begun(given: dict[str, Any], config: tuple[str, ...]) -> PatchPlan:
             f"it was begun on {plan.machine}, and this is {given['machine']}",
             f"go on with --machine {plan.machine}",
         )
-    minutes = given["minutes"] if is_typed("minutes") else plan.minutes
-    return msgspec.structs.replace(plan, minutes=minutes)
+    typed = {name: given[name] for name in ("minutes", "jobs") if is_typed(name)}
+    return msgspec.structs.replace(plan, **typed)
 
 
 def _need_commits(kernels: CommitTree, plan: PatchPlan) -> None:

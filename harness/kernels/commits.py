@@ -6,7 +6,8 @@ committed yet, go into a repository of our own that borrows the user's objects (
 
 ```
 kernels/commits/<machine>-<repository>-<configuration>/
-    lock            held by the process that uses the tree
+    lock            held by the process that builds, or that uses the work tree
+    opening         held by the process that makes the repository
     git/            our repository: objects, and nothing else of ours
     source/ out/    its work tree, at the commit that was built last, and the build
     configured      which Kconfig files the configuration of `out` was made of
@@ -40,7 +41,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.errors import EnvironmentLacks, InUse, KernelError, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.files import write_atomically
 from harness.host.locks import exclusive
@@ -90,6 +91,8 @@ _CONFIGURING = (":(glob)**/Kconfig*", "scripts")
 _MOST_SAID = 400
 """Letters of what git complains of."""
 _MAILBOX = "name a mailbox as git format-patch --stdout writes it"
+_NO_MAILS = "Patch format detection failed"
+"""What git says of a diff alone, as git diff writes it."""
 _ANSWER = re.compile(r"(re|aw|sv|vs|wg|fwd?|antw|odp)(\[\d+\])?\s*:", re.IGNORECASE)
 """What the subject of an answer, or of a mail that was handed on, begins with."""
 _CHANGES = re.compile(rb"^(diff --git |--- a/|@@ -\d)", re.MULTILINE)
@@ -136,7 +139,7 @@ class CommitRange:
 
 
 class CommitTree:
-    """The kept build of a git tree's commits, locked for this process: see `commit_tree`."""
+    """The kept build of a git tree's commits: see `commit_tree`."""
 
     def __init__(
         self, tree: Path, path: Path, flavour: Flavour, jobs: int, say: Callable[[str], None]
@@ -144,6 +147,32 @@ class CommitTree:
         self.tree, self.path, self.flavour = tree, path, flavour
         self._jobs, self._say = jobs, say
         self._surroundings = _ALONE | _WHO | _promised(tree)
+        self._store = _store_of(tree)
+
+    @contextlib.contextmanager
+    def _alone(self, say: Callable[[str], None], wait_s: float = WAIT_S) -> Iterator[None]:
+        """Hold the build and the work tree: one process at a time is at work there. Mends what an earlier one
+        left. Raises InUse if another process has them for longer than `wait_s`.
+        """
+        with exclusive(self.path / "lock", f"the kept build of {self.tree}", say, wait_s):
+            with self._opening():
+                left = _removed_leftovers(self.path / "git")
+                _borrow(self.path / "git", self._store)
+            if left:
+                self._clean()
+            yield
+
+    def _opening(self) -> contextlib.AbstractContextManager[None]:
+        return exclusive(self.path / "opening", f"the repository for {self.tree}", self._say, WAIT_S)
+
+    def open(self) -> None:
+        """Make our repository, and mend it, unless a process is at work: that one has mended it."""
+        try:
+            with self._alone(lambda _: None, wait_s=0):
+                pass
+        except InUse:
+            with self._opening():
+                _borrow(self.path / "git", self._store)
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -166,7 +195,8 @@ class CommitTree:
             )
         if mbox:
             start = self._named(base or "HEAD")
-            return self._range(start, self._applied(start, mbox))
+            with self._alone(self._say):
+                return self._range(start, self._applied(start, mbox))
         if asked:
             return self._range(self._named(first or "HEAD"), self._named(last or "HEAD"))
         head = self._named("HEAD")
@@ -310,6 +340,10 @@ class CommitTree:
         try:
             held = self._apply_all(mbox, source)
         except KernelError as e:
+            if _NO_MAILS in e.what:
+                raise UsageError(
+                    f"{mbox} has no mails: a patch comes with its author and subject", _MAILBOX
+                ) from e
             raise UsageError(
                 f"{mbox} does not apply to {base[:12]}: {e.what}",
                 "name the commit that it is made for with --base",
@@ -404,13 +438,25 @@ class CommitTree:
         error that make told, if it does not build, and KernelError if something else is at fault.
         """
         final = cache_dir("kernels", "variants") / self.key(commit.id)[:24]
-        if not (final / "image").exists():
+        with self._to_build((final / "image").exists) as log:
+            if log:
+                self._say(f"building the kernel of {commit}; what make prints goes to {log}")
+                self._build(commit, log)
+                keep_image(self.path / "out" / self.flavour.image, final)
+        return hold(final / "image")
+
+    @contextlib.contextmanager
+    def _to_build(self, is_there: Callable[[], bool]) -> Iterator[Path | None]:
+        """Where make's words go, while this process alone builds; None if a kernel is there, which another
+        process may have built in the meantime.
+        """
+        if is_there():
+            yield None
+            return
+        with self._alone(self._say):
             log = self.path / "make.log"
             log.unlink(missing_ok=True)
-            self._say(f"building the kernel of {commit}; what make prints goes to {log}")
-            self._build(commit, log)
-            keep_image(self.path / "out" / self.flavour.image, final)
-        return hold(final / "image")
+            yield None if is_there() else log
 
     def noting_kernel(self, commit: Revision, texts: Mapping[str, str], marks: int) -> Path:
         """The image of a commit's kernel in which files have these texts, with `marks` marks in them: calls
@@ -424,14 +470,14 @@ class CommitTree:
         for file in added_files(hits):
             digest.update(file.name.encode() + file.read_bytes())
         final = cache_dir("kernels", "instrumented") / digest.hexdigest()[:24]
-        if built_as(final) is None:
-            log = self.path / "make.log"
-            log.unlink(missing_ok=True)
-            self._say(f"building the kernel of {commit} with marks on changed lines")
-            self._build(commit, log, texts, hits)
-            built = Built(self.flavour.arch, str(commit), "", "", digest.hexdigest())
-            out = self.path / "out"
-            keep_noting(out / self.flavour.image, out / ".config", built, Points(max(marks, 1), ()), final)
+        with self._to_build(lambda: built_as(final) is not None) as log:
+            if log:
+                self._say(f"building the kernel of {commit} with marks on changed lines")
+                self._build(commit, log, texts, hits)
+                built = Built(self.flavour.arch, str(commit), "", "", digest.hexdigest())
+                out = self.path / "out"
+                points = Points(max(marks, 1), ())
+                keep_noting(out / self.flavour.image, out / ".config", built, points, final)
         return hold(final / "image")
 
     def _build(
@@ -517,7 +563,7 @@ class CommitTree:
         (self.path / "source").mkdir(exist_ok=True)
         return self.path / "source"
 
-    def clean(self) -> None:
+    def _clean(self) -> None:
         """Remove files of a switch that was killed: git does not know that it wrote them, and so the next
         switch would leave them among the sources.
         """
@@ -531,13 +577,9 @@ class CommitTree:
 
     @contextlib.contextmanager
     def _index(self) -> Iterator[dict[str, str]]:
-        """The environment for an index of its own."""
-        file = self.path / "git" / "index-of-ours"
-        file.unlink(missing_ok=True)
-        try:
-            yield {"GIT_INDEX_FILE": str(file)}
-        finally:
-            file.unlink(missing_ok=True)
+        """The environment for an index that no other process has."""
+        with tempfile.TemporaryDirectory() as folder:
+            yield {"GIT_INDEX_FILE": f"{folder}/index"}
 
     def _ours(self, at: Path | None) -> list[str]:
         where = (
@@ -597,27 +639,26 @@ class CommitTree:
 def commit_tree(
     tree: Path, machine: str, flavour: Flavour, jobs: int, say: Callable[[str], None]
 ) -> Iterator[CommitTree]:
-    """The kept build of a user's git tree. One process at a time has it: others wait.
+    """The kept build of a user's git tree. One process at a time builds in it, or applies a mailbox, while
+    others wait: these raise InUse if another process is at it for longer than WAIT_S.
 
-    Raises UsageError for a folder that is no git tree of Linux, InUse if another process has it for longer
-    than WAIT_S, EnvironmentLacks for a missing tool.
+    Raises UsageError for a folder that is no git tree of Linux, EnvironmentLacks for a missing tool.
     """
     root = _top(tree)
     need_tools(flavour)
-    store = Path(
-        read_only_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.rstrip("\n")
-    )
-    name = hashlib.sha256(os.fsencode(f"{store} {key_for('', flavour)}")).hexdigest()[:12]
+    name = hashlib.sha256(os.fsencode(f"{_store_of(root)} {key_for('', flavour)}")).hexdigest()[:12]
     path = cache_dir("kernels", "commits") / f"{machine}-{name}"
     path.mkdir(exist_ok=True)
     hold(path)
-    with exclusive(path / "lock", f"the kept build of {root}", say, WAIT_S):
-        left = _removed_leftovers(path / "git")
-        _borrow(path / "git", store)
-        kept = CommitTree(root, path, flavour, jobs, say)
-        if left:
-            kept.clean()
-        yield kept
+    kept = CommitTree(root, path, flavour, jobs, say)
+    kept.open()
+    yield kept
+
+
+def _store_of(root: Path) -> Path:
+    """Where the repository of a tree is."""
+    found = read_only_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout
+    return Path(found.rstrip("\n"))
 
 
 def _top(tree: Path) -> Path:
@@ -658,6 +699,9 @@ def _unpacked(mbox: Path) -> Iterator[Path]:
     """A mailbox, as git takes it, in a folder of its own: by a path, for git tells its kinds apart by their
     beginning, which it does not read from a pipe. Raises UsageError if it cannot be read.
     """
+    if mbox.is_dir():
+        files = shlex.quote(str(mbox))
+        raise UsageError(f"{mbox} is a folder", f"make one mailbox of it: cat {files}/*.patch >series.mbox")
     try:
         data = mbox.read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
@@ -691,7 +735,9 @@ def _removed_leftovers(ours: Path) -> bool:
     """
     head, index, patches = ours / "HEAD", ours / "index", ours / "rebase-apply"
     locks = list(ours.glob("*.lock"))
-    damaged = [file for file in (ours / "objects").glob("[0-9a-f][0-9a-f]/*") if not _begins(file, b"x")]
+    damaged = [
+        file for file in (ours / "objects").glob("[0-9a-f][0-9a-f]/[0-9a-f]*") if not _begins(file, b"x")
+    ]
     spoiled = index.exists() and not _is_whole(index)
     left = bool(locks) or patches.exists() or spoiled
     if damaged or not re.match(rb"ref: |[0-9a-f]{40}", head.read_bytes() if head.exists() else b""):
@@ -730,8 +776,14 @@ def _borrow(ours: Path, theirs: Path) -> None:
             raise KernelError(f"git init: {done.stderr.strip()}", f"is there room in the cache, at {ours}?")
         write_atomically(config, _CONFIG)
     (ours / "objects/info").mkdir(parents=True, exist_ok=True)
-    (ours / "objects/info/alternates").write_bytes(os.fsencode(f"{theirs / 'objects'}\n"))
+    _keep(ours / "objects/info/alternates", os.fsencode(f"{theirs / 'objects'}\n"))
     if (theirs / "shallow").exists():
-        shutil.copy(theirs / "shallow", ours / "shallow")
+        _keep(ours / "shallow", (theirs / "shallow").read_bytes())
     else:
         (ours / "shallow").unlink(missing_ok=True)
+
+
+def _keep(file: Path, data: bytes) -> None:
+    """Give a file these contents at once: a git of another process may read it."""
+    if not file.exists() or file.read_bytes() != data:
+        write_atomically(file, data)

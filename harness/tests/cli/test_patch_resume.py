@@ -114,6 +114,19 @@ def test_minutes_beside_resume_are_those_of_this_time(tree: Path, told: Told) ->
         assert told[-1][0].minutes == minutes
 
 
+def test_what_is_as_before_may_be_said_beside_resume(tree: Path, told: Told, tmp_path: Path) -> None:
+    """The whole command line of the begin, with --resume added, was refused for what had not changed."""
+    begun(tree, "-j", 1)
+    done = powercut(*line_of(told, tree), "-j", 1, "--out", tree.parent)
+    assert done.exit_code == 0, done.output
+    done = powercut(*line_of(told, tree), "-j", 3)
+    assert done.exit_code == 0, done.output
+    done = powercut(*line_of(told, tree))
+    assert done.exit_code == 0, done.output
+    assert [of.jobs for of, _ in told] == [1, 1, 3, 1]
+    assert "--out cannot change it" in refused(*line_of(told, tree), "--out", tmp_path / "elsewhere")
+
+
 def test_a_series_whose_commit_is_gone_says_so(tree: Path, told: Told, tmp_path: Path) -> None:
     """`ambiguous argument 'aaaa...'`, and whether the tree is whole, where the cache had been deleted."""
     (tree / "fs/ext4/a.c").write_text("int three;\n")

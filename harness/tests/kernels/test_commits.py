@@ -3,13 +3,14 @@ C program of two files."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -240,6 +241,23 @@ def test_a_mailbox_may_come_through_a_pipe(tree: Path, kernels: CommitTree) -> N
         file.write(mails)
     with os.fdopen(ours):
         series = kernels.series(base="HEAD~1", mbox=Path(f"/dev/fd/{ours}"))
+    assert [c.subject for c in series.commits] == ["three"]
+
+
+def test_a_diff_and_a_folder_are_no_mailbox(tree: Path, kernels: CommitTree, tmp_path: Path) -> None:
+    """Of a diff without a mail it was said that another base would help."""
+    change(tree, "3", "three")
+    mbox = tmp_path / "three.diff"
+    mbox.write_text(git(tree, "diff", "HEAD~1") + "\n")
+    with pytest.raises(UsageError, match="has no mails") as raised:
+        kernels.series(base="HEAD~1", mbox=mbox)
+    assert raised.value.next_step == "name a mailbox as git format-patch --stdout writes it"
+    git(tree, "format-patch", "-q", "-o", str(tmp_path / "patches"), "HEAD~1..HEAD")
+    with pytest.raises(UsageError, match="is a folder") as raised:
+        kernels.series(base="HEAD~1", mbox=tmp_path / "patches")
+    line = raised.value.next_step.removeprefix("make one mailbox of it: ")
+    subprocess.run(line, shell=True, cwd=tmp_path, check=True)  # noqa: S602 - the line that a user is told
+    series = kernels.series(base="HEAD~1", mbox=tmp_path / "series.mbox")
     assert [c.subject for c in series.commits] == ["three"]
 
 
@@ -784,13 +802,73 @@ def test_a_commit_that_is_gone_is_not_known(tree: Path, kernels: CommitTree) -> 
 def test_a_git_that_outlives_its_process_holds_the_lock(kernels: CommitTree) -> None:
     """The next process would take its lock for a left one, and write the same files at the same time."""
     asked = ("-c", "alias.held=!readlink /proc/self/fd/*; true", "held")
-    assert str(kernels.path / "lock") in kernels._git(*asked).splitlines()
+    with kernels._alone(print):
+        assert str(kernels.path / "lock") in kernels._git(*asked).splitlines()
 
 
-def test_a_git_that_fails_is_no_commit_that_does_not_build(tree: Path, kernels: CommitTree) -> None:
+def test_a_patch_is_planned_while_another_one_is_built(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`patch -n` waited up to ten minutes for the runs of another patch, and was refused then."""
+    monkeypatch.setattr(commits_module, "WAIT_S", 0)
+    change(tree, "3", "three")
+    change(tree, "4")
+    with kernels._alone(print), commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as other:
+        series = other.series(base="HEAD~1")
+        assert [c.subject for c in series.commits] == ["three", UNCOMMITTED]
+        assert "+\treturn 4;" in other.diff(series.base.id, series.head.id, "fs/other.c")
+        assert other.with_text(series.head, "fs/other.c", OTHER, "seven").subject == "seven"
+
+
+def test_two_processes_build_in_turn(tree: Path, kernels: CommitTree, cache: Path) -> None:
+    """The first of them had the tree until it ended, guests and all."""
+    change(tree, "3", "three")
+    change(tree, "4", "four")
+    series = kernels.series("main~2..main")
+    with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as other:
+        for kept, commit, code in ((kernels, series.head, 104), (other, series.base, 107)) * 2:
+            shutil.rmtree(cache / "kernels/variants", ignore_errors=True)
+            (cache / "kernels/variants").mkdir()
+            assert answer(kept.kernel(commit)) == code
+
+
+def test_what_another_process_has_built_is_not_built_again(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that wait for the tree may want the same kernel."""
+    change(tree, "3", "three")
+    head = kernels.series().head
+    alone = kernels._alone
+
+    @contextlib.contextmanager
+    def later(say: Callable[[str], None]) -> Iterator[None]:
+        monkeypatch.setattr(kernels, "_alone", alone)
+        kernels.kernel(head)
+        compiled(kernels)
+        with alone(say):
+            yield
+
+    monkeypatch.setattr(kernels, "_alone", later)
+    assert answer(kernels.kernel(head)) == 103
+    assert compiled(kernels) == []
+
+
+def test_an_object_that_another_process_is_writing_stays(tree: Path, kernels: CommitTree) -> None:
+    """It is empty at first, as one that a power cut left is."""
+    (kernels.path / "git/objects/ab").mkdir(parents=True)
+    being_written = kernels.path / "git/objects/ab/tmp_obj_x"
+    being_written.touch()
+    with kernels._alone(print):
+        assert being_written.exists()
+
+
+def test_a_git_that_fails_is_no_commit_that_does_not_build(
+    tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A repository that was locked ended with 125, so `git bisect run` skipped commit after commit."""
     change(tree, "3", "three")
     head = kernels.series().head
+    monkeypatch.setattr(commits_module, "_removed_leftovers", lambda ours: False)
     (kernels.path / "git/index.lock").touch()
     with pytest.raises(KernelError, match=r"index\.lock") as raised:
         kernels.kernel(head)
