@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from harness.known.base import KnownBug, Record, Severity
+from harness.known.base import KnownBug, Record
 from harness.known.match import Match
 
 NEW = "new: it agrees with no known bug"
@@ -45,12 +45,6 @@ def perhaps(bugs: Sequence[KnownBug], mode: str) -> str:
     if len(names) > 1:
         return f"perhaps one of the known bugs of {mode}: {', '.join(names)} (powercut known NAME)"
     return f"perhaps the known bug {names[0]} of {mode} (powercut known {names[0]})" if names else ""
-
-
-def worst(bugs: Iterable[KnownBug]) -> Severity:
-    """The worst severity of some bugs; at least one."""
-    order = list(Severity)
-    return min((bug.record.severity for bug in bugs), key=order.index)
 
 
 def about(bug: KnownBug) -> Iterator[tuple[str, str]]:
