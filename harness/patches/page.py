@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.faults.results import Detection, Trial
 from harness.host.text import one_line
 from harness.kernels.commits import CommitRange, Revision
 from harness.patches.questions import BUDGET, Stage
 from harness.patches.ran import Piece, not_run
 from harness.patches.results import (
     Answer,
+    Broken,
     Culprit,
     Fate,
     Found,
@@ -20,6 +20,7 @@ from harness.patches.results import (
     PatchPlan,
     Regression,
     Standing,
+    Tried,
     how_far,
     unexpected,
 )
@@ -31,14 +32,15 @@ from harness.report.words import number, plural, seconds
 _CLASSES = {Standing.NEW: "fail", Standing.IN_BASE: "xfail", Standing.UNDECIDED: "unknown"}
 _NEW = (
     "The kernel of the last commit breaks these promises, and the kernel of the base keeps them in the same "
-    "case. "
+    "case. A promise is that of an operation. "
     "The commit named is the first that breaks it in the case named."
 )
 _IN_BASE = "The base breaks these as well, so the patch is not the cause."
 _UNDECIDED = "The base could not be asked, so nothing is said of the patch."
 _ASKED = (
     f"Each stage ran on the kernel of the last commit, in the legal crash states of each case, {BUDGET} "
-    "recoveries a case at most. The base ran only the cases in which the last commit broke a promise."
+    "recoveries a case at most. The base ran only the cases in which the last commit broke a promise: also "
+    "under other schedules, where one recording of it does not tell whether an expected finding is new."
 )
 _PLANTED = (
     "Each row is the last commit with one more change, as a mistake of its author would be. A mistake is "
@@ -97,6 +99,7 @@ def page_of(answer: Answer) -> Page:
         figures=(
             f"{plural(len(series.commits), 'commit')}, {plural(len(series.changed), 'file')} changed; "
             f"asked in {', '.join(plan.stages[0].modes)}",
+            *_expected(answer),
             *_noticed(answer),
             *([lines_in_words(answer.lines)] if answer.lines.lines else []),
             *not_done,
@@ -158,9 +161,9 @@ def junit_of(answer: Answer) -> str:
     is a failure; what its base breaks as well is skipped, as an expected failure is; what was not decided or
     not compared is an error.
     """
-    told: dict[Found, list[Regression]] = {}
+    told: dict[Found, list[Regression]] = defaultdict(list)
     for regression in answer.regressions:
-        told.setdefault(regression.found, []).append(regression)
+        told[regression.found].append(regression)
     suites = {stage: list(_test_cases(answer, trial, told)) for stage, trial in answer.head.items()}
     for stage, trial in answer.head.items():
         if trial.failed:
@@ -168,18 +171,22 @@ def junit_of(answer: Answer) -> str:
     return cases_xml(f"powercut patch {answer.plan.series.head}", suites)
 
 
-def _of(seen: Detection, told: Sequence[Regression]) -> Regression:
-    """What a finding is told as: by itself, or as others of its symptom, of which the new come first."""
-    return next((r for r in told if any(d.case == seen.case for d in r.seen)), told[0])
+def _of(seen: Broken, told: Sequence[Regression]) -> list[Regression]:
+    """What a finding is told as: by itself, or, if it is not expected, as others of its symptom, of which the
+    new come first.
+    """
+    own = [r for r in told if any((d.case, d.id) == (seen.case, seen.id) for d in r.seen)]
+    return own or ([] if seen.known else list(told[:1]))
 
 
 def _test_cases(
-    answer: Answer, trial: Trial, told: Mapping[Found, Sequence[Regression]]
+    answer: Answer, trial: Tried, told: Mapping[Found, Sequence[Regression]]
 ) -> Iterator[TestCase]:
     for case in dict.fromkeys([*trial.cases, *trial.undecided, *(d.case for d in unexpected(trial))]):
         mode, _, workload = case.partition("/")
         where = (f"powercut.{mode}", workload)
-        shown = {_of(d, told[d.oracle, d.symptom]) for d in unexpected(trial) if d.case == case}
+        of_case = (d for d in trial.detections if d.case == case)
+        shown = {r for d in of_case for r in _of(d, told[d.oracle, d.symptom])}
         by = {s: [r for r in shown if r.standing is s] for s in Standing}
         text = "\n".join(_words_of(answer, r) for r in by[Standing.NEW])
         if new := by[Standing.NEW]:
@@ -208,12 +215,22 @@ def _finding(answer: Answer, told: Regression) -> Finding:
         (
             Line(f"first broken by {told.culprit}{_brought(answer, told.culprit)}"),
             Line(f"{seen.case}: {number(seen.states)} of {number(seen.of)} crash states{more}"),
+            *_in_spite(seen),
             *_other_culprits(answer, told),
             Line(aside=f"found after {seconds(told.after_s)}, in stage {told.stage}"),
             *(Line(line) for line in answer.explained.get(told.found, ())),
         ),
         commands=tuple(_commands(answer, told)),
     )
+
+
+def _in_spite(seen: Broken) -> Iterator[Line]:
+    """Why a finding counts, although the base has one that is much like it, or is expected to."""
+    if seen.known:
+        yield Line(f"expected of this mode, but the base does not show it: {seen.known}")
+    if seen.in_base:
+        theirs, kept = (", ".join(map(str, numbers)) for numbers in (seen.in_base, seen.promised))
+        yield Line(f"the base breaks what operation {theirs} promised, and keeps what operation {kept} did")
 
 
 def _brought(answer: Answer, culprit: Culprit | None) -> str:
@@ -282,6 +299,18 @@ def _asked(answer: Answer) -> PageTable:
     return PageTable(
         ("stage", "modes", "findings", "how far", "cases", "states", "time"), tuple(rows), figures=4
     )
+
+
+def _expected(answer: Answer) -> Iterator[str]:
+    """`12 of 14 expected findings were compared with the base; 2 were not (the base was not asked)`"""
+    reasons = Counter(answer.expected)
+    compared = reasons.pop("", 0)
+    rest = (f"{number(n)} {'was' if n == 1 else 'were'} not ({why})" for why, n in reasons.items())
+    if answer.expected:
+        told = (
+            f"{number(compared)} of {plural(len(answer.expected), 'expected finding')} compared with the base"
+        )
+        yield "; ".join([told, *rest])
 
 
 def _noticed(answer: Answer) -> Iterator[str]:

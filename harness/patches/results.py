@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,12 +12,28 @@ import msgspec
 from harness.faults.results import Detection, Trial
 from harness.kernels.commits import CommitRange, Revision
 from harness.model import bounds
+from harness.model.schedules import without_schedule
 from harness.patches.mistakes import Mistake
 from harness.patches.questions import Stage
 from harness.patches.ran import ChangedLines, RunLine
 
 Found = tuple[str, str]
 """What one defect is told by: the oracle, and the symptom."""
+
+
+class Broken(Detection, frozen=True):
+    """A finding with what it breaks. `promised`: the operations whose promises do not hold in its states;
+    none: its oracle names none. `in_base`: of a finding that is new, those that the base breaks, too.
+    """
+
+    promised: tuple[int, ...] = ()
+    in_base: tuple[int, ...] = ()
+
+
+class Tried(Trial, frozen=True, kw_only=True, tag="done"):
+    """See `Trial`."""
+
+    detections: tuple[Broken, ...] = ()
 
 
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +102,7 @@ class Regression:
     stage was done. `culprits`: of what is new, by case: the first, and others in which commits were tried.
     """
 
-    seen: tuple[Detection, ...]
+    seen: tuple[Broken, ...]
     standing: Standing
     stage: str
     run: str
@@ -129,16 +145,14 @@ class Planted:
         return f"{self.mistake}: {self.fate}{by}"
 
 
-def planted_of(mistake: Mistake, trial: Trial, head: Iterable[Trial]) -> Planted:
+def planted_of(mistake: Mistake, trial: Tried, head: Collection[Tried]) -> Planted:
     """What became of a mistake whose kernel came to `trial`, where the patch alone came to `head`. A finding
-    counts in a case that the patch passed, and a symptom that the patch does not show.
+    counts in a case that the patch passed, and a promise that the patch keeps.
     """
     if trial.failed:
         fate = Fate.NO_KERNEL if "does not build" in trial.failed else Fate.UNDECIDED
         return Planted(mistake, fate, 0, why=trial.failed)
-    shown = {(d.case, d.oracle, d.symptom) for t in head for d in t.detections}
-    fresh = (d for d in trial.detections if (d.case, d.oracle, d.symptom) not in shown)
-    by = next((seen[0] for seen in grouped(d for d in fresh if not d.known).values()), None)
+    by = next((seen[0] for seen in grouped(fresh(trial.detections, head)).values()), None)
     if by:
         return Planted(mistake, Fate.NOTICED, trial.states, by)
     if trial.undecided or not trial.states:
@@ -171,18 +185,20 @@ class LinesSeen:
 class Answer:
     """What a patch has come to so far. `head`: the stages that were begun, by name. `explained`: why the
     first finding of a regression failed, in lines. `planted`: the mistakes that were tried. `lines`: which
-    changed lines ran.
+    changed lines ran. `expected`: of each expected finding of the head, why it was not compared with the
+    base; empty: it was.
     """
 
     plan: PatchPlan
     path: Path
-    head: Mapping[str, Trial]
+    head: Mapping[str, Tried]
     regressions: tuple[Regression, ...]
     explained: Mapping[Found, tuple[str, ...]]
     finished: bool = False
     interrupted: bool = False
     planted: tuple[Planted, ...] = ()
     lines: LinesSeen = LinesSeen()
+    expected: tuple[str, ...] = ()
 
     @property
     def built(self) -> tuple[Planted, ...]:
@@ -233,58 +249,108 @@ FIRST = " first"
 """What the key ends with of a run that its first unexpected finding ended."""
 
 
-def cut_short(trial: Trial) -> bool:
+def cut_short(trial: Tried) -> bool:
     """Whether its first unexpected finding ended the run (`PatchPlan.first`)."""
     return trial.key.endswith(FIRST) and any(unexpected(trial))
 
 
-def how_far(trial: Trial) -> str:
+def how_far(trial: Tried) -> str:
     """How far a stage of the head came, in a word or two."""
     if trial.interrupted or trial.failed:
         return "interrupted" if trial.interrupted else "failed"
     return "to its first finding" if cut_short(trial) else "done"
 
 
-def unexpected(trial: Trial) -> Iterator[Detection]:
+def unexpected(trial: Tried) -> Iterator[Broken]:
     """What the head showed that unmodified kernels are not known for."""
     return (d for d in trial.detections if not d.known)
 
 
-def standing_of(seen: Detection, base: Trial | None) -> tuple[Standing, str]:
-    """How a finding stands to what the base came to in the same case, and why they could not be compared."""
-    if base is None:
-        return Standing.UNDECIDED, "the base was not asked"
-    if base.failed:
-        return Standing.UNDECIDED, base.failed
-    if shows(base, seen) is True:
+def standing_of(seen: Broken, base: Tried | None, again: Tried | None = None) -> tuple[Standing, str]:
+    """How a finding stands to what the base came to in the same case, and why they could not be compared.
+    `again`: what the base came to under other schedules, where `needs_more` asks for it.
+    """
+    if base is None or base.failed:
+        return Standing.UNDECIDED, base.failed if base else "the base was not asked"
+    if not beyond(seen, base):
         return Standing.IN_BASE, ""
-    if seen.case in base.cases:
+    if seen.case not in base.cases:
+        return Standing.UNDECIDED, base.undecided.get(seen.case, "the base did not run it")
+    if not needs_more(seen, base):
         return Standing.NEW, ""
-    return Standing.UNDECIDED, base.undecided.get(seen.case, "the base did not run it")
+    if again is None or again.failed:
+        return Standing.UNDECIDED, again.failed if again else "the base was asked under one schedule alone"
+    return (Standing.NEW if beyond(seen, base, again) else Standing.IN_BASE), ""
+
+
+def needs_more(seen: Broken, base: Tried) -> bool:
+    """Whether one recording of the base does not tell that a finding is new: unmodified kernels are expected
+    to show it, or the base does by another operation. By which one such a bug shows may be a matter of time.
+    """
+    return bool(seen.case in base.cases and beyond(seen, base) and (seen.known or _alike(base, seen)))
+
+
+def beyond(seen: Broken, *trials: Tried) -> Broken | None:
+    """What a finding breaks that these do not; None: nothing. What oracles say of it, such as the number of a
+    block, differs from one recording to the next: the operation whose promise is broken does not.
+    """
+    theirs = [d for trial in trials for d in _alike(trial, seen)]
+    broken = {n for d in theirs for n in d.promised}
+    left = tuple(n for n in seen.promised if n not in broken)
+    if theirs and (not left or any(not d.promised for d in theirs)):
+        return None
+    shared = tuple(n for n in seen.promised if n in broken)
+    return msgspec.structs.replace(seen, promised=left, in_base=shared)
+
+
+def fresh(seen: Iterable[Broken], head: Collection[Tried]) -> Iterator[Broken]:
+    """The unexpected ones of these that the patch alone does not show."""
+    return (d for d in seen if not d.known and beyond(d, *head))
+
+
+def _alike(trial: Tried, seen: Broken) -> list[Broken]:
+    """The same symptom in the same case. A finding that is expected excuses none that is not: it breaks the
+    promise only where writes are lost, or is another one.
+    """
+    same = (
+        d for d in trial.detections if (d.case, d.oracle, d.symptom) == (seen.case, seen.oracle, seen.symptom)
+    )
+    return [d for d in same if seen.known or not d.known]
 
 
 def apart(
-    seen: Sequence[Detection], base: Trial | None
-) -> Mapping[Standing, tuple[str, tuple[Detection, ...]]]:
+    seen: Sequence[Broken], base: Tried | None, again: Tried | None = None
+) -> Mapping[Standing, tuple[str, tuple[Broken, ...]]]:
     """Findings of one symptom by how each stands to the base: one that is also in the base does not excuse
     another, in a case in which the base keeps the promise. With the reason for the first of those that could
-    not be compared.
+    not be compared. What is new is told with what it breaks that the base does not.
     """
-    found: dict[Standing, tuple[str, tuple[Detection, ...]]] = {}
+    found: dict[Standing, tuple[str, tuple[Broken, ...]]] = {}
+    asked = [trial for trial in (base, again) if trial]
     for d in seen:
-        standing, why = standing_of(d, base)
+        standing, why = standing_of(d, base, again)
+        told = beyond(d, *asked) if standing is Standing.NEW else d
         first, others = found.get(standing, (why, ()))
-        found[standing] = first, (*others, d)
+        found[standing] = first, (*others, told or d)
     return found
 
 
-def shows(trial: Trial | None, seen: Detection) -> bool | None:
+def shows(trial: Tried | None, seen: Broken) -> bool | None:
     """Whether a commit's kernel shows a finding in its case; None: it could not be tried or decided."""
     if trial is None or trial.failed:
         return None
-    if any((d.case, d.oracle, d.symptom) == (seen.case, seen.oracle, seen.symptom) for d in trial.detections):
+    if any(
+        not (d.promised and seen.promised and {*d.promised}.isdisjoint(seen.promised))
+        for d in _alike(trial, seen)
+    ):
         return True
     return False if seen.case in trial.cases else None
+
+
+def by_plain_names(trial: Tried) -> Tried:
+    """What was seen under other schedules, as findings of the cases without them, too."""
+    plain = (msgspec.structs.replace(d, case=without_schedule(d.case)[0]) for d in trial.detections)
+    return msgspec.structs.replace(trial, detections=(*trial.detections, *plain))
 
 
 def next_commit(count: int, known: Mapping[int, bool | None]) -> int | None:
@@ -311,11 +377,11 @@ def _bounds(count: int, known: Mapping[int, bool | None]) -> tuple[int, int]:
     return low, high
 
 
-def grouped(seen: Iterable[Detection]) -> dict[Found, tuple[Detection, ...]]:
+def grouped(seen: Iterable[Broken]) -> dict[Found, tuple[Broken, ...]]:
     """Findings by oracle and symptom, those of the case with the fewest states first. States count in
     powers of two: each recording has a few more or fewer, and the case that is named should be the same.
     """
-    found: dict[Found, list[Detection]] = {}
+    found: dict[Found, list[Broken]] = {}
     for d in seen:
         found.setdefault((d.oracle, d.symptom), []).append(d)
     return {key: tuple(sorted(ds, key=lambda d: (d.of.bit_length(), d.case))) for key, ds in found.items()}

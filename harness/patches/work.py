@@ -10,7 +10,7 @@ import enum
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -20,13 +20,15 @@ import msgspec
 from harness.errors import EnvironmentLacks, PowercutError, StoreError, UsageError
 from harness.expectations import known_losses
 from harness.faults.campaign import asked_key, detection_of, trial_of
-from harness.faults.results import Detection, Trial
+from harness.faults.results import Detection
 from harness.host.files import write_atomically
 from harness.kernels.commits import CommitRange, CommitTree, Revision
+from harness.known.match import promised_by
 from harness.model import CaseId
+from harness.model.schedules import with_schedules
 from harness.patches.mistakes import Mistake, hunks, in_turn, mistakes
 from harness.patches.page import junit_of, lines_in_words, page_of
-from harness.patches.questions import BUDGET, Stage
+from harness.patches.questions import BUDGET, Stage, chosen
 from harness.patches.ran import (
     ChangedLines,
     Mark,
@@ -40,6 +42,7 @@ from harness.patches.ran import (
 from harness.patches.results import (
     FIRST,
     Answer,
+    Broken,
     Fate,
     Found,
     LinesSeen,
@@ -47,14 +50,18 @@ from harness.patches.results import (
     Planted,
     Regression,
     Standing,
+    Tried,
     apart,
+    by_plain_names,
     culprit_of,
     cut_short,
+    fresh,
     grouped,
+    needs_more,
     next_commit,
     planted_of,
     shows,
-    unexpected,
+    standing_of,
 )
 from harness.plan import Budget, Plan
 from harness.report.page import Page
@@ -62,9 +69,13 @@ from harness.report.words import plural
 from harness.series.journal import End
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
+from harness.store.records import finding_id
 from harness.summary import Summary
 
-HEAD, BASE, MISTAKE, LINES = "head", "base", "mistake", "lines"
+HEAD, BASE, AGAIN, MISTAKE, LINES = "head", "base", "again", "mistake", "lines"
+MORE_SCHEDULES = 2
+"""Under which the base is asked before an expected finding counts as new."""
+RUNS_NONE = "its mode runs none of the changed files"
 MOST_MISTAKES = 200
 NEVER_RUNS = "no case of the first stage runs it"
 _FULL_NAME = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -115,12 +126,12 @@ def load_plan(path: Path) -> PatchPlan:
     return plan
 
 
-class PatchSeries(Series[Trial]):
+class PatchSeries(Series[Tried]):
     """See `Series`. `explain`: None: findings are not explained. `phase`: what is worked at; `ends`: how each
     phase of this process ended last.
     """
 
-    done = Trial
+    done = Tried
     folder = "kernels"
     results = "patch.json"
     quiet = False
@@ -131,13 +142,14 @@ class PatchSeries(Series[Trial]):
         self._series = plan.series
         self._build_s: dict[str, float] = {}
         self._explained: dict[Found, tuple[str, ...]] = {}
+        self._fitting: dict[str, bool] = {}
         self._noted: dict[str, tuple[RunLine, ...]] = {}
         self.phase, self.ends = Phase.ASKING, dict[Phase, End]()
         super().__init__(path, plan.argv, list(known_losses()))
 
     # --- items --------------------------------------------------------------------------------
 
-    def items(self, work: Work[Trial]) -> Iterator[Item]:
+    def items(self, work: Work[Tried]) -> Iterator[Item]:
         if self.phase is Phase.PLANTING:
             for number, mistake in enumerate(self.plan.mistakes, 1):
                 if not self._never_runs(mistake):
@@ -153,7 +165,7 @@ class PatchSeries(Series[Trial]):
             if self.plan.first and (trial := self._trial(HEAD, stage)) and cut_short(trial):
                 yield from self._asked(stage, work, first=False)  # the base shows it as well
 
-    def _asked(self, stage: Stage, work: Work[Trial], *, first: bool) -> Iterator[Item]:
+    def _asked(self, stage: Stage, work: Work[Tried], *, first: bool) -> Iterator[Item]:
         """A stage of the head, `first`: until it shows something; and the items that follow from its
         findings.
         """
@@ -170,16 +182,17 @@ class PatchSeries(Series[Trial]):
         seen = (detection_of(f, 0) for f in store.findings_of(case))
         return f"{case} shows something" if any(not d.known for d in seen) else ""
 
-    def _followed(self, stage: Stage, head: Trial, work: Work[Trial]) -> Iterator[Item]:
+    def _followed(self, stage: Stage, head: Tried, work: Work[Tried]) -> Iterator[Item]:
         """What a stage of the head showed, asked of the base and of the commits in between."""
         found = self._to_follow(stage, head)
         if not found:
             return
         cases = sorted({d.case for seen in found.values() for d in seen})
         yield self._item(f"{BASE}-{stage.name}", self._series.base, stage, cases)
-        base, new = self._trial(BASE, stage), []
+        yield from self._under_schedules(stage, found)
+        new = []
         for (oracle, symptom), seen in found.items():
-            for standing, (why, those) in apart(seen, base).items():
+            for standing, (why, those) in told_of(seen, *self._bases(stage)).items():
                 said = f"{standing}: {those[0].case}: {oracle}: {those[0].summary}"
                 work.progress.say(said + (f" ({why})" if why else ""))
                 if standing is Standing.NEW:
@@ -187,21 +200,52 @@ class PatchSeries(Series[Trial]):
                     self._explain_first((oracle, symptom), those[0], head, work)
         yield from self._bisected(stage, new)
 
-    def _to_follow(self, stage: Stage, head: Trial) -> dict[Found, tuple[Detection, ...]]:
-        """The unexpected findings of a stage of the head, without those that an earlier stage showed to be
+    def _under_schedules(self, stage: Stage, found: Mapping[Found, Sequence[Broken]]) -> Iterator[Item]:
+        """The base under other schedules, where one recording of it does not tell: see `needs_more`."""
+        base = self._trial(BASE, stage)
+        if base is None or base.failed or base.interrupted:
+            return
+        cases = sorted({d.case for seen in found.values() for d in seen if needs_more(d, base)})
+        if cases:
+            workloads = tuple(with_schedules(list(stage.workloads), MORE_SCHEDULES))
+            asked = msgspec.structs.replace(stage, workloads=workloads)
+            under = with_schedules(cases, MORE_SCHEDULES)[len(cases) :] or cases
+            yield self._item(f"{AGAIN}-{stage.name}", self._series.base, asked, under)
+
+    def _bases(self, stage: Stage) -> tuple[Tried | None, Tried | None]:
+        """What the base came to, and what it came to under other schedules."""
+        again = self._trial(AGAIN, stage)
+        return self._trial(BASE, stage), by_plain_names(again) if again and not again.interrupted else None
+
+    def _to_compare(self, head: Tried) -> list[Broken]:
+        """The findings of which the base is asked: also expected ones, where the patch changes the file
+        system.
+        """
+        return [d for d in head.detections if not d.known or self._fits(d)]
+
+    def _fits(self, seen: Broken) -> bool:
+        """Whether its mode runs a changed file."""
+        mode = CaseId.parse(seen.case).configuration
+        if mode not in self._fitting:
+            changed = self.plan.changed
+            self._fitting[mode] = set(chosen([mode], changed).nobodys) != set(changed)
+        return self._fitting[mode]
+
+    def _to_follow(self, stage: Stage, head: Tried) -> dict[Found, tuple[Broken, ...]]:
+        """The findings of a stage of the head to compare, without those that an earlier stage showed to be
         new.
         """
         stages = self.plan.stages
         known = {f for earlier in stages[: stages.index(stage)] for f in self._new_in(earlier)}
-        return {f: seen for f, seen in grouped(unexpected(head)).items() if f not in known}
+        return {f: seen for f, seen in grouped(self._to_compare(head)).items() if f not in known}
 
     def _new_in(self, stage: Stage) -> Iterator[Found]:
-        head, base = self._trial(HEAD, stage), self._trial(BASE, stage)
-        for found, seen in grouped(unexpected(head)).items() if head else ():
-            if Standing.NEW in apart(seen, base):
+        head = self._trial(HEAD, stage)
+        for found, seen in grouped(self._to_compare(head)).items() if head else ():
+            if Standing.NEW in apart(seen, *self._bases(stage)):
                 yield found
 
-    def _bisected(self, stage: Stage, new: Sequence[Detection]) -> Iterator[Item]:
+    def _bisected(self, stage: Stage, new: Sequence[Broken]) -> Iterator[Item]:
         """The commits to try until the first that shows each of these is known. A commit is asked for all of
         them at once: they mostly have one cause.
         """
@@ -211,12 +255,12 @@ class PatchSeries(Series[Trial]):
             if self._known(self._between(commits[n], stage)) is None:
                 return
 
-    def _next_commit(self, stage: Stage, new: Sequence[Detection]) -> int | None:
+    def _next_commit(self, stage: Stage, new: Sequence[Broken]) -> int | None:
         count = len(self._series.commits)
         following = (next_commit(count, self._answers(stage, seen)) for seen in new)
         return next((n for n in following if n is not None), None)
 
-    def _answers(self, stage: Stage, seen: Detection) -> dict[int, bool | None]:
+    def _answers(self, stage: Stage, seen: Broken) -> dict[int, bool | None]:
         """Of the commits that were tried, whether each shows the finding. One that was asked for other cases,
         or whose time was up before that was known, was not tried.
         """
@@ -291,10 +335,8 @@ class PatchSeries(Series[Trial]):
 
     def _noticed(self, store: RunStore, case: CaseId) -> str:
         """Why no further case is needed after this one; empty if it shows nothing but what the head does."""
-        shown = {(d.case, d.oracle, d.symptom) for t in self._heads.values() for d in t.detections}
-        seen = (detection_of(f, 0) for f in store.findings_of(case))
-        fresh = any(not d.known and (d.case, d.oracle, d.symptom) not in shown for d in seen)
-        return f"{case} notices it" if fresh else ""
+        seen = with_promises((detection_of(f, 0) for f in store.findings_of(case)), store)
+        return f"{case} notices it" if any(fresh(seen, list(self._heads.values()))) else ""
 
     def _planned(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str]) -> Callable[[], Plan]:
         def plan() -> Plan:
@@ -321,19 +363,23 @@ class PatchSeries(Series[Trial]):
             argv=self.plan.argv,
         )
 
-    def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> Tried:
         if item.name.startswith(f"{LINES}-"):
             marks, layout = self._marked[1], store.layout
             noted = (
                 file.read_bytes() if file.exists() else b"" for file in (layout.recording_hits, layout.hits)
             )
             keep_lines(store.path, run_lines(marks, *noted))
-        return msgspec.structs.replace(trial_of(item, store, summary), build_seconds=self._build_s[item.name])
+        kept = {
+            **msgspec.structs.asdict(trial_of(item, store, summary)),
+            "build_seconds": self._build_s[item.name],
+        }
+        return Tried(**{**kept, "detections": tuple(with_promises(kept["detections"], store))})
 
-    def words(self, done: Trial) -> str:
+    def words(self, done: Tried) -> str:
         kind, _, number = done.item.partition("-")
         if kind == MISTAKE:
-            return str(planted_of(self.plan.mistakes[int(number) - 1], done, self._heads.values()))
+            return str(planted_of(self.plan.mistakes[int(number) - 1], done, list(self._heads.values())))
         if done.failed:
             return f"not decided: {done.failed}"
         if kind == LINES:
@@ -353,14 +399,17 @@ class PatchSeries(Series[Trial]):
             found = self._to_follow(stage, head).values() if head else ()
             if found and (base is None or base.interrupted):
                 return True
-            new = [of[Standing.NEW][1][0] for seen in found if Standing.NEW in (of := apart(seen, base))]
+            bases = self._bases(stage)
+            if bases[1] is None and base and any(needs_more(d, base) for seen in found for d in seen):
+                return True
+            new = [of[Standing.NEW][1][0] for seen in found if Standing.NEW in (of := apart(seen, *bases))]
             if self._next_commit(stage, new) is not None:
                 return True
         return False
 
     # --- what is known ------------------------------------------------------------------------
 
-    def _explain_first(self, found: Found, seen: Detection, head: Trial, work: Work[Trial]) -> None:
+    def _explain_first(self, found: Found, seen: Detection, head: Tried, work: Work[Tried]) -> None:
         """Once in a process for each symptom, or for the first of all (`PatchPlan.first`); what cannot be
         explained is said, and is no error.
         """
@@ -376,10 +425,10 @@ class PatchSeries(Series[Trial]):
         for line in self._explained[found]:
             work.progress.say(f"   {line}")
 
-    def _trial(self, of: str, stage: Stage) -> Trial | None:
+    def _trial(self, of: str, stage: Stage) -> Tried | None:
         return self._known(f"{of}-{stage.name}")
 
-    def _known(self, item: str) -> Trial | None:
+    def _known(self, item: str) -> Tried | None:
         """The result of an item; of an interrupted one, its result so far."""
         return self.known.done.get(item)
 
@@ -390,13 +439,21 @@ class PatchSeries(Series[Trial]):
         return Answer(
             self.plan, self.path, head, tuple(self._regressions(head)), self._explained,
             bool(self.known.finished), self.known.interrupted, tuple(self._tried(head)), self._seen,
+            tuple(self._expected(head)),
         )  # fmt: skip
 
+    def _expected(self, head: Mapping[str, Tried]) -> Iterator[str]:
+        """See `Answer.expected`."""
+        for stage in self.plan.stages:
+            for d in head[stage.name].detections if stage.name in head else ():
+                if d.known:
+                    yield standing_of(d, *self._bases(stage))[1] if self._fits(d) else RUNS_NONE
+
     @property
-    def _heads(self) -> dict[str, Trial]:
+    def _heads(self) -> dict[str, Tried]:
         return {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
 
-    def _lines_of(self, trial: Trial) -> tuple[RunLine, ...]:
+    def _lines_of(self, trial: Tried) -> tuple[RunLine, ...]:
         """What a run noted; read once, since every page asks for it."""
         if trial.run not in self._noted or trial.interrupted:
             self._noted[trial.run] = kept_lines(self.path / trial.run)
@@ -411,15 +468,15 @@ class PatchSeries(Series[Trial]):
         why = next((t.failed for t in done.values() if t.failed), "")
         return LinesSeen(united(runs), whole, why)
 
-    def _tried(self, head: Mapping[str, Trial]) -> Iterator[Planted]:
+    def _tried(self, head: Mapping[str, Tried]) -> Iterator[Planted]:
         for number, mistake in enumerate(self.plan.mistakes, 1):
             trial = self._known(f"{MISTAKE}-{number}")
             if trial is None and self._never_runs(mistake):
                 yield Planted(mistake, Fate.UNNOTICED, 0, why=NEVER_RUNS)
             elif trial is not None and not trial.interrupted:
-                yield planted_of(mistake, trial, head.values())
+                yield planted_of(mistake, trial, list(head.values()))
 
-    def _regressions(self, head: Mapping[str, Trial]) -> Iterator[Regression]:
+    def _regressions(self, head: Mapping[str, Tried]) -> Iterator[Regression]:
         """Each symptom once for each way in which it stands to the base, of the first stage that shows it so.
         What is new is followed in one stage alone, so that others do not compare it.
         """
@@ -427,8 +484,8 @@ class PatchSeries(Series[Trial]):
         for stage in self.plan.stages:
             if stage.name not in head:
                 continue
-            for found, seen in grouped(unexpected(head[stage.name])).items():
-                for standing, (why, those) in apart(seen, self._trial(BASE, stage)).items():
+            for found, seen in grouped(self._to_compare(head[stage.name])).items():
+                for standing, (why, those) in told_of(seen, *self._bases(stage)).items():
                     if (found, standing) not in best:
                         told = self._regression(stage, head[stage.name], standing, those, why)
                         best[found, standing] = told
@@ -438,7 +495,7 @@ class PatchSeries(Series[Trial]):
                 yield told
 
     def _regression(
-        self, stage: Stage, head: Trial, standing: Standing, seen: tuple[Detection, ...], why: str
+        self, stage: Stage, head: Tried, standing: Standing, seen: tuple[Broken, ...], why: str
     ) -> Regression:
         culprits = {}
         for d in seen if standing is Standing.NEW else ():
@@ -470,12 +527,38 @@ def end_of(ends: Mapping[Phase, End], answer: Answer) -> End:
     return End.TIME_UP if cut else End.COMPLETE
 
 
+def told_of(
+    seen: Sequence[Broken], base: Tried | None, again: Tried | None
+) -> dict[Standing, tuple[str, tuple[Broken, ...]]]:
+    """See `apart`, without expected findings that the base shows as well."""
+    of = {s: (why, those) for s, (why, those) in apart(seen, base, again).items()}
+    if Standing.IN_BASE in of:
+        why, those = of.pop(Standing.IN_BASE)
+        if kept := tuple(d for d in those if not d.known):
+            of[Standing.IN_BASE] = why, kept
+    return of
+
+
+def with_promises(seen: Iterable[Detection], store: RunStore) -> Iterator[Broken]:
+    """Findings of a run, with the operations whose promises they break."""
+    promised: dict[str, dict[str, set[int]]] = {}
+    for d in seen:
+        if d.case not in promised:
+            of = promised[d.case] = dict[str, set[int]]()
+            case = CaseId.parse(d.case)
+            for v in (v for judged in store.rows_of(case).judged for v in judged.judgement.violations):
+                if (operation := promised_by(v)) is not None:
+                    of.setdefault(finding_id(case, v.oracle, v.signature), set()).add(operation)
+        broken = tuple(sorted(promised[d.case].get(d.id, ())))
+        yield Broken(**{**msgspec.structs.asdict(d), "promised": broken})
+
+
 def need_head(kernels: Kernels, plan: PatchPlan) -> None:
     """Build the kernel of the last commit. Raises BuildFails, for git bisect's 125, if it does not build."""
     kernels.kernel(plan.series.head)
 
 
-def _looked_at_all(trial: Trial) -> bool:
+def _looked_at_all(trial: Tried) -> bool:
     """Whether every case of a run was decided."""
     return bool(trial.run) and trial.decided
 
