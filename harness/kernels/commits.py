@@ -409,7 +409,7 @@ class CommitTree:
         return True
 
     def diff(self, base: str, head: str, file: str) -> str:
-        """How two commits differ in a file, without lines around."""
+        """How two commits differ in a file, without lines around; with the function that each place is in."""
         plain = ("--no-color", "--no-ext-diff", "--no-textconv", "-U0", "--inter-hunk-context=0")
         return self._git("diff", *plain, base, head, "--", file)
 
@@ -776,6 +776,8 @@ def _borrow(ours: Path, theirs: Path) -> None:
             raise KernelError(f"git init: {done.stderr.strip()}", f"is there room in the cache, at {ours}?")
         write_atomically(config, _CONFIG)
     (ours / "objects/info").mkdir(parents=True, exist_ok=True)
+    (ours / "info").mkdir(exist_ok=True)
+    _keep(ours / "info/attributes", b"*.[ch] diff=cpp\n")  # a label does not begin a function
     _keep(ours / "objects/info/alternates", os.fsencode(f"{theirs / 'objects'}\n"))
     if (theirs / "shallow").exists():
         _keep(ours / "shallow", (theirs / "shallow").read_bytes())
