@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,9 @@ def _flavour(machine: str, config: Sequence[str]) -> Flavour:
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:
     series = kernels.series(commits, given["base"], given["mbox"])
     workloads = [absolute_word(w) for w in given["workloads"]]
-    asked = chosen(given["modes"], series.changed) if given["modes"] else affected_by(series.changed)
+    diff = cache(partial(kernels.diff, series.base.id, series.head.id))
+    modes, changed = given["modes"], series.changed
+    asked = chosen(modes, changed, diff) if modes else affected_by(changed, diff)
     return PatchPlan(
         tree=str(kernels.tree),
         base=(series.base.id, series.base.subject),

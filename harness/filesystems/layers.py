@@ -36,9 +36,9 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     relied on, for people. `modules`: of the kernel; `options`: those of its configuration that stand for them
     in one without modules. `fstype`, `mount_options`: of the layer. `loses`: rules of the mode's contract,
     `replace_is_safe`, `hard-links` or `everything`, that the layer does not keep. `source`: files of the
-    kernel's source that are its own, as patterns. `device`: the first argument of mount(2), if not
-    `fstype`. `folder`: in the root of the file system below; it is made before anything is recorded, and
-    nothing outside it may change.
+    kernel's source that are its own, as patterns; `workloads`: those that run them. `device`: the first
+    argument of mount(2), if not `fstype`. `folder`: in the root of the file system below; it is made before
+    anything is recorded, and nothing outside it may change.
     `mode`: of the file system that is made on `device`, in place of `fstype` and `mount_options`: what it
     promises is promised. `programs`: of this host, with their packages, that come into the guest.
     `image_mib`: what the disk has at least. `persists`: what the layer makes of a mode whose fsync keeps all
@@ -64,6 +64,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loses: list[str] = []
     like: str = ""
     source: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
     device: str = ""
     folder: str = ""
     mode: str = ""

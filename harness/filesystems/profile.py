@@ -156,7 +156,7 @@ class Profile:
     `read_only_first`: after a crash it is mounted read-only, as a boot does with its root file system, and
     then remounted. `first`: what is done with a crashed disk before it is mounted. `source`: its file
     system's own folders and files in the kernel's source; `mode_source`: files that this mode alone runs;
-    `workloads`: those that run them;
+    `words`: what stands in lines of its file system that it alone runs; `workloads`: those that run them;
     `recovery`: where its recovery is there. `usual`: the mode that most people use. `mount_counters`: where
     it counts its mounts.
     `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
@@ -191,6 +191,7 @@ class Profile:
     stacked: Stacked | None = None
     source: tuple[str, ...] = ()
     mode_source: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     usual: bool = False
     recovery: tuple[RecoverySource, ...] = ()

@@ -92,6 +92,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     contract: dict[str, object]
     on_request: bool = False
     source: tuple[str, ...] = ()  # files of the kernel's source that this mode alone runs, as patterns
+    words: tuple[str, ...] = ()  # what stands in other lines of the kernel's source that it alone runs
     workloads: tuple[str, ...] = ()  # those that run that source
     mount_options: list[str] = []
     mkfs_arguments: list[str] = []
@@ -260,6 +261,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         first=mode.first,
         source=shared.source,
         mode_source=mode.source,
+        words=mode.words,
         workloads=mode.workloads,
         usual=path.stem == shared.usual,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),

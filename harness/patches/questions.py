@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
 from harness.errors import UsageError
-from harness.filesystems.layers import layers
+from harness.filesystems.layers import Layer, layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.filesystems.stacks import stacks
 from harness.host.resources import resource
 from harness.host.text import named_few
 from harness.model import bounds
+from harness.workloads.generate import names_of
 from harness.workloads.generate.chance import name_of as random_name
+from harness.workloads.generate.sequences import PREFIX
 from harness.workloads.load import workload_sets
 
 BUDGET = 300
 """Visits to the legal states of a case."""
+SINGLE = ("ace1", "ace1more")
+"""The sets of every operation by itself."""
+MOST_OPERATIONS = 60
+"""Of those in front: a patch with more is about no operation, and general sets find more in the same time."""
 RANDOM_WORKLOADS, RANDOM_LENGTH = 20, 20
 ON_STACKS = "ext4/ordered"
 """The mode in which a stack is asked."""
+Diff = Callable[[str], str]
+"""How the patch changes a file, without lines around (`git diff -U0`)."""
+_FUNCTION = re.compile(r"^(?:@@ [^@]* @@ |[-+])(?=[A-Za-z_])[^(]*?(\w+)\s*\(", re.MULTILINE)
+"""In a diff: one that begins on a changed line, or that the changed lines are in."""
 
 
 class SharedCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`vms/filesystems/shared-code.toml`: code that all file systems share, and the modes that stand for
-    all.
+    all. `operations`: regular expressions for names of functions, each with the steps of generated workloads
+    that run such functions; a step stands for those that begin with it, too.
     """
 
     modes: tuple[str, ...]
     paths: tuple[str, ...]
+    operations: dict[str, tuple[str, ...]]
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -47,8 +60,9 @@ class Stage(msgspec.Struct, frozen=True):
 class AffectedModes(msgspec.Struct, frozen=True):
     """What follows from changed files. `first`: the modes that come first; `then`: other modes of the same
     file systems. `recovery`: changed files with recovery code. `nobodys`: changed files that none of these
-    runs; `named`: of those, which mode does, if it is named. `alone`: modes that alone run one of the files,
-    where `workloads` do.
+    runs; `named`: of those, which mode does, if it is named. `own`: workloads that run code of one mode or
+    layer, with the modes that have it. `operations`: generated workloads of operations that stand in the
+    names of changed functions.
     """
 
     first: tuple[str, ...]
@@ -56,8 +70,8 @@ class AffectedModes(msgspec.Struct, frozen=True):
     recovery: tuple[str, ...] = ()
     nobodys: tuple[str, ...] = ()
     named: dict[str, str] = {}
-    alone: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
+    own: Mapping[tuple[str, ...], Sequence[str]] = {}
+    operations: tuple[str, ...] = ()
 
 
 def is_of(changed: str, pattern: str) -> bool:
@@ -71,7 +85,12 @@ def is_of(changed: str, pattern: str) -> bool:
     )
 
 
-def affected_by(changed: Sequence[str]) -> AffectedModes:
+def no_diff(_: str) -> str:
+    """Where only the names of the changed files are known."""
+    return ""
+
+
+def affected_by(changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
     """What a change to these files of the kernel is asked. Raises UsageError if nothing here runs any of
     them.
     """
@@ -83,7 +102,7 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
         owned.update(hit)
         return bool(hit)
 
-    alone = {p.name for p in profiles().values() if any(is_of(f, s) for f in changed for s in p.mode_source)}
+    alone = {p.name for p in profiles().values() if _runs_alone(p, changed, diff)}
     own = [p for p in profiles().values() if (p.name in alone or not p.on_request) and touched(p.source)]
     first = [p.name for p in own if p.usual or p.name in alone]
     first += [f"{ON_STACKS}@{name}" for name, stack in stacks().items() if touched(stack.source)]
@@ -107,16 +126,52 @@ def affected_by(changed: Sequence[str]) -> AffectedModes:
     others = [p for p in profiles().values() if p not in own]
     nobodys = [f for f in changed if f not in owned]
     on_request = {f: p.name for f in nobodys for p in others if any(is_of(f, s) for s in p.source)}
-    running = [p for p in own if p.name in alone and p.workloads]
     return AffectedModes(
         tuple(dict.fromkeys(first)),
         tuple(then),
         recovery_of(changed, own),
         tuple(nobodys),
         on_request,
-        tuple(p.name for p in running),
-        tuple(dict.fromkeys(w for p in running for w in p.workloads)),
+        _own_workloads(select_profiles(first), changed, diff),
+        _operations(sorted(owned), diff),
     )
+
+
+def _runs_alone(mode: Profile, changed: Iterable[str], diff: Diff) -> bool:
+    """Whether a mode alone runs one of the files, or some of the changed lines by what stands in them."""
+    if any(is_of(f, s) for f in changed for s in mode.mode_source):
+        return True
+    ours = [f for f in changed if mode.words and any(is_of(f, s) for s in mode.source)]
+    lines = (line for f in ours for line in diff(f).splitlines() if line.startswith(("+", "-")))
+    return any(word in line for line in lines for word in mode.words)
+
+
+def _own_workloads(
+    found: Sequence[Profile], changed: Sequence[str], diff: Diff
+) -> dict[tuple[str, ...], list[str]]:
+    """Of these modes, those of which code of their own is changed, by the workloads that run that code."""
+
+    def changes(layer: Layer) -> bool:
+        return any(is_of(f, s) for f in changed for s in layer.source)
+
+    told = [(m.workloads, m.name) for m in found if _runs_alone(m, changed, diff)]
+    told += [(m.layer.workloads, m.name) for m in found if m.layer and changes(m.layer)]
+    own: dict[tuple[str, ...], list[str]] = {}
+    for workloads, name in told:
+        if workloads:
+            own.setdefault(workloads, []).append(name)
+    return own
+
+
+def _operations(changed: Iterable[str], diff: Diff) -> tuple[str, ...]:
+    """The generated workloads of one operation that stands in the name of a changed function."""
+    files = [f for f in changed if f.endswith((".c", ".h"))]
+    functions = {name for f in files for name in _FUNCTION.findall(diff(f))}
+    told = _shared_code().operations.items()
+    steps = {f"{s}-" for pattern, some in told for s in some if any(re.search(pattern, f) for f in functions)}
+    names = (name for of in SINGLE for name in names_of(of))
+    run = [n for n in names if f"{n.removeprefix(PREFIX).split('.')[0]}-".startswith(tuple(steps))]
+    return tuple(run) if len(run) <= MOST_OPERATIONS else ()
 
 
 def _shared_code() -> SharedCode:
@@ -130,7 +185,7 @@ def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ..
     return tuple(f for f in changed if f in recovers)
 
 
-def chosen(modes: Sequence[str], changed: Sequence[str]) -> AffectedModes:
+def chosen(modes: Sequence[str], changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
     """The same where the user named the modes, which may run none of the files. Raises UsageError for a mode
     that there is not, and for one that is only rules.
     """
@@ -140,13 +195,15 @@ def chosen(modes: Sequence[str], changed: Sequence[str]) -> AffectedModes:
             f"{named_few(ruled)}: a mode that is only rules runs no kernel, so no patch changes it",
             "name modes of file systems, such as -c ext4/ordered",
         )
-    run = set(_run_by(found, changed))
+    run = list(_run_by(found, changed))
     nobodys = tuple(f for f in changed if f not in run)
     return AffectedModes(
         tuple(p.name for p in found),
-        recovery=recovery_of([f for f in changed if f in run], found),
+        recovery=recovery_of(run, found),
         nobodys=nobodys,
         named={f: name for f in nobodys if (name := _mode_for(f))},
+        own=_own_workloads(found, run, diff),
+        operations=_operations(run, diff),
     )
 
 
@@ -194,8 +251,11 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     again, disk = _recoveries(asked, ("quick",))
     by_chance = tuple(random_name(seed, RANDOM_LENGTH) for seed in range(1, RANDOM_WORKLOADS + 1))
     first, sets = asked.first, workload_sets()
+    single = {of: tuple(n for n in names_of(of) if n not in asked.operations) for of in SINGLE}
+    own = [(f"own-workloads{n or ''}", modes, words) for n, (words, modes) in enumerate(asked.own.items())]
     return [
-        *([Stage("own-workloads", asked.alone, asked.workloads)] if asked.workloads else []),
+        *(Stage(name, tuple(modes), words) for name, modes, words in own),
+        *([Stage("operations", first, asked.operations)] if asked.operations else []),
         Stage("quick", first, ("quick",)),
         Stage("all", first, tuple(w for w in sets["all"] if w not in sets["quick"])),
         Stage("more", first, ("more",)),
@@ -203,7 +263,7 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
         *(Stage(name, first, (name,)) for name in ("oldtree", "beside")),
         *disk,
         *([Stage("quick-other-modes", asked.then, ("quick",))] if asked.then else []),
-        Stage("ace1", first, ("ace1",)),
+        *(Stage(of, first, single[of] if asked.operations else (of,)) for of in SINGLE),
         Stage("random", first, by_chance),
         *([Stage("more-other-modes", asked.then, ("more",))] if asked.then else []),
     ]

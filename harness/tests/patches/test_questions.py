@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from harness.errors import UsageError
+from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
-from harness.patches.questions import AffectedModes, affected_by, chosen, is_of, stages
+from harness.patches.questions import AffectedModes, _shared_code, affected_by, chosen, is_of, stages
 from harness.workloads.load import select_workloads
 
 
@@ -60,7 +63,91 @@ def test_workloads_that_run_the_code_of_a_mode_come_first() -> None:
 def test_workloads_of_modes_are_there() -> None:
     named = {w for p in profiles().values() for w in p.workloads}
     assert {w.name for w in select_workloads(sorted(named))} == named
+    for layer in layers().values():
+        assert not layer.workloads or (layer.source and select_workloads(layer.workloads))
     assert all(p.mode_source for p in profiles().values() if p.workloads)
+
+
+def test_workloads_that_run_the_code_of_a_layer_come_first() -> None:
+    """No patch to overlayfs was given the workloads that copy up, although they find what others do not."""
+    of_overlay = tuple(f"ext4/ordered@{name}" for name in layers() if name.startswith("overlay"))
+    first, second, *_ = stages(affected_by(["fs/overlayfs/dir.c"]))
+    assert (first.modes, first.workloads, second.name) == (of_overlay, ("overlay",), "quick")
+    asked = chosen(["ext4/ordered@overlay", "ext4/ordered@loop"], ["fs/overlayfs/dir.c"])
+    assert stages(asked)[0].modes == ("ext4/ordered@overlay",)
+    assert stages(affected_by(["fs/nfs/file.c"]))[0].name == "quick"
+    both = stages(affected_by(["fs/overlayfs/dir.c", "fs/xfs/xfs_exchrange.c"]))
+    assert {m.partition("/")[0] for m in both[0].modes} == {"xfs"}
+    assert both[1].modes == of_overlay
+
+
+def test_every_operation_is_asked_in_the_end() -> None:
+    """No stage collapsed a range, inserted one, or copied one."""
+    names = [s.name for s in stages(affected_by(["fs/ext4/inode.c"]))]
+    assert names[names.index("ace1") + 1] == "ace1more"
+
+
+def hunk_in(function: str, changed: str = "-\tone();\n") -> Callable[[str], str]:
+    """A diff of one hunk in a function."""
+    return lambda file: f"--- a/{file}\n+++ b/{file}\n@@ -12 +11,0 @@ {function}\n{changed}"
+
+
+@pytest.mark.parametrize(
+    ("function", "step"),
+    [
+        ("static int ext4_collapse_range(struct file *file, loff_t offset, loff_t len)", "falloc-collapse"),
+        ("static int f2fs_insert_range(struct inode *inode, loff_t offset, loff_t len)", "falloc-insert"),
+        ("xfs_file_remap_range(", "copy-range"),
+        ("int ext4_punch_hole(struct file *file, loff_t offset, loff_t length)", "falloc-punch"),
+        ("static int ovl_rename(struct mnt_idmap *idmap, struct inode *olddir,", "rename-over"),
+    ],
+)
+def test_an_operation_in_the_name_of_a_changed_function_is_asked_first(function: str, step: str) -> None:
+    """A range that was collapsed without its size was found in a second, by a workload that nobody asked."""
+    for asked in (
+        affected_by(["fs/ext4/extents.c"], hunk_in(function)),
+        chosen(["ext4/journal"], ["fs/ext4/extents.c"], hunk_in(function)),
+    ):
+        first, second, *_ = of_all = stages(asked)
+        assert (first.modes, second.name) == (asked.first, "quick")
+        assert f"ace-{step}.A_foo" in {w.partition("+")[0].removesuffix(".A_bar") for w in first.workloads}
+        single = [w.name for s in of_all if s.name.startswith("ace1") for w in select_workloads(s.workloads)]
+        assert not set(single) & set(first.workloads), "it is asked again"
+        assert {*single, *first.workloads} == {w.name for w in select_workloads(["ace1", "ace1more"])}
+
+
+def test_a_function_that_is_new_or_gone_counts() -> None:
+    for sign in "+-":
+        moved = hunk_in("out:", f"{sign}static long ext4_collapse_range(struct file *file)\n")
+        assert stages(affected_by(["fs/ext4/extents.c"], moved))[0].name == "operations"
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["int ext4_sync_file(struct file *file)", "static int ext4_ext_insert_extent(handle_t *h)", ""],
+)
+def test_other_functions_bring_no_operation_to_the_front(function: str) -> None:
+    assert stages(affected_by(["fs/ext4/extents.c"], hunk_in(function)))[0].name == "quick"
+
+
+def test_a_patch_about_many_operations_is_asked_general_sets_first() -> None:
+    hunks = "".join(f"@@ -1 +1 @@ int fs_{word}(int a)\n-x\n" for word in ("rename", "fallocate", "setxattr"))
+    assert stages(affected_by(["fs/ext4/super.c"], lambda file: hunks))[0].name == "quick"
+
+
+def test_steps_of_operations_are_there() -> None:
+    names = [w.name for w in select_workloads(["ace1", "ace1more"])]
+    for steps in _shared_code().operations.values():
+        for step in steps:
+            assert any(f"{n.partition('.')[0]}-".startswith(f"ace-{step}-") for n in names), step
+
+
+def test_words_of_a_mode_in_changed_lines_bring_it_to_the_front() -> None:
+    """A range that a fast commit no longer told of was asked in all modes, long after the usual one."""
+    told = hunk_in("int f(void)", "-\text4_fc_mark_ineligible(sb, EXT4_FC_REASON_FALLOC_RANGE, handle);\n")
+    assert affected_by(["fs/ext4/extents.c"], told).first == ("ext4/fast_commit", "ext4/ordered")
+    assert affected_by(["fs/ext4/extents.c"], hunk_in("void ext4_fc_x(void)")).first == ("ext4/ordered",)
+    assert affected_by(["fs/xfs/xfs_log.c"], told).first == ("xfs/default",)
 
 
 def test_code_of_a_stack_is_asked_on_that_stack() -> None:
