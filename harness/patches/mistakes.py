@@ -1,9 +1,9 @@
 """Mistakes to plant in a patch: what its author may have got wrong, one at a time.
 
-Each replaces some lines that the patch changed: a statement is left out, a condition is turned round, a flag
-of a request that orders writes is taken away, or a hunk is as it was before the patch. A kernel with the
-mistake runs the cases that the patch has passed: either a case notices, or such a mistake in the patch would
-go unnoticed. Pure: text in, lines out.
+Each replaces some lines that the patch changed: a statement is left out, a condition is turned round, or a
+flag of a request that orders writes is taken away. A kernel with the mistake runs the cases that the patch
+has passed: either a case notices, or such a mistake in the patch would go unnoticed. Beside them, each hunk
+is tried as it was before the patch, which is no mistake where it does the same. Pure: text in, lines out.
 
 Source: the operators of mutation testing (DeMillo, Lipton, Sayward: Hints on Test Data Selection, 1978), of
 which these leave the order of writes and the handling of errors wrong.

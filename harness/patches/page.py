@@ -18,6 +18,7 @@ from harness.patches.results import (
     Found,
     LinesSeen,
     PatchPlan,
+    Planted,
     Regression,
     Standing,
     Tried,
@@ -49,7 +50,12 @@ _PLANTED = (
 )
 _UNRUN = (
     "No workload and no recovery of these stages ran these lines, so a mistake in them cannot have shown. A "
-    "line counts if it holds a statement or part of one: comments, data, macros and headers do not."
+    "line counts if it holds a statement or part of one: comments, data, macros and headers do not. Where "
+    "lines were only removed, the code before and behind them counts."
+)
+_REVERTED = (
+    "Each row is the last commit with one hunk as it was before the patch. Where a promise then breaks, that "
+    "hunk keeps it. Where none does, these cases see no difference: as with code that does the same."
 )
 _DO_NOT_COUNT = {
     Fate.UNDECIDED: ("was not decided", "were not decided"),
@@ -73,6 +79,7 @@ def headline(answer: Answer) -> str:
     compared = sum(r.standing is Standing.UNDECIDED for r in answer.regressions)
     rest += [f"{plural(compared, 'finding')} not compared with the base"] * bool(compared)
     rest += ["the modes that were asked run none of the changed files"] * answer.plan.runs_none
+    rest += ["none of the changed lines was run"] * answer.runs_no_line
     more = f"; {', '.join(rest)}" if rest else ""
     return f"no promise broken that the base keeps, in {looked}{more}."
 
@@ -119,7 +126,10 @@ def page_of(answer: Answer) -> Page:
             Section(
                 "Changed lines that nothing ran", _UNRUN, lines=tuple(Line(str(p)) for p in _unrun(answer))
             ),
-            Section("Mistakes planted in the patch", _PLANTED, tables=(_planted(answer),)),
+            Section(
+                "Mistakes planted in the patch", _PLANTED, tables=(_planted(answer.mistakes, "mistake"),)
+            ),
+            Section("Hunks as before the patch", _REVERTED, tables=(_planted(_reverted(answer), "hunk"),)),
             Section("What was asked", _ASKED, tables=(_asked(answer),)),
             Section("What was not asked", lines=tuple(_not_asked(answer))),
             Section(
@@ -143,6 +153,7 @@ def page_of(answer: Answer) -> Page:
                 {
                     "place": p.mistake.place,
                     "what": p.mistake.what,
+                    "reverts": p.mistake.reverts,
                     "fate": p.fate,
                     "by": p.by,
                     "states": p.states,
@@ -315,7 +326,7 @@ def _expected(answer: Answer) -> Iterator[str]:
 
 def _noticed(answer: Answer) -> Iterator[str]:
     """`11 of 14 mistakes that were planted in the patch were noticed; beside them, 2 do not build`"""
-    fates = Counter(p.fate for p in answer.planted)
+    fates = Counter(p.fate for p in answer.mistakes)
     rest = (f"{n} {words[n != 1]}" for fate, words in _DO_NOT_COUNT.items() if (n := fates[fate]))
     beside, tried = ", ".join(rest), plural(len(answer.built), "mistake")
     if answer.built:
@@ -350,18 +361,22 @@ def _lines_data(answer: Answer) -> dict[str, object]:
     }
 
 
-def _planted(answer: Answer) -> PageTable:
+def _reverted(answer: Answer) -> list[Planted]:
+    return [p for p in answer.planted if p.mistake.reverts]
+
+
+def _planted(planted: Sequence[Planted], what: str) -> PageTable:
     rows = [
         (
             p.mistake.place,
             p.mistake.what,
-            Cell(p.fate, _FATES[p.fate], p.why),
+            Cell(p.word, "" if p.mistake.reverts else _FATES[p.fate], p.why),
             f"{p.by.case}: {p.by.oracle}" if p.by else "",
             number(p.states),
         )
-        for p in sorted(answer.planted, key=lambda p: (list(_FATES).index(p.fate) != 1, p.fate))
+        for p in sorted(planted, key=lambda p: (list(_FATES).index(p.fate) != 1, p.fate))
     ]
-    return PageTable(("place", "mistake", "", "by", "states"), tuple(rows), figures=4)
+    return PageTable(("place", what, "", "by", "states"), tuple(rows), figures=4)
 
 
 def _extra(stage: Stage) -> str:
@@ -379,8 +394,10 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
         yield Line("which changed lines run" + (f" ({answer.lines.why})" if answer.lines.why else ""))
     for file in answer.lines.stages and sorted(_headers(answer)):
         yield Line("whether its changed lines run", file)
-    if more := len(answer.plan.mistakes) - len(answer.planted):
+    if more := sum(not m.reverts for m in answer.plan.mistakes) - len(answer.mistakes):
         yield Line(f"{plural(more, 'more mistake')} that could be planted in the patch")
+    if more := sum(m.reverts for m in answer.plan.mistakes) - len(_reverted(answer)):
+        yield Line(f"{plural(more, 'more hunk')} as before the patch")
     yield Line("schedules other than the recorded one of each case")
 
 

@@ -7,21 +7,28 @@ crash state was recovered and checked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import StoreError
 from harness.host.files import write_atomically
+from harness.kernels.edits import without_comments_and_strings
 from harness.patches.marks import marked
+from harness.patches.mistakes import Hunk
 
+_CODE = re.compile(r"\w")
 NAME = "changed-lines.json"
 """In the directory of a run whose kernel has marks."""
 
 
 class ChangedLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The lines that a patch adds to a file or changes there, as pieces: the first one, and how many."""
+    """The lines of a file of which it is asked whether they run: those that a patch adds or changes, and the
+    neighbours of those that it removes. As pieces: the first one, and how many.
+    """
 
     file: str
     pieces: tuple[tuple[int, int], ...]
@@ -29,6 +36,23 @@ class ChangedLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def numbers(self) -> list[int]:
         return [n for first, count in self.pieces for n in range(first, first + count)]
+
+
+def changed_lines(file: str, source: str, changed: Iterable[Hunk]) -> ChangedLines:
+    """The lines of these hunks. For lines that are only removed, the next ones with code before and behind
+    stand: what runs neither did not run what was removed.
+    """
+    code = without_comments_and_strings(source).splitlines()
+    numbers: set[int] = set()
+    for hunk in changed:
+        behind = hunk.first + hunk.count
+        numbers.update(range(hunk.first, behind))
+        if not hunk.count:
+            before = next((n for n in range(hunk.first - 1, 0, -1) if _CODE.search(code[n - 1])), None)
+            after = next((n for n in range(behind, len(code) + 1) if _CODE.search(code[n - 1])), None)
+            numbers.update(n for n in (before, after) if n)
+    runs = (list(run) for _, run in groupby(enumerate(sorted(numbers)), lambda at: at[1] - at[0]))
+    return ChangedLines(file, tuple((run[0][1], len(run)) for run in runs))
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):

@@ -129,6 +129,9 @@ class Fate(enum.StrEnum):
     UNDECIDED = "not decided"
 
 
+_OF_REVERTS = {Fate.NOTICED: "breaks a promise", Fate.UNNOTICED: "breaks no promise"}
+
+
 @dataclass(frozen=True, slots=True)
 class Planted:
     """A mistake that was planted in the patch. `by`: what noticed it; `why`: it was not decided."""
@@ -141,8 +144,15 @@ class Planted:
 
     def __str__(self) -> str:
         """`fs/ext4/fsync.c:183: ... left out: noticed by ext4-ordered/append-fsync`"""
-        by = f" by {self.by.case}" if self.by else f" ({self.why})" if self.fate is Fate.UNDECIDED else ""
-        return f"{self.mistake}: {self.fate}{by}"
+        by = f" ({self.why})" if self.fate is Fate.UNDECIDED else ""
+        if self.by:
+            by = f" {'in' if self.mistake.reverts else 'by'} {self.by.case}"
+        return f"{self.mistake}: {self.word}{by}"
+
+    @property
+    def word(self) -> str:
+        """What became of it. Code as before the patch is no mistake: it may do the same."""
+        return _OF_REVERTS.get(self.fate, self.fate) if self.mistake.reverts else self.fate
 
 
 def planted_of(mistake: Mistake, trial: Tried, head: Collection[Tried]) -> Planted:
@@ -203,7 +213,12 @@ class Answer:
     @property
     def built(self) -> tuple[Planted, ...]:
         """The planted mistakes of which it is known whether they are noticed."""
-        return tuple(p for p in self.planted if p.fate in (Fate.NOTICED, Fate.UNNOTICED))
+        return tuple(p for p in self.mistakes if p.fate in (Fate.NOTICED, Fate.UNNOTICED))
+
+    @property
+    def mistakes(self) -> tuple[Planted, ...]:
+        """Without hunks as before the patch: no case notices one that does the same in other words."""
+        return tuple(p for p in self.planted if not p.mistake.reverts)
 
     @property
     def new(self) -> tuple[Regression, ...]:
@@ -229,9 +244,14 @@ class Answer:
         """Whether something that was looked at is not decided, or nothing was looked at, or nothing that the
         patch changes.
         """
-        if self.plan.runs_none:
+        if self.plan.runs_none or self.runs_no_line:
             return True
         return not self.states or bool(self.undecided) or len(self.compared) < len(self.regressions)
+
+    @property
+    def runs_no_line(self) -> bool:
+        """Whether all cases of a stage were looked at, and nothing that was looked at ran a changed line."""
+        return bool(self.lines.stages and self.lines.lines) and not self.lines.ran
 
     @property
     def passes(self) -> bool:

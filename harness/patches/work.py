@@ -33,6 +33,7 @@ from harness.patches.ran import (
     ChangedLines,
     Mark,
     RunLine,
+    changed_lines,
     keep_lines,
     kept_lines,
     run_lines,
@@ -564,13 +565,11 @@ def _looked_at_all(trial: Tried) -> bool:
 
 
 def lines_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[ChangedLines, ...]:
-    """The lines of C files that a patch adds or changes, `nobodys` left out."""
+    """The lines of C files that a patch changes, `nobodys` left out: see `changed_lines`."""
     base, head = series.base.id, series.head.id
     files = [f for f in series.changed if f.endswith(".c") and f not in nobodys and kernels.has(head, f)]
-    by_file = {
-        f: tuple((h.first, h.count) for h in hunks(kernels.diff(base, head, f)) if h.count) for f in files
-    }
-    return tuple(ChangedLines(file, pieces) for file, pieces in by_file.items() if pieces)
+    found = (changed_lines(f, kernels.text(head, f), hunks(kernels.diff(base, head, f))) for f in files)
+    return tuple(lines for lines in found if lines.pieces)
 
 
 def mistakes_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[Mistake, ...]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.patches.ran import ChangedLines, RunLine, not_run, run_lines, united, with_marks
+from harness.patches.mistakes import Hunk
+from harness.patches.ran import (
+    ChangedLines,
+    RunLine,
+    changed_lines,
+    not_run,
+    run_lines,
+    united,
+    with_marks,
+)
 
 FILE, OTHER = "fs/a.c", "fs/b.c"
 SOURCE = "int f(int n)\n{\n\tif (n)\n\t\tn = 1;\n\t/* none */\n\tn = 2;\n\treturn n;\n}\n"
@@ -34,6 +43,14 @@ def test_marks_of_all_files_have_numbers_of_their_own() -> None:
     assert [(x.line, x.recording, x.recovering) for x in found] == [
         (3, True, False), (4, False, False), (6, False, True), (7, True, True),
     ]  # fmt: skip
+
+
+def test_the_neighbours_of_what_is_only_removed_stand_for_it() -> None:
+    """Of a patch that only removed lines, the page said no word on lines."""
+    behind_a_comment = Hunk(6, 0, ("\tflush();\n",))
+    assert changed_lines(FILE, SOURCE, [behind_a_comment]) == ChangedLines(FILE, ((4, 1), (6, 1)))
+    assert changed_lines(FILE, SOURCE, [Hunk(4, 1, ()), behind_a_comment]).numbers == [4, 6]
+    assert changed_lines(FILE, SOURCE, [Hunk(1, 0, ("a;\n",)), Hunk(9, 0, ("b;\n",))]).numbers == [1, 7]
 
 
 def test_neighbours_are_one_piece_across_lines_that_cannot_run() -> None:

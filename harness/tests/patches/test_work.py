@@ -540,10 +540,14 @@ OTHER = Mistake("fs/ext4/fsync.c", 4, 4, "\treturn 1;\n", "another value")
 
 
 def planted(
-    tmp_path: Path, shows: Shows, kernels: Kernels | None = None, head: Judgement = PASSES
+    tmp_path: Path,
+    shows: Shows,
+    kernels: Kernels | None = None,
+    head: Judgement = PASSES,
+    mistakes: tuple[Mistake, ...] = (LEFT_OUT, OTHER),
 ) -> PatchSeries:
     """A patch whose last commit came to `head`, and what kernels with mistakes came to."""
-    path = create(msgspec.structs.replace(plan(QUICK), mistakes=(LEFT_OUT, OTHER)), tmp_path)
+    path = create(msgspec.structs.replace(plan(QUICK), mistakes=mistakes), tmp_path)
     series = PatchSeries(load_plan(path), path, kernels or Kernels())
     of_mistake = ran(lambda commit: head if commit == HEAD else shows(commit), [])
     for series.phase in (Phase.ASKING, Phase.PLANTING):
@@ -564,6 +568,7 @@ def test_a_mistake_that_no_case_notices_is_told_as_that(tmp_path: Path) -> None:
     ]
     text = series.page().text()
     assert "1 of 2 mistakes that were planted in the patch were noticed" in text
+    assert "Hunks as before the patch" not in text
     assert exit_code(series.answer) is ExitCode.CONSISTENT, "of the patch itself nothing is known to be wrong"
 
 
@@ -585,6 +590,25 @@ def test_what_the_patch_shows_itself_notices_no_mistake(tmp_path: Path) -> None:
     """Every mistake was noticed by a finding that the base has as well."""
     series = planted(tmp_path, lambda commit: LOST, head=LOST)
     assert [p.fate for p in series.answer.planted] == [Fate.UNNOTICED, Fate.UNNOTICED]
+
+
+def test_a_hunk_as_before_the_patch_is_no_mistake(tmp_path: Path) -> None:
+    """Of a change that does the same, `line 130 as before the patch: not noticed`: 1 of 2 mistakes."""
+    reverted = Mistake("fs/ext4/fsync.c", 4, 4, "\treturn 2;\n", "line 4 as before the patch", reverts=True)
+    series = planted(
+        tmp_path,
+        lambda commit: LOST if commit == commit_with(LEFT_OUT) else PASSES,
+        mistakes=(LEFT_OUT, reverted),
+    )
+    text = series.page().text()
+    assert "1 of 1 mistake that were planted in the patch were noticed" in text
+    assert "not noticed" not in text
+    assert "breaks no promise" in text[text.index("Hunks as before the patch") :]
+    series = planted(tmp_path / "mends", lambda commit: LOST, mistakes=(reverted,))
+    assert [str(p) for p in series.answer.planted] == [
+        f"fs/ext4/fsync.c:4: line 4 as before the patch: breaks a promise in {CASE}"
+    ]
+    assert "mistake" not in series.page().text()
 
 
 def test_mistakes_that_were_not_tried_are_counted(tmp_path: Path) -> None:
@@ -676,6 +700,15 @@ def test_a_kernel_that_lacks_what_the_mode_needs_is_told_with_the_reason(tmp_pat
     assert any("1 case undecided (CONFIG_XFS_RT is missing)" in line for line in said.lines)
     assert "CONFIG_XFS_RT is missing" in series.page().text()
     assert exit_code(series.answer) is ExitCode.UNDECIDED
+
+
+def test_a_pass_that_ran_no_changed_line_is_undecided(tmp_path: Path) -> None:
+    """`0 of 2 changed lines were run`, on a green page, and exit code 0."""
+    series = looked(tmp_path, (b"\0\0", b"\0\0"))
+    assert exit_code(series.answer) is ExitCode.UNDECIDED
+    page = series.page()
+    assert page.kind == "unknown"
+    assert page.headline.endswith("none of the changed lines was run.")
 
 
 def test_a_line_that_only_a_recovery_runs_was_run(tmp_path: Path) -> None:
