@@ -125,8 +125,8 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     mistake, they would have noticed the same mistake in your patch.
 
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided (also where the modes of -c run none of
-    the changed files) or a harness error, 5 nothing was new when the time was up, 125 the last commit does
-    not build, 130 interrupted.
+    the changed files, or the cases none of the changed lines) or a harness error, 5 nothing was new when the
+    time was up, 125 the last commit does not build, 130 interrupted.
     """
     config = tuple(str(path.resolve()) for path in given["config"])
     select_workloads(given["workloads"])  # refused before the tree is looked at
@@ -221,8 +221,10 @@ def _show(plan: PatchPlan) -> ExitCode:
     console.say(f"{plan.series.head} against {plan.series.base}: {plural(len(plan.commits), 'commit')}")
     for stage in plan.stages:
         console.say(f"{stage.name}: {', '.join(stage.modes)}: {', '.join(stage.workloads[:3])}")
-    if plan.mistakes:
-        console.say(f"then {plural(len(plan.mistakes), 'mistake')} to plant, such as {plan.mistakes[0]}")
+    if mistakes := [m for m in plan.mistakes if not m.reverts]:
+        console.say(f"then {plural(len(mistakes), 'mistake')} to plant, such as {mistakes[0]}")
+    if hunks := len(plan.mistakes) - len(mistakes):
+        console.say(f"then {plural(hunks, 'hunk')} as before the patch")
     for file in plan.nobodys:
         console.say(f"not asked: {file}: {why_not_asked(plan, file)}")
     if plan.runs_none:

@@ -6,13 +6,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.cli import patch
 from harness.errors import ExitCode, KernelError
 from harness.kernels.build import BuildFails
 from harness.kernels.commits import CommitTree
+from harness.patches.mistakes import Mistake
 from harness.tests.cli.runner import refused
+from harness.tests.patches.test_work import LEFT_OUT, QUICK, plan
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,16 @@ def test_what_cannot_be_used_is_refused_before_a_kernel_is_built(
         subprocess.run(["git", *command], check=True)
     for more in (["-n"], []):
         assert says in refused("patch", tree, *words, *more)
+
+
+def test_hunks_as_before_the_patch_are_announced_apart_from_mistakes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = Mistake("a.c", 3, 3, "", "line 3 as before the patch", reverts=True)
+    patch._show(msgspec.structs.replace(plan(QUICK), mistakes=(before, LEFT_OUT)))
+    said = capsys.readouterr()
+    assert f"then 1 mistake to plant, such as {LEFT_OUT}" in said.out + said.err
+    assert "then 1 hunk as before the patch" in said.out + said.err
 
 
 def test_only_a_kernel_that_does_not_build_is_one_for_git_bisect_to_skip(
