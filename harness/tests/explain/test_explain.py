@@ -939,6 +939,7 @@ def test_a_file_that_is_opened_again_was_not_created_again() -> None:
         (("fsync(.)",), "fsync(.)"),
         (("openat(log, create)", "fsync(.)"), "fsync(.)"),
         (("openat(new, create)", "write(new, 5)", "fsync(new)"), ""),
+        (("openat(log, create)", "write(log, 5)", "fsync(log)"), ""),
         (("rename(value, old)", "fsync(.)"), ""),
         (("rename(value, old)", "sync()"), ""),
     ],
