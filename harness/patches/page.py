@@ -16,12 +16,12 @@ from harness.patches.results import (
     Culprit,
     Fate,
     Found,
+    KernelTrial,
     LinesSeen,
     PatchPlan,
     Planted,
     Regression,
     Standing,
-    Tried,
     how_far,
     unexpected,
 )
@@ -191,7 +191,7 @@ def _of(seen: Broken, told: Sequence[Regression]) -> list[Regression]:
 
 
 def _test_cases(
-    answer: Answer, trial: Tried, told: Mapping[Found, Sequence[Regression]]
+    answer: Answer, trial: KernelTrial, told: Mapping[Found, Sequence[Regression]]
 ) -> Iterator[TestCase]:
     for case in dict.fromkeys([*trial.cases, *trial.undecided, *(d.case for d in unexpected(trial))]):
         mode, _, workload = case.partition("/")

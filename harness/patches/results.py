@@ -30,7 +30,7 @@ class Broken(Detection, frozen=True):
     in_base: tuple[int, ...] = ()
 
 
-class Tried(Trial, frozen=True, kw_only=True, tag="done"):
+class KernelTrial(Trial, frozen=True, kw_only=True, tag="done"):
     """See `Trial`."""
 
     detections: tuple[Broken, ...] = ()
@@ -155,7 +155,7 @@ class Planted:
         return _OF_REVERTS.get(self.fate, self.fate) if self.mistake.reverts else self.fate
 
 
-def planted_of(mistake: Mistake, trial: Tried, head: Collection[Tried]) -> Planted:
+def planted_of(mistake: Mistake, trial: KernelTrial, head: Collection[KernelTrial]) -> Planted:
     """What became of a mistake whose kernel came to `trial`, where the patch alone came to `head`. A finding
     counts in a case that the patch passed, and a promise that the patch keeps.
     """
@@ -201,7 +201,7 @@ class Answer:
 
     plan: PatchPlan
     path: Path
-    head: Mapping[str, Tried]
+    head: Mapping[str, KernelTrial]
     regressions: tuple[Regression, ...]
     explained: Mapping[Found, tuple[str, ...]]
     finished: bool = False
@@ -269,24 +269,26 @@ FIRST = " first"
 """What the key ends with of a run that its first unexpected finding ended."""
 
 
-def cut_short(trial: Tried) -> bool:
+def cut_short(trial: KernelTrial) -> bool:
     """Whether its first unexpected finding ended the run (`PatchPlan.first`)."""
     return trial.key.endswith(FIRST) and any(unexpected(trial))
 
 
-def how_far(trial: Tried) -> str:
+def how_far(trial: KernelTrial) -> str:
     """How far a stage of the head came, in a word or two."""
     if trial.interrupted or trial.failed:
         return "interrupted" if trial.interrupted else "failed"
     return "to its first finding" if cut_short(trial) else "done"
 
 
-def unexpected(trial: Tried) -> Iterator[Broken]:
+def unexpected(trial: KernelTrial) -> Iterator[Broken]:
     """What the head showed that unmodified kernels are not known for."""
     return (d for d in trial.detections if not d.known)
 
 
-def standing_of(seen: Broken, base: Tried | None, again: Tried | None = None) -> tuple[Standing, str]:
+def standing_of(
+    seen: Broken, base: KernelTrial | None, again: KernelTrial | None = None
+) -> tuple[Standing, str]:
     """How a finding stands to what the base came to in the same case, and why they could not be compared.
     `again`: what the base came to under other schedules, where `needs_more` asks for it.
     """
@@ -303,14 +305,14 @@ def standing_of(seen: Broken, base: Tried | None, again: Tried | None = None) ->
     return (Standing.NEW if beyond(seen, base, again) else Standing.IN_BASE), ""
 
 
-def needs_more(seen: Broken, base: Tried) -> bool:
+def needs_more(seen: Broken, base: KernelTrial) -> bool:
     """Whether one recording of the base does not tell that a finding is new: unmodified kernels are expected
     to show it, or the base does by another operation. By which one such a bug shows may be a matter of time.
     """
     return bool(seen.case in base.cases and beyond(seen, base) and (seen.known or _alike(base, seen)))
 
 
-def beyond(seen: Broken, *trials: Tried) -> Broken | None:
+def beyond(seen: Broken, *trials: KernelTrial) -> Broken | None:
     """What a finding breaks that these do not; None: nothing. What oracles say of it, such as the number of a
     block, differs from one recording to the next: the operation whose promise is broken does not.
     """
@@ -323,12 +325,12 @@ def beyond(seen: Broken, *trials: Tried) -> Broken | None:
     return msgspec.structs.replace(seen, promised=left, in_base=shared)
 
 
-def fresh(seen: Iterable[Broken], head: Collection[Tried]) -> Iterator[Broken]:
+def fresh(seen: Iterable[Broken], head: Collection[KernelTrial]) -> Iterator[Broken]:
     """The unexpected ones of these that the patch alone does not show."""
     return (d for d in seen if not d.known and beyond(d, *head))
 
 
-def _alike(trial: Tried, seen: Broken) -> list[Broken]:
+def _alike(trial: KernelTrial, seen: Broken) -> list[Broken]:
     """The same symptom in the same case. A finding that is expected excuses none that is not: it breaks the
     promise only where writes are lost, or is another one.
     """
@@ -339,7 +341,7 @@ def _alike(trial: Tried, seen: Broken) -> list[Broken]:
 
 
 def apart(
-    seen: Sequence[Broken], base: Tried | None, again: Tried | None = None
+    seen: Sequence[Broken], base: KernelTrial | None, again: KernelTrial | None = None
 ) -> Mapping[Standing, tuple[str, tuple[Broken, ...]]]:
     """Findings of one symptom by how each stands to the base: one that is also in the base does not excuse
     another, in a case in which the base keeps the promise. With the reason for the first of those that could
@@ -355,7 +357,7 @@ def apart(
     return found
 
 
-def shows(trial: Tried | None, seen: Broken) -> bool | None:
+def shows(trial: KernelTrial | None, seen: Broken) -> bool | None:
     """Whether a commit's kernel shows a finding in its case; None: it could not be tried or decided."""
     if trial is None or trial.failed:
         return None
@@ -367,7 +369,7 @@ def shows(trial: Tried | None, seen: Broken) -> bool | None:
     return False if seen.case in trial.cases else None
 
 
-def by_plain_names(trial: Tried) -> Tried:
+def by_plain_names(trial: KernelTrial) -> KernelTrial:
     """What was seen under other schedules, as findings of the cases without them, too."""
     plain = (msgspec.structs.replace(d, case=without_schedule(d.case)[0]) for d in trial.detections)
     return msgspec.structs.replace(trial, detections=(*trial.detections, *plain))

@@ -46,12 +46,12 @@ from harness.patches.results import (
     Broken,
     Fate,
     Found,
+    KernelTrial,
     LinesSeen,
     PatchPlan,
     Planted,
     Regression,
     Standing,
-    Tried,
     apart,
     by_plain_names,
     culprit_of,
@@ -127,12 +127,12 @@ def load_plan(path: Path) -> PatchPlan:
     return plan
 
 
-class PatchSeries(Series[Tried]):
+class PatchSeries(Series[KernelTrial]):
     """See `Series`. `explain`: None: findings are not explained. `phase`: what is worked at; `ends`: how each
     phase of this process ended last.
     """
 
-    done = Tried
+    done = KernelTrial
     folder = "kernels"
     results = "patch.json"
     quiet = False
@@ -150,7 +150,7 @@ class PatchSeries(Series[Tried]):
 
     # --- items --------------------------------------------------------------------------------
 
-    def items(self, work: Work[Tried]) -> Iterator[Item]:
+    def items(self, work: Work[KernelTrial]) -> Iterator[Item]:
         if self.phase is Phase.PLANTING:
             for number, mistake in enumerate(self.plan.mistakes, 1):
                 if not self._never_runs(mistake):
@@ -166,7 +166,7 @@ class PatchSeries(Series[Tried]):
             if self.plan.first and (trial := self._trial(HEAD, stage)) and cut_short(trial):
                 yield from self._asked(stage, work, first=False)  # the base shows it as well
 
-    def _asked(self, stage: Stage, work: Work[Tried], *, first: bool) -> Iterator[Item]:
+    def _asked(self, stage: Stage, work: Work[KernelTrial], *, first: bool) -> Iterator[Item]:
         """A stage of the head, `first`: until it shows something; and the items that follow from its
         findings.
         """
@@ -183,7 +183,7 @@ class PatchSeries(Series[Tried]):
         seen = (detection_of(f, 0) for f in store.findings_of(case))
         return f"{case} shows something" if any(not d.known for d in seen) else ""
 
-    def _followed(self, stage: Stage, head: Tried, work: Work[Tried]) -> Iterator[Item]:
+    def _followed(self, stage: Stage, head: KernelTrial, work: Work[KernelTrial]) -> Iterator[Item]:
         """What a stage of the head showed, asked of the base and of the commits in between."""
         found = self._to_follow(stage, head)
         if not found:
@@ -213,12 +213,12 @@ class PatchSeries(Series[Tried]):
             under = with_schedules(cases, MORE_SCHEDULES)[len(cases) :] or cases
             yield self._item(f"{AGAIN}-{stage.name}", self._series.base, asked, under)
 
-    def _bases(self, stage: Stage) -> tuple[Tried | None, Tried | None]:
+    def _bases(self, stage: Stage) -> tuple[KernelTrial | None, KernelTrial | None]:
         """What the base came to, and what it came to under other schedules."""
         again = self._trial(AGAIN, stage)
         return self._trial(BASE, stage), by_plain_names(again) if again and not again.interrupted else None
 
-    def _to_compare(self, head: Tried) -> list[Broken]:
+    def _to_compare(self, head: KernelTrial) -> list[Broken]:
         """The findings of which the base is asked: also expected ones, where the patch changes the file
         system.
         """
@@ -232,7 +232,7 @@ class PatchSeries(Series[Tried]):
             self._fitting[mode] = set(chosen([mode], changed).nobodys) != set(changed)
         return self._fitting[mode]
 
-    def _to_follow(self, stage: Stage, head: Tried) -> dict[Found, tuple[Broken, ...]]:
+    def _to_follow(self, stage: Stage, head: KernelTrial) -> dict[Found, tuple[Broken, ...]]:
         """The findings of a stage of the head to compare, without those that an earlier stage showed to be
         new.
         """
@@ -364,7 +364,7 @@ class PatchSeries(Series[Tried]):
             argv=self.plan.argv,
         )
 
-    def keep(self, item: Item, store: RunStore, summary: Summary) -> Tried:
+    def keep(self, item: Item, store: RunStore, summary: Summary) -> KernelTrial:
         if item.name.startswith(f"{LINES}-"):
             marks, layout = self._marked[1], store.layout
             noted = (
@@ -375,9 +375,9 @@ class PatchSeries(Series[Tried]):
             **msgspec.structs.asdict(trial_of(item, store, summary)),
             "build_seconds": self._build_s[item.name],
         }
-        return Tried(**{**kept, "detections": tuple(with_promises(kept["detections"], store))})
+        return KernelTrial(**{**kept, "detections": tuple(with_promises(kept["detections"], store))})
 
-    def words(self, done: Tried) -> str:
+    def words(self, done: KernelTrial) -> str:
         kind, _, number = done.item.partition("-")
         if kind == MISTAKE:
             return str(planted_of(self.plan.mistakes[int(number) - 1], done, list(self._heads.values())))
@@ -410,7 +410,9 @@ class PatchSeries(Series[Tried]):
 
     # --- what is known ------------------------------------------------------------------------
 
-    def _explain_first(self, found: Found, seen: Detection, head: Tried, work: Work[Tried]) -> None:
+    def _explain_first(
+        self, found: Found, seen: Detection, head: KernelTrial, work: Work[KernelTrial]
+    ) -> None:
         """Once in a process for each symptom, or for the first of all (`PatchPlan.first`); what cannot be
         explained is said, and is no error.
         """
@@ -426,10 +428,10 @@ class PatchSeries(Series[Tried]):
         for line in self._explained[found]:
             work.progress.say(f"   {line}")
 
-    def _trial(self, of: str, stage: Stage) -> Tried | None:
+    def _trial(self, of: str, stage: Stage) -> KernelTrial | None:
         return self._known(f"{of}-{stage.name}")
 
-    def _known(self, item: str) -> Tried | None:
+    def _known(self, item: str) -> KernelTrial | None:
         """The result of an item; of an interrupted one, its result so far."""
         return self.known.done.get(item)
 
@@ -443,7 +445,7 @@ class PatchSeries(Series[Tried]):
             tuple(self._expected(head)),
         )  # fmt: skip
 
-    def _expected(self, head: Mapping[str, Tried]) -> Iterator[str]:
+    def _expected(self, head: Mapping[str, KernelTrial]) -> Iterator[str]:
         """See `Answer.expected`."""
         for stage in self.plan.stages:
             for d in head[stage.name].detections if stage.name in head else ():
@@ -451,10 +453,10 @@ class PatchSeries(Series[Tried]):
                     yield standing_of(d, *self._bases(stage))[1] if self._fits(d) else RUNS_NONE
 
     @property
-    def _heads(self) -> dict[str, Tried]:
+    def _heads(self) -> dict[str, KernelTrial]:
         return {s.name: t for s in self.plan.stages if (t := self._trial(HEAD, s)) is not None}
 
-    def _lines_of(self, trial: Tried) -> tuple[RunLine, ...]:
+    def _lines_of(self, trial: KernelTrial) -> tuple[RunLine, ...]:
         """What a run noted; read once, since every page asks for it."""
         if trial.run not in self._noted or trial.interrupted:
             self._noted[trial.run] = kept_lines(self.path / trial.run)
@@ -469,7 +471,7 @@ class PatchSeries(Series[Tried]):
         why = next((t.failed for t in done.values() if t.failed), "")
         return LinesSeen(united(runs), whole, why)
 
-    def _tried(self, head: Mapping[str, Tried]) -> Iterator[Planted]:
+    def _tried(self, head: Mapping[str, KernelTrial]) -> Iterator[Planted]:
         for number, mistake in enumerate(self.plan.mistakes, 1):
             trial = self._known(f"{MISTAKE}-{number}")
             if trial is None and self._never_runs(mistake):
@@ -477,7 +479,7 @@ class PatchSeries(Series[Tried]):
             elif trial is not None and not trial.interrupted:
                 yield planted_of(mistake, trial, list(head.values()))
 
-    def _regressions(self, head: Mapping[str, Tried]) -> Iterator[Regression]:
+    def _regressions(self, head: Mapping[str, KernelTrial]) -> Iterator[Regression]:
         """Each symptom once for each way in which it stands to the base, of the first stage that shows it so.
         What is new is followed in one stage alone, so that others do not compare it.
         """
@@ -496,7 +498,7 @@ class PatchSeries(Series[Tried]):
                 yield told
 
     def _regression(
-        self, stage: Stage, head: Tried, standing: Standing, seen: tuple[Broken, ...], why: str
+        self, stage: Stage, head: KernelTrial, standing: Standing, seen: tuple[Broken, ...], why: str
     ) -> Regression:
         culprits = {}
         for d in seen if standing is Standing.NEW else ():
@@ -529,7 +531,7 @@ def end_of(ends: Mapping[Phase, End], answer: Answer) -> End:
 
 
 def told_of(
-    seen: Sequence[Broken], base: Tried | None, again: Tried | None
+    seen: Sequence[Broken], base: KernelTrial | None, again: KernelTrial | None
 ) -> dict[Standing, tuple[str, tuple[Broken, ...]]]:
     """See `apart`, without expected findings that the base shows as well."""
     of = {s: (why, those) for s, (why, those) in apart(seen, base, again).items()}
@@ -559,7 +561,7 @@ def need_head(kernels: Kernels, plan: PatchPlan) -> None:
     kernels.kernel(plan.series.head)
 
 
-def _looked_at_all(trial: Tried) -> bool:
+def _looked_at_all(trial: KernelTrial) -> bool:
     """Whether every case of a run was decided."""
     return bool(trial.run) and trial.decided
 

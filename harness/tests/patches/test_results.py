@@ -13,9 +13,9 @@ from harness.patches.questions import Stage
 from harness.patches.results import (
     Answer,
     Broken,
+    KernelTrial,
     PatchPlan,
     Standing,
-    Tried,
     apart,
     by_plain_names,
     culprit_of,
@@ -44,23 +44,25 @@ def commit(n: int) -> Revision:
 
 
 def test_a_symptom_that_the_base_decided_without_is_new() -> None:
-    assert standing_of(seen(), Tried(item="base", cases=(CASE,))) == (Standing.NEW, "")
+    assert standing_of(seen(), KernelTrial(item="base", cases=(CASE,))) == (Standing.NEW, "")
 
 
 def test_another_symptom_of_the_same_oracle_in_the_base_excuses_nothing() -> None:
-    base = Tried(item="base", cases=(CASE,), detections=(seen("NAME: of another size"),))
+    base = KernelTrial(item="base", cases=(CASE,), detections=(seen("NAME: of another size"),))
     assert standing_of(seen(), base)[0] is Standing.NEW
 
 
 def test_what_the_base_shows_as_well_is_not_the_patchs() -> None:
-    base = Tried(item="base", cases=(CASE,), detections=(seen(),))
+    base = KernelTrial(item="base", cases=(CASE,), detections=(seen(),))
     assert standing_of(seen(), base) == (Standing.IN_BASE, "")
 
 
 def test_what_the_base_shows_in_one_case_excuses_no_other_case() -> None:
     """A symptom that the base showed anywhere was "also in the base, so the patch is not the cause"."""
     lost, other = "ext4-ordered/rename-new", "ext4-ordered/overwrite"
-    base = Tried(item="base", cases=(CASE, lost), detections=(seen(),), undecided={other: "guests were lost"})
+    base = KernelTrial(
+        item="base", cases=(CASE, lost), detections=(seen(),), undecided={other: "guests were lost"}
+    )
     assert apart([seen(), seen(case=lost), seen(case=other)], base) == {
         Standing.IN_BASE: ("", (seen(),)),
         Standing.NEW: ("", (seen(case=lost),)),
@@ -72,7 +74,7 @@ def test_a_known_failure_of_the_base_excuses_no_unexpected_one() -> None:
     """F2FS without barriers loses what it has not flushed. With a patch it lost what no cut took away, which
     was "also in base".
     """
-    base = Tried(item="base", cases=(CASE,), detections=(seen(known="no flush is sent"),))
+    base = KernelTrial(item="base", cases=(CASE,), detections=(seen(known="no flush is sent"),))
     assert standing_of(seen(), base)[0] is Standing.NEW
     assert standing_of(seen(known="no flush is sent"), base)[0] is Standing.IN_BASE
     assert list(fresh([seen()], [base])) == [seen()], "a mistake with it is noticed"
@@ -80,48 +82,48 @@ def test_a_known_failure_of_the_base_excuses_no_unexpected_one() -> None:
 
 def test_what_the_base_breaks_by_another_operation_is_new_once_other_schedules_were_asked() -> None:
     """`rename-fsync` lost what operation 6 had synced, and the base what operation 10 had: rc 0."""
-    base = Tried(item="base", cases=(CASE,), detections=(seen(promised=(10,)),))
-    both, kept = seen(promised=(6, 10)), Tried(item="again")
+    base = KernelTrial(item="base", cases=(CASE,), detections=(seen(promised=(10,)),))
+    both, kept = seen(promised=(6, 10)), KernelTrial(item="again")
     assert standing_of(both, base)[0] is Standing.UNDECIDED, "it may be a matter of time"
     (told,) = apart([both], base, kept)[Standing.NEW][1]
     assert (told.promised, told.in_base) == ((6,), (10,))
-    assert shows(Tried(item="c", cases=(CASE,), detections=(seen(promised=(10,)),)), told) is False
-    assert shows(Tried(item="c", cases=(CASE,), detections=(seen(promised=(6, 8)),)), told) is True
+    assert shows(KernelTrial(item="c", cases=(CASE,), detections=(seen(promised=(10,)),)), told) is False
+    assert shows(KernelTrial(item="c", cases=(CASE,), detections=(seen(promised=(6, 8)),)), told) is True
     assert standing_of(seen(promised=(10,)), base) == (Standing.IN_BASE, "")
-    again = by_plain_names(Tried(item="again", detections=(seen(case=f"{CASE}.s1", promised=(6,)),)))
+    again = by_plain_names(KernelTrial(item="again", detections=(seen(case=f"{CASE}.s1", promised=(6,)),)))
     assert standing_of(both, base, again) == (Standing.IN_BASE, "")
 
 
 def test_a_finding_without_an_operation_is_told_by_its_symptom() -> None:
     """What an oracle says else has numbers of blocks and inodes, which differ between recordings."""
-    base = Tried(item="base", cases=(CASE,), detections=(seen("NAME: poison"),))
+    base = KernelTrial(item="base", cases=(CASE,), detections=(seen("NAME: poison"),))
     assert standing_of(seen("NAME: poison"), base) == (Standing.IN_BASE, "")
 
 
 def test_an_expected_finding_is_new_only_if_no_schedule_of_the_base_shows_it() -> None:
-    expected, base = seen(known="a race"), Tried(item="base", cases=(CASE,))
+    expected, base = seen(known="a race"), KernelTrial(item="base", cases=(CASE,))
     assert standing_of(expected, base)[0] is Standing.UNDECIDED
-    assert standing_of(expected, base, Tried(item="again", failed="no guest"))[1] == "no guest"
-    assert standing_of(expected, base, Tried(item="again"))[0] is Standing.NEW
+    assert standing_of(expected, base, KernelTrial(item="again", failed="no guest"))[1] == "no guest"
+    assert standing_of(expected, base, KernelTrial(item="again"))[0] is Standing.NEW
 
 
 def test_a_base_that_did_not_decide_the_case_says_nothing() -> None:
     """It was taken for one that keeps the promise."""
     for base, why in (
         (None, "the base was not asked"),
-        (Tried(item="base", failed="it does not build"), "it does not build"),
-        (Tried(item="base", undecided={CASE: "guests were lost"}), "guests were lost"),
-        (Tried(item="base"), "the base did not run it"),
+        (KernelTrial(item="base", failed="it does not build"), "it does not build"),
+        (KernelTrial(item="base", undecided={CASE: "guests were lost"}), "guests were lost"),
+        (KernelTrial(item="base"), "the base did not run it"),
     ):
         assert standing_of(seen(), base) == (Standing.UNDECIDED, why)
 
 
 def test_a_commit_that_could_not_be_tried_is_neither_good_nor_bad() -> None:
     assert shows(None, seen()) is None
-    assert shows(Tried(item="c", failed="it does not build", cases=(CASE,)), seen()) is None
-    assert shows(Tried(item="c", undecided={CASE: "lost"}), seen()) is None
-    assert shows(Tried(item="c", cases=(CASE,)), seen()) is False
-    assert shows(Tried(item="c", cases=(CASE,), detections=(seen(),)), seen()) is True
+    assert shows(KernelTrial(item="c", failed="it does not build", cases=(CASE,)), seen()) is None
+    assert shows(KernelTrial(item="c", undecided={CASE: "lost"}), seen()) is None
+    assert shows(KernelTrial(item="c", cases=(CASE,)), seen()) is False
+    assert shows(KernelTrial(item="c", cases=(CASE,), detections=(seen(),)), seen()) is True
 
 
 def test_a_stage_that_was_stopped_or_failed_is_not_done() -> None:
@@ -133,9 +135,9 @@ def test_a_stage_that_was_stopped_or_failed_is_not_done() -> None:
         tree="", base=("b", "base"), commits=(("c", "head"),), changed=(), stages=stages, machine="uml"
     )
     head = {
-        "done": Tried(item="head-done", cases=(CASE,)),
-        "stopped": Tried(item="head-stopped", cases=(CASE,), interrupted=True),
-        "failed": Tried(item="head-failed", failed="no guest comes up"),
+        "done": KernelTrial(item="head-done", cases=(CASE,)),
+        "stopped": KernelTrial(item="head-stopped", cases=(CASE,), interrupted=True),
+        "failed": KernelTrial(item="head-failed", failed="no guest comes up"),
     }
     answer = Answer(plan, Path(), head, (), {})
     assert [s.name for s in answer.left] == ["stopped", "failed", "none"]

@@ -30,7 +30,7 @@ from harness.patches.mistakes import Mistake
 from harness.patches.page import junit_of, page_of
 from harness.patches.questions import Stage
 from harness.patches.ran import ChangedLines
-from harness.patches.results import Answer, Broken, Fate, PatchPlan, Regression, Standing, Tried
+from harness.patches.results import Answer, Broken, Fate, KernelTrial, PatchPlan, Regression, Standing
 from harness.patches.work import Explain, PatchSeries, Phase, create, load_plan
 from harness.plan import Plan
 from harness.series.work import Execute, OnDone, carry_out
@@ -436,7 +436,7 @@ def test_a_stage_that_was_not_done_is_named_and_the_exit_code_says_so(tmp_path: 
 
 def test_a_page_is_green_only_where_the_exit_code_is_0(tmp_path: Path) -> None:
     """Interrupted, or with stages left when the time was up, it was green, and ended in 130 or in 5."""
-    done = Tried(item="head-quick", cases=(str(CASE),), states=4)
+    done = KernelTrial(item="head-quick", cases=(str(CASE),), states=4)
     for stages, interrupted, code in (
         ((QUICK,), False, ExitCode.CONSISTENT),
         ((QUICK, MORE), False, ExitCode.TIME_UP),
@@ -449,7 +449,7 @@ def test_a_page_is_green_only_where_the_exit_code_is_0(tmp_path: Path) -> None:
 
 def test_a_pass_where_no_changed_file_is_run_is_undecided(tmp_path: Path) -> None:
     """`-c ext4/ordered` of a change to a network driver was a green page, and exit code 0."""
-    done = Tried(item="head-quick", cases=(str(CASE),), states=4)
+    done = KernelTrial(item="head-quick", cases=(str(CASE),), states=4)
     nothing = msgspec.structs.replace(plan(QUICK), nobodys=plan(QUICK).changed)
     answer = Answer(nothing, tmp_path, {"quick": done}, (), {})
     assert exit_code(answer) is ExitCode.UNDECIDED
@@ -522,7 +522,7 @@ def test_junit_excuses_no_case_for_what_the_base_breaks_in_another() -> None:
         return Broken(case, case, "durability", 1, 9, f"{case} is gone", f"{case}@1", "", "NAME: missing")
 
     cases = "ext4-ordered/a", "ext4-ordered/b"
-    stage = Tried(item="head-quick", cases=cases, detections=tuple(map(seen, cases)))
+    stage = KernelTrial(item="head-quick", cases=cases, detections=tuple(map(seen, cases)))
     told = tuple(
         Regression((seen(case),), standing, "quick", "", 0)
         for case, standing in zip(cases, (Standing.IN_BASE, Standing.NEW), strict=True)
