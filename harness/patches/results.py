@@ -300,8 +300,9 @@ def standing_of(
         return Standing.UNDECIDED, base.undecided.get(seen.case, "the base did not run it")
     if not needs_more(seen, base):
         return Standing.NEW, ""
-    if again is None or again.failed:
-        return Standing.UNDECIDED, again.failed if again else "the base was asked under one schedule alone"
+    if again is None or seen.case not in again.cases:
+        why = again.failed if again else "the base was asked under one schedule alone"
+        return Standing.UNDECIDED, why or "under other schedules, the base was not decided"
     return (Standing.NEW if beyond(seen, base, again) else Standing.IN_BASE), ""
 
 
@@ -370,9 +371,10 @@ def shows(trial: KernelTrial | None, seen: Broken) -> bool | None:
 
 
 def by_plain_names(trial: KernelTrial) -> KernelTrial:
-    """What was seen under other schedules, as findings of the cases without them, too."""
+    """What came of cases under other schedules, as what came of those without, too."""
     plain = (msgspec.structs.replace(d, case=without_schedule(d.case)[0]) for d in trial.detections)
-    return msgspec.structs.replace(trial, detections=(*trial.detections, *plain))
+    cases = (*trial.cases, *(without_schedule(case)[0] for case in trial.cases))
+    return msgspec.structs.replace(trial, cases=cases, detections=(*trial.detections, *plain))
 
 
 def next_commit(count: int, known: Mapping[int, bool | None]) -> int | None:

@@ -83,14 +83,16 @@ def test_a_known_failure_of_the_base_excuses_no_unexpected_one() -> None:
 def test_what_the_base_breaks_by_another_operation_is_new_once_other_schedules_were_asked() -> None:
     """`rename-fsync` lost what operation 6 had synced, and the base what operation 10 had: rc 0."""
     base = KernelTrial(item="base", cases=(CASE,), detections=(seen(promised=(10,)),))
-    both, kept = seen(promised=(6, 10)), KernelTrial(item="again")
+    both, kept = seen(promised=(6, 10)), KernelTrial(item="again", cases=(CASE,))
     assert standing_of(both, base)[0] is Standing.UNDECIDED, "it may be a matter of time"
     (told,) = apart([both], base, kept)[Standing.NEW][1]
     assert (told.promised, told.in_base) == ((6,), (10,))
     assert shows(KernelTrial(item="c", cases=(CASE,), detections=(seen(promised=(10,)),)), told) is False
     assert shows(KernelTrial(item="c", cases=(CASE,), detections=(seen(promised=(6, 8)),)), told) is True
     assert standing_of(seen(promised=(10,)), base) == (Standing.IN_BASE, "")
-    again = by_plain_names(KernelTrial(item="again", detections=(seen(case=f"{CASE}.s1", promised=(6,)),)))
+    again = by_plain_names(
+        KernelTrial(item="again", cases=(f"{CASE}.s1",), detections=(seen(case=f"{CASE}.s1", promised=(6,)),))
+    )
     assert standing_of(both, base, again) == (Standing.IN_BASE, "")
 
 
@@ -104,7 +106,10 @@ def test_an_expected_finding_is_new_only_if_no_schedule_of_the_base_shows_it() -
     expected, base = seen(known="a race"), KernelTrial(item="base", cases=(CASE,))
     assert standing_of(expected, base)[0] is Standing.UNDECIDED
     assert standing_of(expected, base, KernelTrial(item="again", failed="no guest"))[1] == "no guest"
-    assert standing_of(expected, base, KernelTrial(item="again"))[0] is Standing.NEW
+    lost = KernelTrial(item="again", undecided={f"{CASE}.s1": "guests were lost"})
+    assert standing_of(expected, base, by_plain_names(lost))[0] is Standing.UNDECIDED
+    kept = KernelTrial(item="again", cases=(f"{CASE}.s2",))
+    assert standing_of(expected, base, by_plain_names(kept))[0] is Standing.NEW
 
 
 def test_a_base_that_did_not_decide_the_case_says_nothing() -> None:
