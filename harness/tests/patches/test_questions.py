@@ -148,6 +148,8 @@ def test_words_of_a_mode_in_changed_lines_bring_it_to_the_front() -> None:
     assert affected_by(["fs/ext4/extents.c"], told).first == ("ext4/fast_commit", "ext4/ordered")
     assert affected_by(["fs/ext4/extents.c"], hunk_in("void ext4_fc_x(void)")).first == ("ext4/ordered",)
     assert affected_by(["fs/xfs/xfs_log.c"], told).first == ("xfs/default",)
+    inline = hunk_in("int f(void)", "+\tif (ext4_has_inline_data(inode))\n")
+    assert "ext4/inline_data" in affected_by(["fs/ext4/extents.c"], inline).first
 
 
 def test_code_of_a_stack_is_asked_on_that_stack() -> None:
