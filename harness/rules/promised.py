@@ -32,7 +32,8 @@ _OF_PROGRAMS = frozenset(
 def why_no_rules(contract: Contract) -> str:
     """Why a contract cannot be put into rules; empty if it can."""
     if contract.namespace in ("prefix", "each"):
-        return ""
+        is_more = "writes-at-once" in contract.rules
+        return "writes-at-once makes each write a sync, which no rule of programs says" if is_more else ""
     return (
         f"namespace = {contract.namespace!r} promises nothing of what has changed since it was synced: a "
         "file that was written to, or a name that was replaced, may be lost whole"

@@ -35,6 +35,27 @@ def test_a_nameless_file_is_synced_in_many_ways(
     assert (name_of(seen) == "btrfs-nameless-fsync") is known
 
 
+def test_a_handle_that_was_closed_holds_no_file() -> None:
+    operations = ("create f", "fsync f", "open f @h", "close @h", "create g", "rename g f", "fsync f")
+    said = Violation("mountable", "mount", "mount fails with EUCLEAN", "", "", "")
+    seen = observed(Symptom("mountable", "mount: EUCLEAN"), operations=operations, state="@90")
+    seen = replace(seen, case=CaseId("ext4", "fast_commit", "any"), violation=said)
+    assert name_of(seen) != "ext4-fast-commit-nameless"
+
+
+@pytest.mark.parametrize(
+    ("between", "known"),
+    [((), True), (("create g",), True), (("append f 4096",), False), (("sync", "append f 10"), False)],
+)
+def test_what_was_changed_behind_its_writeback_is_another_loss(
+    between: Sequence[str], *, known: bool
+) -> None:
+    operations = ("create f", "sync", "append f 4096", "write-back", *between, "fsync f")
+    seen = observed(_SIZE, operations=operations, promised=len(operations) - 1, state="@99")
+    seen = replace(seen, case=CaseId("vfat", "default", "any"), kernel="6.12.117")
+    assert (name_of(seen) == "fat-fsync-beside-writeback") is known
+
+
 @pytest.mark.parametrize(
     ("removes", "known"),
     [("unlink f", True), ("rename t f", True), ("rename f g", False), ("rename t h", False)],
