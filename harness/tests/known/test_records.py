@@ -47,7 +47,7 @@ def test_a_handle_that_was_closed_holds_no_file() -> None:
     ("between", "known"),
     [((), True), (("create g",), True), (("append f 4096",), False), (("sync", "append f 10"), False)],
 )
-def test_what_was_changed_behind_its_writeback_is_another_loss(
+def test_what_changed_behind_its_writeback_is_another_loss(
     between: Sequence[str], *, known: bool
 ) -> None:
     operations = ("create f", "sync", "append f 4096", "write-back", *between, "fsync f")
