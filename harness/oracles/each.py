@@ -247,7 +247,8 @@ class _Each:
 
     def _in_older(self, path: str, faults: Sequence[Fault], could: dict[str, _Held]) -> tuple[Fault, ...]:
         """Instead of `faults`: that a directory above, the nearest such, is what it was before, if the name
-        was in that and nothing like it can be there now. `could` is then that, too.
+        was in that and nothing like it can be there now. `could` is then that, too. A directory has one name:
+        an older one that may be at another is not taken for this one.
         """
         parts, kinds = path.split("/"), {self._timeline.kinds[inode] for inode in _inodes(could[path])}
         never = any(isinstance(f, Violation) and f.oracle == "atomicity" for f in faults)
@@ -255,14 +256,14 @@ class _Each:
         for depth in range(len(parts) - 1, 0, -1) if self._all and is_other else ():
             above, leaf = "/".join(parts[: depth - 1]), parts[depth - 1]
             entries = [(inode, leaf) for inode in _inodes(could[above])]
-            older = dict(self._ever(parts, depth, entries))
+            older = dict(self._ever(parts, depth, entries, could))
             if older.get(path):
                 could.update({p: could.get(p, frozenset()) | held for p, held in older.items()})
                 return (self._undone("/".join(parts[:depth]), self._entry(entries[0])),)
         return ()
 
     def _ever(
-        self, parts: Sequence[str], depth: int, entries: Sequence[Entry]
+        self, parts: Sequence[str], depth: int, entries: Sequence[Entry], could: Mapping[str, _Held]
     ) -> Iterator[tuple[str, _Held]]:
         """What the path may be, and each directory above from that depth on, as old as may be. `entries`:
         what its first `depth` parts may be.
@@ -271,9 +272,21 @@ class _Each:
             path = "/".join(parts[:end])
             ever = ((e, i) for e in entries for i in self._been(e, 0) if i != ABSENT)
             name = self._names[path]
-            held = frozenset((e, i) for e, i in ever if not self._as_inode(path, name, i, _NOTHING))
+            alike = [(e, i) for e, i in ever if not self._as_inode(path, name, i, _NOTHING)]
+            held = frozenset((e, i) for e, i in alike if not self._may_be_at_another(i, path, could))
             yield path, held
             entries = [(inode, parts[end]) for inode in _inodes(held)] if end < len(parts) else []
+
+    def _may_be_at_another(self, inode: int, path: str, could: Mapping[str, _Held]) -> bool:
+        """Whether the inode is a directory that may be at another recovered path: as `could` says, and for
+        what is not judged yet, by the names that it has had since it was synced.
+        """
+        if self._timeline.kinds[inode] != "directory":
+            return False
+        if any(inode in _inodes(held) for other, held in could.items() if other != path):
+            return True
+        names = self._timeline.entries.names(inode, self._inode(inode).since, self._position.begun)
+        return any(other not in could for other in self._paths(inode, names) - {path})
 
     def _as_inode(self, path: str, name: Name, inode: int, promise: _Promise) -> tuple[Fault, ...]:
         """The faults if this name refers to that inode, which may be as old as the promise allows."""

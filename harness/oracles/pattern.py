@@ -7,6 +7,7 @@ offset / 8; for poison the number of the 4 KiB device block).
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 
@@ -66,11 +67,19 @@ def begins_poison(part: bytes) -> bool:
 
 
 def may_be_poison(part: bytes) -> bool:
-    """Whether words of poison begin so, where these first bytes are too few to name a writer."""
-    words = (word(POISON, place).to_bytes(WORD_BYTES, "little") for place in range(_POISONED))
-    return len(part) < _WRITER_END and any(w.startswith(part) for w in words)
+    """Whether a word of poison begins with these three bytes: one short of naming a writer. Fewer tell
+    nothing, as any byte begins some word of poison.
+    """
+    return len(part) == _MAY_TELL and part in _poison_begins()
 
 
+@functools.cache
+def _poison_begins() -> frozenset[bytes]:
+    words = (word(POISON, place) for place in range(_POISONED))
+    return frozenset(w.to_bytes(WORD_BYTES, "little")[:_MAY_TELL] for w in words)
+
+
+_MAY_TELL = 3
 _WRITER_END = 4
 _POISONED = 1 << 16
 

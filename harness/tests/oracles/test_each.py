@@ -258,6 +258,18 @@ def test_what_was_in_an_older_directory_shows_that_this_one_is_undone(
     assert oracles(on(operations, *names, file("a/b/h"))) == {"durability", "atomicity"}, "h was never there"
 
 
+@pytest.mark.parametrize("to", ["b", "c/d/b"])
+def test_a_directory_that_is_at_its_new_name_is_not_at_the_old_one_as_well(to: str) -> None:
+    """The invented `a/f` was put down to the directory of before, and so to a known loss."""
+    operations = ["mkdir c", "mkdir c/d", "mkdir a", "create a/f", "sync", f"rename a {to}", "mkdir a"]
+    operations += ["fsync .", f"unlink {to}/f"]
+    names = (directory("c"), directory("c/d"), directory("a"), file("a/f"))
+    (violation,) = on(operations, *names, directory(to)).violations
+    assert (violation.oracle, violation.signature) == ("atomicity", "a/f: should not be there")
+    undone = on(operations, *names).violations
+    assert ("durability", "a: undone") in {(v.oracle, v.signature) for v in undone}, "it is nowhere else"
+
+
 def test_a_directorys_fsync_does_not_cover_what_is_in_its_new_subdirectories() -> None:
     operations = ["mkdir d", "mkdir d/s", "create d/s/f", "fsync d"]
     assert on(operations, directory("d"), directory("d/s")).verdict is PASS
