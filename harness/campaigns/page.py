@@ -62,7 +62,7 @@ class ShownCause:
     """A cause with the commands that show it. `similar`: points of findings that only look like it.
     `first_s`: seconds of work after which the first finding of it came. `file`: its workload; None: it was
     not shrunk. `known`: the known bugs that its findings agree with; `losses`: in words, the known losses
-    that they are; neither: it is new.
+    that they are. `is_new`: some finding is neither.
     """
 
     cause: Cause
@@ -73,12 +73,16 @@ class ShownCause:
     run_it: str
     known: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
+    is_new: bool = False
 
     @property
     def standing(self) -> str:
-        """Which known bugs and losses it is, or that it is new."""
+        """Which known bugs and losses it is, and whether it is new."""
         bugs = f"known: {', '.join(self.known)}" if self.known else ""
-        return "; ".join(filter(None, [bugs, *self.losses])) or NEW
+        told = "; ".join(filter(None, [bugs, *self.losses]))
+        if told and self.is_new:
+            return f"{NEW}, but for some findings: {told}"
+        return told or NEW
 
     @property
     def smallest(self) -> CauseMember:
@@ -312,6 +316,7 @@ def _shown_cause(
         run_again(plan.run, member.configuration, f"{shown_path(file)}{member.schedule}"),
         tuple(dict.fromkeys(f.known for f in of_it if f.known)),
         tuple(dict.fromkeys(f.loss for f in of_it if f.loss)),
+        any(not f.known and not f.loss for f in of_it),
     )
 
 
@@ -463,6 +468,7 @@ def _for_programs(facts: Shown) -> dict[str, object]:
                 "points": [m.point for m in c.cause.members],
                 "known": c.known,
                 "losses": c.losses,
+                "new": c.is_new,
                 "similar": c.similar,
                 "first_after": round(c.first_s, 1),
                 "workload": c.file,

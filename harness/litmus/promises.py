@@ -10,6 +10,8 @@ leave out another kind of no may look promised although it is not.
 from __future__ import annotations
 
 import dataclasses
+import posixpath
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.errors import UsageError
@@ -101,10 +103,14 @@ def _positions(asked: Question, operations: int) -> Iterator[Position]:
 
 def tree_of(answer: Answer) -> Tree:
     """A planted answer as a guest would tell it."""
-    shared = [entry.inode for entry in answer.values() if entry.inode]
-    tree = {"": TreeEntry("", FileKind.DIRECTORY, 1, _DIRECTORY_MODE, 2, 0, 0, 0, 0)}
+    shared = Counter(entry.inode for entry in answer.values() if entry.inode)
+    inside = Counter(
+        posixpath.dirname(path) for path, entry in answer.items() if entry.kind == FileKind.DIRECTORY.value
+    )
+    tree = {"": TreeEntry("", FileKind.DIRECTORY, 1, _DIRECTORY_MODE, 2 + inside[""], 0, 0, 0, 0)}
     for number, (path, entry) in enumerate(answer.items(), _OWN_INODES):
-        links = shared.count(entry.inode) if entry.inode else 1
+        is_directory = entry.kind == FileKind.DIRECTORY.value
+        links = 2 + inside[path] if is_directory else shared[entry.inode] or 1
         tree[path] = _entry(path, entry, entry.inode or number, links)
     return tree
 
@@ -121,7 +127,7 @@ def _entry(path: str, planted: PlantedEntry, inode: int, links: int) -> TreeEntr
         kind,
         inode,
         mode if planted.mode is None else planted.mode,
-        2 if kind is FileKind.DIRECTORY else links,
+        links,
         *planted.owner,
         size,
         -(-held // SECTOR_BYTES),

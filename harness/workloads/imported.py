@@ -260,9 +260,9 @@ class _Import:
         self._handles = 0
         self._by_handle: dict[str, _Inode] = {}
         self._may_be_stored = False  # a shared mapping that mprotect(2) can make writable
-        self._mounts: Counter[str] = Counter()  # below the root, and bind mounts elsewhere of what is there
+        # By namespace, how many mounts there are at a point: below the root, and elsewhere of what is there.
+        self._mounts: list[Counter[str]] = [Counter()]
         self._has_copied_mounts = False  # open_tree(2)
-        self._namespaces = 0
 
     def take(self, call: SystemCall) -> None:
         if call.name == CUT:
@@ -336,15 +336,18 @@ class _Import:
             return None
         if process.where.root is None:
             raise _LeftOut(_OTHER_ROOT)
-        return self._unmounted(self._relative(path))
+        return self._unmounted(process, self._relative(path))
 
-    def _unmounted(self, path: str) -> str | None:
-        if self._is_mounted(path):
+    def _unmounted(self, process: _Process, path: str) -> str | None:
+        if self._is_mounted(process, path):
             raise _LeftOut(_MOUNTED)
         return _inside(path)
 
-    def _is_mounted(self, path: str) -> bool:
-        return any(path == mount or path.startswith(f"{mount}/") for mount in self._mounts)
+    def _is_mounted(self, process: _Process, path: str) -> bool:
+        mounts = self._mounts[process.where.namespace]
+        while path and path not in mounts:
+            path = path.rpartition("/")[0]
+        return path in mounts
 
     def _named(self, call: SystemCall, process: _Process, at: int, *, follows: bool = False) -> str | None:
         """The path that argument `at` names; the one before it may be the directory that it starts from.
@@ -404,7 +407,9 @@ class _Import:
                 start = posixpath.join(root, posixpath.dirname(path[:end]))
                 target = posixpath.join(inode.target, path[end + 1 :])
                 led = posixpath.relpath(_joined(_word(process.where.root or ""), start, target), root)
-                return self._resolved(process, self._unmounted(led), follows=follows, depth=depth + 1)
+                return self._resolved(
+                    process, self._unmounted(process, led), follows=follows, depth=depth + 1
+                )
         return path
 
     def _inode(self, path: str) -> _Inode | None:
@@ -468,6 +473,8 @@ class _Import:
         self._there.pop(path)
         self._seen.pop(path)
         self._gone.add(path)
+        for mounts in self._mounts:  # what is mounted there in another namespace goes with it
+            mounts.pop(path, None)
 
     def _handle(self) -> str:
         self._handles += 1
@@ -622,8 +629,8 @@ class _Import:
     def _own_where(self, process: _Process, flags: str) -> None:
         process.where = replace(process.where)
         if "CLONE_NEWNS" in flags:
-            self._namespaces += 1
-            process.where.namespace = self._namespaces
+            self._mounts.append(self._mounts[process.where.namespace].copy())
+            process.where.namespace = len(self._mounts) - 1
 
     def unshares(self, call: SystemCall, process: _Process) -> None:
         if re.search("CLONE_(FS|NEWNS|NEWUSER)", call.arguments[0]):
@@ -691,20 +698,31 @@ class _Import:
         point = self._relative(self._followed(call, process, at))
         if is_ours or _is_related(point):
             if not _is_above(point):
-                self._mounts[point] += 1
+                self._mounts[process.where.namespace][point] += 1
             raise _LeftOut(call.name)
 
     def unmounts(self, call: SystemCall, process: _Process) -> None:
         point = self._relative(self._followed(call, process, 0))
-        is_known = point in self._mounts
-        self._mounts -= Counter([point])
+        mounts = self._mounts[process.where.namespace]
+        is_known = point in mounts
+        mounts -= Counter([point])
+        if "MNT_DETACH" in " ".join(call.arguments[1:]) and (below := self._mounts_below(mounts, point)):
+            is_known = True
+            for mount in below:
+                del mounts[mount]
         if is_known or _is_related(point):
             raise _LeftOut(call.name)
+
+    def _mounts_below(self, mounts: Iterable[str], point: str) -> list[str]:
+        """Those that go with what is mounted at a point."""
+        root = _word(self._root)
+        above = posixpath.normpath(posixpath.join(root, point)).rstrip("/") + "/"
+        return [m for m in mounts if posixpath.normpath(posixpath.join(root, m)).startswith(above)]
 
     def _is_related(self, call: SystemCall, process: _Process, at: int) -> bool:
         """Whether an argument names something at, below or above the root, by any name."""
         path = self._relative(self._followed(call, process, at))
-        return _is_related(path) or self._is_mounted(path)
+        return _is_related(path) or self._is_mounted(process, path)
 
     def seeks(self, call: SystemCall, process: _Process) -> None:
         if known := self._known(process, call.arguments[0]):
@@ -822,8 +840,9 @@ class _Import:
         for known in {o for p in self._processes.values() for o in p.files.values() if not o.handle}:
             if known.path == old or known.path.startswith(f"{old}/"):
                 known.path = new + known.path.removeprefix(old)
-        for mount in [mount for mount in self._mounts if mount.startswith(f"{old}/")]:
-            self._mounts[new + mount.removeprefix(old)] = self._mounts.pop(mount)
+        for mounts in self._mounts:  # in another namespace than the caller's, it may be a mount point itself
+            for mount in [mount for mount in mounts if f"{mount}/".startswith(f"{old}/")]:
+                mounts[new + mount.removeprefix(old)] = mounts.pop(mount)
 
     def links(self, call: SystemCall, process: _Process) -> None:
         is_at = call.name == "linkat"

@@ -29,6 +29,12 @@ _UNFINISHED = "<unfinished ...>"
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|([0-7]{1,3})|(.))")
 _LETTERS = {"n": "\n", "t": "\t", "v": "\v", "f": "\f", "r": "\r"}
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
+_WHOLE = re.compile(
+    r'(?:[^"]|"(?:[^"\\]|\\.)*")*'
+    r"(?:\+\+\+ \w.* \+\+\+|--- SIG.* ---|\)\s+= (?:\d+<[^>]*>|-1 E\w+ \(.*\)|(?P<zero>0)))"
+)
+"""A line that cannot go on; with `zero`, if its call returns no descriptor, and no address."""
+_MAY_GO_ON = re.compile("open|creat|dup|fcntl|mmap|brk|fsmount|fspick")
 _RETURNED = re.compile(r"\)\s+= (0x[0-9a-f]+|-?\d+|\?)(?:<([^>]*)>(\(deleted\))?)?")
 
 
@@ -62,12 +68,21 @@ def calls_of(lines: Iterable[str]) -> Iterator[SystemCall]:
     """
     log, is_ended, is_cut = _Log(), False, False
     for line in lines:
-        is_cut, is_ended = is_ended and not line.endswith("\n"), line.endswith("\n")
+        is_cut = is_ended and not line.endswith("\n") and not _is_whole(line)
+        is_ended = line.endswith("\n")
         yield from log.take(line, is_cut=is_cut)
     yield from log.rest()
     if is_cut:
         yield SystemCall(0, CUT, (), 0)
     _need_whole(log.known)
+
+
+def _is_whole(line: str) -> bool:
+    """Whether a line lacks no more than its end."""
+    if not (m := _WHOLE.fullmatch(line)):
+        return False
+    call = _LINE.match(line)
+    return not m["zero"] or (call is not None and not _MAY_GO_ON.search(call[2]))
 
 
 class _Log:

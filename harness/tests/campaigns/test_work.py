@@ -496,6 +496,22 @@ def test_what_a_mode_is_known_to_lose_is_not_called_new(
     assert "of them known bugs or losses, in" in page_of(path, plan, ledger).headline
 
 
+def test_a_cause_of_which_some_findings_are_new_says_so(tmp_path: Path) -> None:
+    """One finding was a known loss, and all others were new: the page told the loss alone."""
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    _, ledger, _ = carried_out(plan, path, ToyRuns())
+    assert len(ledger.found) > 1
+    name, done = next((name, done) for name, done in ledger.done.items() if done.found)
+    first, *others = done.found
+    lost = msgspec.structs.replace(first, loss="known loss of it: no flush")
+    ledger.done[name] = msgspec.structs.replace(done, found=(lost, *others))
+    told = "new: it agrees with no known bug, but for some findings: known loss of it: no flush"
+    made = page_of(path, plan, ledger)
+    assert told in made.text()
+    assert [cause["new"] for cause in json.loads(made.json())["causes"]] == [True]
+
+
 class RunsThatNote(ToyRuns):
     """The second case of the first batch runs a line of recovery, as the third does again."""
 

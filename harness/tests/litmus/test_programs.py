@@ -11,6 +11,7 @@ from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
 from harness.litmus.programs import GROUPS, MAX_OPERATIONS, Program, programs
 from harness.litmus.promises import promises, tree_of
+from harness.model.questions import PlantedEntry
 from harness.oracles.question import why_not
 from harness.tests.oracles.cases import JOURNAL, ORDERED, SYNCED, WRITEBACK, variant
 from harness.workloads.load import workload_sets
@@ -45,6 +46,19 @@ def test_every_group_has_programs_and_no_other_workload_has_their_names() -> Non
     others = [name for key, names in workload_sets().items() if key != "litmus" for name in names]
     assert not set(NAMES) & set(others)
     assert len(ALL) >= 60
+
+
+def test_a_planted_directory_has_a_link_of_each_directory_in_it() -> None:
+    """All had two: a question about them was refused for good."""
+    directory = PlantedEntry(kind="directory")
+    tree = tree_of({"d": directory, "d/s": directory, "d/t": directory, "d/f": PlantedEntry()})
+    assert {path: entry.links for path, entry in tree.items()} == {
+        "": 3,
+        "d": 4,
+        "d/s": 2,
+        "d/t": 2,
+        "d/f": 1,
+    }
 
 
 def named(name: str) -> Program:

@@ -911,6 +911,30 @@ def test_a_log_that_ends_within_a_line_says_so(tmp_path: Path) -> None:
     assert "write f 0 40" in CliRunner().invoke(import_command, [str(log), "--root", "/r"]).output
 
 
+@pytest.mark.parametrize(
+    ("line", "is_cut"),
+    [
+        ("7 +++ exited with 0 +++", False),
+        ("7 --- SIGCHLD {si_signo=SIGCHLD} ---", False),
+        ("7 fsync(3</r/f>)   = 0", False),
+        ("7 <... fsync resumed>) = 0", False),
+        ('7 openat(AT_FDCWD</r>, "g", O_RDWR|O_CREAT, 0644) = 4</r/g>', False),
+        ('7 unlink("g") = -1 ENOENT (No such file or directory)', False),
+        ('7 unlink("g") = -1 ENO', True),
+        ('7 write(3</r/f>, ""..., 4096) = 40', True),
+        ('7 write(3</r/f>, ") = 0', True),
+        ("7 mmap(NULL, 9, PROT_READ, MAP_SHARED, 3</r/f>, 0) = 0", True),
+        ('7 openat(AT_FDCWD</r>, "g", O_RDWR|O_CREAT, 0644) = 0', True),
+    ],
+)
+def test_a_last_line_that_lacks_only_its_end_is_whole(line: str, is_cut: bool) -> None:
+    """A log that was copied without its last newline had a sync less, and "ends within a line"."""
+    begin = ['7 creat("/r/f", 0644) = 3</r/f>\n', "7 close(9</x>) = 0\n"]
+    calls = list(calls_of([*begin, line]))
+    assert (calls[-1].name == "cut") is is_cut
+    assert all(call.has_returned for call in calls) or is_cut
+
+
 def test_a_thread_that_unshares_has_a_folder_and_descriptors_of_its_own() -> None:
     """Its chdir(2) moved what the other threads did, and its close(2) closed their files."""
     begin = """1 chdir("/r") = 0
@@ -967,6 +991,63 @@ def test_what_is_done_below_a_mount_point_is_counted(mounts: list[str], point: s
     done = [op for op in told(found) if not op.startswith(("rename", "symlink"))]
     assert [op.partition(" ")[0] for op in done] == ["mkdir", "fsync", "mkdir"] if is_done else ["mkdir y"]
     assert found.left_out.get("calls below a mount point", 0) == 2 * is_counted
+
+
+@pytest.mark.parametrize(
+    ("made", "is_private"),
+    [
+        ("1 clone(flags=CLONE_NEWNS|SIGCHLD) = 2", True),
+        ("1 clone(flags=SIGCHLD) = 2\n2 unshare(CLONE_NEWNS) = 0", True),
+        ("1 clone(flags=SIGCHLD) = 2", False),
+    ],
+)
+def test_a_mount_is_one_of_the_namespace_of_the_process(made: str, is_private: bool) -> None:
+    """`unshare -m sh -c "mount --bind ..."`: what its parent wrote and synced below that name was gone."""
+    found = of(
+        f"""1 mkdir("/r/a", 0755) = 0
+1 mount("none", "/r/a", "tmpfs", 0, NULL) = 0
+1 mkdir("/r/b", 0755) = 0
+{made}
+2 mount("none", "/r/b", "tmpfs", 0, NULL) = 0
+2 mkdir("/r/b/unseen", 0755) = 0
+2 mkdir("/r/a/unseen", 0755) = 0
+1 mkdir("/r/b/c", 0755) = 0
+1 mkdir("/r/a/unseen", 0755) = 0
+2 umount2("/r/a", 0) = 0
+1 mkdir("/r/a/unseen", 0755) = 0
+2 mkdir("/r/a/d", 0755) = 0"""
+    )
+    done = ["mkdir a", "mkdir b", "mkdir b/c", "mkdir a/d"]
+    shared = ["mkdir a", "mkdir b", "mkdir a/unseen", "mkdir a/d"]
+    assert told(found) == (done if is_private else shared)
+
+
+def test_a_name_that_goes_or_moves_takes_what_is_mounted_there_in_another_namespace() -> None:
+    calls = [
+        'mkdir("/r/b", 0755) = 0',
+        "clone(flags=CLONE_NEWNS) = 2",
+        'rmdir("/r/b") = 0',
+        'mkdir("/r/b", 0) = 0',
+    ]
+    lines = [f"1 {call}" for call in calls] + ['2 mkdir("/r/b/c", 0755) = 0']
+    lines.insert(2, '2 mount("none", "/r/b", "tmpfs", 0, NULL) = 0')
+    assert told(of("\n".join(lines)))[-1] == "mkdir b/c"
+    lines[3:] = ['1 rename("/r/b", "/r/e") = 0', '2 mkdir("/r/e/unseen", 0) = 0', '1 mkdir("/r/e/f", 0) = 0']
+    assert told(of("\n".join(lines))) == ["mkdir b", "rename b e", "mkdir e/f"]
+
+
+@pytest.mark.parametrize("point", ["/r/m", "/r"])
+def test_a_mount_that_is_detached_takes_those_below_it(point: str) -> None:
+    """What was done afterwards below the second mount was left out for good."""
+    lines = f"""1 mkdir("/r/m", 0755) = 0
+1 mount("/x", "{point}", NULL, MS_BIND, NULL) = 0
+1 mount("proc", "/r/m/proc", "proc", 0, NULL) = 0
+1 mount("proc", "/r/mm", "proc", 0, NULL) = 0
+1 umount2("{point}", MNT_DETACH) = 0
+1 mkdir("/r/m/proc", 0755) = 0
+1 mkdir("/r/mm/x", 0755) = 0"""
+    done = ["mkdir m", "mkdir m/proc", *(["mkdir mm/x"] if point == "/r" else [])]
+    assert told(of(lines)) == done
 
 
 @pytest.mark.parametrize(
