@@ -335,10 +335,15 @@ class CommitTree:
         without a patch, as a cover letter, and answers, as those of a reviewer who would rather have another
         one, are passed over; a patch that lost its changes is refused.
         """
+        with _unpacked(mbox) as file:  # first: one that cannot be read needs no work tree
+            return self._applied_file(base, file, mbox)
+
+    def _applied_file(self, base: str, file: Path, mbox: Path) -> str:
+        """The same of one that is unpacked."""
         source = self._work_tree()
         self._switch(base)
         try:
-            held = self._apply_all(mbox, source)
+            held = self._apply_all(file, mbox, source)
         except KernelError as e:
             if _NO_MAILS in e.what:
                 raise UsageError(
@@ -360,28 +365,27 @@ class CommitTree:
             )
         return head
 
-    def _apply_all(self, mbox: Path, source: Path) -> bool:
+    def _apply_all(self, file: Path, mbox: Path, source: Path) -> bool:
         """Apply the patches of a mailbox; whether it holds one. Raises UsageError for one that lost its
         changes, KernelError for one that does not apply.
         """
         at, passed, last = self.path / "git/rebase-apply", set[int](), -1
-        with _unpacked(mbox) as file:
-            mails = self._patches(file)
-            words = ["--quiet", "--3way", *map(str, mails)]
-            while mails:
-                try:
-                    self._git("am", *words, at=source)
-                    return len(passed) != last
-                except KernelError:
-                    patch = at / "patch"
-                    if not patch.exists() or patch.stat().st_size:
-                        raise
-                    number, last = (int((at / name).read_text()) for name in ("next", "last"))
-                    if number in passed:  # git could not pass it over
-                        raise
-                _need_no_patch(at / f"{number:04}", mbox)
-                passed.add(number)
-                words = ["--skip"]
+        mails = self._patches(file)
+        words = ["--quiet", "--3way", *map(str, mails)]
+        while mails:
+            try:
+                self._git("am", *words, at=source)
+                return len(passed) != last
+            except KernelError:
+                patch = at / "patch"
+                if not patch.exists() or patch.stat().st_size:
+                    raise
+                number, last = (int((at / name).read_text()) for name in ("next", "last"))
+                if number in passed:  # git could not pass it over
+                    raise
+            _need_no_patch(at / f"{number:04}", mbox)
+            passed.add(number)
+            words = ["--skip"]
         return False
 
     def _patches(self, file: Path) -> list[Path]:
