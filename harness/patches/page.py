@@ -392,7 +392,7 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
         yield Line(why_not_asked(answer.plan, file), file)
     if answer.plan.lines and not answer.lines.stages:
         yield Line("which changed lines run" + (f" ({answer.lines.why})" if answer.lines.why else ""))
-    for file in answer.lines.stages and sorted(_headers(answer)):
+    for file in answer.lines.stages and sorted(answer.unmarked):
         yield Line("whether its changed lines run", file)
     if more := sum(not m.reverts for m in answer.plan.mistakes) - len(answer.mistakes):
         yield Line(f"{plural(more, 'more mistake')} that could be planted in the patch")
@@ -405,12 +405,6 @@ def why_not_asked(plan: PatchPlan, file: str) -> str:
     """Of a changed file that no mode of the plan runs."""
     mode = plan.named.get(file)
     return f"what runs it is asked only if it is named: -c {mode}" if mode else _UNKNOWN
-
-
-def _headers(answer: Answer) -> set[str]:
-    """Changed files with code of which no line can take a mark."""
-    looked = {line.file for line in answer.lines.lines}
-    return {f for f in answer.plan.changed if f.endswith((".c", ".h"))} - looked - set(answer.plan.nobodys)
 
 
 def _data(answer: Answer, told: Regression) -> dict[str, object]:

@@ -23,16 +23,20 @@ from harness.workloads.load import workload_sets
 
 BUDGET = 300
 """Visits to the legal states of a case."""
+OPERATIONS = "operations"
+"""The stage of what stands in the names of changed functions."""
 SINGLE = ("ace1", "ace1more")
 """The sets of every operation by itself."""
 MOST_OPERATIONS = 60
-"""Of those in front: a patch with more is about no operation, and general sets find more in the same time."""
+"""Cases of those in front: a patch with more is about no operation, and general sets find more in the same
+time.
+"""
 RANDOM_WORKLOADS, RANDOM_LENGTH = 20, 20
 ON_STACKS = "ext4/ordered"
 """The mode in which a stack is asked."""
 Diff = Callable[[str], str]
 """How the patch changes a file, without lines around (`git diff -U0`)."""
-_FUNCTION = re.compile(r"^(?:@@ [^@]* @@ |[-+])(?=[A-Za-z_])[^(]*?(\w+)\s*\(", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?:@@ [^@]* @@ |[-+])(?=[A-Za-z_])[^(\n]*?(\w+)\s*\(", re.MULTILINE)
 """In a diff: one that begins on a changed line, or that the changed lines are in."""
 
 
@@ -133,7 +137,7 @@ def affected_by(changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
         tuple(nobodys),
         on_request,
         _own_workloads(select_profiles(first), changed, diff),
-        _operations(sorted(owned), diff),
+        _operations(sorted(owned), diff, len({*first})),
     )
 
 
@@ -163,7 +167,7 @@ def _own_workloads(
     return own
 
 
-def _operations(changed: Iterable[str], diff: Diff) -> tuple[str, ...]:
+def _operations(changed: Iterable[str], diff: Diff, modes: int) -> tuple[str, ...]:
     """The generated workloads of one operation that stands in the name of a changed function."""
     files = [f for f in changed if f.endswith((".c", ".h"))]
     functions = {name for f in files for name in _FUNCTION.findall(diff(f))}
@@ -171,7 +175,7 @@ def _operations(changed: Iterable[str], diff: Diff) -> tuple[str, ...]:
     steps = {f"{s}-" for pattern, some in told for s in some if any(re.search(pattern, f) for f in functions)}
     names = (name for of in SINGLE for name in names_of(of))
     run = [n for n in names if f"{n.removeprefix(PREFIX).split('.')[0]}-".startswith(tuple(steps))]
-    return tuple(run) if len(run) <= MOST_OPERATIONS else ()
+    return tuple(run) if len(run) * modes <= MOST_OPERATIONS else ()
 
 
 def _shared_code() -> SharedCode:
@@ -203,7 +207,7 @@ def chosen(modes: Sequence[str], changed: Sequence[str], diff: Diff = no_diff) -
         nobodys=nobodys,
         named={f: name for f in nobodys if (name := _mode_for(f))},
         own=_own_workloads(found, run, diff),
-        operations=_operations(run, diff),
+        operations=_operations(run, diff, len(found)),
     )
 
 
@@ -255,7 +259,7 @@ def stages(asked: AffectedModes, workloads: Sequence[str] = ()) -> list[Stage]:
     own = [(f"own-workloads{n or ''}", modes, words) for n, (words, modes) in enumerate(asked.own.items())]
     return [
         *(Stage(name, tuple(modes), words) for name, modes, words in own),
-        *([Stage("operations", first, asked.operations)] if asked.operations else []),
+        *([Stage(OPERATIONS, first, asked.operations)] if asked.operations else []),
         Stage("quick", first, ("quick",)),
         Stage("all", first, tuple(w for w in sets["all"] if w not in sets["quick"])),
         Stage("more", first, ("more",)),

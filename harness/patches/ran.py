@@ -21,6 +21,10 @@ from harness.patches.marks import marked
 from harness.patches.mistakes import Hunk
 
 _CODE = re.compile(r"\w")
+_NO_CODE = re.compile(r"^[ \t]*(?:\*(?:[ \t].*)?|#.*)$", re.MULTILINE)
+"""A line in a comment, and one for the preprocessor."""
+_OUTSIDE = re.compile(r"^(?:[{}]|[A-Za-z_](?!\w*[ \t]*:))", re.MULTILINE)
+"""Where a function begins or ends, or a line of none; labels are of one."""
 NAME = "changed-lines.json"
 """In the directory of a run whose kernel has marks."""
 
@@ -39,20 +43,30 @@ class ChangedLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def changed_lines(file: str, source: str, changed: Iterable[Hunk]) -> ChangedLines:
-    """The lines of these hunks. For lines that are only removed, the next ones with code before and behind
-    stand: what runs neither did not run what was removed.
+    """The lines of these hunks. For statements that are only removed, the next lines with code before and
+    behind stand: what runs neither did not run what was removed.
     """
     code = without_comments_and_strings(source).splitlines()
     numbers: set[int] = set()
     for hunk in changed:
         behind = hunk.first + hunk.count
         numbers.update(range(hunk.first, behind))
-        if not hunk.count:
+        if not hunk.count and _removes_statements(hunk.before):
             before = next((n for n in range(hunk.first - 1, 0, -1) if _CODE.search(code[n - 1])), None)
             after = next((n for n in range(behind, len(code) + 1) if _CODE.search(code[n - 1])), None)
             numbers.update(n for n in (before, after) if n)
     runs = (list(run) for _, run in groupby(enumerate(sorted(numbers)), lambda at: at[1] - at[0]))
     return ChangedLines(file, tuple((run[0][1], len(run)) for run in runs))
+
+
+def _removes_statements(removed: Iterable[str]) -> bool:
+    """Whether these lines have code, and all of it is of one function. They may begin or end in a comment."""
+    text = "".join(removed)
+    inside = text.find("*/")
+    if inside >= 0 and "/*" not in text[:inside]:
+        text = text[inside + 2 :]
+    code = _NO_CODE.sub("", without_comments_and_strings(text).partition("/*")[0])
+    return bool(_CODE.search(code)) and not _OUTSIDE.search(code)
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from harness.patches.mistakes import Mistake
 from harness.patches.questions import Stage
 from harness.patches.ran import ChangedLines, RunLine
 
+Some = TypeVar("Some", bound=Detection)
 Found = tuple[str, str]
 """What one defect is told by: the oracle, and the symptom."""
 
@@ -155,9 +157,9 @@ class Planted:
         return _OF_REVERTS.get(self.fate, self.fate) if self.mistake.reverts else self.fate
 
 
-def planted_of(mistake: Mistake, trial: KernelTrial, head: Collection[KernelTrial]) -> Planted:
+def planted_of(mistake: Mistake, trial: KernelTrial, head: Iterable[KernelTrial]) -> Planted:
     """What became of a mistake whose kernel came to `trial`, where the patch alone came to `head`. A finding
-    counts in a case that the patch passed, and a promise that the patch keeps.
+    counts in a case that the patch passed, and a symptom that the patch does not show.
     """
     if trial.failed:
         fate = Fate.NO_KERNEL if "does not build" in trial.failed else Fate.UNDECIDED
@@ -250,8 +252,17 @@ class Answer:
 
     @property
     def runs_no_line(self) -> bool:
-        """Whether all cases of a stage were looked at, and nothing that was looked at ran a changed line."""
-        return bool(self.lines.stages and self.lines.lines) and not self.lines.ran
+        """Whether all that the head did was looked at, each changed file can take marks, and nothing ran a
+        changed line.
+        """
+        looked = self.lines.lines and not self.unmarked and {*self.head} <= {*self.lines.stages}
+        return bool(looked) and not self.lines.ran
+
+    @property
+    def unmarked(self) -> set[str]:
+        """Changed files with code of which no line can take a mark."""
+        looked = {line.file for line in self.lines.lines}
+        return {f for f in self.plan.changed if f.endswith((".c", ".h"))} - looked - set(self.plan.nobodys)
 
     @property
     def passes(self) -> bool:
@@ -308,9 +319,10 @@ def standing_of(
 
 def needs_more(seen: Broken, base: KernelTrial) -> bool:
     """Whether one recording of the base does not tell that a finding is new: unmodified kernels are expected
-    to show it, or the base does by another operation. By which one such a bug shows may be a matter of time.
+    to show it, or the base does by another operation, or as what is expected of it. By which one such a bug
+    shows may be a matter of time.
     """
-    return bool(seen.case in base.cases and beyond(seen, base) and (seen.known or _alike(base, seen)))
+    return bool(seen.case in base.cases and beyond(seen, base) and (seen.known or _same(base, seen)))
 
 
 def beyond(seen: Broken, *trials: KernelTrial) -> Broken | None:
@@ -326,19 +338,25 @@ def beyond(seen: Broken, *trials: KernelTrial) -> Broken | None:
     return msgspec.structs.replace(seen, promised=left, in_base=shared)
 
 
-def fresh(seen: Iterable[Broken], head: Collection[KernelTrial]) -> Iterator[Broken]:
-    """The unexpected ones of these that the patch alone does not show."""
-    return (d for d in seen if not d.known and beyond(d, *head))
+def fresh(seen: Iterable[Some], head: Iterable[KernelTrial]) -> Iterator[Some]:
+    """The unexpected ones of these whose symptom the patch alone does not show in that case. By which
+    operation it shows differs between recordings, and the patch is recorded once.
+    """
+    shown = {(d.case, d.oracle, d.symptom) for trial in head for d in trial.detections}
+    return (d for d in seen if not d.known and (d.case, d.oracle, d.symptom) not in shown)
 
 
 def _alike(trial: KernelTrial, seen: Broken) -> list[Broken]:
     """The same symptom in the same case. A finding that is expected excuses none that is not: it breaks the
     promise only where writes are lost, or is another one.
     """
-    same = (
-        d for d in trial.detections if (d.case, d.oracle, d.symptom) == (seen.case, seen.oracle, seen.symptom)
-    )
-    return [d for d in same if seen.known or not d.known]
+    return [d for d in _same(trial, seen) if seen.known or not d.known]
+
+
+def _same(trial: KernelTrial, seen: Broken) -> list[Broken]:
+    """The same symptom in the same case, expected or not."""
+    of = seen.case, seen.oracle, seen.symptom
+    return [d for d in trial.detections if (d.case, d.oracle, d.symptom) == of]
 
 
 def apart(

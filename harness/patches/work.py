@@ -28,7 +28,7 @@ from harness.model import CaseId
 from harness.model.schedules import with_schedules
 from harness.patches.mistakes import Mistake, hunks, in_turn, mistakes
 from harness.patches.page import junit_of, lines_in_words, page_of
-from harness.patches.questions import BUDGET, Stage, chosen
+from harness.patches.questions import BUDGET, OPERATIONS, Stage, chosen
 from harness.patches.ran import (
     ChangedLines,
     Mark,
@@ -58,6 +58,7 @@ from harness.patches.results import (
     cut_short,
     fresh,
     grouped,
+    how_far,
     needs_more,
     next_commit,
     planted_of,
@@ -210,8 +211,8 @@ class PatchSeries(Series[KernelTrial]):
         if cases:
             workloads = tuple(with_schedules(list(stage.workloads), MORE_SCHEDULES))
             asked = msgspec.structs.replace(stage, workloads=workloads)
-            under = with_schedules(cases, MORE_SCHEDULES)[len(cases) :] or cases
-            yield self._item(f"{AGAIN}-{stage.name}", self._series.base, asked, under)
+            under = [u for case in cases for u in with_schedules([case], MORE_SCHEDULES)[1:] or [case]]
+            yield self._item(f"{AGAIN}-{stage.name}", self._series.base, asked, sorted({*under}))
 
     def _bases(self, stage: Stage) -> tuple[KernelTrial | None, KernelTrial | None]:
         """What the base came to, and what it came to under other schedules."""
@@ -317,26 +318,40 @@ class PatchSeries(Series[KernelTrial]):
         """The cases of the first stage, on a kernel with the mistake, until one shows what the head does
         not.
         """
-        head, stage = self._series.head, self.plan.stages[0]
+        head, stages = self._series.head, self._given
+        workloads = tuple(w for stage in stages for w in stage.workloads)
+        stage = msgspec.structs.replace(stages[0], workloads=workloads)
         text = mistake.planted(self._kernels.text(head.id, mistake.file))
         commit = self._kernels.with_text(head, mistake.file, text, str(mistake))
         item = self._item(f"{MISTAKE}-{number}", commit, stage)
         return replace(item, enough=self._noticed)
 
+    @property
+    def _given(self) -> tuple[Stage, ...]:
+        """The stages that mistakes are given: the first; and the one behind those of operations, once the
+        head has done it, for an operation by itself notices little.
+        """
+        first, *others = self.plan.stages
+        if first.name == OPERATIONS and others and others[0].modes == first.modes:
+            head = self._trial(HEAD, others[0])
+            return (first, others[0]) if head and how_far(head) == "done" else (first,)
+        return (first,)
+
     def _never_runs(self, mistake: Mistake) -> bool:
         """Whether it is known that no case of the first stage, which a mistake is given, gets to the
         statement that it changes. What stood there before the patch may run all the same.
         """
-        first = self._trial(LINES, self.plan.stages[0])
-        if mistake.reverts or first is None or not _looked_at_all(first):
+        looked = [self._trial(LINES, stage) for stage in self._given]
+        first = [trial for trial in looked if trial and _looked_at_all(trial)]
+        if mistake.reverts or len(first) < len(looked):
             return False
-        lines = range(mistake.first, mistake.last + 1)
-        there = [x for x in self._lines_of(first) if x.file == mistake.file and x.line in lines]
+        lines, seen = range(mistake.first, mistake.last + 1), united(map(self._lines_of, first))
+        there = [x for x in seen if x.file == mistake.file and x.line in lines]
         return bool(there) and not any(line.ran for line in there)
 
     def _noticed(self, store: RunStore, case: CaseId) -> str:
         """Why no further case is needed after this one; empty if it shows nothing but what the head does."""
-        seen = with_promises((detection_of(f, 0) for f in store.findings_of(case)), store)
+        seen = (detection_of(f, 0) for f in store.findings_of(case))
         return f"{case} notices it" if any(fresh(seen, list(self._heads.values()))) else ""
 
     def _planned(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str]) -> Callable[[], Plan]:

@@ -130,6 +130,32 @@ def test_other_functions_bring_no_operation_to_the_front(function: str) -> None:
     assert stages(affected_by(["fs/ext4/extents.c"], hunk_in(function)))[0].name == "quick"
 
 
+def test_a_function_s_name_is_on_one_line() -> None:
+    """`struct foo {` and a call far below it were a function, and the search took the square of the lines."""
+    call = "@@ -1 +1 @@ struct foo {\n-\tint a;\n+\tint b;\n \text4_rename(a);\n"
+    assert stages(affected_by(["fs/ext4/namei.c"], lambda file: call))[0].name == "quick"
+
+
+def test_operations_in_front_are_bounded_by_cases() -> None:
+    """50 workloads in 4 modes, each once before the quick cases of any mode."""
+    direct, link = hunk_in("iomap_dio_rw("), hunk_in("iomap_link(")
+    assert stages(affected_by(["fs/iomap/direct-io.c"], direct))[0].name == "quick"
+    assert stages(affected_by(["fs/iomap/direct-io.c"], link))[0].name == "operations"
+    assert stages(affected_by(["fs/xfs/xfs_file.c"], direct))[0].name == "operations"
+
+
+@pytest.mark.parametrize(
+    ("function", "only"),
+    [("ext4_cross_rename(", "exchange"), ("ext4_get_link(", "symlink"), ("nd_set_link(", "symlink"),
+     ("ext4_link(", "link"), ("ext4_rename2(", "rename")],
+)  # fmt: skip
+def test_a_name_that_holds_another_operation_s_is_not_of_that(function: str, only: str) -> None:
+    """A patch to the exchange of two names was asked 70 workloads, half of them renames."""
+    asked = affected_by(["fs/ext4/namei.c"], hunk_in(function)).operations
+    assert asked
+    assert all(w.startswith(f"ace-{only}") for w in asked)
+
+
 def test_a_patch_about_many_operations_is_asked_general_sets_first() -> None:
     hunks = "".join(f"@@ -1 +1 @@ int fs_{word}(int a)\n-x\n" for word in ("rename", "fallocate", "setxattr"))
     assert stages(affected_by(["fs/ext4/super.c"], lambda file: hunks))[0].name == "quick"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +51,27 @@ def test_the_neighbours_of_what_is_only_removed_stand_for_it() -> None:
     behind_a_comment = Hunk(6, 0, ("\tflush();\n",))
     assert changed_lines(FILE, SOURCE, [behind_a_comment]) == ChangedLines(FILE, ((4, 1), (6, 1)))
     assert changed_lines(FILE, SOURCE, [Hunk(4, 1, ()), behind_a_comment]).numbers == [4, 6]
-    assert changed_lines(FILE, SOURCE, [Hunk(1, 0, ("a;\n",)), Hunk(9, 0, ("b;\n",))]).numbers == [1, 7]
+    assert changed_lines(FILE, SOURCE, [Hunk(1, 0, ("\ta;\n",)), Hunk(9, 0, ("\tb;\n",))]).numbers == [1, 7]
+
+
+@pytest.mark.parametrize(
+    ("removed", "has"),
+    [
+        ("\n", False),
+        ("\t/* a comment\n\t * that is gone\n\t */\n", False),
+        ("\t * of one that stays\n", False),
+        ("\t * its end */\n\n\t/* and a beginning\n", False),
+        ("static int gone(void)\n{\n\treturn 1;\n}\n\n", False),
+        ("\treturn 1;\n}\n\nstatic int gone(void)\n{\n", False),
+        ("#endif\n", False),
+        ("out:\n\tkfree(p);\n", True),
+        ("#ifdef DEBUG\n\t*p = 1; /* why */\n#endif\n", True),
+    ],
+)
+def test_neighbours_stand_only_for_statements_that_are_removed(removed: str, *, has: bool) -> None:
+    """Of a comment that was gone, the function around it was said not to run."""
+    gone = Hunk(6, 0, tuple(removed.splitlines(keepends=True)))
+    assert changed_lines(FILE, SOURCE, [gone]).numbers == ([4, 6] if has else [])
 
 
 def test_neighbours_are_one_piece_across_lines_that_cannot_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,9 +76,22 @@ def test_a_known_failure_of_the_base_excuses_no_unexpected_one() -> None:
     was "also in base".
     """
     base = KernelTrial(item="base", cases=(CASE,), detections=(seen(known="no flush is sent"),))
-    assert standing_of(seen(), base)[0] is Standing.NEW
+    assert standing_of(seen(), base)[0] is Standing.UNDECIDED, "which of them shows may be a matter of time"
+    again = msgspec.structs.replace(base, item="again")
+    assert standing_of(seen(), base, again)[0] is Standing.NEW
+    again = KernelTrial(item="again", cases=(CASE,), detections=(seen(),))
+    assert standing_of(seen(), base, again)[0] is Standing.IN_BASE
     assert standing_of(seen(known="no flush is sent"), base)[0] is Standing.IN_BASE
-    assert list(fresh([seen()], [base])) == [seen()], "a mistake with it is noticed"
+
+
+def test_a_mistake_shows_what_the_patch_does_by_whichever_operation() -> None:
+    """A mistake that changes nothing was noticed: the patch lost operation 5 and the mistake operation 6."""
+    head = KernelTrial(
+        item="head", cases=(CASE,), detections=(seen(promised=(5,)), seen("x", known="a race"))
+    )
+    assert not list(fresh([seen(promised=(6,)), seen("x"), seen("y", known="a race")], [head]))
+    other = seen(case="ext4-ordered/overwrite")
+    assert list(fresh([other, seen("z")], [head])) == [other, seen("z")]
 
 
 def test_what_the_base_breaks_by_another_operation_is_new_once_other_schedules_were_asked() -> None:

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,21 @@ def test_an_expected_finding_that_the_base_does_not_show_is_new(tmp_path: Path) 
     assert "1 of 1 expected finding compared with the base" in text
     assert "<failure" in (series.path / "junit.xml").read_text()
     assert not series.follows_left
+
+
+def test_each_case_is_asked_again_of_the_base(tmp_path: Path) -> None:
+    """Beside one without a schedule, a case with one was not: its finding was never compared."""
+    path = create(plan(Stage("asked", QUICK.modes, ("append-fsync", "overwrite.s1"))), tmp_path)
+    series = PatchSeries(load_plan(path), path, Kernels())
+    other = "ext4-ordered/overwrite.s1"
+    found = [
+        Broken("id", case, "durability", 1, 1, "f is gone", f"{case}@0", "a race", "f: missing")
+        for case in (str(CASE), other)
+    ]
+    series.known.done["base-asked"] = KernelTrial(item="base-asked", cases=(str(CASE), other))
+    (item,) = series._under_schedules(series.plan.stages[0], {("durability", "f: missing"): found})
+    assert callable(item.plan)
+    assert item.plan().only == (f"{CASE}.s1", f"{CASE}.s2", other)
 
 
 def test_an_expected_finding_that_the_base_shows_too_is_counted_and_no_more(tmp_path: Path) -> None:
@@ -611,6 +627,18 @@ def test_a_hunk_as_before_the_patch_is_no_mistake(tmp_path: Path) -> None:
     assert "mistake" not in series.page().text()
 
 
+def test_mistakes_are_given_the_general_cases_behind_those_of_operations(tmp_path: Path) -> None:
+    """A link by itself notices no mistake in the log that it is written to."""
+    operations = Stage("operations", QUICK.modes, ("overwrite",))
+    path = create(msgspec.structs.replace(plan(operations, QUICK), mistakes=(LEFT_OUT,)), tmp_path)
+    series, asked = PatchSeries(load_plan(path), path, Kernels()), list[tuple[str, Plan]]()
+    assert series._given == (operations,), "of a finding in the others it is not known whether it is new"
+    for series.phase in (Phase.ASKING, Phase.PLANTING):
+        carry_out(series, Said(), run=ran(lambda commit: PASSES, asked))
+    assert asked[-1][0] == commit_with(LEFT_OUT)
+    assert asked[-1][1].workloads == [*operations.workloads, *QUICK.workloads]
+
+
 def test_mistakes_that_were_not_tried_are_counted(tmp_path: Path) -> None:
     path = create(msgspec.structs.replace(plan(QUICK), mistakes=(LEFT_OUT, OTHER)), tmp_path)
     series = PatchSeries(load_plan(path), path, Kernels())
@@ -709,6 +737,17 @@ def test_a_pass_that_ran_no_changed_line_is_undecided(tmp_path: Path) -> None:
     page = series.page()
     assert page.kind == "unknown"
     assert page.headline.endswith("none of the changed lines was run.")
+
+
+def test_a_pass_of_which_not_all_was_looked_at_for_lines_stands(tmp_path: Path) -> None:
+    """Nothing was known of the second stage, or of a header, and the pass was undecided all the same."""
+    series = looked(tmp_path, (b"\0\0", b"\0\0"))
+    header = msgspec.structs.replace(series.plan, changed=("fs/ext4/ext4.h", *series.plan.changed))
+    told = series.answer
+    part = replace(told, lines=replace(told.lines, stages=told.lines.stages[:1]))
+    for answer in (part, replace(told, plan=header)):
+        assert exit_code(answer) is ExitCode.CONSISTENT
+        assert "none of the changed lines" not in page_of(answer).headline
 
 
 def test_a_line_that_only_a_recovery_runs_was_run(tmp_path: Path) -> None:
