@@ -107,7 +107,12 @@ def affected_by(changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
         return bool(hit)
 
     alone = {p.name for p in profiles().values() if _runs_alone(p, changed, diff)}
-    own = [p for p in profiles().values() if (p.name in alone or not p.on_request) and touched(p.source)]
+    own = [
+        p
+        for p in profiles().values()
+        if (p.name in alone and touched((*p.source, *p.mode_source)))
+        or (not p.on_request and touched(p.source))
+    ]
     first = [p.name for p in own if p.usual or p.name in alone]
     first += [f"{ON_STACKS}@{name}" for name, stack in stacks().items() if touched(stack.source)]
     first += [f"{ON_STACKS}@{name}" for name, layer in layers().items() if touched(layer.source)]

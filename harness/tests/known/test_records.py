@@ -47,9 +47,7 @@ def test_a_handle_that_was_closed_holds_no_file() -> None:
     ("between", "known"),
     [((), True), (("create g",), True), (("append f 4096",), False), (("sync", "append f 10"), False)],
 )
-def test_what_changed_behind_its_writeback_is_another_loss(
-    between: Sequence[str], *, known: bool
-) -> None:
+def test_what_changed_behind_its_writeback_is_another_loss(between: Sequence[str], *, known: bool) -> None:
     operations = ("create f", "sync", "append f 4096", "write-back", *between, "fsync f")
     seen = observed(_SIZE, operations=operations, promised=len(operations) - 1, state="@99")
     seen = replace(seen, case=CaseId("vfat", "default", "any"), kernel="6.12.117")

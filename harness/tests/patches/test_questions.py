@@ -43,6 +43,14 @@ def test_code_of_one_mode_brings_that_mode_to_the_front() -> None:
     assert asked.recovery == ("fs/ext4/fast_commit.c",)
 
 
+def test_code_that_modes_alone_run_need_not_be_of_their_file_system() -> None:
+    """The modes with quotas named fs/quota, which is in no file system's folder: nothing here ran it."""
+    found = affected_by(["fs/quota/dquot.c", "fs/ext4/super.c"])
+    assert found.first == ("ext4/ordered", "ext4/quota", "f2fs/quota")
+    assert found.nobodys == ()
+    assert affected_by(["fs/quota/dquot.c"]).first == ("ext4/quota", "f2fs/quota")
+
+
 def test_code_of_a_mode_that_runs_on_request_brings_that_mode() -> None:
     """Its code runs in no other: a patch to it was asked nothing, and read as kept."""
     exchanged = affected_by(["fs/xfs/xfs_exchrange.c"])
