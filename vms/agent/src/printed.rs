@@ -12,6 +12,7 @@ use std::{
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
     path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use libc::pid_t;
@@ -32,7 +33,10 @@ pub struct Printed {
 impl Printed {
     /// An empty file without a name.
     pub fn open() -> io::Result<Self> {
-        let path = PathBuf::from(format!("/tmp/powercut-printed-{}", std::process::id()));
+        static OPENED: AtomicU32 = AtomicU32::new(0);
+        let number = OPENED.fetch_add(1, Ordering::Relaxed); // two threads may open one at a time
+        let name = format!("/tmp/powercut-printed-{}-{number}", std::process::id());
+        let path = PathBuf::from(name);
         let file = File::options()
             .read(true)
             .append(true) // whoever opens /dev/stdout must not write from its beginning on
@@ -175,6 +179,16 @@ mod tests {
             assert!(printed.is_acknowledged());
             assert_eq!(seen, ["first line", "2", "3"], "{cuts}");
         }
+    }
+
+    /// Two that were opened at a time took the same name, and the second was refused.
+    #[test]
+    fn many_are_opened_at_a_time() {
+        let opened = || (0..100).all(|_| Printed::open().is_ok());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(opened)).collect();
+            assert!(threads.into_iter().all(|one| one.join().unwrap()));
+        });
     }
 
     #[test]
