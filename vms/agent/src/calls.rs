@@ -1309,7 +1309,8 @@ mod tests {
 
     /// What `follow` returns for a shell script, and what it noted.
     fn traced(script: &str) -> (i32, String) {
-        let name = format!("powercut-calls-{:?}", std::thread::current().id());
+        let (own, thread) = (std::process::id(), std::thread::current().id());
+        let name = format!("powercut-calls-{own}-{thread:?}");
         let file = std::env::temp_dir().join(name);
         let argv = ["/bin/sh", "-c", script].map(str::to_owned);
         let (program, tracing) = start(&argv, false, &Task::default()).unwrap();
