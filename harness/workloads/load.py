@@ -226,6 +226,9 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
         return _handle(text, kind, name, word)
     if word.startswith("/") or ".." in word.split("/"):
         raise UsageError(f"operation {text!r}: {word!r} must lie below the mount point (no leading /, no ..)")
+    plain = "/".join(n for n in word.split("/") if n not in ("", ".")) or "."
+    if word != plain:
+        raise UsageError(f"operation {text!r}: {word!r} has a / or a . that names nothing", f"write: {plain}")
     _need_length(word)
     return "" if word == "." else word
 
