@@ -123,18 +123,18 @@ def _is_used(name: str, tag: str) -> bool:
     return not name.endswith((".a", ".exe")) and "_tkinter." not in name
 
 
-def libraries(programs: Iterable[Path]) -> dict[str, Path]:
+def libraries(programs: Iterable[Path], folders: Sequence[str] = ()) -> dict[str, Path]:
     """The shared libraries that programs or libraries of this host need, by their paths, as ld.so(8) finds
-    them. Nothing is run: what is needed is read from the files. Raises EnvironmentLacks for one that is not
-    there.
+    them; those in `folders` come first. Nothing is run: what is needed is read from the files. Raises
+    EnvironmentLacks for one that is not there.
     """
     found: dict[str, Path] = {}
     for program in programs:
-        found |= {str(path): path for path in _closure(program).values()}
+        found |= {str(path): path for path in _closure(program, folders).values()}
     return found
 
 
-def _closure(program: Path) -> dict[str, Path]:
+def _closure(program: Path, folders: Sequence[str]) -> dict[str, Path]:
     """All that one program loads, by name: what has been loaded under a name is not looked for again."""
     found: dict[str, Path] = {}
     left: list[tuple[Path, tuple[str, ...]]] = [(program, ())]
@@ -146,7 +146,7 @@ def _closure(program: Path) -> dict[str, Path]:
         inherited = (*own, *above) if needs.for_all else above
         for name in filter(None, (needs.loader, *needs.libraries)):
             if PurePosixPath(name).name not in found:
-                library = library_of(name, inherited if needs.for_all else own, path.name)
+                library = library_of(name, [*folders, *(inherited if needs.for_all else own)], path.name)
                 found[PurePosixPath(name).name] = library
                 left.append((library, inherited))
     return found

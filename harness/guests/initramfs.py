@@ -7,11 +7,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -27,6 +28,7 @@ from harness.guests.brought import (
 )
 from harness.host.elf import linked
 from harness.host.packed import read_module
+from harness.host.programs import cached_program, command_of
 from harness.model import Workload
 
 DIRECTORIES = ("dev", "proc", "sys", "mnt", "tmp", "bin", "etc")
@@ -64,6 +66,10 @@ class Initramfs:
         """
         asked = PurePosixPath(wanted.partition(":")[0])
         path = find_program(wanted)
+        command = command_of(path)
+        if len(command) > 1:
+            self._add_cached(asked.name, command)
+            return
         apart = asked.is_absolute() and str(asked.parent) not in ("/bin", "/usr/bin")  # these are one
         self.add(str(asked) if apart else f"bin/{asked.name}", path.read_bytes(), 0o755)
         if apart:
@@ -76,6 +82,16 @@ class Initramfs:
         """Add the libraries of programs or libraries of this host."""
         for name, library in libraries(paths).items():
             self.add(name, library.read_bytes(), 0o755)
+
+    def _add_cached(self, name: str, command: Sequence[str]) -> None:
+        """A program of another release, with its own loader and libraries at their own paths; a script with
+        its name runs this command.
+        """
+        loader, _, folders, program = command
+        own = libraries([Path(program)], folders.split(":"))
+        for path in (loader, program, *own):
+            self.add(path, Path(path).read_bytes(), 0o755)
+        self.add(f"bin/{name}", f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'.encode(), 0o755)
 
     def add_host_files(self, files: Mapping[str, Path]) -> None:
         """Files of this host, readable by everybody, with the libraries that programs among them need. They
@@ -153,11 +169,13 @@ class Initramfs:
 
 
 def find_program(wanted: str) -> Path:
-    """The host's `program`, or `program:package`; sbin is searched too. Raises EnvironmentLacks, which names
-    the package.
+    """The host's `program`, or `program:package`; sbin is searched too, and the cache. Raises
+    EnvironmentLacks, which names the package.
     """
     name, _, package = wanted.partition(":")
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    if not found and (fetched := cached_program(name, package)):
+        return fetched.resolve()
     if not found:
         raise EnvironmentLacks(
             f"the program {name}, which a workload runs in the guest, is not installed",

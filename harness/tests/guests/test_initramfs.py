@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import stat
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.errors import EnvironmentLacks
+from harness.guests.brought import library_of
 from harness.guests.initramfs import Initramfs, build, pinned_hash, user_id
 
 
@@ -62,6 +64,32 @@ def test_a_program_comes_with_its_libraries() -> None:
     assert found["bin/ls"][1] == Path(shutil.which("ls") or "").resolve().read_bytes()
     loader = struct.pack("<I", 0x464C457F)
     assert any("libc.so" in name and data[:4] == loader for name, (_, data) in found.items())
+
+
+def test_a_program_of_another_release_comes_with_its_own_loader_and_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mode that is made in the guest took programs of this host's release alone."""
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path))
+    package = tmp_path / "programs/odd-tools"
+    for name, source in {
+        "sbin/odd": Path(shutil.which("echo") or "").resolve(),
+        "lib/ld-linux-x86-64.so.2": library_of("/lib64/ld-linux-x86-64.so.2"),
+        "lib/libc.so.6": library_of("libc.so.6"),
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, package / name)
+    (package / "complete").touch()
+    root = Initramfs()
+    root.add_program("odd:odd-tools")
+    found = unpacked(root.pack())
+    for path in ("sbin/odd", "lib/ld-linux-x86-64.so.2", "lib/libc.so.6"):
+        assert found[f"{package}/{path}".lstrip("/")][1] == (package / path).read_bytes()
+    mode, script = found["bin/odd"]
+    assert mode == stat.S_IFREG | 0o755
+    (tmp_path / "script").write_bytes(script)
+    said = subprocess.run(["sh", tmp_path / "script", "a  b", "c"], capture_output=True, check=True)
+    assert said.stdout == b"a  b c\n"
 
 
 def test_a_program_that_is_missing_is_named() -> None:
