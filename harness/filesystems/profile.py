@@ -157,7 +157,8 @@ class Profile:
     then remounted. `first`: what is done with a crashed disk before it is mounted. `source`: its file
     system's own folders and files in the kernel's source; `mode_source`: files that this mode alone runs;
     `words`: what stands in lines of its file system that it alone runs; `workloads`: those that run them;
-    `recovery`: where its recovery is there. `usual`: the mode that most people use. `mount_counters`: where
+    `recovery`: where its recovery is there. `usual`: the mode that most people use.
+    `not_in_linux`: how to get its modules, which no kernel has. `mount_counters`: where
     it counts its mounts.
     `roll_forward_allocates`: recovery decides which blocks a file has. `no_csum_no_compression`: neither
     checksums nor compression join blocks of data, nor does any structure that is read with them.
@@ -194,6 +195,7 @@ class Profile:
     words: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     usual: bool = False
+    not_in_linux: str = ""
     recovery: tuple[RecoverySource, ...] = ()
     disk: DiskKind = USUAL
     sectors: Sectors | None = None

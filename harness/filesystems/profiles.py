@@ -82,6 +82,8 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checksums: tuple[str, ...] = ()  # see `Contract`
     source: tuple[str, ...] = ()  # its own folders and files in the kernel's source
     usual: str = "default"
+    not_in_linux: str = ""  # how to get its modules, which no kernel has
+    stack: Stack | None = None  # of modes that have none of their own
     recovery: tuple[str, ...] = ()  # see `RecoverySource.parse`
     tools_image: InToolsImage | None = None
     tracing: Tracepoints | str | None = None  # text: the folder whose tracepoints it shares
@@ -214,13 +216,14 @@ def _newer(tool: Tool, packages: Mapping[str, list[str]]) -> Tool:
 def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Profile]:
     """The mode of a file; and where it has devices of its own, the same less each that may be missing."""
     mode = _decode(path, _ModeFile)
-    if mode.stack and (what := contradiction(mode.stack)):
+    stack = mode.stack or shared.stack
+    if stack and (what := contradiction(stack)):
         raise UsageError(f"{path}: {what}", "see vms/filesystems/btrfs/raid1.toml")
     if wrong := next(_wrong_with_second(mode, shared), None):
         raise UsageError(f"{path}: {wrong}", "see vms/filesystems/ext4/external-journal.toml")
     if mode.disk and mode.disk not in disks():
         raise UsageError(f"{path}: no disk {mode.disk!r}", f"one of: {', '.join(disks())} (vms/disks)")
-    if mode.first and (mode.second or mode.stack or shared.repair):
+    if mode.first and (mode.second or stack or shared.repair):
         raise UsageError(f"{path}: [first] is for one disk, which no program of the host repairs", _SEE_FIRST)
     in_guest = [*mode.first.programs] if mode.first else []
     if mode.newer and (in_guest or mode.second):
@@ -264,6 +267,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         words=mode.words,
         workloads=mode.workloads,
         usual=path.stem == shared.usual,
+        not_in_linux=shared.not_in_linux,
         recovery=tuple(map(RecoverySource.parse, shared.recovery)),
         # A program that looks at the disk first may look at these, and say so.
         mount_counters=() if mode.first else shared.mount_counters,
@@ -273,7 +277,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
     )
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])
-    return [*made.on_members(mode.stack)] if mode.stack else [made]
+    return [*made.on_members(stack)] if stack else [made]
 
 
 _SEE_FIRST = "see vms/filesystems/ext4/fsck-first.toml"

@@ -413,7 +413,9 @@ def missing_for(profile: Profile, kernel: Kernel) -> str:
         profile.fetch_tools()
         for program in profile.guest_programs:
             initramfs.find_program(program)
-    except (KernelError, EnvironmentLacks) as e:
+    except KernelError as e:
+        return KernelError(e.what, profile.not_in_linux or e.next_step).line
+    except EnvironmentLacks as e:
         return e.line
     return profile.lacks()
 

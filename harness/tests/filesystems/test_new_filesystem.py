@@ -14,6 +14,7 @@ import harness
 from harness.errors import KernelError, UsageError
 from harness.filesystems import profiles as loading
 from harness.filesystems.profiles import select_profiles
+from harness.guests.guest_specs import missing_for
 from harness.host.resources import resource
 from harness.kernels import module_files
 from harness.kernels.find import Kernel
@@ -118,6 +119,42 @@ def test_the_option_that_a_kernel_lacks_is_named_from_the_kernel_configuration(
     with pytest.raises(KernelError) as e:
         resolve_modules(Kernel("mine", Path("bzImage"), tmp_path, ""), ["toyfs"])
     assert "CONFIG_TOYFS_FS" in e.value.next_step
+
+
+STACK = """
+[stack]
+summary = "a pool"
+promises = "nothing"
+modules = []
+options = []
+programs = []
+device = "POOL"
+members = [{ share = 1 }]
+make = "make-pool /dev/member-0"
+start = "start-pool"
+stop = "stop-pool"
+"""
+
+
+def test_all_its_modes_may_be_on_one_stack(toyfs: Path) -> None:
+    """Each mode had to say it again: a file system that a program makes on its devices has no other way."""
+    (toyfs / "filesystem.toml").write_text(SHARED + STACK.replace("POOL", "tank"))
+    (toyfs / "own.toml").write_text(MODE + STACK.replace("POOL", "own"))
+    devices = {p.mode: p.stacked and p.stacked.stack.device for p in select_profiles(["toyfs"])}
+    assert devices == {"default": "tank", "own": "own"}
+    (toyfs / "filesystem.toml").write_text(SHARED + STACK.replace("{ share = 1 }", ""))
+    with pytest.raises(UsageError, match="a stack has members"):
+        select_profiles(["toyfs/default"])
+
+
+def test_one_that_linux_does_not_have_says_where_its_module_is_from(toyfs: Path, tmp_path: Path) -> None:
+    """It was to be enabled in the kernel's configuration, which has no such option."""
+    (tmp_path / "modules.dep").write_text("kernel/ext4.ko:\n")
+    kernel = Kernel("debian-9.9", Path("bzImage"), tmp_path, "00")
+    (toyfs / "filesystem.toml").write_text('not_in_linux = "build toyfs.ko"\n' + SHARED)
+    (profile,) = select_profiles(["toyfs"])
+    reason = missing_for(profile, kernel)
+    assert reason == "kernel debian-9.9 has no module toyfs, and it is not built in; build toyfs.ko"
 
 
 def test_tracepoints_of_a_folder_that_has_none_are_an_error(toyfs: Path) -> None:
