@@ -160,9 +160,10 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     By states, a case or state that only one run has counts as a difference. Exits 0 if the runs agree on
     everything, 1 if not, 2 if they share no case, 3 if both left the same undecided, 4 if no case that they
     share has a verdict. By findings, a finding is fixed if the second run covered all states that the first
-    may have covered, and does not show it. Exits 0 if the second run has no finding that the first lacks, 1
-    if it has one, 3 if it has one in a case that the first did not look at, a case was not decided in both or
-    the second did not cover as much, 4 if no case was decided.
+    may have covered, and does not show it; it is new if the first covered all states like one that shows it.
+    Exits 0 if the second run has no finding that the first lacks, 1 if it has a new one, 3 if it has one that
+    the first may not have looked at, a case was not decided in both or the second did not cover as much, 4 if
+    no case was decided.
     """
     with open_run(first) as one, open_run(second) as two:
         # A page is made of findings, so who asks for one need not say so.

@@ -4,7 +4,8 @@ The runs may have made recordings of their own. A finding is the same if its cas
 crash points are not compared, since those of two recordings name different disks. What the second run does
 not show is fixed only if that run had the same operations, and looked at every state that the first can have
 looked at (`reach`), or, of the same recording, at each that the first did: at cuts in recoveries, and on a
-faulty disk, where only these show it.
+faulty disk, where only these show it. What the second run alone shows is new only if the first one had the
+same operations, and looked at every state like one that shows it or, of the same recording, at such a one.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.errors import UsageError
 from harness.known.words import named
-from harness.model import CaseId, CrashState
+from harness.model import BLOCK_BYTES, SECTOR_BYTES, CaseId, CrashPoint, CrashState, OperationKind, Verdict
 from harness.oracles import BY_DEFAULT
 from harness.plan import Plan
 from harness.report import page
 from harness.report.lines import reproduce, source_words
-from harness.report.reach import Looked, looked_at
+from harness.report.reach import BlocksOf, Looked, looked_at
 from harness.report.words import covered, enumerated, number, plural
 from harness.store import RunStore
-from harness.store.records import Coverage, Finding
+from harness.store.records import CaseStatus, Coverage, DrawnEntry, Finding
 from harness.summary import CaseSummary, Summary, summarise
 
 
 class FindingChange(enum.StrEnum):
     """What became of a finding. GONE is not FIXED: the second run has not decided its case, or did not
     look at all that the first may have looked at. FIRST is not NEW: the first run checked no state of its
-    case, ran other operations in it, or did not look in the way that it takes.
+    case, ran other operations in it, or did not look in the way, or at the states, that it takes.
     """
 
     NEW = "new"
@@ -49,13 +50,14 @@ _RARE = (FindingChange.FIRST, FindingChange.GONE)
 @dataclass(frozen=True, slots=True)
 class Changed:
     """One finding of either run, as the later of the runs that have it saw it, with the command that
-    reproduces it.
+    reproduces it. `why`: of FIRST, why the first run says nothing of it.
     """
 
     change: FindingChange
     finding: Finding
     run: str
     reproduce: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +83,56 @@ class Changes:
         return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs"
 
 
+Violated: TypeAlias = AbstractSet[tuple[str, str]]
+"""The violated promises, each as (oracle, signature)."""
+
+
 @dataclass(frozen=True)
 class Side:
     """A run to compare. `plan`: what it was asked for. `source`: see `lines.source_words`. `judged`: the
-    names of the states of a case that it has a verdict on.
+    states of a case that it decided, by name, with what is violated there. `log`: the write log of a case.
     """
 
     summary: Summary
     plan: Plan
     source: str
-    judged: Callable[[CaseId], AbstractSet[str]]
+    judged: Callable[[CaseId], Mapping[str, Violated]]
+    log: Callable[[CaseId], Sequence[DrawnEntry]] = lambda _: ()
 
     @classmethod
     def of(cls, store: RunStore, shown: str) -> Side:
         """The run of `store`, whose directory is shown to people as `shown`. Raises StoreError."""
 
-        def judged(case: CaseId) -> AbstractSet[str]:
-            return {str(v.state) for v in store.iter_verdicts(case)}
+        @functools.lru_cache(maxsize=1)  # asked for once a finding, and findings come case by case
+        def judged(case: CaseId) -> Mapping[str, Violated]:
+            violated = store.violated(case)
+            decided = (str(v.state) for v in store.iter_verdicts(case) if v.verdict is not Verdict.UNKNOWN)
+            return {state: violated.get(state, frozenset()) for state in decided}
 
-        return cls(summarise(store), store.plan(), source_words(store, shown), judged)
+        return cls(summarise(store), store.plan(), source_words(store, shown), judged, store.timeline)
 
     def looked_at(self, case: CaseId) -> Looked:
         """What it looked at of a case that it decided."""
         return looked_at(self.plan, self.cases[case].info)
+
+    def showing(self, finding: Finding) -> tuple[str, ...]:
+        """The states that show a finding of this run, the one that it is shown at first."""
+        what = (finding.oracle, finding.signature)
+        judged = self.judged(finding.case).items()
+        return tuple(
+            dict.fromkeys([str(finding.state), *(state for state, violated in judged if what in violated)])
+        )
+
+    def blocks(self, case: CaseId) -> BlocksOf:
+        """How many blocks the entries of a case's log touch."""
+        log = {e.index: e for e in self.log(case)}
+        of_block = BLOCK_BYTES // SECTOR_BYTES
+
+        def touched(entry: int) -> int | None:
+            e = log.get(entry)
+            return None if e is None else -(-(e.sector % of_block + e.sectors) // of_block)
+
+        return touched
 
     @functools.cached_property
     def cases(self) -> Mapping[CaseId, CaseSummary]:
@@ -121,9 +150,9 @@ def changes(first: Side, second: Side) -> Changes:
     same = {key for key in before.keys() & after.keys() if key[0] in alike}
     found = []
     for key, f in after.items():
-        looked = f.case in alike and _was_asked(f, mine[f.case], first)
-        unlike = FindingChange.NEW if looked else FindingChange.FIRST
-        found.append(_changed(FindingChange.STILL if key in same else unlike, f, second))
+        why = "" if key in same else unseen(f, first, second)
+        unlike = FindingChange.FIRST if why else FindingChange.NEW
+        found.append(_changed(FindingChange.STILL if key in same else unlike, f, second, why))
     for key, f in before.items():
         if key not in same:
             covered_too = f.case in others and _as_far(f.case, f.state, first, second)
@@ -136,18 +165,54 @@ def changes(first: Side, second: Side) -> Changes:
     return Changes(one.run, two.run, len(both), tuple(found), tuple(undecided))
 
 
-def _was_asked(finding: Finding, case: CaseSummary, run: Side) -> bool:
-    """Whether a run judged states of a case by the oracle of a finding, and cut recoveries, or let the disk
-    err, as it takes to show it.
+def unseen(finding: Finding, first: Side, second: Side) -> str:
+    """Why a first run says nothing of a finding of a second one, which it has not; empty if it would have
+    shown it.
     """
-    looked, state = run.looked_at(finding.case), finding.state
-    deep = len(state.again) <= len(looked.cuts)
-    erred = state.fault is None or state.fault.kind in looked.faults
-    return bool(case.counts.checked) and finding.oracle in _judging(case) and deep and erred
+    case = finding.case
+    mine = first.cases.get(case)
+    if mine is None or not mine.counts.checked:
+        return "it was not checked there"
+    if _other_work(case, first, second):
+        return "its operations were others there"
+    if otherwise := _made_otherwise(case, first, second):
+        return f"there {otherwise} differed"
+    if finding.oracle not in _judging(mine):
+        return f"{finding.oracle} was not judged there"
+    return _not_looked_at(finding, first, second)
 
 
-def _changed(change: FindingChange, finding: Finding, run: Side) -> Changed:
-    return Changed(change, finding, run.summary.run, reproduce(finding.case, finding.state, run.source))
+def _not_looked_at(finding: Finding, first: Side, second: Side) -> str:
+    """Why the first run may have looked at no state like those that show a finding; empty if it did."""
+    case, state = finding.case, finding.state
+    looked, mine = first.looked_at(case), first.cases[case]
+    if len(state.again) > len(looked.cuts):
+        return f"recoveries were cut {plural(len(looked.cuts), 'time')} there (--again)"
+    if state.fault and state.fault.kind not in looked.faults:
+        return "the disk was not as faulty there (--disk)"
+    showing = second.showing(finding)
+    if _of_one_recording(case, first, second) and not first.judged(case).keys().isdisjoint(showing):
+        return ""
+    maybe = "such a state may not have been looked at there"
+    if not _ended(mine):
+        return f"{maybe}: {mine.undecided or mine.reason}"
+    blocks, points = second.blocks(case), (CrashPoint(case, CrashState.parse(s)) for s in showing)
+    covers = looked.covers(second.looked_at(case), state) or any(looked.has_like(p, blocks) for p in points)
+    return "" if covers else f"{maybe}; covered there: {_extent(first, case)}"
+
+
+def _ended(case: CaseSummary) -> bool:
+    """Whether what a case says of its coverage holds: it came to its end, though some of its states may be
+    undecided.
+    """
+    counts = case.counts
+    every = counts.contents >= counts.distinct and counts.checked >= counts.generated
+    return case.status is CaseStatus.DONE and every
+
+
+def _changed(change: FindingChange, finding: Finding, run: Side, why: str = "") -> Changed:
+    again = reproduce(finding.case, finding.state, run.source)
+    return Changed(change, finding, run.summary.run, again, why)
 
 
 def _judging(case: CaseSummary) -> AbstractSet[str]:
@@ -174,9 +239,18 @@ def _as_far(case: CaseId, state: CrashState, first: Side, second: Side) -> bool:
 
 
 def _other_work(case: CaseId, first: Side, second: Side) -> bool:
-    """Whether the operations of the runs differ; a program, which stands for all that it does, may."""
+    """Whether the operations of the runs differ, see `is_other_work`."""
     mine, others = ([s.operation for s in side.cases[case].info.steps] for side in (first, second))
-    return bool(mine and others) and mine != others
+    return is_other_work(mine, others)
+
+
+def is_other_work(mine: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether operations, as steps have them, are not those of another run; no operations are those of a case
+    that was not recorded. A program, which stands for all that it does, may differ.
+    """
+    run = f"{OperationKind.RUN.value} "
+    one, two = ([run if o.startswith(run) else o for o in of] for of in (mine, others))
+    return bool(one and two) and one != two
 
 
 def _made_otherwise(case: CaseId, first: Side, second: Side) -> str:
@@ -187,17 +261,21 @@ def _made_otherwise(case: CaseId, first: Side, second: Side) -> str:
         "the disk that it began with": (first.plan.image, second.plan.image),
     }
     # A run that judges another one's recordings has none of its own.
-    both = ({} if one.log_hash and one.log_hash == two.log_hash else recorded) | {
+    both = ({} if _of_one_recording(case, first, second) else recorded) | {
         "the options of mkfs": (one.mkfs_options, two.mkfs_options),
         "the options of mount": (one.mount_options, two.mount_options),
     }
     return enumerated([what for what, (mine, theirs) in both.items() if mine != theirs])
 
 
+def _of_one_recording(case: CaseId, first: Side, second: Side) -> bool:
+    one, two = (side.cases[case].info.log_hash for side in (first, second))
+    return bool(one) and one == two
+
+
 def _same_states(case: CaseId, first: Side, second: Side) -> bool:
-    """Whether the second run has a verdict on each state that the first has one on, of the same recording."""
-    one, two = first.cases[case].info.log_hash, second.cases[case].info.log_hash
-    return bool(one) and one == two and first.judged(case) <= second.judged(case)
+    """Whether the second run has decided each state that the first has, of the same recording."""
+    return _of_one_recording(case, first, second) and first.judged(case).keys() <= second.judged(case).keys()
 
 
 def _findings(cases: Sequence[CaseSummary]) -> dict[tuple[CaseId, str, str], Finding]:
@@ -264,7 +342,8 @@ def changes_text(found: Changes) -> Iterator[str]:
         expected = f" (expected: {c.finding.expectation.reason})" if c.finding.expectation else ""
         expected += f" ({named(c.finding.known)})" if c.finding.known else ""
         what = f"{c.finding.case} {c.finding.oracle}: {c.finding.summary}"
-        yield f"{c.change}: {what}{expected}, {plural(c.finding.states, 'state')}, {c.run}{c.finding.state}"
+        where = f"{plural(c.finding.states, 'state')}, {c.run}{c.finding.state}"
+        yield f"{c.change}: {what}{expected}, {where}{f'; {c.why}' * bool(c.why)}"
         if c.change in (FindingChange.NEW, FindingChange.FIRST):
             yield f"reproduce: {c.reproduce}"
     yield from found.undecided
@@ -281,6 +360,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
         "findings": [
             {
                 "change": str(c.change),
+                **({"why": c.why} if c.why else {}),
                 "case": str(c.finding.case),
                 "oracle": c.finding.oracle,
                 "signature": c.finding.signature,
@@ -301,7 +381,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
 _ABOUT = {
     "new": "The second run shows these, the first does not.",
     "not looked at before": "The second run shows these, of which the first checked nothing, or ran "
-    "other operations, or in a way in which it did not look.",
+    "other operations, or in a way in which, or at states at which, it may not have looked.",
     "still there": "Both runs show these.",
     "fixed": "The first run shows these; the second covered all that the first did, and does not.",
     "not looked at again": "The first run shows these; the second did not decide the case, or did not "
@@ -346,5 +426,6 @@ def _finding(c: Changed) -> page.Finding:
     expected = f"; expected: {f.expectation.reason}" if f.expectation else ""
     expected += f"; {named(f.known)}" if f.known else ""
     kind = {FindingChange.FIXED: "pass", FindingChange.GONE: "unknown"}.get(c.change, "fail")
+    expected += f"; {c.why}" if c.why else ""
     line = page.Line(f.summary, oracle=f.oracle, aside=f"{plural(f.states, 'state')} of {c.run}{expected}")
     return page.Finding(str(f.case), (line,), commands=(f"reproduce: {c.reproduce}",), kind=kind)

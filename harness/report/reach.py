@@ -9,11 +9,12 @@ was looked at again only where the other run had them as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from harness.filesystems.profiles import ANY
-from harness.model import DISK_FAULTS, CrashState, FaultKind
+from harness.model import DISK_FAULTS, CrashPoint, CrashState, FaultKind
 from harness.plan import LEGAL, Budget, Plan
 from harness.store.records import CaseInfo, Coverage, NestedCrashes
 
@@ -56,6 +57,28 @@ class Region:
 
 
 NOTHING = Region()
+
+BlocksOf: TypeAlias = Callable[[int], int | None]
+"""How many blocks of 4 KiB an entry of a write log touches; None where nobody knows."""
+
+
+def region_of(state: CrashState, blocks: BlocksOf) -> Region:
+    """A region that has this state, in every recording in which there is one like it: that of the fault
+    models that make it, or of the states that differ in as many units from "all lost" or "all persisted".
+    """
+    kept = state.persisted
+    if kept is None:
+        made = {"drop": bool(state.dropped), TORN: state.torn_sectors is not None}
+        return Region(order=frozenset([name for name, by in made.items() if by] or ["prefix"]))
+    every = LEGAL["exhaustive"]
+    unit = 1 if any(part.sector is not None for part in kept.parts) else every
+    depth = 0
+    for part in kept.parts:
+        is_whole = part.block is None and part.sector is None
+        if (touched := blocks(part.entry) if is_whole else 1) is None:
+            return Region(unit=unit)
+        depth += touched * (every // unit if is_whole else 1)
+    return Region(unit=unit, depth=depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +131,21 @@ class Looked:
         return (
             self.states.covers(other.states) and self._covers_cuts(other, state) and self._covers_fault(state)
         )
+
+    def has_like(self, point: CrashPoint, blocks: BlocksOf) -> bool:
+        """Whether every state like that of a crash point, which may be one of another recording, was surely
+        looked at. `blocks`: of the entries of that recording.
+        """
+        state = point.state
+        if point.case.filesystem == ANY:  # named by micro-operations, of which a stretch is not told
+            wanted = [Region(unit=LEGAL["exhaustive"])]
+        else:
+            cuts = (region_of(cut, lambda _: None) for cut in state.again)
+            wanted = [region_of(state.first, blocks), *cuts]
+        reaches = (self.states, *self.cuts)
+        deep = len(wanted) <= len(reaches)
+        like = (mine.least.contains(one) for mine, one in zip(reaches, wanted, strict=False))
+        return deep and all(like) and self._covers_fault(state)
 
     def _covers_cuts(self, other: Looked, state: CrashState) -> bool:
         depth = len(state.again)

@@ -131,6 +131,8 @@ def compared(look: Look, bench: Bench, folder: Path) -> None:
         sides = [_side(look, bench), _side(look, plain, looking=False)]
         (only, *_) = [c for c in changes(*sides).found if c.finding.oracle == look.oracle]
         assert only.change is FindingChange.GONE
+        (only, *_) = [c for c in changes(*reversed(sides)).found if c.finding.oracle == look.oracle]
+        assert only.change is FindingChange.FIRST
         assert changes(sides[0], sides[0]).found[0].change is FindingChange.STILL
 
 
@@ -138,8 +140,10 @@ def _side(look: Look, bench: Bench, *, looking: bool = True) -> Side:
     plan = Plan(configurations=[bench.profile.name], workloads=["w"])
     asked = (look.asked,) if look.field == "fault_models" else look.asked
     plan = msgspec.structs.replace(plan, **{look.field: asked}) if looking else plan
-    judged = {str(v.state) for v in bench.store.iter_verdicts(bench.case)}
-    return Side(summarise(bench.store), plan, "run", lambda _: judged)
+    side = Side(summarise(bench.store), plan, "run", lambda _: {}, bench.store.timeline)
+    violated, verdicts = bench.store.violated(bench.case), bench.store.iter_verdicts(bench.case)
+    judged = {str(v.state): violated.get(str(v.state), frozenset()) for v in verdicts}
+    return replace(side, judged=lambda _: judged)
 
 
 def from_failed(look: Look, _bench: Bench, _folder: Path) -> None:

@@ -15,7 +15,7 @@ from harness.cli.stored import stored_rows
 from harness.errors import ExitCode
 from harness.measurements.directory import write_measurements
 from harness.model import CaseId, CrashState, Judgement, Violation
-from harness.plan import Plan
+from harness.plan import Completions, Plan
 from harness.releases.results import SweepPlan
 from harness.series.journal import Done, End, Ended, Journal, Known, Started
 from harness.series.work import begin
@@ -25,6 +25,7 @@ from harness.store.records import (
     CaseInfo,
     CaseStatus,
     Coverage,
+    DrawnEntry,
     FaultyDiskResult,
     How,
     JudgedState,
@@ -126,16 +127,19 @@ def recorded(
     again: tuple[NestedCrashes, ...] = (),
     disk: FaultyDiskResult | None = None,
     at: CrashState | None = None,
+    completions: Completions = Completions.HOLD,
 ) -> Path:
     """A run of one case with a state for each of `verdicts`; None passes, or is `unknown`. `at`: the state of
-    the last one.
+    the last one. Entry 5 of the log writes two blocks, each other one block.
     """
     case = CaseId("ext4", "ordered", "append-fsync")
     with RunStore.create(root, "test", run_info()) as store:
         plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], fault_models=states)
         errs = disk.ways if disk else ()
-        store.put_plan(msgspec.structs.replace(plan, again=len(again), disk=errs))
-        info = CaseInfo(case, generated=len(verdicts), distinct=len(verdicts), log_hash=log_hash)
+        looks = {"again": len(again), "disk": errs, "completions": completions}
+        store.put_plan(msgspec.structs.replace(plan, **looks))
+        log = tuple(DrawnEntry(i, "write", 80 * i, 16 if i == 5 else 8) for i in range(9))
+        info = CaseInfo(case, "", "", "", (), len(verdicts), len(verdicts), log_hash, timeline=log)
         store.add_case(replace(info, coverage=coverage, oracles=oracles, again=again, disk=disk))
         named = [CrashState(i) for i in range(len(verdicts))]
         named = [*named[:-1], at] if at else named
@@ -284,6 +288,8 @@ def test_what_the_second_run_did_not_look_for_is_not_fixed(
     assert (said in done.output) == (change != "fixed")
 
 
+LEFT = Coverage(0, -1, 36, 5, "5 of 41 states")
+CUT_TWO = CrashState(0, again=(CrashState.parse("@t9-3,4"),))
 CUT_AGAIN = CrashState(0, again=(CrashState.parse("@t3"),))
 FAULTY = CrashState.parse("@0+eio-read2048")
 CUTS = NestedCrashes(1, 3, 0, LEGAL)
@@ -317,11 +323,117 @@ def test_what_only_a_cut_recovery_or_an_faulty_disk_disk_showed_is_not_fixed_by_
     assert done.exit_code == (ExitCode.UNDECIDED if lacking else ExitCode.CONSISTENT)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "at", "change"),
+    [
+        ((PREFIX, None), (PREFIX, None), "@1", "new"),
+        ((PREFIX, None), (PREFIX, LEFT), "@1", "new"),
+        ((PREFIX, LEFT), (PREFIX, None), "@1", "not looked at before"),
+        ((PREFIX, LEFT), (PREFIX, LEFT), "@1", "not looked at before"),
+        ((PREFIX, None), (("prefix", "drop"), None), "@1", "new"),
+        ((PREFIX, None), (("prefix", "drop"), None), "@2-0", "not looked at before"),
+        ((("prefix", "drop"), None), (("prefix", "torn"), None), "@2/t1", "not looked at before"),
+        ((PREFIX, None), (EXHAUSTIVE, LEGAL), "@t6-2", "not looked at before"),
+        ((EXHAUSTIVE, LEGAL), (PREFIX, None), "@1", "new"),
+        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, LEGAL), "@t6-2", "new"),
+        ((EXHAUSTIVE, LEGAL), (EXHAUSTIVE, CUT), "@t6-2,5", "new"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "@t6-2", "new"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "@t6=2", "new"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, CUT), "@t6", "new"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "@t6-5", "not looked at before"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "@t6-5.1", "new"),
+        ((EXHAUSTIVE, CUT), (EXHAUSTIVE, LEGAL), "@t6-2,5.1", "not looked at before"),
+        ((EXHAUSTIVE, CUT), (PREFIX, None), "@1", "not looked at before"),
+        ((EXHAUSTIVE, LEGAL), (SECTORS, LEGAL), "@t6-5/3", "not looked at before"),
+        ((EXHAUSTIVE, LEGAL), (SECTORS, LEGAL), "@t6-5", "new"),
+        ((SECTORS, LEGAL), (EXHAUSTIVE, LEGAL), "@t6-5.1", "new"),
+    ],
+)
+def test_what_the_first_run_did_not_look_for_is_not_new(
+    tmp_path: Path,
+    first: tuple[tuple[str, ...], Coverage | None],
+    second: tuple[tuple[str, ...], Coverage | None],
+    at: str,
+    change: str,
+) -> None:
+    """`18 new`, exit 1, of states that no run of prefixes has, and `1 new` behind a budget that had ended at
+    17 states of 47. Entry 5 writes two blocks, entry 2 one.
+    """
+    before = recorded(tmp_path / "a", None, None, states=first[0], coverage=first[1])
+    state = CrashState.parse(at)
+    after = recorded(
+        tmp_path / "b", None, LOST, log_hash="other", states=second[0], coverage=second[1], at=state
+    )
+    done = powercut("compare", before, after)
+    assert done.output.startswith(f"{change}: ext4-ordered/append-fsync durability")
+    assert done.exit_code == (ExitCode.INCONSISTENT if change == "new" else ExitCode.UNDECIDED)
+    assert ("such a state may not have been looked at there" in done.output) == (change != "new")
+
+
+@pytest.mark.parametrize(
+    ("at", "first", "second", "change"),
+    [
+        (CUT_AGAIN, {}, {"again": (CUTS,)}, "not looked at before"),
+        (CUT_AGAIN, {"again": (CUTS,)}, {"again": (CUTS,)}, "new"),
+        (CUT_AGAIN, {"again": (replace(CUTS, coverage=CUT),)}, {"again": (CUTS,)}, "new"),
+        (CUT_TWO, {"again": (replace(CUTS, coverage=CUT),)}, {"again": (CUTS,)}, "not looked at before"),
+        (CUT_TWO, {"again": (replace(CUTS, not_cut=1),)}, {"again": (CUTS,)}, "not looked at before"),
+        (CUT_TWO, {"again": (CUTS,)}, {"again": (replace(CUTS, coverage=CUT),)}, "new"),
+        (FAULTY, {}, {"disk": ERRED}, "not looked at before"),
+        (FAULTY, {"disk": replace(ERRED, ways=("bit-rot",))}, {"disk": ERRED}, "not looked at before"),
+        (FAULTY, {"disk": ERRED}, {"disk": ERRED}, "new"),
+        (CrashState(1), {}, {"again": (CUTS,), "disk": ERRED}, "new"),
+    ],
+)
+def test_what_only_a_cut_recovery_or_a_faulty_disk_shows_is_new_beside_a_run_with_these(
+    tmp_path: Path, at: CrashState, first: dict[str, Any], second: dict[str, Any], change: str
+) -> None:
+    before = recorded(tmp_path / "a", None, **first)
+    after = recorded(tmp_path / "b", None, FSCK, at=at, log_hash="other", **second)
+    done = powercut("compare", before, after)
+    assert done.output.startswith(f"{change}: ext4-ordered/append-fsync fsck")
+
+
+@pytest.mark.parametrize("status", [CaseStatus.DONE, CaseStatus.RECORDED])
+@pytest.mark.parametrize("log", ["log", "other"])
+def test_what_shows_at_a_state_that_the_first_run_looked_at_is_new_however_far_that_came(
+    tmp_path: Path, status: CaseStatus, log: str
+) -> None:
+    """Of one recording a state has one name; of another, a run that --minutes ended says nothing of it."""
+    coverage = LEFT if status is CaseStatus.DONE else None
+    before = recorded(tmp_path / "a", None, None, coverage=coverage, status=status)
+    for at, known in (("@1", "new"), ("@7", "not looked at before")):
+        after = recorded(tmp_path / at, None, LOST, log_hash=log, at=CrashState.parse(at))
+        done = powercut("compare", before, after, "--by", "findings")
+        assert done.output.startswith(known if log == "log" else "not looked at before")
+
+
+def test_what_was_recorded_otherwise_is_neither_fixed_nor_new(tmp_path: Path) -> None:
+    """What only writes that completed late show was new beside a run in which they completed at once."""
+    held = recorded(tmp_path / "a", LOST, log_hash="other")
+    at_once = recorded(tmp_path / "b", None, completions=Completions.PROMPT)
+    for sides, told in (((held, at_once), "not looked at again"), ((at_once, held), "not looked at before")):
+        done = powercut("compare", *sides)
+        assert done.output.startswith(told)
+        assert "completions differed" in done.output
+
+
 def test_the_same_states_of_one_recording_are_looked_at_again_whatever_the_budget(tmp_path: Path) -> None:
     before = recorded(tmp_path / "a", None, LOST, states=EXHAUSTIVE, coverage=CUT)
     for number, (verdicts, change) in enumerate([((None, None), "fixed"), ((None,), "not looked at again")]):
         after = recorded(tmp_path / f"b{number}", *verdicts, states=EXHAUSTIVE, coverage=CUT)
         assert powercut("compare", before, after, "--by", "findings").output.startswith(f"{change}: ")
+
+
+def test_a_run_that_recorded_nothing_is_compared_by_finding(tmp_path: Path) -> None:
+    """`0 crash states compared, 47 differences`, exit 1, beside a run that --minutes ended at once."""
+    ended = recorded(tmp_path / "a", log_hash="", status=CaseStatus.PLANNED)
+    whole = recorded(tmp_path / "b", LOST, None)
+    for sides in ((ended, whole), (whole, ended)):
+        done = powercut("compare", *sides)
+        assert "0 new" in done.output
+        assert done.exit_code in (ExitCode.UNDECIDED, ExitCode.NOTHING_RUN)
+    assert powercut("compare", ended, whole, "--by", "states").exit_code == ExitCode.INCONSISTENT
 
 
 def test_two_unknown_do_not_agree(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.model import CrashState
 from harness.plan import Plan
-from harness.report.changes import Changed, Changes, FindingChange, Side, changes, changes_html
+from harness.report.changes import Changed, Changes, FindingChange, Side, changes, changes_html, is_other_work
 from harness.store.records import Finding, Step
 from harness.summary import CaseSummary, summarise
 from harness.tests.report.demo import demo_run
@@ -22,7 +22,7 @@ def test_what_the_other_run_could_not_show_is_neither_new_nor_fixed(tmp_path: Pa
     mount, fixed.
     """
     with demo_run(tmp_path) as store:
-        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: {})
     case = next(c for c in side.summary.cases if [f.oracle for f in c.findings] == ["durability"])
     passed = replace(case.counts, failed=0, passed=case.counts.passed + case.counts.failed)
     info = replace(case.info, coverage=None)
@@ -49,7 +49,7 @@ def test_what_the_other_run_could_not_show_is_neither_new_nor_fixed(tmp_path: Pa
 def test_a_run_that_judges_the_recordings_of_another_has_no_completions_of_its_own(tmp_path: Path) -> None:
     """It was said to have other completions, and nothing could be fixed in it."""
     with demo_run(tmp_path) as store:
-        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: {})
     case = next(c for c in side.summary.cases if [f.oracle for f in c.findings] == ["durability"])
     passed = replace(case.counts, failed=0, passed=case.counts.passed + case.counts.failed)
     prompt = msgspec.structs.replace(side.plan, completions="prompt")
@@ -69,7 +69,7 @@ def test_a_run_that_judges_the_recordings_of_another_has_no_completions_of_its_o
 def test_a_finding_of_other_operations_is_not_fixed(tmp_path: Path) -> None:
     """A file of operations that lost its fsync was told as one whose finding was fixed."""
     with demo_run(tmp_path) as store:
-        first = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+        first = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: {})
     case = next(c for c in first.summary.cases if [f.oracle for f in c.findings] == ["durability"])
     passed = replace(case.counts, failed=0, passed=case.counts.passed + case.counts.failed)
     mine = tuple(Step(n, text, n, n) for n, text in enumerate(("create f", "crash 2: @t3-1", "fsync f")))
@@ -101,7 +101,7 @@ def test_a_finding_of_other_operations_is_not_still_there(tmp_path: Path) -> Non
     that the operations were others; one with another symptom was new.
     """
     with demo_run(tmp_path) as store:
-        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: {})
     case = next(c for c in side.summary.cases if [f.oracle for f in c.findings] == ["durability"])
     (finding,) = case.findings
     other = replace(finding, signature="another", what="another")
@@ -121,7 +121,7 @@ def test_a_finding_of_other_operations_is_not_still_there(tmp_path: Path) -> Non
 def test_a_side_goes_over_its_cases_once(tmp_path: Path) -> None:
     """It did so for each case, several times: to compare two runs of 4,000 cases took minutes."""
     with demo_run(tmp_path) as store:
-        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: frozenset())
+        side = Side(summarise(store), Plan(configurations=[], workloads=[]), "RUN", lambda _: {})
     assert side.cases is side.cases
 
 
@@ -142,3 +142,12 @@ def test_the_page_is_as_green_as_the_exit_code(
         found = Changed(change, store.findings()[0], "RUN", "powercut repro")
     page = changes_html(Changes("one", "two", cases, (found,), ()))
     assert re.findall(r'<header class="(\w+)"', page) == [kind]
+
+
+def test_an_image_of_a_program_that_was_made_anew_is_no_other_operation() -> None:
+    """Its digest is in the words of the operation: nothing was fixed, or new, beside another image."""
+    then, now = (["mkdir d", f"run powercut-in /images/{image} /workload/my-db/run"] for image in "ab")
+    assert not is_other_work(then, now)
+    assert is_other_work(then, now[1:])
+    assert is_other_work(then, ["mkdir e", now[1]])
+    assert not is_other_work([], now)
