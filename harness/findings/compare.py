@@ -135,9 +135,12 @@ def _is_unknown(judged: Judged | None) -> bool:
 
 
 def same_recordings(first: RunStore, second: RunStore) -> bool:
-    """Whether no case that both runs have was recorded differently: then crash points name the same disks."""
+    """Whether some case was recorded in both runs, and none that both have was recorded differently: then
+    crash points name the same disks.
+    """
     others = {c.case: c.info.log_hash for c in second.cases()}
-    return not any(_other_recording(c.info.log_hash, others.get(c.case, "")) for c in first.cases())
+    both = [(c.info.log_hash, others.get(c.case, "")) for c in first.cases()]
+    return any(one and two for one, two in both) and not any(_other_recording(*pair) for pair in both)
 
 
 def _other_recording(first: str, second: str) -> bool:
