@@ -450,7 +450,9 @@ class Ext4:
     def _name_home(self, entry: int, place: int, home: int, data: bytes) -> tuple[str, Kind, bool]:
         """(text, kind, sure) of what the file system's block `home` shall hold."""
         if home in self._fixed:
-            kind = Kind.RECORD if self._fixed[home] == "superblock" else Kind.METADATA
+            # It says whether the journal has to be replayed; without a journal it makes nothing count.
+            is_record = self._fixed[home] == "superblock" and self._journal.super is not None
+            kind = Kind.RECORD if is_record else Kind.METADATA
             return self._fixed[home], kind, True
         if (group := self._table_of(home)) is not None:
             first = self._first_inode(home)

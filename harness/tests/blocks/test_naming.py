@@ -62,23 +62,24 @@ class Memory(Image):
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, bytes]]:
     """What mkfs of each file system writes: its blocks that are not empty."""
-    found = {}
-    for name, (mib, command) in MKFS.items():
-        file = tmp_path_factory.mktemp("images") / name
-        with file.open("wb") as f:
-            f.truncate(mib << 20)
-        path = "/usr/sbin:/sbin:/usr/bin:/bin"
-        subprocess.run(
-            [*command, str(file)],
-            env={"PATH": path, "BLKID_FILE": "/dev/null"},
-            capture_output=True,
-            timeout=120,
-            check=True,
-        )
-        with file.open("rb") as f:
-            data = iter(lambda: f.read(BLOCK), b"")
-            found[name] = {n: block for n, block in enumerate(data) if block.strip(b"\0")}
-    return found
+    folder = tmp_path_factory.mktemp("images")
+    return {name: made_by(command, mib, folder / name) for name, (mib, command) in MKFS.items()}
+
+
+def made_by(command: Sequence[str], mib: int, file: Path) -> dict[int, bytes]:
+    with file.open("wb") as f:
+        f.truncate(mib << 20)
+    path = "/usr/sbin:/sbin:/usr/bin:/bin"
+    subprocess.run(
+        [*command, str(file)],
+        env={"PATH": path, "BLKID_FILE": "/dev/null"},
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    with file.open("rb") as f:
+        data = iter(lambda: f.read(BLOCK), b"")
+        return {n: block for n, block in enumerate(data) if block.strip(b"\0")}
 
 
 def form_of(image: Image) -> Format | None:
@@ -499,6 +500,16 @@ def test_an_inode_is_called_by_the_name_that_it_had_when_a_block_was_written(
     names = named_log(image, read_log(file), file).writes
     tables = [describe(n).partition(": ")[2] for n in names.values() if "inode table" in describe(n)]
     assert tables == ["12 (alpha.tmp)", "12 (alpha.tmp)", "12 (alpha)"]
+
+
+@pytest.mark.parametrize(("features", "kind"), [("", Kind.RECORD), ("^has_journal", Kind.METADATA)])
+def test_a_superblock_makes_others_count_only_where_there_is_a_journal(
+    features: str, kind: Kind, tmp_path: Path
+) -> None:
+    """Of ext2, "it takes the superblock to bring it back" was said."""
+    blocks = made_by([*MKFS["ext4"][1][:5], "-O", features], 32, tmp_path / "image")
+    (named,) = there(form_of(Memory(blocks))).name(Write(0, 0, blocks[0]))
+    assert (named.text, named.kind) == ("superblock", kind)
 
 
 def describe_block(image: Path, block: int, data: bytes) -> str:
