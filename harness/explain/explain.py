@@ -19,7 +19,7 @@ from harness.explain.checked_trees import ANY_ORDER, CheckedTrees
 from harness.explain.effects import Change, Sort, as_operations, is_done, syncs
 from harness.explain.effects import paths_of as paths_of_call
 from harness.explain.facts import Facts
-from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of, of_program
+from harness.explain.mechanism import Mechanism, data_of, first_reused, mechanism_of, of_program, sent_later
 from harness.explain.minimise import Minimal, Visits, always, minimise
 from harness.explain.program import ACK, ANOTHER, Evidence, Gap, Program, program_of, shown_calls, wanted_sync
 from harness.explain.trees import trees_of
@@ -160,6 +160,12 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
     def same(self, finding: Finding, state: CrashState) -> Violation | None:
         """The violation with a finding's symptom that a state shows."""
         return self._like(finding, self.violations(self.outcome(state), self.legal.position(state)))
+
+    def keeps_all(self, state: CrashState) -> bool:
+        """Whether a state was observed and keeps every promise."""
+        outcome = self.outcome(state)
+        observed = not isinstance(outcome, Unobserved)
+        return observed and not self.violations(outcome, self.legal.position(state))
 
     def is_accepted(self, state: CrashState) -> bool:
         """Whether a workload's own checks say yes to a state: one that they refuse for another reason differs
@@ -314,14 +320,18 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         minimal.lost,
         explainer.promise(finding, minimal.state),
         violation.subject,
-        minimal.cleared,
+        minimal.needed or minimal.cleared,
         _program(explainer, finding, minimal, violation.summary),
         explainer.devices,
         minimal.turning,
         minimal.without,
         explainer.recording.profile.contract.namespace != "synced",
     )
-    facts = replace(facts, synced=sync_of_the_lost(facts, explainer.recording.calls.calls))
+    facts = replace(
+        facts,
+        synced=sync_of_the_lost(facts, explainer.recording.calls.calls),
+        keeps=minimal.control is not None and explainer.keeps_all(minimal.control),
+    )
     diagnosis = mechanism_of(
         facts,
         made_up=finding.oracle in _MADE_UP,
@@ -454,7 +464,7 @@ def _lines(
         "recovery": _recovery(explainer.outcome(minimal.state), facts),
         "cause": _cause(explainer, facts, minimal.control, mechanism),
         "not tried": _not_tried(facts.program),
-        "missing": _missing_of(facts.program, mechanism) or _missing(facts, minimal, mechanism),
+        "missing": _missing_of(facts.program, mechanism) or _missing(facts, mechanism),
         "control": _control(explainer, facts, minimal),
         "contract": _contract(explainer, finding, facts.promise),
     }
@@ -675,9 +685,9 @@ def _wanted(changes: Sequence[Change], by: int, *, tried: bool = False) -> str:
     return f"an {wanted_sync(changes, tried=tried)}, called after event {after} and done before event {by}"
 
 
-def _missing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:
+def _missing(facts: Facts, mechanism: Mechanism | None) -> str:
     if not facts.lost:
-        return _missing_of_nothing(facts, minimal, mechanism)
+        return _missing_of_nothing(facts, mechanism)
     if facts.program is not None and mechanism is None:
         return ""  # a flush would be the kernel's to send, and it is not known that the kernel is at fault
     if facts.torn is not None and facts.promise is None:
@@ -694,12 +704,12 @@ def _missing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str
     return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"
 
 
-def _missing_of_nothing(facts: Facts, minimal: Minimal, mechanism: Mechanism | None) -> str:
+def _missing_of_nothing(facts: Facts, mechanism: Mechanism | None) -> str:
     """Where no write was lost."""
     if mechanism is Mechanism.REUSED and (reused := first_reused(facts)) is not None:
         removal = "a commit of the removal" if facts.commits else "the removal"
         return f"{removal} before event {facts.writes[reused.entry].submitted}; of what was sent, nothing"
-    later = [e for e in minimal.cleared if not facts.on_platter(e)]
+    later = [e for e in facts.cleared if not facts.on_platter(e)]
     if later and facts.promise is not None:
         chosen = _first_needed(facts, later)
         return f"{facts.name(chosen)}, sent only at event {facts.writes[chosen].submitted}"
@@ -709,11 +719,16 @@ def _missing_of_nothing(facts: Facts, minimal: Minimal, mechanism: Mechanism | N
 
 
 def _first_needed(facts: Facts, later: Sequence[int]) -> int:
-    """Of entries that were sent too late, the data of the file concerned, or else the record that commits."""
+    """Of entries that were sent too late, the data of the file concerned, or else the record that commits, or
+    else the one that the cause names.
+    """
     by = facts.promised_at
     data = None if by is None else facts.data_not_sent(by)
+    if data is not None and data.entry in later:
+        return data.entry
     records = [e for e in later if Kind.RECORD in facts.kinds(e)]
-    return data.entry if data is not None and data.entry in later else [*records, *later][0]
+    named = sent_later(facts)
+    return [*records, *([named.entry] if named else later)][0]
 
 
 def _control(explainer: Explainer, facts: Facts, minimal: Minimal) -> str:

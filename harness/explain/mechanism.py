@@ -13,6 +13,7 @@ from harness.blocks.fields import Kind
 from harness.explain.effects import Change, Sort, Sync, word_of
 from harness.explain.facts import Facts, Flush
 from harness.explain.program import Gap, Order, Program, is_told, told_calls, wanted_sync
+from harness.host.text import first_few
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedWrite
 
@@ -37,6 +38,7 @@ class Mechanism(enum.StrEnum):
     METADATA_AHEAD = "metadata ahead of its data"
     IN_PLACE_AHEAD = "in place ahead of its record"
     LATE_COMMIT = "there only with a later commit"
+    TAKEN = "a later write took it away"
     DROPPED = "recovery dropped it"
     REUSED = "written over blocks that were not free yet"
     PRESENT = "a write came too early"
@@ -451,35 +453,74 @@ def _nothing_sent(facts: Facts, ack: int) -> TimedWrite | None:
     records = (e for e in facts.cleared if Kind.RECORD in facts.kinds(e))
     if (facts.commits and facts.was_asked_for(ack)) or any(records):
         return None
-    late = _sent_later(facts)
+    late = sent_later(facts)
     return None if late is None or late.submitted < ack else late
 
 
-def _sent_later(facts: Facts) -> TimedWrite | None:
-    """The first write with which it does not fail and that had not been sent: metadata, if any is."""
+def sent_later(facts: Facts) -> TimedWrite | None:
+    """The first write with which it does not fail and that had not been sent: metadata, if any is, and such
+    that is called after the file concerned.
+    """
     late = [e for e in facts.cleared if facts.writes[e].submitted >= facts.at]
-    first = next((e for e in late if Kind.METADATA in facts.kinds(e)), late[0] if late else None)
+    metadata = [e for e in late if Kind.METADATA in facts.kinds(e)]
+    of_it = [e for e in metadata if any(f"({_base(facts.subject)})" in n.text for n in facts.names[e])]
+    first = next(iter([*of_it, *metadata, *late]), None)
     return None if first is None else facts.writes[first]
 
 
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def _dropped(facts: Facts) -> str:
-    """Not of what was never sent: then recovery had nothing to drop."""
+    """Not of what was never sent: then recovery had nothing to drop. Not where an earlier cut does not fail,
+    or only a later record brings it back: that may be another cause.
+    """
     ack, data = facts.promised_at, facts.data_of_subject()
-    if ack is None or not all(facts.on_platter(w.entry) for w in data) or not facts.was_asked_for(ack):
+    if ack is None or facts.without or _later_records(facts):
+        return ""
+    if not all(facts.on_platter(w.entry) for w in data) or not facts.was_asked_for(ack):
         return ""
     return f"{_ALL_THERE} what was promised is not there after recovery."
 
 
 def _late_commit(facts: Facts) -> str:
-    """Only a later record brings back what is missing: that tells nothing of who left it out before."""
-    later = [e for e in facts.cleared if Kind.RECORD in facts.kinds(e) and not facts.on_platter(e)]
+    """Only a later record brings back what is missing: that tells nothing of who left it out before. Not
+    where another write was sent after it: it may be that one.
+    """
+    later = _later_records(facts)
     if facts.promised_at is None or not later:
         return ""
-    record = later[0]
+    record = max(facts.cleared, key=lambda e: facts.writes[e].submitted)
+    if record not in later:
+        return ""
     return (
         f"All that was sent before `{_promising(facts)}` returned is on the platter, but it takes "
         f"{facts.name(record)}, sent at event {facts.writes[record].submitted}, to bring it back: it was "
         "in no commit until then, or recovery left out what was committed last."
+    )
+
+
+def _later_records(facts: Facts) -> list[int]:
+    return [e for e in facts.cleared if Kind.RECORD in facts.kinds(e) and not facts.on_platter(e)]
+
+
+def _taken_away(facts: Facts) -> str:
+    """An earlier cut, behind the promise, keeps every promise: what was promised had been durable."""
+    ack = facts.promised_at
+    if ack is None or not facts.without or not facts.keeps:
+        return ""
+    sent = [facts.writes[e].submitted for e in facts.without]
+    if min(sent) < ack:
+        return ""
+    shown, more = first_few([facts.name(e) for e in facts.without], 2)
+    also = f", and {more} more" if more else ""
+    when = (
+        f"it was sent at event {sent[0]}" if len(sent) == 1 else f"they were sent from event {min(sent)} on"
+    )
+    return (
+        f"Nothing was lost. Without {'; '.join(shown)}{also}, every promise is kept: {when}, after "
+        f"`{_promising(facts)}` had returned (event {ack})."
     )
 
 
@@ -561,7 +602,7 @@ def _data_unsent(facts: Facts) -> str:
 
 def _half_sent(facts: Facts) -> str:
     """Nothing is committed, and a write that recovery wants had not been sent."""
-    late = None if facts.commits else _sent_later(facts)
+    late = None if facts.commits else sent_later(facts)
     if late is None:
         return ""
     return (
@@ -572,6 +613,7 @@ def _half_sent(facts: Facts) -> str:
 
 _OF_RECOVERY: Mapping[Mechanism, Sentence] = {
     Mechanism.REUSED: _reused,
+    Mechanism.TAKEN: _taken_away,
     Mechanism.NOT_SENT: _not_sent,
     Mechanism.NO_COMMIT: _no_commit,
     Mechanism.LATE_COMMIT: _late_commit,

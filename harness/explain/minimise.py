@@ -31,7 +31,8 @@ class Minimal:
     search was not cut short. `turning`: entries on the state's platter; a state that lacks one of them as
     well does not fail or, if there is no such entry, a few of several without all of which it does not.
     `less`, `more`: a state that does not fail and lacks something that the state has, and one that has
-    something that it lacks; the control is one of them.
+    something that it lacks; the control is one of them. `needed`: of `cleared`, where the control is a later
+    cut, those that it takes; none where that is not known.
     """
 
     state: CrashState
@@ -43,6 +44,7 @@ class Minimal:
     turning: tuple[int, ...] = ()
     less: CrashState | None = None
     more: CrashState | None = None
+    needed: tuple[int, ...] = ()
 
 
 def always(_: CrashState) -> bool:
@@ -103,6 +105,9 @@ def minimise(
         complete = False
     search = _Search(legal, best, visits, lambda cut: promised(cut) and has_promised(cut), keeps)
     control = search.first(_controls(legal, best, search.promised))
+    needed: tuple[int, ...] = ()
+    if control is not None and legal.event(control) > legal.event(best) and not acknowledged:
+        control, needed = search.with_fewest(control)
     lost = entries_of(legal, legal.lost(best))
     cleared: tuple[int, ...] = ()
     without: tuple[int, ...] = ()
@@ -113,7 +118,7 @@ def minimise(
     less = less or (control if without else None)
     more = control if cleared else search.first(_later(legal, best)) if both else None
     complete = complete and search.complete
-    return Minimal(best, lost, control, cleared, without, complete, turning, less, more)
+    return Minimal(best, lost, control, cleared, without, complete, turning, less, more, needed)
 
 
 @dataclass(slots=True)
@@ -133,6 +138,30 @@ class _Search:
         except OutOfVisits:
             self.complete = False
             return None
+
+    def with_fewest(self, control: CrashState) -> tuple[CrashState, tuple[int, ...]]:
+        """Of a later state that keeps the promise, the one that has no more than it takes of what the failing
+        one lacks, as far as that may be lost: of several writes that were sent in between, most bring nothing
+        back. With the entries, none of which may be lost as well.
+        """
+        more = _on_platter(self.legal, control) - _on_platter(self.legal, self.best)
+        free = more & self.legal.losable(control)
+
+        def states(kept: Sequence[int]) -> Iterator[CrashState]:
+            lost = frozenset(n for n in free if self.legal.chunks[n].entry not in kept)
+            return _legal_losing(self.legal, control, self.legal.lost(control) | lost)
+
+        def suffice(kept: Sequence[int]) -> bool:
+            return any(not self.visits.fails(state) and self.keeps(state) for state in states(kept))
+
+        try:
+            needed = () if suffice(()) else ddmin(entries_of(self.legal, free), suffice)
+        except OutOfVisits:
+            self.complete = False
+            return control, ()
+        if free == more and not needed:  # the platter of the failing one: it is the time that tells
+            return control, ()
+        return next(states(needed), control), needed
 
     def turning(self) -> tuple[tuple[int, ...], CrashState | None]:
         """See `Minimal`: of what the cache could have lost, the last that was sent first; and the state that
