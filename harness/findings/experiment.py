@@ -29,7 +29,7 @@ from harness.store.layout import CaseLayout
 from harness.trust import Named, chosen_kernel
 
 Violated = tuple[CrashState, Violation]
-Enough = Callable[[Violation], bool]
+Enough = Callable[[Recording, CrashState, Violation], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ def _in_recording(equipment: Equipment, recording: Recording, enough: Enough) ->
     examiner = examiner_for(equipment.plan, recording)
     try:
         said = [(recording.end, violation) for violation in examiner.of_recording.violations]
-        return said if any(enough(v) for _, v in said) else said + _among(equipment, examiner, enough)
+        shown = any(enough(recording, state, v) for state, v in said)
+        return said if shown else said + _among(equipment, examiner, enough)
     finally:
         examiner.close()
         for recovery in examiner.recording.recoveries.values():
@@ -124,7 +125,7 @@ def _among(equipment: Equipment, examiner: Examiner, enough: Enough) -> list[Vio
     def report(seen: Sequence[JudgedGroup]) -> None:
         for violated in map(_violated, seen):
             found.extend(violated)
-            if any(enough(violation) for _, violation in violated):
+            if any(enough(examiner.recording, state, violation) for state, violation in violated):
                 stop.set()
 
     def explored(times: Sequence[TimeCoverage], budget: Budget) -> Exploration:

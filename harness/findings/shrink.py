@@ -11,16 +11,18 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.cases.recording import Recording
 from harness.errors import NotSupported, PowercutError, UsageError
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
-from harness.findings.experiment import Equipment, open_equipment, violations
+from harness.findings.experiment import Enough, Equipment, open_equipment, violations
 from harness.findings.fewest_decisions import fewest_decisions
 from harness.findings.named import finding_by_id, not_a_point
 from harness.findings.simplify import shortest
 from harness.guests.threads import ThreadsTold, told
 from harness.host.files import toml_string
-from harness.model import CaseId, Operation, Violation, Workload
+from harness.known.match import LoggedOperation
+from harness.model import CaseId, CrashState, Operation, Violation, Workload
 from harness.model.schedules import (
     NEVER,
     ScheduleName,
@@ -32,8 +34,9 @@ from harness.model.schedules import (
 from harness.report.shrunk import head
 from harness.report.words import plural
 from harness.store import RunStore
-from harness.store.records import CaseStatus, Finding
-from harness.symptoms import Symptom, paths_of, symptom_of
+from harness.store.meaning import Meaning
+from harness.store.records import MAKE_DURABLE, CaseStatus, Finding, steps_of, timeline_of
+from harness.symptoms import paths_of, symptom_of
 from harness.trust import Named, plan_here, vouched_workload
 
 Say = Callable[[str], None]
@@ -84,8 +87,8 @@ def finding_to_shrink(store: RunStore, text: str, oracle: str) -> Finding | None
 
 
 def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk | None:
-    """The shortest workload found that shows the finding's symptom (`harness.symptoms`); None if a new
-    recording of the whole workload does not show it. If it is interrupted, the shortest until then. Raises
+    """The shortest workload found that shows the finding (`SameFinding`); None if a new recording of the
+    whole workload does not show it. If it is interrupted, the shortest until then. Raises
     UsageError for a workload that is not a list of operations, and for files that only the run directory
     names; what kept the whole workload from being recorded; KeyboardInterrupt if nothing shorter was known.
     """
@@ -94,9 +97,9 @@ def shrink(store: RunStore, finding: Finding, named: Named, say: Say) -> Shrunk 
     workload = vouched_workload(store, named, case.workload)
     if workload.opaque:
         raise UsageError(f"{workload.name} runs programs", "only lists of operations can be shrunk")
+    same = SameFinding(store, finding, paths_of(workload.operations))
     with open_equipment(plan, store, profile, workload, named) as equipment:
-        symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
-        candidates = _Candidates(equipment, profile, case, symptom, say)
+        candidates = _Candidates(equipment, profile, case, same.is_shown, say)
         try:
             if not candidates.holds(workload.operations):
                 if candidates.failed is not None:
@@ -125,17 +128,50 @@ def _shrunk(name: str, chosen: ScheduleName) -> str:
     return under_schedule(f"{plain}-shrunk", chosen)
 
 
+class SameFinding:
+    """Whether what another workload shows is a finding, so far as is known: it has the symptom
+    (`harness.symptoms`; another violation of the same oracle would be another finding), with nothing lost if
+    and only if that is so of the finding, and is no known bug or known loss that the finding is not.
+    """
+
+    def __init__(self, store: RunStore, finding: Finding, paths: Sequence[str]) -> None:
+        self._symptom = symptom_of(finding.oracle, finding.signature, paths)
+        self._is_whole, self._name = finding.spared.is_whole, _known_as(finding)
+        self._meaning = Meaning.of(store.expectations(), store.known(), store.info.kernel)
+
+    def is_shown(self, recording: Recording, state: CrashState, violation: Violation) -> bool:
+        """By a violation at a crash state of a recording."""
+        symptom = symptom_of(violation.oracle, violation.signature, paths_of(recording.workload.operations))
+        if symptom != self._symptom or state.is_whole != self._is_whole:
+            return False
+        shown = Finding(
+            recording.case, violation.oracle, violation.signature, state, (violation,), 1, what=symptom.what
+        )
+        ran = [LoggedOperation(s.operation, s.begin, s.ack) for s in steps_of(recording.history)]
+
+        def flushed(begin: int, end: int) -> bool:
+            drawn = timeline_of(recording.write_log.entries)
+            return any(begin < e.index < end and e.kind in MAKE_DURABLE for e in drawn)
+
+        return _known_as(self._meaning.given_to(shown, ran, flushed, str)) in ("", self._name)
+
+
+def _known_as(finding: Finding) -> str:
+    return finding.known.bug.name if finding.known else finding.loss
+
+
 class _Candidates:
-    """Records and judges candidates. `left`: the last one that held; `seen`: the violation that it showed,
-    `shown_under`: the schedule. `chosen`: that of the next candidate, and in the end what is left of it;
-    `decisions`: that in words. `failed`: why the last candidate could not be tried.
+    """Records and judges candidates. `is_shown`: whether what one shows is the finding. `left`: the last one
+    that held; `seen`: the violation that it showed, `shown_under`: the schedule. `chosen`: that of the next
+    candidate, and in the end what is left of it; `decisions`: that in words. `failed`: why the last candidate
+    could not be tried.
     """
 
     def __init__(
-        self, equipment: Equipment, profile: Profile, case: CaseId, symptom: Symptom, say: Say
+        self, equipment: Equipment, profile: Profile, case: CaseId, is_shown: Enough, say: Say
     ) -> None:
         self._equipment, self._profile, self._case, self._say = equipment, profile, case, say
-        self._symptom = symptom
+        self._is_shown = is_shown
         self.tried = 0
         self.seen = ""
         self.left: tuple[Operation, ...] = ()
@@ -144,7 +180,7 @@ class _Candidates:
         self.failed: PowercutError | None = None
 
     def reduce_schedule(self, operations: Sequence[Operation]) -> None:
-        """Leave of the schedule what these operations need to show the symptom."""
+        """Leave of the schedule what these operations need to show the finding."""
         if not (given := self.chosen):
             return
 
@@ -174,7 +210,7 @@ class _Candidates:
         return told(line for part in self._equipment.recorder.said for line in part.lines)
 
     def holds(self, operations: Sequence[Operation]) -> bool:
-        """Whether some crash state of these operations shows the symptom. A workload that
+        """Whether some crash state of these operations shows the finding. A workload that
         cannot be recorded shows none.
         """
         self.tried += 1
@@ -199,17 +235,18 @@ class _Candidates:
         return f"{len(operations):3} {noun}" + (f", {decisions} of the schedule" if only else "")
 
     def _violation(self, operations: Sequence[Operation]) -> str:
-        paths = paths_of(operations)
         plain, _ = without_schedule(self._case.workload)
         case = dataclasses.replace(self._case, workload=under_schedule(plain, self.chosen))
+        kept: list[str] = []
 
-        def is_kept(v: Violation) -> bool:
-            return symptom_of(v.oracle, v.signature, paths) == self._symptom
+        def is_kept(recording: Recording, state: CrashState, v: Violation) -> bool:
+            if shown := self._is_shown(recording, state, v):
+                kept.append(f"{state} {v.oracle}: {v.summary}")
+            return shown
 
-        found = violations(
-            self._equipment, self._profile, case, f"candidate-{self.tried}", operations, is_kept
-        )
-        return next((f"{state} {v.oracle}: {v.summary}" for state, v in found if is_kept(v)), "")
+        name = f"candidate-{self.tried}"
+        violations(self._equipment, self._profile, case, name, operations, is_kept)
+        return kept[0] if kept else ""
 
 
 def workload_file(shrunk: Shrunk, case: CaseId, finding: str) -> str:

@@ -201,7 +201,7 @@ class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
         name = f"candidate-{self.made}"
         try:
             found = violations(
-                equipment.fast if fast else equipment, self.profile, case, name, operations, lambda _: False
+                equipment.fast if fast else equipment, self.profile, case, name, operations, lambda *_: False
             )
         except PowercutError as e:
             return Experiment(text, attempt, fast, failed=e.line, schedule=str(schedule))

@@ -110,7 +110,9 @@ def test_what_only_a_cut_recovery_or_an_faulty_disk_disk_shows_is_shown_by_a_can
         equipment = experiment.Equipment(plan, session, session, base, tmp_path)
         operations = (parse_operation("sync"), parse_operation("sync"))
         case = CaseId(profile.filesystem, profile.mode, "w")
-        found = experiment.violations(equipment, profile, case, "c", operations, lambda v: v.oracle == oracle)
+        found = experiment.violations(
+            equipment, profile, case, "c", operations, lambda _r, _s, v: v.oracle == oracle
+        )
     assert any(v.oracle == oracle for _, v in found) is looking
     assert not [*tmp_path.glob("**/*recover*.log")]
 
@@ -132,5 +134,5 @@ def test_a_candidate_leaves_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     equipment = experiment.Equipment(plan, cast(Any, None), cast(Any, None), tmp_path / "base", tmp_path)
     case = CaseId(profile.filesystem, profile.mode, "w")
     with pytest.raises(WriteLogError):
-        experiment.violations(equipment, profile, case, "c", (parse_operation("sync"),), lambda v: True)
+        experiment.violations(equipment, profile, case, "c", (parse_operation("sync"),), lambda *_: True)
     assert not [*tmp_path.iterdir()]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from harness.cases.examine import Observation
@@ -18,12 +19,15 @@ from harness.errors import ExitCode, GuestError, NotSupported, UsageError
 from harness.expectations import Expectation
 from harness.filesystems.profiles import select_profiles
 from harness.findings.experiment import Equipment
-from harness.findings.shrink import Shrunk, _Candidates, finding_to_shrink, shrink, workload_file
+from harness.findings.shrink import SameFinding, Shrunk, _Candidates, finding_to_shrink, shrink, workload_file
 from harness.kernels.find import find_kernel
+from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
+from harness.known.match import Match
 from harness.model import (
     CaseId,
     CrashState,
     History,
+    HistoryStep,
     Judgement,
     Operation,
     Outcome,
@@ -37,7 +41,6 @@ from harness.report.shrunk import shrunk_file
 from harness.store import RunStore
 from harness.store.layout import RunLayout
 from harness.store.records import CaseInfo, CaseStatus, Finding, JudgedState
-from harness.symptoms import symptom_of
 from harness.tests.cli.runner import powercut, printed
 from harness.tests.needs import needed
 from harness.tests.report.demo import run_info
@@ -182,8 +185,17 @@ class Planned:
 
     info = run_info()
 
+    def __init__(self, *bugs: KnownBug) -> None:
+        self._bugs = bugs
+
     def plan(self) -> Plan:
         return Plan(configurations=[], workloads=[])
+
+    def expectations(self) -> tuple[Expectation, ...]:
+        return ()
+
+    def known(self) -> KnownBugs:
+        return KnownBugs(bug=self._bugs)
 
 
 class Memo:
@@ -338,6 +350,54 @@ def test_an_interrupted_search_that_had_nothing_shorter_keeps_nothing(broken_by:
         broken_by(shows)
 
 
+ONLY_LOST = KnownBug(
+    name="ours",
+    title="ours",
+    record=Record(
+        severity=Severity.LOSES_SYNCED,
+        mechanism="unknown",
+        first="4.0",
+        shows=(Sighting(modes=("ext4/*",), oracles=("durability",), symptoms=("gone",), operations="fsync"),),
+    ),
+)
+
+
+def shows_it(
+    state: str, *, of: str, operations: Sequence[str] = LONG, bugs: Sequence[KnownBug] = (), known: str = ""
+) -> bool:
+    """Whether a violation at one state is the finding `of` another state, which is the known bug `known`."""
+    match = Match(msgspec.structs.replace(ONLY_LOST, name=known), ()) if known else None
+    case = CaseId("ext4", "ordered", "long")
+    finding = Finding(case, "durability", "gone", CrashState.parse(of), (), 1, known=match)
+    steps = [HistoryStep(n, parse_operation(op), n, n) for n, op in enumerate(operations)]
+    recording = SimpleNamespace(
+        case=case,
+        history=History(tuple(steps)),
+        workload=Workload("candidate", "", tuple(s.operation for s in steps)),
+        write_log=SimpleNamespace(entries=()),
+    )
+    same = SameFinding(cast(Any, Planned(*bugs)), finding, ())
+    return same.is_shown(cast(Any, recording), CrashState.parse(state), violation("durability:gone"))
+
+
+def test_what_fails_with_everything_there_is_not_what_fails_with_a_write_lost() -> None:
+    """Of a bug of F2FS that loses no write was left what a lost write alone breaks: a known bug."""
+    assert shows_it("@t9", of="@t40")
+    assert not shows_it("@t9-2", of="@t40")
+    assert not shows_it("@t9=", of="@t40"), "it lost all"
+    assert shows_it("@t9-2", of="@t40=")
+    assert not shows_it("@t9", of="@t40-3")
+    assert shows_it("@9", of="@40"), "of a prefix of the log nobody knows"
+
+
+def test_a_known_bug_is_not_the_new_one() -> None:
+    assert shows_it("@t9-2", of="@t40=", operations=["create f"], bugs=[ONLY_LOST])
+    assert not shows_it("@t9-2", of="@t40=", bugs=[ONLY_LOST])
+    assert not shows_it("@t9-2", of="@t40=", bugs=[ONLY_LOST], known="another")
+    assert shows_it("@t9-2", of="@t40=", bugs=[ONLY_LOST], known="ours")
+    assert shows_it("@t9-2", of="@t40=", known="ours"), "what a record asks for may be more than it takes"
+
+
 SAID = [
     "powercut_threads: 90 points, 2 decisions",
     "powercut_threads: 3: a lets run b",
@@ -353,7 +413,7 @@ class UnderSchedules(_Candidates):
         equipment = cast(Equipment, SimpleNamespace(recorder=recorder))
         (profile,) = select_profiles(["ext4/ordered"])
         case = CaseId("ext4", "ordered", "append-fsync.s2")
-        super().__init__(equipment, profile, case, symptom_of("size", "f: size", ()), lambda _: None)
+        super().__init__(equipment, profile, case, lambda *_: False, lambda _: None)
         self._shows = shows
 
     def _violation(self, operations: Sequence[Operation]) -> str:
