@@ -268,7 +268,7 @@ def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
     ]
     if not covered or any(c.undecided for c in covered):
         return False
-    return not any(expectation.matches(f.case, f.symptom, f.state) for c in covered for f in c.findings)
+    return not any(expectation.matches(f.case, f.symptom, f.spared) for c in covered for f in c.findings)
 
 
 def _judged(expectation: Expectation, summary: CaseSummary) -> bool:

@@ -74,7 +74,9 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     in a file of expected failures: `ext4/*` does not cover `ext4/nobarrier`, or `ext4/ordered@loop`.
     `says`: a regular expression; it has to be found in what the finding says, names and numbers included.
     `operations`: a regular expression; it has to be found in the operations that had begun when the power
-    failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost.
+    failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost, or any
+    of the names of what was. Names stand in place of handles, where what they hold has a name at the time; a
+    write with O_SYNC or O_DSYNC is found as it is written, and as one with fsync or fdatasync behind it.
     `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
     with FUA. `loses`: whether the state lacks writes that had been sent. `whole`: whether the disk may have

@@ -15,12 +15,17 @@ from fnmatch import fnmatchcase
 
 from harness.expectations import Expectation, covers
 from harness.known.base import During, KnownBug, Severity, Sighting, version_of
+from harness.known.seen import as_seen
 from harness.model import CaseId, CrashState, Violation
 from harness.symptoms import Symptom
 
 _PROMISED = re.compile(r"acknowledged by `[^`]*` \(operation (\d+)\)")
 _LAST = 64
 """Operations of a program that are compared: an expression over thousands would take long."""
+_OPENED = 1024
+"""Those among which it is looked for where its handles come from."""
+_MORE = re.compile(r" \.\.\. \(\d+ in all\)\Z")
+"""Behind the names of a file that has more of them."""
 _PROMISE = re.compile(r"\(operation (\d+)\) was acknowledged")
 
 
@@ -40,7 +45,8 @@ class Observed:
     """What a run knows of a finding without looking at a guest again. `kernel`: what begins with its version.
     `flushed`: whether the log has a flush, or a write with FUA, between two entries. `cause`: by which
     mechanism, as `powercut show` named it; empty of a finding that was not explained, or whose cause could
-    not be told.
+    not be told. `spared`: of the states that break this promise, the one in which the fewest writes are lost;
+    None: `state`.
     """
 
     case: CaseId
@@ -51,6 +57,12 @@ class Observed:
     operations: Sequence[LoggedOperation]
     flushed: Callable[[int, int], bool]
     cause: Callable[[], str]
+    spared: CrashState | None = None
+
+    @property
+    def lacking(self) -> CrashState:
+        """The state that says whether the bug takes a lost write."""
+        return (self.spared or self.state).first
 
     @property
     def promised(self) -> int | None:
@@ -112,8 +124,9 @@ def possible(
     severe = (Severity.DESTROYS, Severity.LOSES_SYNCED)
     lose = [bug for bug in known_of(bugs, case, kernel) if bug.record.severity in severe]
     found = _by_cause(lose, case, cause) if cause else lose
-    last = ran[-_LAST:]
-    shown = [bug for bug in found if any(_is_in(s, case) and _may_show(s, last) for s in bug.record.shows)]
+    forms = [lines[-_LAST:] for lines in as_seen(tuple(ran[-_OPENED:]))]
+    shows = {bug.name: [s for s in bug.record.shows if _is_in(s, case)] for bug in found}
+    shown = [bug for bug in found if any(_may_show(s, ran) for s in shows[bug.name] for ran in forms)]
     return shown or found
 
 
@@ -153,18 +166,22 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and re.search(sighting.says, f"{seen.violation.summary}\n{seen.violation.found}") is not None
         and _same_operations(sighting, seen)
         and (not sighting.quiet or _was_quiet(seen))
-        and sighting.loses in (None, _lacks_writes(seen.state.first))
-        and (sighting.whole or not seen.state.first.is_whole)
+        and sighting.loses in (None, _lacks_writes(seen.lacking))
+        and (sighting.whole or not seen.lacking.is_whole)
         and (not sighting.causes or seen.cause().lower() in ("", *map(str.lower, sighting.causes)))
     )
 
 
 def _same_operations(sighting: Sighting, seen: Observed) -> bool:
-    begun = [o.text for o in seen.operations if o.begin is not None and o.begin < seen.state.prefix]
+    begun = tuple(o.text for o in seen.operations if o.begin is not None and o.begin < seen.state.prefix)
     until = None if seen.promised is None else seen.promised + 1
-    lost = re.escape(seen.violation.subject)
+    lost = tuple(_MORE.sub("", seen.violation.subject).split(" or "))
+    one_of_them = f"(?:{'|'.join(map(re.escape, lost))})"
     asked = (sighting.operations, begun[:until]), (sighting.later, begun)
-    return all(re.search(pattern.replace("{lost}", lost), "\n".join(lines)) for pattern, lines in asked)
+    return all(
+        any(re.search(pattern.replace("{lost}", one_of_them), "\n".join(ran)) for ran in as_seen(told, lost))
+        for pattern, told in asked
+    )
 
 
 def _was_quiet(seen: Observed) -> bool:

@@ -402,7 +402,7 @@ def _by_options(f: Finding) -> bool:
     """Whether a mode is known to lose this by its own options, so on each kernel. Such a line covers all of
     its oracle, or all that lost writes explain; the usual mode of a file system has no options to blame.
     """
-    line = first_match(known_losses(), f.case, f.symptom, f.state)
+    line = first_match(known_losses(), f.case, f.symptom, f.spared)
     mode = profiles().get(f.case.configuration.partition("@")[0])
     return not (line is None or line.symptoms or _OF_FINDING.search(line.reason) or (mode and mode.usual))
 

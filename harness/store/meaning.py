@@ -44,12 +44,14 @@ class Meaning:
         cause: Callable[[], str],
     ) -> Finding:
         """The finding with what it means. `ran`, `flushed`, `cause`: see `Observed`."""
-        seen = Observed(f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause)
+        seen = Observed(
+            f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause, f.spared
+        )  # fmt: skip
         known = match(self.bugs, seen)
-        expected = first_match(self.expectations, f.case, f.symptom, f.state)
+        expected = first_match(self.expectations, f.case, f.symptom, f.spared)
         if known and self.new_only:
             expected = expected or as_expectation(known.bug)
-        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom, f.state)
+        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom, f.spared)
         return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
 
     def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:

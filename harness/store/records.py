@@ -387,7 +387,8 @@ class Finding:
     Smallest: fewest writes dropped or torn, then the shortest prefix. `states`: number of states
     that show it. `expectation`: the known failure it matches, if any. `known`: the known bug it agrees with.
     `loss`: if neither, why its mode is known to lose this on an unmodified kernel. `unmounted`: what another
-    finding says of the mount that failed at this state.
+    finding says of the mount that failed at this state. `whole`: a state that breaks the same promise though
+    the disk had all that it was sent, if one does: then no lost write is the cause.
     """
 
     case: CaseId
@@ -402,6 +403,12 @@ class Finding:
     loss: str = ""
     unmounted: str = ""
     is_smallest: bool = True
+    whole: CrashState | None = None
+
+    @property
+    def spared(self) -> CrashState:
+        """Of the states that break its promise, the one in which the fewest writes are lost."""
+        return self.whole or self.state
 
     @property
     def symptom(self) -> Symptom:

@@ -597,11 +597,11 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         for (oracle, signature), states in sorted(groups.items(), key=lambda g: g[0][0] != "mountable"):
             symptom = symptom_of(oracle, signature, paths)
             told: list[Finding] = []
-            for state, violations in _each_promise(states, parsed):
+            for state, violations, whole in _each_promise(states, parsed):
                 beside = failed[str(state)].summary if str(state) in failed else ""
                 shown = Finding(
                     case, oracle, signature, state, violations, len(states), None, symptom.what,
-                    unmounted=beside,
+                    unmounted=beside, whole=whole,
                 )  # fmt: skip
                 cause = functools.partial(self._cause_of, shown.id)
                 told.append(meaning.given_to(shown, ran, flushed, cause))
@@ -644,17 +644,22 @@ def _flushed(timeline: Callable[[], Sequence[DrawnEntry]], begin: int, end: int)
 
 def _each_promise(
     states: Mapping[str, Sequence[Violation]], parsed: Mapping[str, CrashState]
-) -> list[tuple[CrashState, tuple[Violation, ...]]]:
+) -> list[tuple[CrashState, tuple[Violation, ...], CrashState | None]]:
     """Of the states of a finding, the smallest for each promise that is broken to each file, smallest first;
-    with its violations, those of this promise first. Another promise may be broken by another bug.
+    with its violations, those of this promise first, and one that breaks it with nothing lost, if any does.
+    Another promise may be broken by another bug.
     """
     first: dict[tuple[int | None, str], tuple[CrashState, tuple[Violation, ...]]] = {}
+    whole: dict[tuple[int | None, str], CrashState] = {}
     for state in sorted((parsed[text] for text in states), key=state_order):
         violations = sorted(states[str(state)], key=lambda v: (v.subject, v.summary, v.expected, v.found))
         for violation in violations:
+            promise = promised_by(violation), violation.subject
             others = (v for v in violations if v is not violation)
-            first.setdefault((promised_by(violation), violation.subject), (state, (violation, *others)))
-    return list(first.values())
+            first.setdefault(promise, (state, (violation, *others)))
+            if state.is_whole:
+                whole.setdefault(promise, state)
+    return [(*shown, whole.get(promise)) for promise, shown in first.items()]
 
 
 def _known(info: CaseInfo) -> dict[str, object]:

@@ -48,6 +48,7 @@ def observed(
     flushed: bool = False,
     cause: str = "",
     promised: int = 4,
+    spared: str = "",
 ) -> Observed:
     """A finding on XFS after a sync of an overwrite; each operation takes five entries of the log."""
     summary = f"f: zeros, acknowledged by `{operations[promised]}` (operation {promised})"
@@ -55,7 +56,7 @@ def observed(
     violation = Violation(what.oracle, "f", summary, "", "", "")
     return Observed(
         CaseId("xfs", mode, "any"), what, CrashState.parse(state), violation, kernel, ran,
-        lambda begin, end: flushed, lambda: cause,
+        lambda begin, end: flushed, lambda: cause, CrashState.parse(spared) if spared else None,
     )  # fmt: skip
 
 
@@ -273,6 +274,7 @@ SWAPPED = (
     "fsync f",
     "unlink g",
 )
+HELD_AND_SWAPPED = ("open f @3", "write @3 0 9 dsync", "exchange g f", "fsync @3", "close @3")
 F2FS, BTRFS = CaseId("f2fs", "posix", "my-db"), CaseId("btrfs", "default", "my-db")
 
 
@@ -298,6 +300,7 @@ F2FS, BTRFS = CaseId("f2fs", "posix", "my-db"), CaseId("btrfs", "default", "my-d
             True,
         ),
         (BTRFS, "6.16.3", "", SWAPPED, {"btrfs-fsync-exchanged"}, True),
+        (BTRFS, "6.16.3", "", HELD_AND_SWAPPED, {"btrfs-fsync-exchanged"}, True),
         (BTRFS, "6.12.117", "", (), {"btrfs-nameless-fsync", "btrfs-fsync-exchanged"}, False),
         (BTRFS, "6.16.3", "", ("sync",), {"btrfs-fsync-exchanged"}, False),
         (replace(BTRFS, filesystem="xfs"), "6.12.117", "Torn write", (), set(), True),
@@ -379,6 +382,33 @@ def test_a_bug_of_recovery_is_not_known_where_the_disk_has_lost_writes(state: st
     seen = observed(undone, operations=CREATED, state=state, promised=31)
     case = CaseId("jfs", "default", "any")
     assert (name_of(replace(seen, case=case)) == "jfsutils-log-not-replayed") is known
+
+
+def test_what_also_shows_where_nothing_is_lost_is_no_bug_that_takes_a_lost_write() -> None:
+    """A finding is shown at `@t190=`, where all is lost, before `@t210`, where nothing is."""
+    size = Symptom("size", "NAME: size after N")
+    seen = observed(size, operations=CREATED, state="@t190=", promised=31)
+    fast = CaseId("ext4", "fast_commit", "any")
+    assert name_of(replace(seen, case=fast)) == "ext4-fast-commit-not-flushed"
+    assert name_of(replace(seen, case=fast, spared=CrashState.parse("@t210"))) == ""
+    jfs = replace(seen, case=CaseId("jfs", "default", "any"), symptom=Symptom("durability", size.what))
+    assert name_of(jfs) == ""
+    assert name_of(replace(jfs, spared=CrashState.parse("@t210"))) == "jfsutils-log-not-replayed"
+
+
+TWO_NAMES = ("open-tmpfile d @h", "append @h 5", "link @h d/f", "fsync @h", "link @h d/g", "fdatasync @h")
+
+
+@pytest.mark.parametrize("subject", ["d/f", "d/f or d/g", "d/e or d/f or d/g ... (9 in all)"])
+def test_a_file_of_several_names_is_lost_by_any_of_them(subject: str) -> None:
+    """`{lost}` was the whole list of names, which no operation has."""
+    gone = Symptom("durability", "made by N: unreachable")
+    seen = observed(gone, operations=TWO_NAMES, state="@t99", promised=5)
+    seen = replace(seen, case=CaseId("ext4", "fast_commit", "any"))
+    lost = replace(seen.violation, subject=subject)
+    assert name_of(replace(seen, violation=lost)) == "ext4-fast-commit-tmpfile-link"
+    other = replace(lost, subject="d/h or d/i")
+    assert name_of(replace(seen, violation=other)) == ""
 
 
 def test_every_cause_of_a_record_is_one_that_show_names() -> None:

@@ -178,6 +178,32 @@ def test_a_promise_that_another_bug_breaks_is_new_beside_one_that_a_known_bug_br
     assert (str(excused.state), excused.expectation) == ("@t8", None)
 
 
+def test_a_loss_by_lost_writes_is_none_where_the_same_promise_breaks_with_nothing_lost(
+    tmp_path: Path,
+) -> None:
+    """`fsync does not wait for its node block` was said of what comes back though all of it was written: the
+    finding is shown at the state before, in which everything is lost.
+    """
+    case = CaseId("f2fs", "posix", "w")
+    texts = ("create f", "fsync f", "write f 0 4096", "truncate f 0", "fsync f")
+    steps = tuple(Step(n, text, 4 * n, 4 * n + 3) for n, text in enumerate(texts))
+    said = "f: data instead of zeros, acknowledged by `fsync f` (operation 4)"
+    broken = Judgement((Violation("durability", "f", said, "a", "b", "f: zeroing lost"),))
+    for number, (states, known) in enumerate([(("@t30=",), True), (("@t30=", "@t31"), False)]):
+        kernel = KernelInfo("debian-6.12", "6.12.117-1", "6.12.117")
+        with RunStore.create(tmp_path, f"run{number}", replace(INFO, kernel=kernel)) as run:
+            run.add_case(CaseInfo(case, generated=len(states), distinct=len(states), steps=steps))
+            run.put_judgements(case, [JudgedState(CrashState.parse(s), s, broken) for s in states])
+            run.set_case_status(case, CaseStatus.DONE)
+            (found,) = run.findings()
+            line = first_match(known_losses(), case, found.symptom, found.state)
+            run.set_expectations([line] if line else [])
+            (expected,) = run.findings()
+        assert (str(found.state), found.known) == ("@t30=", None)
+        assert bool(found.loss) is known
+        assert bool(expected.expectation) is known
+
+
 def test_compare_names_known_bugs(store: RunStore) -> None:
     known_all(store)
     store.put_plan(Plan(configurations=["ext4"], workloads=["all"]))
