@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -113,3 +113,116 @@ def test_an_fsync_that_does_not_wait_is_not_known_where_no_write_is_lost(
     seen = observed(symptom, operations=operations, promised=4, state=state)
     seen = replace(seen, violation=replace(seen.violation, subject="f"), case=CaseId("f2fs", "posix", "any"))
     assert (name_of(seen) == "f2fs-fsync-first-node") is known
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """What a bug does to `lost`, whose promise is operation `promised`; `-` for none."""
+
+    bug: str
+    mode: str
+    symptom: Symptom
+    lost: str
+    said: str
+    promised: int
+    operations: tuple[str, ...]
+    kernel: str = "6.12.117"
+
+    def name(self, operations: Sequence[str], *, state: str = "@t999", cause: str = "") -> str:
+        promise = self.operations[self.promised]
+        promised = operations.index(promise) if promise in operations else len(operations) - 1
+        seen = observed(
+            self.symptom, operations=operations, promised=promised, state=state, cause=cause,
+            kernel=self.kernel,
+        )  # fmt: skip
+        said = f"{self.said}, although `{promise}` (operation {promised}) was acknowledged"
+        violation = replace(seen.violation, subject=self.lost, summary=said)
+        if self.symptom.oracle == "contents":
+            violation = replace(violation, summary=self.said)
+        filesystem, _, mode = self.mode.partition("/")
+        return name_of(replace(seen, violation=violation, case=CaseId(filesystem, mode, "any")))
+
+
+_RENAMED_OVER = _Sequence(
+    "btrfs-fsync-renamed-over", "btrfs/default", Symptom("durability", "NAME: missing"), "A/bar",
+    "A/bar: missing", 3,
+    ("mkdir A", "create A/bar", "append A/bar 100", "fsync A/bar", "mkdir B", "create B/bar",
+     "rename B/bar A/bar", "create A/foo", "fsync A/foo"),
+)  # fmt: skip
+_HELD = _Sequence(
+    "btrfs-held-file-replaced", "btrfs/default", Symptom("durability", "NAME: size after N"), "f",
+    "f: 4096 bytes are gone", 3,
+    ("create t", "open f @h", "append @h 4096", "fsync @h", "rename t f", "fsync @h"), "7.3.4",
+)  # fmt: skip
+_REWRITTEN = _Sequence(
+    "btrfs-rewritten-old-contents", "btrfs/default",
+    Symptom("contents", "NAME: data of operation N out of place"), "g", "g: bytes 0 to 8192 hold data", 1,
+    ("append f 12288", "sync", "truncate f 0", "append f 8192", "rename f g", "fsync ."),
+)  # fmt: skip
+_OLD_XATTR = _Sequence(
+    "ext4-fast-commit-old-xattr", "ext4/fast_commit", Symptom("durability", "NAME: attributes (sync)"), "bar",
+    "bar: attributes that it never had", 3,
+    ("create foo", "setxattr foo user.a s", "unlink foo", "sync", "create bar", "fsync bar"),
+)  # fmt: skip
+_INODE_REUSED = _Sequence(
+    "ext4-fast-commit-inode-reused", "ext4/fast_commit", Symptom("durability", "NAME: missing"), "d/new/f",
+    "d/new/f: missing", 5,
+    ("sync", "unlink d/old/x", "rmdir d/old", "mkdir d/new", "create d/new/f", "fsync d/new/f"),
+)  # fmt: skip
+_ATTR_REPLACED = _Sequence(
+    "xfs-attr-replace-fsync", "xfs/wsync", Symptom("durability", "names undone after N (sync)"), "f",
+    "`setxattr f user.a old` (operation 1) is undone", 2,
+    ("create f", "setxattr f user.a old", "sync", "setxattr f user.a new", "fsync f"),
+)  # fmt: skip
+_PREALLOCATED = _Sequence(
+    "btrfs-fsync-drops-preallocated", "btrfs/default", Symptom("durability", "NAME: blocks freed (remount)"),
+    "f", "f: 32768 bytes of blocks", 1,
+    ("fallocate f 0 65536 keep-size", "remount", "open f @h", "fallocate @h 0 32768", "fdatasync @h"),
+)  # fmt: skip
+_SEQUENCES = (
+    _RENAMED_OVER, _HELD, _REWRITTEN, _OLD_XATTR, _INODE_REUSED, _ATTR_REPLACED, _PREALLOCATED,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("known", _SEQUENCES, ids=lambda known: known.bug)
+def test_a_bug_is_known_by_the_operations_with_which_its_finding_shows_it(known: _Sequence) -> None:
+    """Each was new: what destroyed the file came behind the promise, up to which alone it was compared."""
+    assert known.name(known.operations) == known.bug
+
+
+@pytest.mark.parametrize(
+    ("known", "operations"),
+    [
+        (_RENAMED_OVER, _RENAMED_OVER.operations[:-1]),
+        (_RENAMED_OVER, (*_RENAMED_OVER.operations[:-1], "fsync A/bar")),
+        (_RENAMED_OVER, (*_RENAMED_OVER.operations[:4], "sync", *_RENAMED_OVER.operations[4:])),
+        (_RENAMED_OVER, (*_RENAMED_OVER.operations[:6], "create A/foo", "fsync A/foo")),
+        (_HELD, _HELD.operations[:-1]),
+        (_HELD, (*_HELD.operations[:4], "fsync @h")),
+        (_HELD, (*_HELD.operations[:-1], "fsync f")),
+        (_HELD, (*_HELD.operations[:-1], "close @h", "open f @h", "fsync @h")),
+        (_REWRITTEN, _REWRITTEN.operations[:-1]),
+        (_REWRITTEN, (*_REWRITTEN.operations[:-1], "fsync g")),
+        (_REWRITTEN, (*_REWRITTEN.operations[:4], "fsync f", *_REWRITTEN.operations[4:])),
+        (_REWRITTEN, (*_REWRITTEN.operations[:2], *_REWRITTEN.operations[3:])),
+        (_OLD_XATTR, (_OLD_XATTR.operations[0], *_OLD_XATTR.operations[2:])),
+        (_OLD_XATTR, (*_OLD_XATTR.operations[:2], *_OLD_XATTR.operations[3:])),
+        (_OLD_XATTR, (*_OLD_XATTR.operations[:4], "create baz", "fsync baz")),
+        (_OLD_XATTR, _OLD_XATTR.operations[:-1]),
+        (_INODE_REUSED, (*_INODE_REUSED.operations[:2], *_INODE_REUSED.operations[3:])),
+        (_INODE_REUSED, (*_INODE_REUSED.operations[:3], "create d/new/f", "fsync d/new/f")),
+        (_ATTR_REPLACED, _ATTR_REPLACED.operations[:3]),
+        (_ATTR_REPLACED, (*_ATTR_REPLACED.operations[:3], "setxattr f user.b new", "fsync f")),
+        (_PREALLOCATED, _PREALLOCATED.operations[:-1]),
+    ],
+    ids=lambda value: value.bug if isinstance(value, _Sequence) else "",
+)
+def test_what_lacks_a_part_of_them_is_new(known: _Sequence, operations: Sequence[str]) -> None:
+    """The controls of the findings, and what else could break the same promise."""
+    assert known.name(operations) != known.bug
+
+
+def test_another_mechanism_behind_the_same_operations_is_new() -> None:
+    assert _ATTR_REPLACED.name(_ATTR_REPLACED.operations, state="@t999-12") == ""
+    for cause, name in (("No flush at all", ""), ("There only with a later commit", _INODE_REUSED.bug)):
+        assert _INODE_REUSED.name(_INODE_REUSED.operations, cause=cause) == name
