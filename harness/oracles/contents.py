@@ -404,8 +404,9 @@ class _Subject:
         data = extent.data[start - extent.start : seen_end - extent.start]
         if start % WORD_BYTES == 0 and (whose := self._of_part(data, cut=seen_end == self.entry.size)):
             return _at_bytes("stale", path, start, end, *whose)
-        few = "" if len(data) > 2 else ", too few to tell where they come from"
-        found = f"bytes that nobody wrote ({data[:16].hex(' ')}){few}"
+        found = f"bytes that nobody wrote ({data[:16].hex(' ')})"
+        if len(data) <= 2:
+            found = f"bytes that do not belong there ({data.hex(' ')}), too few to tell where they come from"
         return _at_bytes("foreign", path, start, end, found, f"{path}: bytes nobody wrote")
 
     def _of_part(self, part: bytes, *, cut: bool) -> tuple[str, str] | None:

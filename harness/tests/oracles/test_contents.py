@@ -598,6 +598,7 @@ def test_one_or_two_bytes_are_not_called_poison(contract: Contract) -> None:
         v = only(of_f(operations, written(1, 0, 4096), odd, contract=contract))
         assert (v.oracle, v.signature) == ("foreign", "f: bytes nobody wrote")
         assert ("too few to tell where they come from" in v.found) == (len(data) < 3)
+        assert ("that nobody wrote" in v.found) == (len(data) > 2), "one stale byte was somebody's"
 
 
 def test_old_data_after_a_committed_shrink() -> None:
