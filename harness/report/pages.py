@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -40,8 +41,8 @@ def template(
 
 
 def on_page(command: str) -> str:
-    """A command as a page shows it, which others may read: paths below the working directory are relative to
-    it, and of a run elsewhere the last names are left, `reports/runs/NAME`. Other texts stay as they are.
+    """A command as a page shows it, which others may read, and which works in the working directory: paths
+    below it are relative to it, and so are those of a run beside it. Other texts stay as they are.
     """
     try:
         words = shlex.split(command)
@@ -57,11 +58,9 @@ def _shown(word: str) -> str:
     if path.is_relative_to(here := Path.cwd()) and here != Path(here.root):
         below = str(path.relative_to(here))
         return below if "/" in below else f"./{below}"  # what has no slash may be a name
-    parts = path.parts
-    for at, (folder, name) in enumerate(itertools.pairwise(parts[2:]), 1):
-        if folder == "runs" and _RUN.match(name):
-            return "/".join(parts[at:])
-    return word
+    is_of_run = any(folder == "runs" and _RUN.match(name) for folder, name in itertools.pairwise(path.parts))
+    is_near = here.parts[:2] == path.parts[:2]  # else both have nothing but the root in common
+    return os.path.relpath(path, here) if is_of_run and is_near else word
 
 
 def sentence(text: str) -> str:

@@ -214,7 +214,7 @@ def test_every_cell_leads_to_its_program_and_the_command_that_shows_it() -> None
     assert '<td class="unknown" title="no in 5 of 40' in html
     assert f'<a href="#{NAME}">no</a>' in html
     assert f'id="{NAME}"' in html
-    assert f"powercut repro {CASE}@4 --from m/runs/20261129-120000-r" in html
+    assert f"powercut repro {CASE}@4 --from /t/modes/m/runs/20261129-120000-r" in html
 
 
 def test_columns_with_the_same_answer_share_a_line_and_each_no_has_its_own() -> None:
