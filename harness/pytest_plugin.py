@@ -8,18 +8,20 @@ gives `test_crash[ext4-ordered-append_fsync]`. All selected workloads of a mode 
 guests, which starts with the first of their tests. An undecided case fails, and so does a case that this host
 or kernel cannot run, naming what is missing: a test suite of nothing but skips would be green. A case is
 skipped only if the file system lacks an operation of the workload, and a session that skipped all of them
-ends with pytest's exit code 5.
+ends with pytest's exit code 5. Each worker of pytest-xdist has runs of its own, of all selected workloads.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections import Counter, defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -28,7 +30,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.guests.machine import accelerators
 from harness.host.progress import Lines
 from harness.host.text import one_line
-from harness.model import CaseId
+from harness.model import CaseId, bounds
 from harness.plan import Plan
 from harness.report.lines import reproduce, source_words
 from harness.run import execute, new_run
@@ -36,6 +38,7 @@ from harness.summary import CaseSummary, CaseVerdict
 from harness.workloads.load import select_workloads
 
 MARKER = "crash_consistency"
+_WRITTEN = f'@pytest.mark.{MARKER}(configurations=["ext4/ordered"], workloads=["append-fsync"])'
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,8 +58,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--powercut-reports", default="reports", metavar="DIR", help="where runs are kept")
     group.addoption(
-        "--powercut-jobs", default=os.cpu_count() or 1, type=int, metavar="N", help="guests to run at once"
+        "--powercut-jobs",
+        default=min(os.cpu_count() or 1, 256),
+        type=_jobs,
+        metavar="N",
+        help="guests to run at once",
     )
+
+
+def _jobs(word: str) -> int:
+    try:
+        return msgspec.convert(word, bounds.Jobs, strict=False)
+    except msgspec.ValidationError as e:
+        raise argparse.ArgumentTypeError(f"{word!r}: {e}") from e
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,17 +101,32 @@ def _pairs(test: pytest.Item) -> list[tuple[CaseId, str]]:
     UsageError.
     """
     marker = test.get_closest_marker(MARKER)
-    written = f'@pytest.mark.{MARKER}(configurations=["ext4/ordered"], workloads=["append-fsync"])'
     if marker is None:
-        raise UsageError("the test uses crash_case, and has no marker", f"mark it with {written}")
-    if lacks := [name for name in ("configurations", "workloads") if name not in marker.kwargs]:
-        raise UsageError(f"the marker {MARKER} lacks {' and '.join(lacks)}", f"write {written}")
-    return [
+        raise UsageError("the test uses crash_case, and has no marker", f"mark it with {_WRITTEN}")
+    named = _named(marker)
+    pairs = [
         (CaseId(p.filesystem, p.mode, w.name), name if "/" in name else w.name)
-        for p in select_profiles(marker.kwargs["configurations"])
-        for name in marker.kwargs["workloads"]
+        for p in select_profiles(named["configurations"])
+        for name in named["workloads"]
         for w in select_workloads([name])
     ]
+    if not pairs:
+        raise UsageError(f"the marker {MARKER} names no mode or no workload", f"write {_WRITTEN}")
+    return pairs
+
+
+def _named(marker: pytest.Mark) -> Mapping[str, Sequence[str]]:
+    """The lists of a marker. Raises UsageError if it has something else, which would have no effect."""
+    wanted = ("configurations", "workloads")
+    if lacks := [name for name in wanted if name not in marker.kwargs]:
+        raise UsageError(f"the marker {MARKER} lacks {' and '.join(lacks)}", f"write {_WRITTEN}")
+    others = [*map(repr, marker.args), *(name for name in marker.kwargs if name not in wanted)]
+    if others:
+        raise UsageError(f"the marker {MARKER} does not take {' and '.join(others)}", f"write {_WRITTEN}")
+    for name, words in marker.kwargs.items():
+        if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
+            raise UsageError(f"{name} of the marker {MARKER} is no list of names", f"write {_WRITTEN}")
+    return marker.kwargs
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -73,6 +73,9 @@ def test_what_is_undecided_fails() -> None:
         undecided.check()
 
 
+_MARKED = "(configurations=['ext4/ordered'], workloads=['append-fsync']"
+
+
 @pytest.mark.parametrize(
     ("marker", "says"),
     [
@@ -80,6 +83,17 @@ def test_what_is_undecided_fails() -> None:
         ('(configurations=["ext4/ordered"], workloads=["apend-fsync"])', "*did you mean append-fsync*"),
         ('(configurations=["ext4/ordered"])', "*lacks workloads*"),
         ("", "*lacks configurations and workloads*"),
+        # these had no effect, and the test passed
+        (f"{_MARKED}, states='exhaustive')", "*not take states*"),
+        ("('exhaustive'," + _MARKED[1:] + ")", "*not take 'exhaustive'*"),
+        # these ended the session
+        ('(configurations=["ext4/ordered"], workloads=[])', "*names no mode or no workload*"),
+        ('(configurations=["ext4/ordered"], workloads=[1])', "*workloads of the marker * is no list*"),
+        # the letter e was looked for
+        (
+            '(configurations="ext4/ordered", workloads=["append-fsync"])',
+            "*configurations of the marker * is no list*",
+        ),
     ],
 )
 def test_a_mistaken_marker_fails_its_own_test_and_no_other(
@@ -158,6 +172,15 @@ def test_workers_tell_the_session_that_started_them(pytester: pytest.Pytester) -
     """With pytest-xdist the cases are skipped in other processes."""
     pytester.makepyfile(_CASES.format("pytest.skip('not supported')"))
     assert pytester.runpytest_subprocess("-n", "2").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.mark.parametrize("jobs", ["0", "257", "many"])
+def test_as_many_jobs_as_no_run_may_have_are_refused(pytester: pytest.Pytester, jobs: str) -> None:
+    """`--powercut-jobs 0` was a traceback of ThreadPoolExecutor."""
+    pytester.makepyfile("def test_other():\n    pass\n")
+    result = pytester.runpytest_subprocess("--powercut-jobs", jobs)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--powercut-jobs: '*': Expected `int`*"])
 
 
 def test_a_session_without_crash_cases_is_left_alone(pytester: pytest.Pytester) -> None:
