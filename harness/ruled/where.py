@@ -129,10 +129,11 @@ def _contains(rules: Rules, other: Rules) -> bool:
 
 def _broken(effect: Effect, found: Vulnerability) -> Iterator[Partial]:
     """States that the rules allow in which the missing micro-operations are lost and the present ones are
-    there.
+    there, with what has to be durable besides by the syncs of others.
     """
     legal = Legal(effect)
-    missing, present = effect.done(found.missing), effect.done(found.present)
+    there = found.present | (found.base if found.mended else 0)
+    missing, present = effect.done(found.missing), effect.done(there)
     for stretch in legal.stretches:
         if effect.acks(stretch.end) < found.acks or present & ~stretch.asked:
             continue

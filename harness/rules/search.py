@@ -5,13 +5,14 @@ A vulnerability explains the states in which what it misses is lost. One that ca
 those that no longer fail, or are no longer possible, with its syncs. A state that is left with the syncs
 found so far is looked at with these in place: else their reasons may take the place of its own. With the
 syncs of all, the states that are left are gone through again, and what still fails is looked at in its turn.
+In the end, each is told without the syncs of others: what these make durable may be a part of it.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from harness.rules.micro import Effect, Micro
@@ -115,7 +116,35 @@ class Search:
             self._explain(legal, left)
             if self.remedies == before:
                 break
+        self._tell_alone()
         return list(self.kinds.values())
+
+    def _tell_alone(self) -> None:
+        """Tell each that was found with syncs of others in place as it is with the program's own alone."""
+        told = [(kind, self._alone(kind)) for kind in self.kinds.values()]
+        self.kinds = {}
+        for kind, found in told:
+            kind.found, kind.headline = found, self.words.headline(found)
+            holder = self.kinds.setdefault(without_numbers(kind.headline), kind)
+            if holder is not kind:
+                holder.states = list(dict.fromkeys((*holder.states, *kind.states)))
+                holder.remedies = tuple(dict.fromkeys((*holder.remedies, *kind.remedies)))
+
+    def _alone(self, kind: Kind) -> Vulnerability:
+        """A cause where what syncs of others made durable may be a part of it: as it was found, if another
+        reason takes its place there, or if the time is up.
+        """
+        before, own = kind.found, self.legal.stretch_of(kind.found.state)
+        if own is None or not before.base & ~own.durable:
+            return before
+        try:
+            found = self._cause(self.legal, before.state, before.acks)
+        except _TimeUp:
+            return replace(before, mended=True)
+        others = (k.found for k in self.kinds.values() if k is not kind)
+        is_another = any(other.explains(found.state, found.acks) for other in others)
+        is_another |= bool(before.missing and not found.missing & before.missing)
+        return replace(before, mended=True) if is_another else found
 
     def _look_again(self, mended: Legal) -> None:
         """Look once more at what nothing mends, now that there are syncs for the rest: its own may be one of
@@ -144,7 +173,7 @@ class Search:
             fails = mended.has(first) and not self.check.passes(first, mended.acks(first))
             within = mended if fails else legal
             try:
-                found = self._cause(within, first)
+                found = self._cause(within, first, within.acks(first))
             except _TimeUp:
                 break
             kind = self._kind_of(within, found)
@@ -157,11 +186,10 @@ class Search:
             states = [s for s in states if s not in mine]
         return states
 
-    def _cause(self, legal: Legal, state: Partial) -> Vulnerability:
-        """Why a state fails. What the check says of it must be said of the cause as well: on the way, another
-        reason may have taken the place of the first. Raises _TimeUp.
+    def _cause(self, legal: Legal, state: Partial, acks: int) -> Vulnerability:
+        """Why a state fails with so many acknowledgements. What the check says of it must be said of the
+        cause as well: on the way, another reason may have taken the place of the first. Raises _TimeUp.
         """
-        acks = legal.acks(state)
         said = self.check.said(state, acks)
         found = Reducer(legal, self._passes).reduced(state, acks)
         if self.check.said(found.state, found.acks) == said:

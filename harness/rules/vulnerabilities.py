@@ -23,9 +23,10 @@ Passes = Callable[[Partial, int], bool]
 @dataclass(frozen=True, slots=True)
 class Vulnerability:
     """`state` fails, with `acks` acknowledgements: `missing` is lost, `present` is there. Without `present`,
-    it fails because of what was acknowledged. What is torn, if anything, has to persist whole. `base`: what
-    was durable. `until`: where nothing is lost, the call with which the check says yes again; -1 if none is
-    known. `swapped`: whether it says yes to what that call leaves without `present`.
+    it fails because of what was acknowledged, or of `base`. What is torn, if anything, has to persist whole.
+    `base`: what was durable. `until`: where nothing is lost, the call with which the check says yes again; -1
+    if none is known. `swapped`: whether it says yes to what that call leaves without `present`. `mended`:
+    some of `base` is durable by the syncs that mend others, not by the program's own.
     """
 
     state: Partial
@@ -35,6 +36,7 @@ class Vulnerability:
     base: int
     until: int = -1
     swapped: bool = False
+    mended: bool = False
 
     def explains(self, state: Partial, acks: int) -> bool:
         """Whether a state fails for the same reason; a torn one, by its tear. One that fails untorn as well
@@ -112,12 +114,11 @@ class Reducer:
 
     def _relied_on(self, state: Partial, present: int, acks: int) -> int:
         """Those of the present micro-operations that must not be there without the lost ones. Without any of
-        the others, the check still says no.
+        the others, the check still says no; none of them matter if it does so without all.
         """
         gone = 0
         for m in self.effect.of(present):
-            fewer = Partial(self.effect.without(state.persisted, gone | m.bit))
-            if present & ~(gone | m.bit) & fewer.persisted and not self.passes(fewer, acks):
+            if not self._passes_without(gone | m.bit, state, acks):
                 gone |= m.bit
         return present & ~gone
 

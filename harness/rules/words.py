@@ -34,6 +34,10 @@ class Words:
 
     def headline(self, found: Vulnerability) -> str:
         """What has to be so, in a sentence."""
+        others = ", with the syncs of the other findings in place" if found.mended else ""
+        return f"{self._needed(found)}{others}"
+
+    def _needed(self, found: Vulnerability) -> str:
         calls = self.effect.notes.calls
         if found.state.torn is not None:
             last = self.effect.micros[found.state.last]

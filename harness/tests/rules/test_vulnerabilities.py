@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -701,3 +702,94 @@ def test_a_call_is_told_with_the_bytes_that_it_wrote(text: str, told: str) -> No
     """A copy of 100 bytes was told as the 8 MiB that it had been asked for."""
     assert text_of(NotedCall("write", length=100, text=text)) == told
     assert text_of(NotedCall("size", length=100, text="ftruncate(f, 7)")) == "ftruncate(f, 7)"
+
+
+def merged(*, names_synced: bool, file_synced: bool = False, listed: bool = False) -> Notes:
+    """Three tables, the name of each in a list, which says what there is. `listed`: the list is synced."""
+    calls = Calls().create("list").write("list", b"\n").fsync("list").fsync(".").ack("init")
+    at = 1
+    for n in (1, 2, 3):
+        calls.create(f"{n}.sst").write(f"{n}.sst", b"data%d" % n)
+        calls = calls.fsync(f"{n}.sst") if file_synced else calls
+        calls = calls.fsync(".") if names_synced else calls
+        calls.write("list", b"%d.sst\n" % n, at)
+        calls = (calls.fdatasync("list") if listed else calls).ack(f"sst {n}")
+        at += 6
+    return calls.notes()
+
+
+def unlisted(held: Held, acks: int) -> str:
+    """What is wrong with such tables."""
+    lines = held.get("list", b"").split(b"\n")
+    names = [line.decode() for line in lines[:-1] if line.strip(b"\0")] if acks else []
+    if any(name not in held for name in names):
+        return "sst missing"
+    if any(held[name] != b"data" + name[:1].encode() for name in names):
+        return "sst corrupt"
+    return "acked sst not in list" if acks > len(names) + 1 else ""
+
+
+def assert_true(looked: Search, found: Vulnerability) -> None:
+    """That an order is what a state fails for: with what is lost, or without what is there, it does not."""
+    whole, effect = found.state.persisted, looked.effect
+    assert not looked.check.passes(found.state, found.acks)
+    back = effect.with_needs(whole | found.missing)
+    assert looked.check.passes(Partial(back), found.acks), looked.words.headline(found)
+    if found.present:
+        assert looked.check.passes(Partial(effect.without(whole, found.present)), found.acks)
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("synced", [False, True])
+def test_of_several_faults_the_order_of_each_is_true(synced: bool, order: bool) -> None:
+    """With the fsync of the list in place for one fault, the list was durable for the next: "`write(3.sst)`
+    must persist before `write(2.sst)`", "before the change of names by `create(3.sst)`", and "the check
+    refuses what is durable already", where the program syncs nothing.
+    """
+    notes = merged(names_synced=synced)
+    looked = search(notes, lambda *a: not unlisted(*a), names=order, order=order, tells=unlisted)
+    told = headlines(looked)
+    for kind in looked.kinds.values():
+        assert_true(looked, kind.found)
+    assert any(h.startswith("the data of `write(list, 6 at ") and h.endswith(" acknowledged") for h in told)
+    data = [h for h in told if re.match(r"the data of `write\(\d.sst, 5 at 0\)` must persist before", h)]
+    assert all("before the data of `write(list, 6 at" in h for h in data), told
+    assert len(data) == 1
+    assert looked.failing_with(looked.smallest())[0] == 0
+
+
+def test_of_one_fault_the_order_is_told_as_of_several() -> None:
+    """What was right where the list is synced."""
+    looked = search(
+        merged(names_synced=True, listed=True), lambda *a: not unlisted(*a), order=True, tells=unlisted
+    )
+    (told,) = headlines(looked)
+    assert re.match(
+        r"the data of `write\(\d.sst, 5 at 0\)` must persist before the data of `write\(list", told
+    )
+    assert not search(
+        merged(names_synced=True, listed=True, file_synced=True), lambda *a: not unlisted(*a), order=True
+    ).kinds
+
+
+def test_what_is_there_but_does_not_matter_is_not_what_came_too_early() -> None:
+    """The last of what is there was always named, even if the check says no without it as well."""
+    notes = Calls().create("f").create("g").sync().ack("0").write("g", b"1").write("f", b"1").ack("1").notes()
+    effect = effect_of(notes, rules())
+    check = FunctionCheck(notes, Maker(effect), lambda held, acks: not acks or held.get("f") == b"1")
+    data = [m.bit for m in effect.micros if m.sort is Sort.DATA]
+    state = Partial(effect.every & ~data[1])
+    assert Reducer(Legal(effect), check.passes)._relied_on(state, data[0], 1) == 0
+
+
+def test_what_is_durable_by_the_syncs_of_others_is_told_with_them() -> None:
+    """ "What is durable already", of what no sync of the program covers."""
+    looked = search(replaced(sync_file=False, sync_directory=True), is_whole)
+    (kind, *_) = looked.kinds.values()
+    alone = replace(kind.found, present=0, acks=0)
+    said = (
+        "the check refuses what is durable already, unless the data of `write(t, 3 at 0)` has persisted too"
+    )
+    assert looked.words.headline(alone) == said
+    others = looked.words.headline(replace(alone, mended=True))
+    assert others == f"{said}, with the syncs of the other findings in place"
