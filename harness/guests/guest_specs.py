@@ -70,15 +70,17 @@ def make_specs(
     """Pack initramfs archives and choose machines: see `GuestChoice`.
 
     A named machine records and judges. `auto`: the default machine records; a faster machine whose findings
-    it confirms judges, if a kernel of the same source has been built for that one. Raises KernelError for a
-    missing module, or if the machine has no such kernel.
+    it confirms judges, if a kernel of the same source has been built for that one and can open the files of
+    the run. Raises KernelError for a missing module, or if the machine has no such kernel; UsageError if a
+    named machine cannot open the files.
     """
     name = recording_machine(asked.machine, kernel)
     of_host = profile_of(name).host_process
     temporary_folder([name] if of_host else [])  # a guest that records opens sockets there, whatever its disk
     if of_host:
         own = _instrumented(name, kernel) if asked.coverage else _own_kernel(name, kernel)
-        spec = _own_spec(name, own, profiles, workloads, scratch)
+        other = "" if own is kernel else "; or leave the machine to powercut, which takes one that opens them"
+        spec = _own_spec(name, own, profiles, workloads, scratch, other)
         need_clock(asked.clock, spec.machine, spec.kernel_image)
         return GuestSpecs(spec, spec, _with_release(spec))
     recorder, reason = _recorder(asked, name, kernel, profiles, workloads, base, scratch)
@@ -92,19 +94,22 @@ def make_specs(
         )
     if asked.machine != "auto":
         return GuestSpecs(recorder, recorder, description, reason)
-    judges = machine.profile.confirms
-    for judge in judges:
+    hints: list[str] = []
+    for judge in machine.profile.confirms:
         if asked.coverage:
             found: Kernel | None = _instrumented(judge, kernel)
         else:
             found = None if kernel.replaced else built_kernel(judge, kernel.package_version)
-        if found and has_drivers(found.image, profiles):
+        if found is None or not has_drivers(found.image, profiles):
+            hints.append(how_to_speed_up(judge, kernel))
+        elif not asked.coverage and (why := _cannot_open(machine_of(judge), found, scratch)):
+            hints.append(f"{why[0]}, so {machine.profile.title} judges")
+        else:
             spec = _own_spec(judge, found, profiles, workloads, scratch)
             how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"
             description = f"recorded in {description}, {how}, findings confirmed in {machine.profile.title}"
             return GuestSpecs(recorder, spec, description, reason)
-    hints = filter(None, (how_to_speed_up(judge, kernel) for judge in judges))
-    description = "; ".join([description, *hints])
+    description = "; ".join([description, *filter(None, hints)])
     return GuestSpecs(recorder, recorder, description, reason)
 
 
@@ -339,9 +344,14 @@ def _how_to_build(kernel: Kernel) -> str:
 
 
 def _own_spec(
-    name: str, kernel: Kernel, profiles: Sequence[Profile], workloads: Sequence[Workload], scratch: Path
+    name: str,
+    kernel: Kernel,
+    profiles: Sequence[Profile],
+    workloads: Sequence[Workload],
+    scratch: Path,
+    other_way: str = "",
 ) -> GuestSpec:
-    _need_plain_path(name, scratch)
+    """`other_way`: what else can be done where this machine cannot open the files of a run."""
     stacked = next((p.name for p in profiles if p.stacked or p.options), "")
     if stacked and (kernel.image.parent / "config").is_file() and not has_drivers(kernel.image, profiles):
         raise UsageError(
@@ -349,23 +359,36 @@ def _own_spec(
             "leave the machine to powercut, which takes a kernel that has them",
         )
     machine = machine_of(name)
-    if not machine.shares_disk(kernel.image):
-        temporary_folder([name])
+    if why := _cannot_open(machine, kernel, scratch):
+        raise UsageError(why[0], why[1] + other_way)
     return spec_of(machine, kernel, profiles, workloads, scratch / f"initramfs-{name}.cpio")
 
 
-def _need_plain_path(name: str, folder: Path) -> None:
-    """A kernel that is a process of this host gets files on its command line, which ends a word at a space
-    and takes `"` away; `ubd0=` ends a file's name at a comma or a colon. Raises UsageError for such a folder.
+def _cannot_open(machine: Machine, kernel: Kernel, scratch: Path) -> tuple[str, str] | None:
+    """Why this machine's kernel, a process of this host, cannot open the files of a run, and the next step;
+    None if it can.
+    """
+    why = _unnamed(machine.profile.name, scratch)
+    if why or machine.shares_disk(kernel.image):
+        return why
+    return _unnamed(machine.profile.name, Path(tempfile.gettempdir()))
+
+
+def _unnamed(name: str, folder: Path) -> tuple[str, str] | None:
+    """Why files of a folder cannot be named to a kernel that is a process of this host, and the next step;
+    None if they can. It gets files on its command line, which ends a word at a space and takes `"` away;
+    `ubd0=` ends a file's name at a comma or a colon.
     """
     found = _ends_a_name(folder)
     if not found:
-        return
+        return None
     temporary = Path(tempfile.gettempdir())
     is_temporary = folder.is_relative_to(temporary) and _ends_a_name(temporary)
-    raise UsageError(
+    return (
         f"{folder}: {profile_of(name).title} cannot open files in a folder with {found!r} in its path",
-        "name another one: export TMPDIR=DIR" if is_temporary else "name another one with --out",
+        "name another one: export TMPDIR=DIR"
+        if is_temporary
+        else "keep runs in another one: --out, or --powercut-reports of pytest",
     )
 
 
@@ -388,7 +411,8 @@ def temporary_folder(machines: Iterable[str]) -> Path:
             "name another one: export TMPDIR=DIR",
         )
     for name in machines:
-        _need_plain_path(name, folder)
+        if why := _unnamed(name, folder):
+            raise UsageError(*why)
     return folder
 
 

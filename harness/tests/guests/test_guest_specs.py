@@ -16,6 +16,7 @@ from harness.filesystems.profiles import select_profiles
 from harness.filesystems.tools import Tool
 from harness.guests import guest_specs
 from harness.guests.guest_specs import (
+    GuestSpecs,
     has_drivers,
     how_to_speed_up,
     lacks_drivers,
@@ -170,7 +171,41 @@ def test_a_folder_that_uml_cannot_name_is_refused_before_anything_is_recorded(
     own = Kernel("uml-own", tmp_path / "image", None, "", machine="uml")
     with pytest.raises(UsageError, match="UML cannot open files in a folder with") as caught:
         make_specs(GuestChoice("uml"), own, [mode("ext4/ordered")], [], tmp_path, tmp_path / name)
+    assert caught.value.next_step == "keep runs in another one: --out, or --powercut-reports of pytest"
+
+
+def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, choice: GuestChoice) -> GuestSpecs:
+    """What judges runs in a folder where a kernel for UML has been built."""
+    debian = Kernel("debian-6.12", folder / "vmlinuz", None, "00", "6.12.1", source="linux-source-6.12")
+    built = Kernel("built-uml", folder / "image", None, "")
+    (folder / "config").write_text("CONFIG_EXT4_FS=y\n")
+    built.image.write_bytes(b"a kernel")
+    recorded = GuestSpec(machine_of("qemu", "tcg"), debian.image, folder / "initramfs")
+    monkeypatch.setattr(guest_specs, "_recorder", lambda *_: (recorded, ""))
+    monkeypatch.setattr(guest_specs, "built_kernel", lambda *_: built)
+    monkeypatch.setattr(
+        guest_specs, "spec_of", lambda machine, kernel, *_: GuestSpec(machine, kernel.image, kernel.image)
+    )
+    monkeypatch.setattr(type(machine_of("uml")), "shares_disk", lambda *_: True)
+    return make_specs(choice, debian, [mode("ext4/ordered")], [], folder, folder / "r")
+
+
+def test_where_uml_cannot_name_the_folder_another_machine_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run could be made there, and `--machine qemu`, which no message named, could all the time."""
+    (unnamed := tmp_path / "a b").mkdir()
+    specs = in_folder(unnamed, monkeypatch, GuestChoice("auto"))
+    assert specs.judge is specs.recorder
+    assert specs.description == (
+        f"QEMU (tcg); {unnamed / 'r'}: UML cannot open files in a folder with ' ' in its path, so QEMU judges"
+    )
+    with pytest.raises(UsageError, match="UML cannot open files") as caught:
+        in_folder(unnamed, monkeypatch, GuestChoice("uml"))
     assert "--out" in caught.value.next_step
+    assert "leave the machine to powercut" in caught.value.next_step
+    specs = in_folder(tmp_path, monkeypatch, GuestChoice("auto"))
+    assert "judged in UML" in specs.description
 
 
 @pytest.mark.parametrize("shared", [True, False])
