@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
@@ -15,7 +16,7 @@ import msgspec
 
 from harness.cases.faulty_disk import PER_CELL
 from harness.cli.again import again, before, summary_of
-from harness.cli.baseline import asked_baseline, baseline_option
+from harness.cli.baseline import Baseline, asked_baseline, baseline_of, baseline_option
 from harness.cli.bisect import (
     FLAG,
     BisectCommand,
@@ -80,7 +81,7 @@ from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, Workload, bounds
 from harness.model.schedules import with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Clock, Completions, ExistingDisk, Plan
-from harness.report import print_summary, shown_path, source_words
+from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import headline, plural
@@ -354,7 +355,8 @@ def run_command(**given: Any) -> ExitCode:
             changed = {"minutes": given["minutes"], "max_failures": given["max_failures"]}
             changed |= {"machine": given["machine"]} if is_typed("machine") else {}
             plan = _need_fitting(msgspec.structs.replace(plan, jobs=jobs or plan.jobs, **changed))
-            return _resumed(plan, store, given["events"], _explaining(given))
+            baseline = baseline_of(given["baseline"], plan, store)
+            return _resumed(plan, store, given["events"], _explaining(given), baseline)
     plan = _plan(given)
     if given["no_action"]:
         return _show(plan, given)
@@ -363,10 +365,11 @@ def run_command(**given: Any) -> ExitCode:
 
 KEPT_BESIDE_RESUME = (
     *("resume", "jobs", "cluster", "events", "minutes", "max_failures", "machine", "why"),
-    *("kernel", "modules", "replaced", "workloads", "recordings", "image"),
+    *("kernel", "modules", "replaced", "workloads", "recordings", "image", "baseline"),
 )
 """Files only to say that they may be used: the run goes on with those that it was begun with. A machine,
-since one that has a kernel by now, and had none then, would judge as well.
+since one that has a kernel by now, and had none then, would judge as well. A baseline for what is to be noted
+at the end.
 """
 
 
@@ -388,12 +391,14 @@ def _with_program(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "workloads": [*given["workloads"], str(folder)]}
 
 
-def _resumed(plan: Plan, store: RunStore, events: TextIO | None, named: Named | None) -> ExitCode:
+def _resumed(
+    plan: Plan, store: RunStore, events: TextIO | None, named: Named | None, baseline: Baseline | None
+) -> ExitCode:
     """Go on with a run. If it cannot be, since something is not what it was, says how it can, or that nothing
     is left to do.
     """
     try:
-        return shell_code(_execute(plan, store, events, named))
+        return shell_code(_execute(plan, store, events, named, baseline=baseline))
     except RunChanged as e:
         if store.info.finished and not store.info.interrupted:
             summary = summarise(store)
@@ -442,10 +447,8 @@ def _run(plan: Plan, given: Mapping[str, Any]) -> Summary:
     baseline = asked_baseline(given["baseline"], plan)
     expected = asked_expectations(given["expect"]) + (baseline.expected if baseline else ())
     with new_run(plan, given["out"], given["name"], expected, asked_known(given)) as store:
-        summary = _execute(plan, store, given["events"], _explaining(given), brief=given["bisect"])
-    for note in baseline.notes(summary) if baseline else ():
-        errors.say(f"note: {note}")
-    return summary
+        named, brief = _explaining(given), given["bisect"]
+        return _execute(plan, store, given["events"], named, brief=brief, baseline=baseline)
 
 
 def _explaining(given: Mapping[str, Any]) -> Named | None:
@@ -680,9 +683,10 @@ def _execute(
     named: Named | None = None,
     *,
     brief: bool = False,
+    baseline: Baseline | None = None,
 ) -> Summary:
     """Carry out a run, and report it. `named`: what findings may be explained with; None: none is.
-    `brief`: in a few lines, as at each commit of a bisection.
+    `brief`: in a few lines, as at each commit of a bisection. `baseline`: the run is noted beside it.
     """
     stream = EventStream(store, events)
     stream.began(plan)
@@ -692,6 +696,7 @@ def _execute(
         except ClusterGone as e:
             then = f"then {resume(plan, shown_path(store.path))}"
             raise ClusterGone(e.what, f"{e.next_step}, {then}" if e.next_step else then) from e
+    summary = _noted(store, baseline, summary, aside=stream.is_output or brief)
     stream.ended(summary)
     if stream.is_output:  # for a program: no words between the lines
         return summary
@@ -702,7 +707,9 @@ def _execute(
     print_summary(summary, source_words(store, shown_path(store.path)), console)
     if summary.info.interrupted:
         how = "stopped" if summary.info.stopped else "interrupted"
-        console.say(f"{how}; continue with: {resume(plan, shown_path(store.path))}")
+        again = resume(plan, shown_path(store.path))
+        again += f" --baseline {shlex.quote(full(baseline.path))}" if baseline else ""
+        console.say(f"{how}; continue with: {again}")
     complete = not summary.info.interrupted or summary.info.stopped
     if named is not None and complete and explain_first(store, named, plan.accel):
         summary = summarise(store)  # a cause tells whether it is the known bug
@@ -712,6 +719,18 @@ def _execute(
     console.say(f"for the page of a CI job: {shown_path(store.path / 'summary.md')}")
     if asked := _asks_rules(plan, summary):
         console.say(asked)
+    return summary
+
+
+def _noted(store: RunStore, baseline: Baseline | None, summary: Summary, *, aside: bool) -> Summary:
+    """The run, whose reports have what its baseline does not know of it. `aside`: which is said here, too."""
+    if baseline and (notes := baseline.notes(store)) != summary.info.notes:
+        with store.lock("powercut, writing reports"):
+            store.put_notes(notes)
+            write_reports(store)
+        summary = replace(summary, info=store.info)
+    for note in summary.info.notes if aside else ():
+        errors.say(f"note: {note.text}")
     return summary
 
 

@@ -190,15 +190,24 @@ def _not_looked_at(finding: Finding, first: Side, second: Side) -> str:
         return f"recoveries were cut {plural(len(looked.cuts), 'time')} there (--again)"
     if state.fault and state.fault.kind not in looked.faults:
         return "the disk was not as faulty there (--disk)"
-    showing = second.showing(finding)
-    if _of_one_recording(case, first, second) and not first.judged(case).keys().isdisjoint(showing):
+    if decided_itself(finding, first, second):
         return ""
     maybe = "such a state may not have been looked at there"
     if not _ended(mine):
         return f"{maybe}: {mine.undecided or mine.reason}"
-    blocks, points = second.blocks(case), (CrashPoint(case, CrashState.parse(s)) for s in showing)
+    blocks = second.blocks(case)
+    points = (CrashPoint(case, CrashState.parse(s)) for s in second.showing(finding))
     covers = looked.covers(second.looked_at(case), state) or any(looked.has_like(p, blocks) for p in points)
     return "" if covers else f"{maybe}; covered there: {_extent(first, case)}"
+
+
+def decided_itself(finding: Finding, first: Side, second: Side) -> bool:
+    """Whether the first run has a verdict on a state, of the same recording, that shows a finding of the
+    second.
+    """
+    if not _of_one_recording(finding.case, first, second):
+        return False
+    return not first.judged(finding.case).keys().isdisjoint(second.showing(finding))
 
 
 def _ended(case: CaseSummary) -> bool:

@@ -72,6 +72,12 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
     for doubt, cases in doubts(summary):
         yield ""
         yield f"Note: {_names(cases)}: {markdown(doubt)}"
+    for note in summary.info.notes[:MAX_FINDINGS]:
+        yield ""
+        yield f"Note: {markdown(note.text)}"
+    if (more := len(summary.info.notes) - MAX_FINDINGS) > 0:
+        yield ""
+        yield f"... and {plural(more, 'more note')} in report.html"
 
 
 def _unmet(summary: Summary) -> Iterator[str]:

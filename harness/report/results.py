@@ -37,6 +37,7 @@ def results(summary: Summary, source: str) -> dict[str, Any]:
         "machine": info["machine"],
         "host": summary.info.host,
         "cases": [_case(c, source) for c in summary.cases],
+        **({"notes": info["notes"]} if info["notes"] else {}),
         "expectations_unmet": [
             {
                 "configuration": e.configuration,

@@ -131,6 +131,10 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
     for doubt, cases in doubts(summary):
         yield Text(indented(f"note: {_names(cases, limits)}: {doubt}"), "yellow")
         yield Text()
+    for note in summary.info.notes:
+        yield Text(indented(f"note: {note.text}"), "yellow")
+    if summary.info.notes:
+        yield Text()
     yield from _tail(summary, limits)
 
 

@@ -120,8 +120,9 @@ def write_info(run: Path, info: RunInfo) -> RunInfo:
 
 def _digest(info: RunInfo) -> str:
     fields = msgspec.to_builtins(replace(info, digest=""))
-    if not info.stopped:
-        del fields["stopped"]  # runs of before do not have it, and keep their digest
+    for name in ("stopped", "notes"):
+        if not fields[name]:
+            del fields[name]  # runs of before do not have it, and keep their digest
     return digest_of_bytes(json_bytes(fields))
 
 

@@ -75,13 +75,21 @@ class MachineInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseNote:
+    """What whoever reads of a case has to know beside what it showed. `case`: its name; empty: of all."""
+
+    case: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunInfo:
     """The contents of run.json. Times carry a time zone; `finished` None: the run is in progress, or died.
     `stopped`: why it ended early as the user had asked; then it is `interrupted`, too.
     `require_all`: a case for which this host or kernel lacks something gives the run its own exit code.
     `pins`: hashes of what the verdicts depend on (`harness.cases.pins`). `plan`: digest of plan.json; `seal`:
     digest of the cases and verdicts of a finished run; `digest`: of all other fields
-    (`harness.store.digests`; the store writes these three).
+    (`harness.store.digests`; the store writes these three). `notes`: on what a baseline does not know.
     """
 
     name: str
@@ -97,6 +105,7 @@ class RunInfo:
     finished: datetime | None = None
     interrupted: bool = False
     stopped: str = ""
+    notes: tuple[CaseNote, ...] = ()
     pins: dict[str, str] = field(default_factory=dict)
     plan: str = ""
     seal: str = ""

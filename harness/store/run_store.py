@@ -44,6 +44,7 @@ from harness.store.records import (
     MAKE_DURABLE,
     SCHEMA,
     CaseInfo,
+    CaseNote,
     CaseRecord,
     CaseRows,
     CaseStatus,
@@ -214,6 +215,11 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         if self._info.pins:
             raise StoreError(f"{self.path} has its pins already", "a run's parts are pinned only once")
         self._info = write_info(self.path, replace(self._info, pins=dict(pins)))
+
+    def put_notes(self, notes: Iterable[CaseNote]) -> None:
+        """Store what is to be known beside the cases, in place of what was stored before."""
+        told = tuple(CaseNote(n.case, valid_text(n.text)) for n in notes)
+        self._info = write_info(self.path, replace(self._info, notes=told))
 
     def put_plan(self, plan: Plan) -> None:
         """Store the plan; once."""

@@ -23,6 +23,7 @@ from harness.oracles import ORACLES
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
+    CaseNote,
     CaseStatus,
     Coverage,
     Evidence,
@@ -70,7 +71,10 @@ def poisoned(value: T, where: str) -> T:
 
 def of_run(info: RunInfo) -> RunInfo:
     full = dataclasses.replace(
-        info, kernel=KernelInfo("k", "v", "r", "s", {"a": "b"}, {"m.ko": "s"}), host="h"
+        info,
+        kernel=KernelInfo("k", "v", "r", "s", {"a": "b"}, {"m.ko": "s"}),
+        host="h",
+        notes=(CaseNote("", "note"),),
     )
     machine = MachineInfo("uml", "a", "v", 1, "n", {"a": "b"})
     return dataclasses.replace(poisoned(dataclasses.replace(full, machine=machine), ""), name=info.name)
@@ -83,6 +87,7 @@ def put_case(store: RunStore, workload: str, judgements: tuple[Judgement, ...], 
         oracles=("x",),
         generated=len(judgements),
         distinct=len(judgements),
+        log_hash="log",
         steps=(Step(0, "s", 1, 2),),
         files={"f": "0"},
         coverage=Coverage(14, 0, 185, 40, "why"),

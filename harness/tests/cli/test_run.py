@@ -7,12 +7,14 @@ import os
 import shlex
 import threading
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
+from click.testing import Result
 
 from harness.cli import run
 from harness.cli.again import Before, summary_of
@@ -21,16 +23,17 @@ from harness.cli.console import errors
 from harness.cli.estimate import estimate
 from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
-from harness.expectations import Expectation, first_match, known_failures
+from harness.expectations import Expectation, known_failures
 from harness.guests import guest_specs
 from harness.kernels.find import Kernel
-from harness.model import CaseId, Judgement, Violation
+from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, ExistingDisk, Plan
+from harness.report import write_reports
 from harness.report.lines import run_again
 from harness.run import Planned, look_up, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
-from harness.store.records import CaseInfo, CaseStatus, KernelInfo, Step
+from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState, KernelInfo, Step
 from harness.summary import CaseVerdict, summarise
 from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut, printed, refused
@@ -199,30 +202,113 @@ def test_a_baseline_makes_its_findings_known_and_no_others(
     assert "no baseline" in refused.output
 
 
+def run_beside(
+    baseline: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch, *options: object
+) -> tuple[Result, str]:
+    """The command line of a run that came to `store`, beside a baseline; and its notes in the reports."""
+    monkeypatch.setattr(run, "execute", lambda *_: summarise(store))
+    monkeypatch.setattr(run, "new_run", lambda *_: contextlib.nullcontext(store))
+    done = powercut("run", "-c", "ext4/ordered", "--no-why", "--baseline", baseline, *options)
+    reports = ["summary.md", "report.html", "junit.xml", "summary.txt", "results.json"]
+    told = [" ".join(unescape((store.path / name).read_text()).replace("\\", "").split()) for name in reports]
+    told += [" ".join(text.split()) for text in (done.stdout, powercut("report", store.path).stdout)]
+    assert len({text.count("may be older than") for text in told}) == 1
+    return done, told[0]
+
+
 def test_a_case_that_fails_beside_a_baseline_without_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of another mode, or one that was stopped, was taken in silence, and every finding was new."""
-    with demo_run(tmp_path / "now") as store, demo_run(tmp_path / "before") as before:
-        summary = summarise(store)
-        (failed,) = {f.case for f in summary.unexpected}
+    """One of another mode, or one that was stopped, was taken in silence, and every finding was new; and the
+    note was on the terminal alone.
+    """
+    changes: dict[str, dict[str, Any]] = {
+        "": {},
+        "it was not checked there": {"case": replace(CASE, workload="other")},
+        "a guest was lost": {"status": CaseStatus.UNKNOWN},
+        "durability was not judged there": {"oracles": ("fsck",)},
+        "3 of 31 different ones": {"coverage": Coverage(0, -1, 28, 3, "3 of 31 different ones")},
+    }
+    for number, (why, change) in enumerate(changes.items()):
+        with a_run(tmp_path / f"now{number}", "now", LOST) as store:
+            before = a_run(tmp_path / f"then{number}", "then", KEPT, **change)
+            before.close()
+            done, told = run_beside(before.path, store, monkeypatch)
+        note = f"what {CASE} shows may be older than {before.path}: "
+        assert (note in told) == bool(why), why
+        assert why in told.partition(note)[2]
+        assert done.exit_code == ExitCode.INCONSISTENT
+
+
+def test_what_a_baseline_checked_itself_is_not_older_though_it_is_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_run(tmp_path / "now", "now", LOST) as store:
+        before = a_run(tmp_path / "then", "now", KEPT, status=CaseStatus.UNKNOWN)
+        before.close()
+        assert "may be older" not in run_beside(before.path, store, monkeypatch)[1]
+        notes = store.info.notes
+    with RunStore.open(store.path) as again:
+        assert again.info.notes == notes
+
+
+def test_notes_on_a_baseline_are_on_standard_error_where_output_is_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = a_run(tmp_path / "then", "then", KEPT, oracles=("fsck",))
+    before.close()
+    with a_run(tmp_path / "now", "now", LOST) as store:
+        monkeypatch.setattr(run, "execute", lambda *_: summarise(store))
         monkeypatch.setattr(run, "new_run", lambda *_: contextlib.nullcontext(store))
-        monkeypatch.setattr(run, "_execute", lambda *_, **__: summary)
-        told = [powercut("run", "--baseline", before.path).stderr]
-        before.set_case_status(failed, CaseStatus.UNKNOWN, "a guest was lost")
-        told.append(powercut("run", "--baseline", before.path).stderr)
-        other = replace(failed, workload="other")
-        summary = replace(
-            summary,
-            cases=tuple(
-                replace(c, info=replace(c.info, case=other)) if c.case == failed else c for c in summary.cases
-            ),
-        )
-        told.append(powercut("run", "--baseline", before.path).stderr)
-    said = f"note: what %s shows may be older than {before.path}: %s"
-    assert told[0] == ""
-    assert said % (failed, "a guest was lost") in " ".join(told[1].split())
-    assert said % (other, "it was not checked there") in " ".join(told[2].split())
+        done = powercut("run", "-c", "ext4/ordered", "--events", "-", "--baseline", before.path)
+    assert "durability was not judged there" in " ".join(done.stderr.split())
+    assert "may be older" not in done.stdout
+
+
+def test_a_run_that_goes_on_is_noted_beside_the_baseline_that_it_was_begun_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a resumed run showed had no note."""
+    stale = Judgement((Violation("stale", "f", "f holds poison", "data", "poison", "poison f"),))
+    before, other = a_run(tmp_path / "then", "then", LOST), a_run(tmp_path / "other", "other", stale)
+    found = known_failures(before.findings(), f"baseline {before.path.name}")
+    for store in (before, other):
+        store.close()
+    with a_run(tmp_path / "now", "now", stale) as store:
+        store.set_expectations(found)
+        store.finish(interrupted=True)
+        monkeypatch.setattr(run, "execute", lambda *_: summarise(store))
+        go_on = ("run", "--resume", store.path, "--no-why")
+        assert "--baseline RUN" in powercut(*go_on).stderr
+        assert "was not begun with the baseline" in refused(*go_on, "--baseline", other.path)
+        done = powercut(*go_on, "--baseline", before.path)
+    assert f"--baseline {before.path}" in done.stdout.partition("continue with: ")[2].splitlines()[0]
+
+
+CASE = CaseId("ext4", "ordered", "append-fsync")
+KEPT = Judgement()
+LOST = Judgement((Violation("durability", "f", "f is gone", "f", "nothing", "gone f"),))
+
+
+def a_run(
+    root: Path,
+    log: str,
+    judgement: Judgement,
+    *,
+    case: CaseId = CASE,
+    status: CaseStatus = CaseStatus.DONE,
+    oracles: tuple[str, ...] = (),
+    coverage: Coverage | None = None,
+) -> RunStore:
+    """A run of one case with one state, of the recording `log`, with its reports."""
+    store = RunStore.create(root, "t", run_info())
+    store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+    store.add_case(CaseInfo(case, "", "", "", oracles, 1, 1, log, coverage=coverage))
+    store.put_judgements(case, [JudgedState(CrashState(1), "", judgement)])
+    store.set_case_status(case, status, "a guest was lost" if status is CaseStatus.UNKNOWN else "")
+    store.finish()
+    write_reports(store)
+    return store
 
 
 def test_what_a_baseline_of_other_operations_shows_is_not_known(
@@ -242,17 +328,14 @@ def test_what_a_baseline_of_other_operations_shows_is_not_known(
         mine.write_text(text)
         _, expected, _ = begun_with(monkeypatch, "-w", mine, *asked)
         assert any(e.applies_to(case) for e in expected) is known
-    with demo_run(tmp_path / "after") as store:
-        summary = summarise(store)
-        (c,) = (c for c in summary.cases if c.case == case)
-        failed = replace(
-            summary, cases=(replace(c, findings=tuple(replace(f, expectation=None) for f in c.findings)),)
-        )
-        monkeypatch.setattr(run, "new_run", lambda *_: contextlib.nullcontext(store))
-        monkeypatch.setattr(run, "_execute", lambda *_, **__: failed)
-        told = powercut("run", "-w", mine, *asked).stderr
-    why = "the baseline's operations of this case are others"
-    assert f"note: what {case} shows may be older than {before.path}: {why}" in " ".join(told.split())
+    with demo_run(tmp_path / "after") as store, demo_run(tmp_path / "then") as then:
+        for of in (store, then):
+            of.put_plan(Plan(configurations=["ext4"], workloads=["all"]))
+        mkdir = (Step(0, "mkdir d", 1, 2), *there.info.steps)
+        then.add_case(replace(there.info, steps=mkdir))
+        store.set_expectations(())
+        (*told,) = (n.text for n in Baseline(then.path, ()).notes(store) if n.case == str(case))
+    assert told == [f"what {case} shows may be older than {then.path}: its operations were others there"]
 
 
 def test_what_another_program_shows_is_known_by_a_baseline_and_told(tmp_path: Path) -> None:
@@ -261,29 +344,22 @@ def test_what_another_program_shows_is_known_by_a_baseline_and_told(tmp_path: Pa
 
     def with_program(folder: str) -> RunStore:
         store = demo_run(tmp_path / folder)
+        store.put_plan(Plan(configurations=["ext4"], workloads=["all"]))
         store.put_pins({"workload append-fsync": folder})
         return store
 
     with with_program("then") as then, with_program("now") as now:
-        before, after = summarise(then), summarise(now)
-        known = known_failures(before.findings, "baseline")
-        cases = tuple(
-            replace(
-                c,
-                info=replace(c.info, steps=run_step),
-                findings=tuple(
-                    replace(f, expectation=first_match(known, f.case, f.symptom)) for f in c.findings
-                ),
-            )
-            for c in after.cases
-        )
-        judged = {c.case: "" for c in before.cases}
-        told = [*Baseline(then.path, known, judged, then.info.pins).notes(replace(after, cases=cases))]
-        same = [*Baseline(then.path, known, judged, now.info.pins).notes(replace(after, cases=cases))]
+        for store in (then, now):
+            for c in store.cases():
+                store.add_case(replace(c.info, steps=run_step))
+        known = known_failures(then.findings(), "baseline")
+        now.set_expectations(known)
+        told = [n.text for n in Baseline(then.path, known).notes(now)]
+        same = Baseline(now.path, known).notes(now)
     case = "ext4-nobarrier/append-fsync"
     why = f"its program is not that of {then.path}"
     assert told == [f"what {case} is expected to show may be new: {why}"]
-    assert same == []
+    assert same == ()
 
 
 def test_a_packed_baseline_is_unpacked_where_the_run_is_kept(
@@ -350,7 +426,7 @@ def noted(monkeypatch: pytest.MonkeyPatch, function: str) -> list[Plan]:
     """The plans that a function of the command will be called with, instead of what it does."""
     plans: list[Plan] = []
 
-    def note(plan: Plan, *_: object) -> None:
+    def note(plan: Plan, *_: object, **__: object) -> None:
         plans.append(plan)
         raise UsageError("seen")
 

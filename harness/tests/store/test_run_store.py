@@ -23,6 +23,7 @@ from harness.store import RunStore
 from harness.store.database import Database
 from harness.store.records import (
     CaseInfo,
+    CaseNote,
     CaseRows,
     CaseStatus,
     DrawnEntry,
@@ -326,3 +327,18 @@ def test_a_run_that_is_resumed_while_it_is_opened_is_not_damaged(
     monkeypatch.setattr(Database, "open", slow)
     with RunStore.open(store.path) as found:
         assert found.info.finished is None
+
+
+def test_notes_are_kept_and_leave_the_seal_as_it_is(tmp_path: Path) -> None:
+    """A run without any, such as those of before, has the digest that it had."""
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        store.finish(INFO.started)
+        before = store.info
+        assert '"notes":[{' not in "".join((store.path / "run.json").read_text().split())
+        store.put_notes([CaseNote(str(CASE), "what it shows may be older")])
+        assert store.info.digest != before.digest
+        assert replace(store.info, digest=before.digest, notes=()) == before
+    with RunStore.open(store.path) as again:
+        assert again.info == store.info
+        again.put_notes([])
+        assert again.info == before
