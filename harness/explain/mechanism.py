@@ -38,7 +38,7 @@ class Mechanism(enum.StrEnum):
     METADATA_AHEAD = "metadata ahead of its data"
     IN_PLACE_AHEAD = "in place ahead of its record"
     LATE_COMMIT = "there only with a later commit"
-    TAKEN = "a later write took it away"
+    BROKEN_LATER = "broken by a later write"
     DROPPED = "recovery dropped it"
     REUSED = "written over blocks that were not free yet"
     PRESENT = "a write came too early"
@@ -505,7 +505,7 @@ def _later_records(facts: Facts) -> list[int]:
     return [e for e in facts.cleared if Kind.RECORD in facts.kinds(e) and not facts.on_platter(e)]
 
 
-def _taken_away(facts: Facts) -> str:
+def _broken_later(facts: Facts) -> str:
     """An earlier cut, behind the promise, keeps every promise: what was promised had been durable."""
     ack = facts.promised_at
     if ack is None or not facts.without or not facts.keeps:
@@ -613,7 +613,7 @@ def _half_sent(facts: Facts) -> str:
 
 _OF_RECOVERY: Mapping[Mechanism, Sentence] = {
     Mechanism.REUSED: _reused,
-    Mechanism.TAKEN: _taken_away,
+    Mechanism.BROKEN_LATER: _broken_later,
     Mechanism.NOT_SENT: _not_sent,
     Mechanism.NO_COMMIT: _no_commit,
     Mechanism.LATE_COMMIT: _late_commit,

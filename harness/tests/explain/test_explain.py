@@ -21,6 +21,7 @@ from harness.explain.explain import (
     _cause,
     _control,
     _first_two,
+    _missing,
     _missing_of,
     _not_named,
     _promised,
@@ -52,6 +53,7 @@ from harness.model import (
     HistoryStep,
     Operation,
     OperationKind,
+    Outcome,
     Position,
     Tree,
     TreeEntry,
@@ -839,11 +841,12 @@ def test_of_what_a_later_cut_has_besides_a_write_that_is_called_after_the_file_i
     }
     facts = replace(facts_of(made, names, (), 1, at="cut"), cleared=(table, attributes), commits=False)
     assert f"before entry {attributes}, ext" in there(mechanism_of(facts, made_up=False)).sentence
+    assert _missing(facts, Mechanism.NOT_SENT).startswith(f"entry {attributes}, extended attributes")
     other = there(mechanism_of(replace(facts, subject="d/h"), made_up=False))
     assert f"before entry {table}, inode table" in other.sentence
 
 
-def taken_away(*, sent_before: bool = False) -> tuple[Facts, int]:
+def broken_later(*, sent_before: bool = False) -> tuple[Facts, int]:
     """What fsync promised is not there with a record that is sent behind the promise."""
     made = Recorder()
     made.mark("begin 1")
@@ -860,12 +863,12 @@ def taken_away(*, sent_before: bool = False) -> tuple[Facts, int]:
     return replace(facts, without=(later,), keeps=True), later
 
 
-def test_what_a_later_write_took_away_was_not_dropped_by_recovery() -> None:
+def test_what_a_later_write_broke_was_not_dropped_by_recovery() -> None:
     """ "Recovery dropped it" was said, beside an earlier cut that kept every promise."""
-    facts, later = taken_away()
+    facts, later = broken_later()
     found = there(mechanism_of(facts, made_up=False))
     assert str(found) == (
-        f"A later write took it away. Nothing was lost. Without entry {later}, superblock, every promise is "
+        f"Broken by a later write. Nothing was lost. Without entry {later}, superblock, every promise is "
         "kept: it was sent at event 6, after `fsync f` had returned (event 5)."
     )
     several = there(mechanism_of(replace(facts, without=(later, later)), made_up=False))
@@ -874,10 +877,10 @@ def test_what_a_later_write_took_away_was_not_dropped_by_recovery() -> None:
 
 
 def test_a_later_write_is_accused_only_where_an_earlier_cut_keeps_every_promise() -> None:
-    facts, _ = taken_away()
+    facts, _ = broken_later()
     assert told(replace(facts, keeps=False)) is None, "the control may fail in another way"
     assert told(replace(facts, without=(), keeps=True)) is Mechanism.DROPPED, "the control is a later cut"
-    before, _ = taken_away(sent_before=True)
+    before, _ = broken_later(sent_before=True)
     assert told(before) is None, "it was sent before the promise"
 
 
@@ -2449,3 +2452,19 @@ def test_a_state_that_shows_another_finding_of_one_symptom_does_not_fail_the_sam
     explainer._signature = mine.oracle, mine.signature
     assert explainer._like(finding, [other]) is None
     assert explainer._like(finding, [other, mine]) is mine
+
+
+def test_only_a_state_that_was_seen_to_break_nothing_keeps_every_promise() -> None:
+    legal = three_writes()
+    kept, broken, unseen = legal.cuts()[:3]
+    explainer = object.__new__(Explainer)
+    explainer.legal = legal
+    explainer._outcomes = {kept: Outcome(), broken: Outcome(kernel_log=("x",)), unseen: Unobserved("why")}
+    judged = Violation("size", "f", "f: other", "", "", "size")
+    explainer._judge = cast(
+        Any,
+        SimpleNamespace(
+            judge=lambda _, outcome: SimpleNamespace(violations=(judged,) if outcome.kernel_log else ())
+        ),
+    )
+    assert [explainer.keeps_all(state) for state in (kept, broken, unseen)] == [True, False, False]
