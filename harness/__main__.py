@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 
 def main() -> None:
-    """The command line. Interrupted while its modules are loaded, it ends as it does later. Letters that the
-    output's encoding does not have are escaped.
+    """The command line. Letters that the output's encoding does not have are escaped.
+
+    SIGTERM and SIGHUP (a CI time limit, a closed terminal) act like Ctrl-C: guests are stopped, scratch files
+    removed, and the verdicts so far are kept and reported. Interrupted while its modules are loaded, it ends
+    as it does later.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as for standard error
@@ -21,12 +26,19 @@ def main() -> None:
         )
         sys.exit(2)
     try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # an ignored signal stays ignored: nohup
+                signal.signal(number, _interrupt)
         from harness.cli import main as commands  # noqa: PLC0415 - it takes the better part of a second
 
         commands()
     except KeyboardInterrupt:
         sys.stderr.write("powercut: interrupted\n")
         sys.exit(130)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":  # the workers of `--cluster local:N` import this module, and need no commands

@@ -6,15 +6,12 @@ import contextlib
 import errno
 import os
 import shlex
-import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
-from types import FrameType
 from typing import Any
 
 import click
@@ -29,17 +26,13 @@ from harness.model import Verdict
 def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
     """Errors become a message and an exit code. Only our own defects show a traceback; they exit with
     UNDECIDED, since 1 would accuse a file system.
-
-    SIGTERM and SIGHUP (a CI time limit, a closed terminal) act like Ctrl-C: guests are stopped, scratch files
-    removed, and the verdicts so far are kept and reported.
     """
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             _need_text(sys.argv)
-            with _signals_interrupt():
-                code = command(*args, **kwargs)
+            code = command(*args, **kwargs)
         except PowercutError as e:
             say_error(e)
             code = e.exit_code
@@ -136,25 +129,3 @@ def _say_program(e: subprocess.CalledProcessError) -> None:
         indented(f"{line} {end}\n{said}".strip(), "  | ")
         + "\n  next: powercut doctor checks what a run needs"
     )
-
-
-@contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt. Does nothing outside the main thread, which alone
-    handles signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    ends = (signal.SIGTERM, signal.SIGHUP)
-    # an ignored signal stays ignored: nohup
-    before = {s: signal.signal(s, interrupt) for s in ends if signal.getsignal(s) is not signal.SIG_IGN}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

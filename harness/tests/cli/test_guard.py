@@ -9,8 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -96,51 +95,6 @@ def test_a_defect_of_ours_shows_its_traceback_and_accuses_no_file_system(
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert str(error) in said
-
-
-PATIENCE = 5000
-"""Milliseconds after which a signal that never came has lost its test: far more than one takes."""
-
-
-@contextlib.contextmanager
-def disposition(number: signal.Signals, handler: object) -> Iterator[None]:
-    """What happens on a signal, whatever this process inherited."""
-    before = signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal takes
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_is_an_interruption(number: signal.Signals) -> None:
-    """Under nohup, where SIGHUP is ignored, or in the background of a script, where SIGINT is, this test
-    waited for ever for a signal that never came.
-    """
-    cleaned = []
-
-    def command() -> ExitCode:
-        try:
-            os.kill(os.getpid(), number)
-            for _ in range(PATIENCE):  # where another thread takes it, the handler still runs in this one
-                time.sleep(0.001)
-        finally:
-            cleaned.append(number)
-        return ExitCode.CONSISTENT
-
-    usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
-    with disposition(number, usual):
-        assert ended(command) == ExitCode.INTERRUPTED
-        assert signal.getsignal(number) is usual
-    assert cleaned == [number]
-
-
-def test_a_hangup_that_is_ignored_stays_so() -> None:
-    def command() -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
-
-    with disposition(signal.SIGHUP, signal.SIG_IGN):
-        assert ended(command) == 0
 
 
 def test_a_message_cannot_steer_the_terminal_or_give_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,18 +58,53 @@ def test_who_looks_for_a_bisection_is_told_where_it_is() -> None:
     assert "powercut patch TREE BASE..HEAD names the commit" in said
 
 
-def test_ctrl_c_while_modules_are_loaded_is_no_traceback() -> None:
-    """In the first half second of `powercut pack` it was one of thirty lines."""
-    interrupted = (
-        "import runpy, sys\n"
-        "class Finder:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'harness.cli.pack': raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Finder())\n"
-        "runpy.run_module('harness', run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)
+_LOADING = """
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "harness.cli.pack": ended()
+sys.meta_path.insert(0, Finder())
+runpy.run_module("harness", run_name="__main__")
+"""
+_WORKING = """
+import harness.cli
+from harness.cli.guard import guarded
+harness.cli.main = guarded(lambda: ended())
+runpy.run_module("harness", run_name="__main__")
+"""
+
+
+def ended_by(number: signal.Signals, usual: str, rest: str) -> subprocess.CompletedProcess[str]:
+    """A process that gets a signal, with what happens then unless Powercut says otherwise."""
+    words = f"""
+import os, runpy, signal, sys, threading
+signal.signal({number:d}, {usual})  # whatever this process inherited
+def ended():
+    os.kill(os.getpid(), {number:d})
+    if {usual} is not signal.SIG_IGN: threading.Event().wait(60)
+{rest}"""
+    return subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("rest", [_LOADING, _WORKING])
+@pytest.mark.parametrize(
+    ("number", "usual"),
+    [
+        (signal.SIGINT, "signal.default_int_handler"),
+        (signal.SIGTERM, "signal.SIG_DFL"),
+        (signal.SIGHUP, "signal.SIG_DFL"),
+    ],
+)
+def test_a_signal_that_ends_is_an_interruption(number: signal.Signals, usual: str, rest: str) -> None:
+    """In the first half second of `powercut pack` it was a traceback of thirty lines, or no word at all."""
+    done = ended_by(number, usual, rest)
     assert (done.returncode, done.stderr) == (ExitCode.INTERRUPTED, "powercut: interrupted\n")
+
+
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    assert ended_by(signal.SIGHUP, "signal.SIG_IGN", _WORKING).returncode == ExitCode.CONSISTENT
+
+
+def test_the_command_is_the_one_that_a_signal_interrupts() -> None:
     project = msgspec.toml.decode((Path(harness.__file__).parent.parent / "pyproject.toml").read_bytes())
     assert project["project"]["scripts"]["powercut"] == "harness.__main__:main"
 
