@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from harness.errors import FullDisk, GuestError, GuestLost, NotSupported
 from harness.guests import wire
 from harness.guests.outcomes import call_error
+from harness.host.text import ended_with
 from harness.model import Operation, OperationFlag, OperationKind
 
 LACKS = 77
@@ -52,7 +53,7 @@ def check_results(
             full = result.error is not None and result.error.errno in _OF_FULL_DISKS
             raise (FullDisk if full else GuestError)(
                 f"operation {result.index} ({_shortened(operation)}) failed while recording: {why}",
-                _advice(operation),
+                _advice(operation, printed=bool(result.output.strip())),
             )
     if len(results) < len(operations):
         raise GuestLost(f"{len(results)} results of {len(operations)} operations, and none of them failed")
@@ -109,12 +110,14 @@ def _shortened(operation: Operation) -> str:
     return line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX]}... ({len(line):,} characters)"
 
 
-def _advice(operation: Operation) -> str:
+def _advice(operation: Operation, *, printed: bool) -> str:
     """What to do about an operation that failed. Operations that no file system could carry out are rejected
-    before recording, so the workload's list is not at fault.
+    before recording, so the workload's list is not at fault. `printed`: whether its program printed more than
+    its acknowledgements, which the output of a result leaves out.
     """
     if operation.kind is OperationKind.RUN:
-        return "correct the program: its last output is above"
+        said = "its last output is above" if printed else "it printed nothing besides its acknowledgements"
+        return f"correct the program: {said}"
     return "the file system refuses it in this mode: leave the operation out, or the mode"
 
 
@@ -128,7 +131,7 @@ def _failure(result: wire.OperationResult) -> str:
         error = call_error(result.error)
         why = f"{error}, {os.strerror(error.errno)}"
     elif result.exit_code:
-        why = f"the program ended with exit code {result.exit_code}"
+        why = f"the program {ended_with(result.exit_code)}"
     else:
         return ""
     return f"{why}: {said}" if said else why

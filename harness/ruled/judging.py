@@ -269,8 +269,7 @@ def followed(notes: Notes, rules: Rules) -> Effect:
         raise NotSupported(f"this file system lacks what the program needs: {said}")
     if notes.exit_code != 0:
         ended = "did not end in time" if notes.exit_code is None else ended_with(notes.exit_code)
-        said = last_lines(notes.output) or "it printed nothing"
-        raise NotJudged(f"the program {ended}: {said}")
+        raise NotJudged(f"the program {ended}: {last_lines(notes.output) or _acknowledged(notes)}")
     if not notes.acks:
         raise NotJudged("run acknowledged nothing, so that nothing was promised that could be lost")
     try:
@@ -282,6 +281,13 @@ def followed(notes: Notes, rules: Rules) -> Effect:
     if broken := law_broken(effect):
         raise NotJudged(broken)
     return effect
+
+
+def _acknowledged(notes: Notes) -> str:
+    """What a program printed that printed nothing else."""
+    if not notes.acks:
+        return "it printed nothing"
+    return f"it printed only what was acknowledged, last: {notes.acks[-1].text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -438,6 +438,24 @@ def test_a_program_has_ten_minutes_to_do_its_work(tmp_path: Path) -> None:
     assert timeout_s > deadline_s
 
 
+@pytest.mark.parametrize(
+    ("code", "output", "line", "hint"),
+    [
+        (1, b"no space", "the program ended with 1: no space", "its last output is above"),
+        (1, b"\n", "the program ended with 1", "it printed nothing besides its acknowledgements"),
+        (134, b"", "the program ended with 134 (SIGABRT)", "it printed nothing besides its acknowledgements"),
+    ],
+)
+def test_output_is_above_only_where_a_program_printed_some(
+    code: int, output: bytes, line: str, hint: str
+) -> None:
+    """ "Its last output is above", and nothing was; SIGABRT was told as "exit code 134"."""
+    ended = wire.OperationResult(0, None, code, output)
+    with pytest.raises(GuestError) as said:
+        check_results([ended], 0, [Operation(OperationKind.RUN, argv=("./p",))])
+    assert said.value.line.endswith(f"{line}; correct the program: {hint}")
+
+
 def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult:
     return wire.OperationResult(0, wire.CallError(call, b"f", "", number), None, output)
 
@@ -449,7 +467,7 @@ def failed(call: Call, number: int, output: bytes = b"") -> wire.OperationResult
             "run",
             wire.OperationResult(0, None, 5, b"no space in the log"),
             GuestError,
-            "the program ended with exit code 5: no space in",
+            "the program ended with 5: no space in",
         ),
         (
             "run",

@@ -86,7 +86,9 @@ def test_a_program_whose_calls_do_not_give_what_it_left_is_not_judged(left: list
     [
         ({"unseen": ("io_uring_setup()",)}, "io_uring_setup"),
         ({"cut": True}, "20,000 calls"),
-        ({"exit_code": 3}, "ended with 3"),
+        ({"exit_code": 3}, "ended with 3: it printed only what was acknowledged, last: done$"),
+        ({"exit_code": 3, "output": "no space\n"}, "ended with 3: no space$"),
+        ({"exit_code": 134, "acks": ()}, r"ended with 134 \(SIGABRT\): it printed nothing$"),
         ({"exit_code": None}, "did not end in time"),
         ({"acks": ()}, "acknowledged nothing"),
     ],
@@ -94,7 +96,9 @@ def test_a_program_whose_calls_do_not_give_what_it_left_is_not_judged(left: list
 def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
     changed: dict[str, object], says: str
 ) -> None:
-    """Without its writes by io_uring a program would have passed, since nothing of it could be lost."""
+    """Without its writes by io_uring a program would have passed, since nothing of it could be lost. One that
+    printed acknowledgements alone "printed nothing".
+    """
     with pytest.raises(NotJudged, match=says):
         followed(replace(of_one_file(synced=True), **changed), RULES)  # type: ignore[arg-type]  # its fields
 
