@@ -4,12 +4,13 @@
 #
 #   FLAGS=direct,dsync  the default; FLAGS=direct,sync: O_SYNC; FLAGS=dsync: control, without O_DIRECT
 #   ALLOCATE=keep       fallocate with FALLOC_FL_KEEP_SIZE first, the default; ALLOCATE=no: control, without
+#   NAMES=2             the file has a second name
 #   FSYNC=1             control: fsync after the write
 #   FS=ext4, FS=xfs     control: the same on ext4, on XFS
 #
 # Needs root and loop devices. Prints BROKEN or KEPT; exits with 2 if it could not tell.
 set -u
-FLAGS=${FLAGS:-direct,dsync} ALLOCATE=${ALLOCATE:-keep} FSYNC=${FSYNC:-0} FS=${FS:-f2fs}
+FLAGS=${FLAGS:-direct,dsync} ALLOCATE=${ALLOCATE:-keep} FSYNC=${FSYNC:-0} NAMES=${NAMES:-1} FS=${FS:-f2fs}
 
 fail() {
 	echo "reproduce.sh: $*" >&2
@@ -49,6 +50,7 @@ must "mkfs.$FS" $make "$dir/disk"
 must mount -t "$FS" -o loop "$dir/disk" "$dir/mnt"
 must dd if=/dev/urandom of="$dir/wanted" bs=4096 count=3 status=none
 must dd if="$dir/wanted" of="$dir/mnt/f" bs=4096 count=2 status=none
+[ "$NAMES" = 1 ] || must ln "$dir/mnt/f" "$dir/mnt/g"
 must sync -f "$dir/mnt"
 [ "$ALLOCATE" = no ] || must fallocate -n -l 65536 "$dir/mnt/f" # -n: FALLOC_FL_KEEP_SIZE
 must sync "$dir/mnt/f"
@@ -60,7 +62,7 @@ must umount "$dir/mnt"
 
 dmesg -C 2>/dev/null || :
 must mount -t "$FS" -o loop "$dir/after" "$dir/mnt"
-echo "Linux $(uname -r), $FS, FLAGS=$FLAGS ALLOCATE=$ALLOCATE FSYNC=$FSYNC. What the kernel said:"
+echo "Linux $(uname -r), $FS, FLAGS=$FLAGS ALLOCATE=$ALLOCATE NAMES=$NAMES FSYNC=$FSYNC. What the kernel said:"
 dmesg | awk '/F2FS-fs|EXT4-fs|XFS/ { print "  " $0 }'
 size=$(wc -c <"$dir/mnt/f") || fail "there is no f"
 if cmp -s "$dir/wanted" "$dir/mnt/f"; then
