@@ -77,7 +77,7 @@ class Triage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A finding to shrink: the first of its symptom in a case."""
+    """A finding to shrink: the first of its symptom in a case, of those that lose writes or of others."""
 
     finding: Finding
     symptom: Symptom
@@ -87,12 +87,19 @@ class Suspect:
     def case(self) -> CaseId:
         return self.finding.case
 
+    def is_shown(self, tried: Experiment) -> bool:
+        """Whether an experiment shows it, with nothing lost if that is so of the finding: a lost write would be
+        another cause. What shows where a write is lost may show without that on another machine.
+        """
+        whole = self.finding.spared.is_whole
+        return self.symptom in tried.whole if whole else tried.shows(self.symptom)
+
 
 def suspects_of(store: RunStore, named: Named, *, expected: bool) -> tuple[list[Suspect], int]:
     """What of a run's findings is to be shrunk, and how many expected ones were left out. Raises UsageError
     for workloads that only the run directory names.
     """
-    found: dict[tuple[CaseId, Symptom], Suspect] = {}
+    found: dict[tuple[CaseId, Symptom, bool], Suspect] = {}
     left_out = 0
     for finding in store.findings():
         if finding.expectation is not None and not expected:
@@ -100,7 +107,8 @@ def suspects_of(store: RunStore, named: Named, *, expected: bool) -> tuple[list[
             continue
         workload = vouched_workload(store, named, finding.case.workload)
         symptom = symptom_of(finding.oracle, finding.signature, paths_of(workload.operations))
-        found.setdefault((finding.case, symptom), Suspect(finding, symptom, workload))
+        key = finding.case, symptom, finding.spared.is_whole
+        found.setdefault(key, Suspect(finding, symptom, workload))
     return sorted(found.values(), key=lambda t: t.case.configuration), left_out
 
 
@@ -110,6 +118,7 @@ def suspects_of(store: RunStore, named: Named, *, expected: bool) -> tuple[list[
 class Experiment(msgspec.Struct, frozen=True):
     """What a workload showed: every symptom, with the summary at the smallest crash state that shows it.
     `schedule`: that of the recording, `.s3`; empty: the default one. `failed`: why it could not be recorded.
+    `whole`: the symptoms that a state shows of which nothing is lost.
     """
 
     operations: tuple[str, ...]
@@ -118,6 +127,7 @@ class Experiment(msgspec.Struct, frozen=True):
     shown: tuple[tuple[Symptom, str], ...] = ()
     failed: str = ""
     schedule: str = ""
+    whole: tuple[Symptom, ...] = ()
 
     def shows(self, symptom: Symptom) -> bool:
         """Whether a crash state has this symptom."""
@@ -205,8 +215,12 @@ class Laboratory(contextlib.AbstractContextManager["Laboratory"]):
             )
         except PowercutError as e:
             return Experiment(text, attempt, fast, failed=e.line, schedule=str(schedule))
-        shown = _smallest(found, paths_of(operations))
-        return Experiment(text, attempt, fast, shown, schedule=str(schedule))
+        shown, whole = (
+            _smallest(some, paths_of(operations))
+            for some in (found, [one for one in found if one[0].is_whole])
+        )
+        symptoms = tuple(symptom for symptom, _ in whole)
+        return Experiment(text, attempt, fast, shown, schedule=str(schedule), whole=symptoms)
 
     def _opened(self) -> Equipment:
         if self._equipment is None:
@@ -276,18 +290,18 @@ def examined(
     unconfirmed: CauseMember | None = None
     tried: list[Experiment] = []
     for way in _ways(suspect.case):
-        tried += _until_shown(tries, operations, suspect.symptom, way)
-        if not tried[-1].shows(suspect.symptom):
+        tried += _until_shown(tries, operations, suspect, way)
+        if not suspect.is_shown(tried[-1]):
             continue
         left = minimal(
             tries.profile.contract,
             operations,
-            _reporting(functools.partial(_shows, tries, suspect.symptom, way), operations, tries, say),
+            _reporting(functools.partial(_shows, tries, suspect, way), operations, tries, say),
         )
         slow = way._replace(fast=False)
-        on_slow = _until_shown(tries, left, suspect.symptom, slow)
-        confirmed = on_slow[-1].shows(suspect.symptom)
-        again = _until_shown(tries, left, suspect.symptom, slow if confirmed else way)
+        on_slow = _until_shown(tries, left, suspect, slow)
+        confirmed = suspect.is_shown(on_slow[-1])
+        again = _until_shown(tries, left, suspect, slow if confirmed else way)
         shrunk = msgspec.structs.replace(
             member,
             minimal=tuple(map(str, left)),
@@ -331,12 +345,12 @@ def _why_not(tried: Sequence[Experiment], case: CaseId) -> str:
     return f"{ATTEMPTS} new recordings on each machine{under} did not show it{but}"
 
 
-def _until_shown(tries: Tester, operations: Operations, symptom: Symptom, way: Way) -> list[Experiment]:
+def _until_shown(tries: Tester, operations: Operations, suspect: Suspect, way: Way) -> list[Experiment]:
     """Attempts up to the first that shows it, or all of them."""
     made = []
     for attempt in range(ATTEMPTS):
         made.append(tries.experiment(operations, way, attempt))
-        if made[-1].shows(symptom):
+        if suspect.is_shown(made[-1]):
             break
     return made
 
@@ -361,8 +375,8 @@ def _reporting(
     return reporting
 
 
-def _shows(tries: Tester, symptom: Symptom, way: Way, operations: Operations) -> bool:
-    return tries.experiment(operations, way).shows(symptom)
+def _shows(tries: Tester, suspect: Suspect, way: Way, operations: Operations) -> bool:
+    return suspect.is_shown(tries.experiment(operations, way))
 
 
 # --- all of them -----------------------------------------------------------------------------

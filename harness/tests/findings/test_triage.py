@@ -22,15 +22,15 @@ from harness.findings import triage as module
 from harness.findings.causes import SAME_WORKLOAD
 from harness.findings.experiment import Violated
 from harness.findings.simplify import Operations
-from harness.findings.triage import ATTEMPTS, FAST, Experiment, Experiments, Triage, Way, triage
+from harness.findings.triage import ATTEMPTS, FAST, Experiment, Experiments, Suspect, Triage, Way, triage
 from harness.host.progress import Lines
-from harness.model import CaseId, Judgement, Violation
+from harness.model import CaseId, CrashState, Judgement, Violation, Workload
 from harness.model.schedules import ScheduleName
 from harness.plan import Plan
 from harness.report import words
 from harness.report.explanation import Explanation, write_explanation
 from harness.store import RunStore, meaning
-from harness.store.records import CaseInfo
+from harness.store.records import CaseInfo, Finding
 from harness.symptoms import Symptom, paths_of, symptom_of
 from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
@@ -155,6 +155,42 @@ def test_shrinking_keeps_to_the_symptom(tmp_path: Path) -> None:
     found = triaged(tmp_path, run, FakeTries(two_complaints))
     assert [str(s) for g in found.causes for s in g.symptoms] == ["fsck: fsck: ref count N"]
     assert found.causes[0].smallest.minimal[-1].startswith("rename")
+
+
+def test_what_shows_with_nothing_lost_is_not_shrunk_to_what_a_lost_write_breaks() -> None:
+    """Of a new bug of F2FS was left what a known one breaks, where a write is lost."""
+    case, symptom = CaseId("ext4", "ordered", "w"), Symptom("durability", "NAME: missing")
+    nothing = Workload("w", "", ())
+    lossy, whole = (
+        Suspect(Finding(case, "durability", "f: missing", CrashState.parse(at), (), 1), symptom, nothing)
+        for at in ("@t9-2", "@t9")
+    )
+    shown = Experiment((), 0, True, ((symptom, "@t3-1 durability: f: missing"),))
+    both = msgspec.structs.replace(shown, whole=(symptom,))
+    assert [whole.is_shown(tried) for tried in (shown, both)] == [False, True]
+    assert [lossy.is_shown(tried) for tried in (shown, both)] == [True, True]
+    assert not lossy.is_shown(Experiment((), 0, True))
+
+
+def test_an_experiment_says_what_shows_with_nothing_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        (CrashState.parse(at), Violation("durability", "f", f"f: {what}", "", "", f"f: {what}"))
+        for at, what in (("@t9", "missing"), ("@t9-2", "missing"), ("@t9-2", "size"))
+    ]
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "_settings", lambda *_: "settings")
+    monkeypatch.setattr(
+        module, "open_equipment", lambda *_: contextlib.nullcontext(SimpleNamespace(fast=None))
+    )
+    monkeypatch.setattr(module, "violations", lambda *_: found)
+    with RunStore.open(run_with(tmp_path, nameless, "random1-4-20")) as store, quiet(tmp_path) as progress:
+        for _ in range(2):  # and what is kept says so, too
+            with module.Laboratory(store, "ext4/fast_commit", Named(), progress) as laboratory:
+                tried = laboratory.experiment((parse_operation("create f"),))
+            assert {s.what for s, _ in tried.shown} == {"NAME: missing", "NAME: size"}
+            assert [s.what for s in tried.whole] == ["NAME: missing"]
 
 
 def test_what_the_fast_machine_does_not_show_is_shrunk_on_the_other(tmp_path: Path) -> None:
