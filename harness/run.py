@@ -70,6 +70,7 @@ from harness.model.schedules import without_schedule
 from harness.oracles import OF_OPERATIONS
 from harness.plan import Clock, Plan
 from harness.report import write_reports
+from harness.report.lines import resume
 from harness.ruled.where import tell_where_seen
 from harness.ruled.work import RuledWork
 from harness.store import RunStore
@@ -538,13 +539,16 @@ def new_run(
     known: KnownBugs | None = None,
 ) -> Iterator[RunStore]:
     """`create_run`, as a context. If it ends by an error before anything was recorded or judged, no guest
-    having come up, say, the directory goes again: nobody could resume or read it.
+    having come up, say, the directory goes again: nobody could resume or read it. Otherwise the error's note
+    is the command that goes on with the run.
     """
     with create_run(plan, reports, name, expectations, known) as store:
         try:
             yield store
-        except BaseException:
-            if not store.info.pins and not store.cases():
+        except BaseException as e:
+            if store.info.pins or store.cases():
+                e.add_note(resume(plan, str(store.path)))
+            else:
                 store.discard()
             raise
 

@@ -111,7 +111,8 @@ def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
     """Print an error of the host; with a traceback if it names no file, since that may be our own defect."""
     if getattr(e, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(e):
         full = f"the host's disk is full: {one_line(str(e))}"
-        _say(f"{full}\n  next: free some space, then powercut run --resume")
+        again = ["try again", *getattr(e, "__notes__", ())][-1]  # of a run or a series, where one is left
+        _say(f"{full}\n  next: free some space, then {one_line(again)}")
     elif isinstance(e, OSError) and e.filename is not None:
         name = e.filename.decode(errors="replace") if isinstance(e.filename, bytes) else e.filename
         _say(f"{one_line(name)}: {e.strerror}\n  next: powercut doctor checks what a run needs")

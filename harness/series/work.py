@@ -205,7 +205,8 @@ def carry_out(
     `until_s`: seconds of work in all, those before included; None: no end. `run` carries out a run. The page
     is written at the start and whenever more is known.
 
-    Raises RunLocked if another process is at work in the directory, and the errors that end a series.
+    Raises RunLocked if another process is at work in the directory, and the errors that end a series; the
+    last note of these is the command that goes on with it.
     """
     with locked(series.path / LOCK, series.path, " ".join(["powercut", *series.argv])):
         work = Work(series, progress, until_s, run or execute)
@@ -215,6 +216,9 @@ def carry_out(
         except KeyboardInterrupt:
             end = End.INTERRUPTED
             progress.say("interrupted: what is known so far is kept")
+        except Exception as e:
+            e.add_note(shlex.join(["powercut", *series.argv[:1], "--resume", str(series.path)]))
+            raise
         finally:
             work.pause(end)
         return end

@@ -179,10 +179,11 @@ def test_a_run_that_could_not_be_started_leaves_nothing_and_latest_where_it_was(
 
 def test_a_run_that_had_begun_stays(tmp_path: Path) -> None:
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
-    with pytest.raises(EnvironmentLacks), new_run(plan, tmp_path, "first") as store:
+    with pytest.raises(EnvironmentLacks) as caught, new_run(plan, tmp_path, "first") as store:
         store.put_pins({"powercut": "1"})
         raise EnvironmentLacks("the disk is full")
     assert latest(tmp_path).resolve() == store.path
+    assert caught.value.__notes__ == [f"powercut run --resume {store.path}"]
 
 
 def test_a_run_that_could_not_be_started_leaves_the_link_to_another_that_was(tmp_path: Path) -> None:

@@ -64,8 +64,12 @@ def test_a_file_that_the_host_refuses_is_named(number: int, capsys: pytest.Captu
     [OSError(errno.ENOSPC, "No space left"), sqlite3.OperationalError("database or disk is full")],
 )
 def test_a_full_disk_says_how_to_go_on(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was told to go on with a run where none was left, and where none was made: `list >/dev/full`."""
     assert ended(raises(error)) == ExitCode.UNDECIDED
-    assert "--resume" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("\n  next: free some space, then try again\n")
+    error.add_note("powercut run --resume /r")
+    assert ended(raises(error)) == ExitCode.UNDECIDED
+    assert capsys.readouterr().err.endswith("\n  next: free some space, then powercut run --resume /r\n")
 
 
 def test_a_program_of_the_host_that_was_killed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
