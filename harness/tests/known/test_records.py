@@ -214,6 +214,7 @@ def test_a_bug_is_known_by_the_operations_with_which_its_finding_shows_it(known:
         (_ATTR_REPLACED, _ATTR_REPLACED.operations[:3]),
         (_ATTR_REPLACED, (*_ATTR_REPLACED.operations[:3], "setxattr f user.b new", "fsync f")),
         (_PREALLOCATED, _PREALLOCATED.operations[:-1]),
+        (_PREALLOCATED, (_PREALLOCATED.operations[0], "fsync f", *_PREALLOCATED.operations[2:])),
     ],
     ids=lambda value: value.bug if isinstance(value, _Sequence) else "",
 )
