@@ -9,8 +9,8 @@ ext2/default      *          durability    "NAME: missing"     # what sync wrote
 Configuration, workload, oracle and symptom are shell patterns (`*`, `?`, `[...]`). Symptoms are in quotes, as
 many as needed, and as the report of a finding has them: what an oracle says was lost, with NAME and N for the
 names and numbers of the workload. They may be left out, but such a line covers every fault that the oracle
-will ever find there. `lost-writes`, before the symptoms, leaves out what shows although the disk had all that
-it was sent: no missing flush explains that. For each finding, the first matching line counts.
+will ever find there. `lost-writes`, before the symptoms, leaves out what also shows although the disk had all
+that it was sent: no missing flush explains that. For each finding, the first matching line counts.
 
 What is known of a mode is known of it on disks with other sectors as well (`ext4/nobarrier@4k`): these lose
 nothing less. It is not known of the mode on a stack, or without a volatile cache, unless the pattern covers
