@@ -22,10 +22,10 @@ _SECTION = 1
 
 
 @click.command("man")
-@click.argument("folder", type=Folder(), default=Path("dist/man"), required=False)
+@click.argument("folder", type=Folder())
 @guarded
 def man_command(folder: Path) -> ExitCode:
-    """Write the manual pages to FOLDER/man1 (default: dist/man).
+    """Write the manual pages to FOLDER/man1.
 
     \b
     powercut man ~/.local/share/man && man powercut-run

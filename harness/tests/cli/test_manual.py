@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import main
 from harness.cli.manual import pages_of
-from harness.tests.cli.runner import printed
+from harness.tests.cli.runner import printed, refused
 
 REQUESTS = (".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".nf", ".fi")
 
@@ -61,3 +61,10 @@ def test_pages_are_written_where_man_finds_them(tmp_path: Path) -> None:
     printed("man", tmp_path / "share")
     written = {p.name for p in (tmp_path / "share" / "man1").iterdir()}
     assert written == {f"{name}.1" for name in PAGES}
+
+
+def test_no_folder_is_made_that_nobody_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`powercut man` in / left a folder /dist."""
+    monkeypatch.chdir(tmp_path)
+    assert "Missing argument 'FOLDER'" in refused("man")
+    assert not list(tmp_path.iterdir())
