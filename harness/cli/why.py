@@ -12,7 +12,7 @@ from harness.findings.repro import kernel_words, repro_context
 from harness.host.progress import at_work
 from harness.host.text import one_line
 from harness.known.match import as_expectation
-from harness.report import write_reports
+from harness.report import rewrite_reports
 from harness.report.explanation import Explanation, read_explanation, write_explanation
 from harness.report.lines import source_of, source_words
 from harness.store import RunStore
@@ -56,9 +56,9 @@ def find_out(
 
 def explain_first(store: RunStore, named: Named, accel: str) -> bool:
     """Explain the first finding of each symptom, as far as LIMIT_S allows; print each in a line, and write
-    the reports of the run again. What cannot be explained is left to `powercut show`. Ctrl-C ends it, and
-    nothing else of the run. Returns whether one was explained: a finding whose cause is not that of the known
-    bug that it agrees with in all else is new from then on.
+    the reports of the run again, unless another process works on it. What cannot be explained is left to
+    `powercut show`. Ctrl-C ends it, and nothing else of the run. Returns whether one was explained: a finding
+    whose cause is not that of the known bug that it agrees with in all else is new from then on.
     """
     chosen = list(first_of_each(store))
     if not chosen:
@@ -90,7 +90,7 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
         console.say(f"{told} of {len(chosen)} explained; the others: {one_line(others)}")
     if told:
         _say_new(chosen, store)
-        write_reports(store)
+        rewrite_reports(store)
     return bool(told)
 
 

@@ -80,6 +80,18 @@ def test_the_reports_have_the_cause(
         assert "xplained at" not in (run.path / report).read_text(), report
 
 
+def test_a_run_that_another_process_writes_keeps_its_reports(
+    run: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were written without the lock, while a process that resumed the run wrote its own."""
+    monkeypatch.setattr(why, "find_out", lambda _, f, *__: (explained(f), ""))
+    with run.lock("powercut run --resume"):
+        why.explain_first(run, Named(), "auto")
+        assert not (run.path / "summary.md").exists()
+    why.explain_first(run, Named(), "auto")
+    assert (run.path / "summary.md").exists()
+
+
 def test_a_cause_stands_beside_the_crash_point_that_it_was_found_at(
     run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
