@@ -134,6 +134,14 @@ def compared(look: Look, bench: Bench, folder: Path) -> None:
         (only, *_) = [c for c in changes(*reversed(sides)).found if c.finding.oracle == look.oracle]
         assert only.change is FindingChange.FIRST
         assert changes(sides[0], sides[0]).found[0].change is FindingChange.STILL
+    with bench_in(folder / "sound") as sound:
+        replace(look, kernel=lambda: Kernel(journal=look.kernel().journal)).run(sound)
+        (only, *_) = [
+            c
+            for c in changes(_side(look, sound), _side(look, bench)).found
+            if c.finding.oracle == look.oracle
+        ]
+        assert only.change is FindingChange.NEW
 
 
 def _side(look: Look, bench: Bench, *, looking: bool = True) -> Side:
