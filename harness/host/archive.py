@@ -29,12 +29,13 @@ _DOWNLOAD_TIMEOUT_S = (
 _RELEASES = ("stable", "oldstable", "testing", "unstable", "sid")
 
 # Hooks of the system's configuration clean the system's caches and notify desktops; images of containers
-# keep no index of packages, so that each question takes a second.
+# keep no index of packages, so that each question takes a second. What is installed here is no suite's.
 _CONFIGURATION = """\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 Dir::State::lists "{lists}";
+Dir::State::status "/dev/null";
 Dir::Cache "{cache}";
 Dir::Cache::pkgcache "pkgcache.bin";
 Dir::Etc::sourcelist "{sources}";

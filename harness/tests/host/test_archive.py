@@ -162,6 +162,12 @@ def test_packages_of_another_suite_are_found_and_downloaded(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("mirror")
+def test_a_suite_has_not_what_is_installed_here() -> None:
+    """libblkid1 was said to be in a suite that lacks it, in the installed version, and was not to be had."""
+    assert Archive("next").offered("dpkg") == set()
+
+
+@pytest.mark.usefixtures("mirror")
 def test_apt_writes_only_below_the_cache(tmp_path: Path) -> None:
     """The lists and hooks of the system are its own: no root is needed, and nothing there changes."""
     Archive("next").refresh()
