@@ -491,6 +491,10 @@ class Profile:
         """Get the programs that this host's release does not have. Raises EnvironmentLacks."""
         for tool in self.tools:
             tool.fetch()
+        if self.stacked and (suites := self.stacked.stack.suites):
+            for wanted in self.stacked.stack.programs:
+                name, _, package = wanted.partition(":")
+                Tool(name, package, suites=suites).fetch()
 
     def lacks(self) -> str:
         """What this host lacks to run this mode, and how to get it; empty if nothing."""

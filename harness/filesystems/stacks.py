@@ -42,7 +42,8 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of `vms/stacks`. `promises`: what a file system on it may rely on, for people. `modules`: of the
     kernel; `options`: those of its configuration that stand for them in one without modules. `programs`: of
-    this host, with their packages, that come into the guest. `device`: what holds the file system.
+    this host, with their packages, that come into the guest; `suites`: where those are fetched from that it
+    does not have. `memory_mib`: the least memory of guests. `device`: what holds the file system.
     `may_miss`: members, by number, any one of which may be gone after the power cut. `source`: files of the
     kernel's source that are its own, as patterns.
 
@@ -65,6 +66,8 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_degraded: str = ""
     finish: str = ""
     degraded: list[str] = []
+    suites: list[str] = []
+    memory_mib: int = 0
     may_miss: list[int] = []
     source: tuple[str, ...] = ()
 

@@ -243,7 +243,8 @@ def spec_of(
     files = {START_STACK: console.start.encode(), STOP_STACK: console.stop.encode()} if console else {}
     packed = pack(kernel, modules, archive, programs, files, workloads)
     built_for = {p.name.split(".ko")[0]: elf.module_release(read_module(p)) for p in kernel.replaced}
-    memory_mib = max((w.memory_mib for w in workloads), default=0)
+    asked = [w.memory_mib for w in workloads] + [p.stacked.stack.memory_mib for p in profiles if p.stacked]
+    memory_mib = max(asked, default=0)
     return GuestSpec(machine, kernel.image, packed, memory_mib=memory_mib, built_for=built_for)
 
 
