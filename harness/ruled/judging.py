@@ -403,7 +403,7 @@ def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
     elif all(_comes_behind(search.effect, found) for found in founds):
         guess = "another order of these calls, with an fsync between them"
     elif all(_are_stores(search.effect, found) for found in founds):
-        guess = "an msync or fsync between these stores, whose order nobody saw"
+        guess = _msync(search.effect, founds[0])
     elif lost == {Sort.ATTRIBUTES}:
         guess = "a file that is made with these permissions, or has them before its data"
     return f"nothing that was tried helps: no fsync of what is lost prevents this. A guess: {guess}"
@@ -424,9 +424,19 @@ def _makes_it(effect: Effect, found: Vulnerability) -> bool:
 
 
 def _are_stores(effect: Effect, found: Vulnerability) -> bool:
-    """Whether all that is lost, and all that is there, are stores into mappings."""
-    micros = [*effect.of(found.missing), *effect.of(found.present)]
-    return bool(found.missing and found.present) and all(m.stored for m in micros if m.sort is Sort.DATA)
+    """Whether the data that is lost, and the data that is there, are stores into mappings."""
+    sides = [[m.stored for m in effect.of(x) if m.sort is Sort.DATA] for x in (found.missing, found.present)]
+    return all(side and all(side) for side in sides)
+
+
+def _msync(effect: Effect, found: Vulnerability) -> str:
+    """The msync between stores of which the lost one was to be there first."""
+    lost, there = (next(m for m in effect.of(x) if m.stored) for x in (found.missing, found.present))
+    path = effect.path(lost.inode, lost.call)
+    return (
+        f"an msync of `{path}`, {lost.length} at {lost.offset}, before the store into "
+        f"`{effect.path(there.inode, there.call)}` at {there.offset}: nobody saw the order of these stores"
+    )
 
 
 def _together(search: Search, least: Sequence[Remedy]) -> str:

@@ -110,7 +110,7 @@ class Effect:
     in order. `promised`: what a sync covers besides, by a contract. `_named`: the files that have a name
     now, in the order in which the names were given. `_at`: the numbers of the
     micro-operations that are about a place; `_masks`: the same as sets. `_durable`: what is durable before
-    each sync, and at the end.
+    each sync, and at the end. `_together`: see there.
     """
 
     notes: Notes
@@ -129,6 +129,7 @@ class Effect:
     _at: dict[Place, list[int]] = field(default_factory=dict)
     _masks: dict[Place, int] = field(default_factory=dict)
     _durable: list[int] = field(default_factory=list)
+    _together: list[range] = field(default_factory=list)
 
     def add(self, m: Micro) -> None:
         """Add a micro-operation, the next one."""
@@ -233,6 +234,14 @@ class Effect:
             self._durable = [*itertools.accumulate((s.covers for s in self.syncs), int.__or__, initial=0)]
         return self._durable[bisect.bisect_left(self.syncs, time, key=lambda s: s.time)]
 
+    def together(self, call: int) -> range:
+        """The calls among which this one was made in an order that nobody saw: stores into mappings, which
+        are in the order of their addresses; else the call alone.
+        """
+        if not self._together:
+            self._together = list(_together(self.notes))
+        return self._together[call]
+
     def acks(self, time: float) -> int:
         """How many acknowledgements had been made by a time."""
         return bisect.bisect_left(self.notes.acks, time, key=lambda ack: ack.calls - _BEFORE_ACK)
@@ -313,6 +322,16 @@ def _set(micros: Iterator[Micro]) -> int:
     for m in micros:
         found |= m.bit
     return found
+
+
+def _together(notes: Notes) -> Iterator[range]:
+    """For each call: `Effect.together`."""
+    ends, start = {ack.calls for ack in notes.acks}, 0
+    for n, call in enumerate(notes.calls, 1):
+        following = notes.calls[n] if n < len(notes.calls) and n not in ends else None
+        if not (following and call.is_store and following.is_store and call.number == following.number):
+            yield from itertools.repeat(range(start, n), n - start)
+            start = n
 
 
 def effect_of(notes: Notes, rules: Rules) -> Effect:

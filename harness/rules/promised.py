@@ -211,8 +211,9 @@ class ByContract:
         write, or any part of what zeroes blocks or was stored into a mapping.
         """
         before = 0
-        for group in _operations(self.effect.micros):
-            written = 0
+        micros = self.effect.micros  # what was stored into mappings between two calls is one operation
+        for _, own in itertools.groupby(micros, lambda m: self.effect.together(m.call).start):
+            group, written = list(own), 0
             for m in group:
                 is_page = m.sort is Sort.DATA and m.at != ZEROS and not m.stored
                 self._needs[m.number] = before | written
@@ -287,16 +288,3 @@ def _cuts_off(m: Micro) -> bool:
 
 def _cuts(m: Micro) -> bool:
     return (m.exact and bool(m.changes)) or (m.sort is Sort.DATA and m.at == ZEROS)
-
-
-def _operations(micros: Iterable[Micro]) -> Iterator[list[Micro]]:
-    """By call; what was stored into mappings between two calls is one."""
-    group: list[Micro] = []
-    for m in micros:
-        last = group[-1] if group else m
-        if m.call != last.call and not (m.stored and last.stored and m.call == last.call + 1):
-            yield group
-            group = []
-        group.append(m)
-    if group:
-        yield group

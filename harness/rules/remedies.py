@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.rules.micro import Effect, Micro, Sort, Sync
 from harness.rules.states import Partial
@@ -51,8 +51,14 @@ def every_one(effect: Effect, found: Vulnerability) -> tuple[Remedy, ...]:
 
 
 def _parts(effect: Effect, found: Vulnerability) -> tuple[list[Remedy], list[tuple[Remedy, ...]]]:
-    single = list(dict.fromkeys(_single(effect, found)))
-    return single, list(itertools.islice(_lacking(effect, found), _LACKING))
+    single = list(dict.fromkeys(_between(effect, r) for r in _single(effect, found)))
+    lacking = (tuple(_between(effect, r) for r in some) for some in _lacking(effect, found))
+    return single, list(itertools.islice(lacking, _LACKING))
+
+
+def _between(effect: Effect, remedy: Remedy) -> Remedy:
+    """A sync that can be put there: among stores whose order nobody saw none can be, but behind all."""
+    return replace(remedy, after=effect.together(remedy.after).stop - 1)
 
 
 def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:
@@ -106,7 +112,7 @@ def everywhere(
     all_of = list(remedies)
     for remedy in remedies:
         alike = [n for n in by_call if shapes[n] == shapes[remedy.after]]
-        same = [Remedy(n, i) for n in alike for i in _same(effect, by_call, remedy, n)]
+        same = [_between(effect, Remedy(n, i)) for n in alike for i in _same(effect, by_call, remedy, n)]
         all_of += _that_matter(effect, same, wanted, shapes)
     return tuple(dict.fromkeys(all_of))
 

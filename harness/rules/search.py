@@ -265,10 +265,11 @@ class Search:
         self, legal: Legal, kind: Kind, found: Vulnerability, states: Sequence[Partial]
     ) -> Iterable[Partial]:
         mine = {s for s in states if found.explains(s, legal.acks(s))}
+        if not kind.remedies:
+            mine |= {s for s in states if self._fails_alike(legal, found, s)}
         yield from mine
         yield from (s for s in states if s.torn is not None and not mine.isdisjoint(s.untorn))
         if not kind.remedies:
-            yield from (s for s in states if self._fails_alike(legal, found, s))
             return
         mended = self._with(kind.remedies, legal)
         yield from (s for s in states if not mended.has(s))

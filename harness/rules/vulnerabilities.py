@@ -102,11 +102,13 @@ class Reducer:
         return Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
 
     def _too_late(self, there: int, state: Partial, missing: int, acks: int) -> int:
-        """Of what is there, what was called behind the first of the missing ones; nothing if the check says
-        no without that as well, so that it is not the reason.
+        """Of what is there, what was called behind the first of the missing ones, or may have been; nothing
+        if the check says no without that as well, so that it is not the reason.
         """
         first = min((m.call for m in self.effect.of(missing)), default=len(self.effect.notes.calls))
         late = there & ~self.effect.issued(first)
+        if missing and len(stores := self.effect.together(first)) > 1:
+            late = there & ~self.effect.issued(stores.start - 1)
         return late if late and self._passes_without(late, state, acks) else 0
 
     def _passes_without(self, gone: int, state: Partial, acks: int) -> bool:
@@ -126,7 +128,10 @@ class Reducer:
         """The first call behind what is there up to which the check says yes, and whether it does without."""
         notes, last = self.effect.notes, max((m.call for m in self.effect.of(present)), default=0)
         accepts = self.accepts or self.passes
-        for call in range(last + 1, min(last + 1 + _BEHIND, len(notes.calls))):
+        behind = self.effect.together(last).stop if notes.calls else 0
+        for call in range(behind, min(behind + _BEHIND, len(notes.calls))):
+            if call + 1 < self.effect.together(call).stop:
+                continue
             whole, acks = self.effect.issued(call + _HALF), self.effect.acks(call + _HALF)
             if any(m.call == call for m in self.effect.micros) and accepts(Partial(whole), acks):
                 return call, accepts(Partial(self.effect.without(whole, present)), acks)

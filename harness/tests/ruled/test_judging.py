@@ -27,7 +27,7 @@ from harness.ruled.judging import (
 )
 from harness.ruled.work import promised, remedy_lines
 from harness.rules.answers import Answers, Tried
-from harness.rules.calls import Left, Notes, UnreadableNotes, drawn_names, notes_of, told
+from harness.rules.calls import STORE, Left, Notes, UnreadableNotes, drawn_names, notes_of, told
 from harness.rules.micro import Sort, effect_of
 from harness.rules.rules import Rules
 from harness.rules.search import Kind, Search
@@ -116,6 +116,30 @@ def judging(notes: Notes) -> Judging:
         return Tried(CheckResult(0, 0 if right else 1, "" if right else "f is gone", acks))
 
     return Judging(notes, RULES, lambda trees: [says(*tree) for tree in trees])
+
+
+def test_of_stores_an_msync_between_them_is_guessed() -> None:
+    """ "Another order of these calls, or one rename that brings both": the program has the right order, and
+    an msync between the two mends it.
+    """
+    calls = Calls().create("m").size("m", 8192).fsync("m").fsync(".").ack("init")
+    calls.write("m", b"1", 0).write("m", b"p", 4096)
+    calls.made[-2:] = [replace(call, text=STORE) for call in calls.made[-2:]]
+    left = Left("m", "file", OWNER, b"1" + bytes(4095) + b"p" + bytes(4095))
+    notes = replace(calls.msync("m", 0, 8192).ack("page").notes([left]), exit_code=0)
+
+    def says(files: Files, acks: int) -> Tried:
+        held = contents(notes, files["m"].size, files["m"].pieces) if "m" in files else b""
+        right = not acks or held[:1] != b"1" or held[4096:4097] == b"p"
+        return Tried(CheckResult(0, 0 if right else 1, "" if right else "page bad", acks))
+
+    made = Judging(notes, RULES, lambda trees: [says(*tree) for tree in trees])
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    (told,) = answer(made, failed).told
+    assert told.remedy.endswith(
+        "A guess: an msync of `m`, 1 at 4096, before the store into `m` at 0: nobody saw the order of these "
+        "stores"
+    )
 
 
 def test_an_unsynced_file_is_told_with_the_smallest_set_of_syncs() -> None:
