@@ -67,7 +67,10 @@ def test_what_was_promised_is_what_was_acknowledged() -> None:
         ([], "f is not what the program left there; the last call about it was fsync"),
         ([Left("f", "file", OWNER, b"tent")], "f has other contents, from byte 2 on"),
         ([Left("f", "file", OWNER, b"tex")], "f has other contents: 4 bytes, and it had 3"),
-        ([Left("f", "file", (0o600, 0, 0), b"text")], "f has other permissions"),
+        (
+            [Left("f", "file", (0o600, 0, 0), b"text")],
+            "f has other permissions or another owner: mode 0644, user 0, group 0, and it was mode 0600",
+        ),
         (
             [Left("f", "file", OWNER, b"text"), Left("s", "file", OWNER)],
             "s is not there; no call was about it",
@@ -79,6 +82,29 @@ def test_a_program_whose_calls_do_not_give_what_it_left_is_not_judged(left: list
     """A store into a mapping that nobody saw would have been taken for something that was lost."""
     with pytest.raises(NotJudged, match=says):
         followed(replace(of_one_file(synced=True), left=tuple(left)), RULES)
+
+
+@pytest.mark.parametrize(
+    ("owner", "says"),
+    [
+        (
+            (0o777, 0, 0),
+            "f was to have mode 6777, and had 0777: a write or truncation by a process",
+        ),
+        ((0o2777, 0, 0), "f was to have mode 6777, and had 2777: a write or truncation by a process"),
+        (
+            (0o755, 0, 0),
+            "f has other permissions or another owner: mode 6777, user 0, group 0, and it was",
+        ),
+        ((0o777, 5, 0), "f has other permissions or another owner"),
+    ],
+)
+def test_a_set_id_bit_that_a_write_cleared_is_told_as_that(owner: tuple[int, int, int], says: str) -> None:
+    """ "It has other permissions: (3583, 0, 0)" led nobody to a write by another user."""
+    calls = Calls().create("f").chmod("f", 0o6777).write("f", b"text").fsync("f").fsync(".").ack("done")
+    notes = replace(calls.notes([Left("f", "file", owner, b"text")]), exit_code=0)
+    with pytest.raises(NotJudged, match=says):
+        followed(notes, RULES)
 
 
 @pytest.mark.parametrize(
