@@ -347,8 +347,8 @@ def _of_owners(made: tuple[int, int, int], left: tuple[int, int, int]) -> str:
     if made == (left[0] | gone, *left[1:]) and not gone & ~_SET_ID:
         return (
             f"was to have mode {made[0]:04o}, and had {left[0]:04o}: a write or truncation by a process "
-            "without CAP_FSETID clears the set-user-ID and set-group-ID bits, and the notes do not tell which "
-            "call did"
+            "without CAP_FSETID clears the set-user-ID and set-group-ID bits, and the notes do not tell "
+            "which call did"
         )
     shown = (f"mode {mode:04o}, user {uid}, group {gid}" for mode, uid, gid in (made, left))
     return f"has other permissions or another owner: {', and it was '.join(shown)}"
