@@ -524,8 +524,8 @@ class _Each:
 
     def _moved(self, inode: int, *, named: bool) -> bool:
         """Whether the inode may be lost with a name (`moved-may-be-lost`): since it became durable, it or a
-        directory above has lost a name or been given another. `named`: or its first name has not become
-        durable, which matters to the name alone.
+        directory above has lost a name or been given another, and no fsync of the directories covers both.
+        `named`: or its first name has not become durable, which matters to the name alone.
 
         [code] vfat_rename writes the new entry and the removal of the old one to different sectors, in any
         order; and an entry that is replaced leads to clusters that are freed at once (fat_evict_inode).
@@ -535,10 +535,17 @@ class _Each:
         promises = self._of_place if named else self._of_inode
         since = _later(promises.get(inode, _NOTHING), self._everything).since
         names = self._timeline.entries.names(inode, since, self._position.begun)
-        allowed = [(inode,)] if named or len(names) > 1 else [(inode,), (inode, ABSENT)]
-        return not names or any(
-            tuple(self._been(e, since)) not in allowed or self._moved(e[0], named=named) for e in names
+        entries = names if named else [e for e in names if inode in self._been(e, self._left_by(e, since))]
+        allowed = [(inode,)] if named or len(entries) > 1 else [(inode,), (inode, ABSENT)]
+        return not entries or any(
+            tuple(self._been(e, since if named else max(since, self._entry(e).since))) not in allowed
+            or self._moved(e[0], named=named)
+            for e in entries
         )
+
+    def _left_by(self, entry: Entry, since: int) -> int:
+        """From when on what has left the entry is durably gone: fsync of its directory writes removals."""
+        return max(since, self._inode(entry[0]).since)
 
     def _is_cut(self, inode: int) -> bool:
         """Whether what came back empty may be due to an entry that is left of the inode, or of a directory

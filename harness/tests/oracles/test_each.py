@@ -675,6 +675,27 @@ def test_what_is_renamed_or_replaced_may_be_lost_until_something_covers_it(moved
     assert oracles(judged([*operations, "sync"], tree(), FAT)) == {"durability"}
 
 
+def test_a_rename_of_what_was_synced_is_covered_by_fsync_of_the_directories() -> None:
+    """fsync(2): that of the directory is what the entry needs, once the file has had its own. FAT leaves the
+    new entry empty (vfat-rename-fsync-directory), which passed as not promised.
+    """
+    renamed = [*MADE, "fsync f", "fsync .", "rename f g"]
+    empty, whole = tree(file("g")), tree(file("g", written(1, 0, 4096)))
+    assert judged(renamed, empty, FAT).verdict is PASS
+    assert oracles(judged([*renamed, "fsync ."], empty, FAT)) == {"durability"}
+    assert judged([*renamed, "fsync ."], whole, FAT).verdict is PASS
+    over = ["create g", "append g 100", "fsync g", *[op for op in renamed if op != "fsync f"][:2], "fsync f"]
+    over += ["fsync .", "rename f g", "fsync ."]
+    (undone,) = judged(over, tree(file("g", written(1, 0, 100))), FAT).violations
+    assert undone.signature == "g: undone"
+    moved = ["mkdir d", "sync", *renamed[:4], "rename f d/g", "fsync d"]
+    parted = tree(directory("d"), file("d/g"))
+    assert judged(moved, parted, FAT).verdict is PASS  # the entry that it left may be there still
+    assert oracles(judged([*moved, "fsync ."], parted, FAT)) == {"durability"}
+    unsynced = [*MADE, "rename f g", "fsync ."]
+    assert judged(unsynced, empty, FAT).verdict is PASS
+
+
 def test_names_at_once_are_durable_with_what_was_durable_of_the_file() -> None:
     operations = [*MADE, "fsync f", "rename f g", "create h"]
     moved = file("g", written(1, 0, 4096))
