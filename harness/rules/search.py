@@ -134,13 +134,15 @@ class Search:
         """A cause where what syncs of others made durable may be a part of it: as it was found, if another
         reason takes its place there, or if the time is up.
         """
-        before, own = kind.found, self.legal.stretch_of(kind.found.state)
+        before, own = kind.found, self.legal.until(kind.found.end).stretch_of(kind.found.state)
         if own is None or not before.base & ~own.durable:
             return before
         try:
-            found = self._cause(self.legal, before.state, before.acks)
+            found = self._cause(self.legal.until(before.end), before.state, before.acks)
         except _TimeUp:
             return replace(before, mended=True)
+        if (found.missing, found.present) == (before.missing, before.present):
+            return found
         others = (k.found for k in self.kinds.values() if k is not kind)
         is_another = any(other.explains(found.state, found.acks) for other in others)
         is_another |= bool(before.missing and not found.missing & before.missing)

@@ -138,6 +138,14 @@ class Legal:
     def _add(self, durable: int, end: float) -> None:
         self.stretches.append(Stretch(durable, self.effect.issued(end), end))
 
+    def until(self, end: float) -> Legal:
+        """The states of the same program up to a time, as if it had ended then."""
+        made = Legal(self.effect, self.more)
+        before = [s for s in self.stretches if s.end < end]
+        last = self.stretches[min(len(before), len(self.stretches) - 1)]
+        made.stretches = [*before, Stretch(last.durable, self.effect.issued(end), end)]
+        return made
+
     def stretch_of(self, state: Partial) -> Stretch | None:
         """The last stretch in which a state may be left; None if it may in none. From one to the next more is
         durable, and more was asked for.

@@ -8,7 +8,7 @@ acknowledgement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.rules.micro import Effect, Micro
 from harness.rules.states import Legal, Partial, Stretch
@@ -26,7 +26,8 @@ class Vulnerability:
     it fails because of what was acknowledged, or of `base`. What is torn, if anything, has to persist whole.
     `base`: what was durable. `until`: where nothing is lost, the call with which the check says yes again; -1
     if none is known. `swapped`: whether it says yes to what that call leaves without `present`. `mended`:
-    some of `base` is durable by the syncs that mend others, not by the program's own.
+    some of `base` is durable by the syncs that mend others, not by the program's own. `end`: the time up to
+    which calls may have had an effect.
     """
 
     state: Partial
@@ -37,6 +38,7 @@ class Vulnerability:
     until: int = -1
     swapped: bool = False
     mended: bool = False
+    end: float = 0.0
 
     def explains(self, state: Partial, acks: int) -> bool:
         """Whether a state fails for the same reason; a torn one, by its tear. One that fails untorn as well
@@ -84,14 +86,14 @@ class Reducer:
         stretch, acks = self._first_that_fails(state, acks)
         if state.torn is not None:
             needed = self._fewest_acks(state, acks)
-            return Vulnerability(state, needed, 0, 1 << state.last, stretch.durable)
+            return Vulnerability(state, needed, 0, 1 << state.last, stretch.durable, end=stretch.end)
         state = self._with_more(state, stretch.asked, acks)
         missing = self._first_of(stretch.asked & ~state.persisted)
         needed = self._fewest_acks(state, acks)
         if missing and needed > self.effect.acks(min(m.call for m in self.effect.of(missing))):
             # Only what was acknowledged later can promise it.
             missing = self._with_rest_of_calls(missing, stretch.open)
-            return Vulnerability(state, needed, missing, 0, stretch.durable)
+            return Vulnerability(state, needed, missing, 0, stretch.durable, end=stretch.end)
         # With as many acknowledgements as are told: with more, what is left may fail for these alone.
         late = self._too_late(state.persisted & ~stretch.durable, state, missing, needed)
         state = self._with_less(state, stretch, missing, late, needed)
@@ -99,7 +101,8 @@ class Reducer:
         there = state.persisted & (late or ~stretch.durable)
         present = self._relied_on(state, self._last_of(there), needed)
         until, swapped = (-1, False) if missing else self._accepted_again(present)
-        return Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
+        found = Vulnerability(state, needed, missing, present, stretch.durable, until, swapped)
+        return replace(found, end=stretch.end)
 
     def _too_late(self, there: int, state: Partial, missing: int, acks: int) -> int:
         """Of what is there, what was called behind the first of the missing ones, or may have been; nothing
