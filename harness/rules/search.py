@@ -145,7 +145,7 @@ class Search:
             return found
         others = (k.found for k in self.kinds.values() if k is not kind)
         is_another = any(other.explains(found.state, found.acks) for other in others)
-        is_another |= bool(before.missing and not found.missing & before.missing)
+        is_another |= bool(before.missing and (not found.missing or found.missing & ~before.missing))
         return replace(before, mended=True) if is_another else found
 
     def _look_again(self, mended: Legal) -> None:
