@@ -88,8 +88,8 @@ class Suspect:
         return self.finding.case
 
     def is_shown(self, tried: Experiment) -> bool:
-        """Whether an experiment shows it, with nothing lost if that is so of the finding: a lost write would be
-        another cause. What shows where a write is lost may show without that on another machine.
+        """Whether an experiment shows it, with nothing lost if that is so of the finding: a lost write would
+        be another cause. What shows where a write is lost may show without that on another machine.
         """
         whole = self.finding.spared.is_whole
         return self.symptom in tried.whole if whole else tried.shows(self.symptom)
