@@ -67,7 +67,12 @@ kernels_known() { apt-cache pkgnames linux-image-6.12 2>/dev/null | grep -q . ; 
 # The packages of missing programs that file systems' profiles name, except those this distribution lacks. What Linux
 # does not have is its user's to install: its programs go into guests alone, and zfsutils-linux would start services.
 filesystems() {
-	awk -F'"' 'FNR == 1{outside = 0} /^not_in_linux = /{outside = 1} outside{next} /^program = /{program = $2} /^package = /{print program ":" $2}' vms/filesystems/*/*.toml | sort -u |
+	awk -F'"' '
+		FNR == 1 { outside = 0 }
+		/^not_in_linux = / { outside = 1 }
+		outside { next }
+		/^program = / { program = $2 }
+		/^package = / { print program ":" $2 }' vms/filesystems/*/*.toml | sort -u |
 		while IFS=: read -r program package; do
 			PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null 2>&1 ||
 				[ -z "$(apt-cache madison "$package" 2>/dev/null)" ] || printf ' %s' "$package"

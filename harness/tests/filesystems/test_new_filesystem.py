@@ -102,9 +102,13 @@ def test_it_is_made_and_traced_in_the_guest_with_tools(toyfs: Path) -> None:
 
 
 def test_set_up_installs_its_programs(toyfs: Path) -> None:
-    """`vms/setup.sh` named the mkfs of every file system once more."""
+    """`vms/setup.sh` named the mkfs of every file system once more, and that of one that Linux does not have."""
     text = resource("vms", "setup.sh").read_text()
-    (words,) = re.findall(r"^\tawk .*toml", text, re.MULTILINE)
+    (words,) = re.findall(r"^\tawk .*?toml", text, re.MULTILINE | re.DOTALL)
+    outside = toyfs.parent / "atoyfs"
+    outside.mkdir()
+    mkfs = '[mkfs]\nprogram = "mkfs.outside"\npackage = "outside-progs"\n'
+    (outside / "filesystem.toml").write_text(f'not_in_linux = "build it"\n{mkfs}')
     done = subprocess.run(
         ["sh", "-c", words], cwd=toyfs.parents[2], capture_output=True, text=True, check=True, timeout=60
     )
