@@ -102,7 +102,7 @@ def test_it_is_made_and_traced_in_the_guest_with_tools(toyfs: Path) -> None:
 
 
 def test_set_up_installs_its_programs(toyfs: Path) -> None:
-    """`vms/setup.sh` named the mkfs of every file system once more, and that of one that Linux does not have."""
+    """`vms/setup.sh` named each mkfs once more, and that of a file system that Linux does not have."""
     text = resource("vms", "setup.sh").read_text()
     (words,) = re.findall(r"^\tawk .*?toml", text, re.MULTILINE | re.DOTALL)
     outside = toyfs.parent / "atoyfs"
