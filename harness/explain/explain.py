@@ -320,7 +320,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         minimal.lost,
         explainer.promise(finding, minimal.state),
         violation.subject,
-        minimal.needed or minimal.cleared,
+        minimal.cleared,
         _program(explainer, finding, minimal, violation.summary),
         explainer.devices,
         minimal.turning,
@@ -331,6 +331,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         facts,
         synced=sync_of_the_lost(facts, explainer.recording.calls.calls),
         keeps=minimal.control is not None and explainer.keeps_all(minimal.control),
+        needed=minimal.needed,
     )
     diagnosis = mechanism_of(
         facts,
@@ -709,7 +710,7 @@ def _missing_of_nothing(facts: Facts, mechanism: Mechanism | None) -> str:
     if mechanism is Mechanism.REUSED and (reused := first_reused(facts)) is not None:
         removal = "a commit of the removal" if facts.commits else "the removal"
         return f"{removal} before event {facts.writes[reused.entry].submitted}; of what was sent, nothing"
-    later = [e for e in facts.cleared if not facts.on_platter(e)]
+    later = [e for e in facts.brings_back if not facts.on_platter(e)]
     if later and facts.promise is not None:
         chosen = _first_needed(facts, later)
         return f"{facts.name(chosen)}, sent only at event {facts.writes[chosen].submitted}"

@@ -32,12 +32,12 @@ class Facts:
     """A failing state with what is known of its log. `at`: the event just before which the power fails.
     `lost`: entries. `promise`: the operation that made the broken promise when it returned; None where the
     promise holds at any time. `subject`: the path concerned. `cleared`: entries on the platter of the control
-    that are not on its own; only those that it takes, where these are known. `program`: of an application's
-    finding. `devices`: of each entry, where there are several. `turning`: entries on its platter without any
-    one of which it does not fail (see `Minimal`). `without`: those on its platter that are not on that of the
-    control. `keeps`: whether the control keeps every promise. `commits`: whether the file system makes
-    changes durable by a commit. `synced`: the program's sync in which the first lost write was sent and which
-    had returned, where none of its calls explains the loss.
+    that are not on its own; `needed`: of these, some without any one of which it fails (see `Minimal`).
+    `program`: of an application's finding. `devices`: of each entry, where there are several. `turning`:
+    entries on its platter without any one of which it does not fail (see `Minimal`). `without`: those on its
+    platter that are not on that of the control. `keeps`: whether the control keeps every promise. `commits`:
+    whether the file system makes changes durable by a commit. `synced`: the program's sync in which the first
+    lost write was sent and which had returned, where none of its calls explains the loss.
     """
 
     state: CrashState
@@ -56,6 +56,12 @@ class Facts:
     commits: bool = True
     synced: ProgramCall | None = None
     keeps: bool = False
+    needed: tuple[int, ...] = ()
+
+    @property
+    def brings_back(self) -> tuple[int, ...]:
+        """Of `cleared`, what is known to be needed; all of it, where that is not known."""
+        return self.needed or self.cleared
 
     @property
     def at(self) -> int:

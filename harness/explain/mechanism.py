@@ -461,7 +461,7 @@ def sent_later(facts: Facts) -> TimedWrite | None:
     """The first write with which it does not fail and that had not been sent: metadata, if any is, and such
     that is called after the file concerned.
     """
-    late = [e for e in facts.cleared if facts.writes[e].submitted >= facts.at]
+    late = [e for e in facts.brings_back if facts.writes[e].submitted >= facts.at]
     metadata = [e for e in late if Kind.METADATA in facts.kinds(e)]
     of_it = [e for e in metadata if any(f"({_base(facts.subject)})" in n.text for n in facts.names[e])]
     first = next(iter([*of_it, *metadata, *late]), None)
@@ -485,13 +485,14 @@ def _dropped(facts: Facts) -> str:
 
 
 def _late_commit(facts: Facts) -> str:
-    """Only a later record brings back what is missing: that tells nothing of who left it out before. Not
-    where another write was sent after it: it may be that one.
+    """Only a later record brings back what is missing: that tells nothing of who left it out before. Where
+    it is not known to be needed, not if another write was sent after it: it may be that one.
     """
     later = _later_records(facts)
     if facts.promised_at is None or not later:
         return ""
-    record = max(facts.cleared, key=lambda e: facts.writes[e].submitted)
+    known = [e for e in later if e in facts.needed]
+    record = max(known or facts.cleared, key=lambda e: facts.writes[e].submitted)
     if record not in later:
         return ""
     return (

@@ -21,18 +21,22 @@ _EARLIER = 30
 _LATER = 20
 _BEFORE = 3
 _TURNING = 16
+_TAKEN = 40
+"""Visits for what a later control takes: what else is asked comes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Minimal:
     """`state`: has lost `lost`, whole writes by their entries, and fails the same way; with any one of them
     present it does not. `control`: None where none was found; `cleared`: the entries that are on its platter
-    and not on the state's; `without`: those that are on the state's and not on its. `complete`: the
-    search was not cut short. `turning`: entries on the state's platter; a state that lacks one of them as
-    well does not fail or, if there is no such entry, a few of several without all of which it does not.
+    and not on the state's; `without`: those that are on the state's and not on its. `complete`: no
+    search but that of `needed` was cut short. `turning`: entries on the state's platter; a state that lacks
+    one of them as well does not fail or, if there is no such entry, a few of several without all of which it
+    does not.
     `less`, `more`: a state that does not fail and lacks something that the state has, and one that has
     something that it lacks; the control is one of them. `needed`: of `cleared`, where the control is a later
-    cut, those that it takes; none where that is not known.
+    cut, those without any one of which it was seen to fail; what it cannot lose is not among them. None where
+    that is not known.
     """
 
     state: CrashState
@@ -105,6 +109,8 @@ def minimise(
         complete = False
     search = _Search(legal, best, visits, lambda cut: promised(cut) and has_promised(cut), keeps)
     control = search.first(_controls(legal, best, search.promised))
+    turning, less = search.turning() if both else ((), None)
+    more = search.first(_later(legal, best)) if both and not _adds(legal, control, best) else None
     needed: tuple[int, ...] = ()
     if control is not None and legal.event(control) > legal.event(best) and not acknowledged:
         control, needed = search.with_fewest(control)
@@ -114,9 +120,8 @@ def minimise(
     if control is not None:
         before, after = _on_platter(legal, best), _on_platter(legal, control)
         cleared, without = entries_of(legal, after - before), entries_of(legal, before - after)
-    turning, less = search.turning() if both else ((), None)
     less = less or (control if without else None)
-    more = control if cleared else search.first(_later(legal, best)) if both else None
+    more = control if cleared else more
     complete = complete and search.complete
     return Minimal(best, lost, control, cleared, without, complete, turning, less, more, needed)
 
@@ -142,8 +147,10 @@ class _Search:
     def with_fewest(self, control: CrashState) -> tuple[CrashState, tuple[int, ...]]:
         """Of a later state that keeps the promise, the one that has no more than it takes of what the failing
         one lacks, as far as that may be lost: of several writes that were sent in between, most bring nothing
-        back. With the entries, none of which may be lost as well.
+        back. With the entries, none of which may be lost as well. What cannot be lost at that time may be
+        needed beside them.
         """
+        last = self.visits.made + _TAKEN
         more = _on_platter(self.legal, control) - _on_platter(self.legal, self.best)
         free = more & self.legal.losable(control)
 
@@ -152,12 +159,13 @@ class _Search:
             return _legal_losing(self.legal, control, self.legal.lost(control) | lost)
 
         def suffice(kept: Sequence[int]) -> bool:
+            if self.visits.made >= last:
+                raise OutOfVisits
             return any(not self.visits.fails(state) and self.keeps(state) for state in states(kept))
 
         try:
             needed = () if suffice(()) else ddmin(entries_of(self.legal, free), suffice)
         except OutOfVisits:
-            self.complete = False
             return control, ()
         if free == more and not needed:  # the platter of the failing one: it is the time that tells
             return control, ()
@@ -223,6 +231,11 @@ def entries_of(legal: LegalStates, chunks: Iterable[int]) -> tuple[int, ...]:
 def _on_platter(legal: LegalStates, state: CrashState) -> frozenset[int]:
     shown = legal.on_disk(state)
     return frozenset(range(shown.prefix)) - set(shown.dropped)
+
+
+def _adds(legal: LegalStates, other: CrashState | None, state: CrashState) -> bool:
+    """Whether another state has something on its platter that a state lacks."""
+    return other is not None and not _on_platter(legal, other) <= _on_platter(legal, state)
 
 
 def _fewest(legal: LegalStates, state: CrashState, visits: Visits) -> CrashState:

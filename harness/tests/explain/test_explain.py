@@ -32,7 +32,7 @@ from harness.explain.explain import (
 )
 from harness.explain.facts import Facts, Flush, NamesNow
 from harness.explain.mechanism import Diagnosis, Mechanism, mechanism_of, of_program, out_of_order
-from harness.explain.minimise import OutOfVisits, Visits, always, entries_of, minimise
+from harness.explain.minimise import VISITS, OutOfVisits, Visits, always, entries_of, minimise
 from harness.explain.program import (
     ANOTHER,
     Evidence,
@@ -143,6 +143,71 @@ def test_a_later_control_has_no_more_than_it_takes(wanted: int) -> None:
     assert minimal.complete
     less = minimise(legal, start, Visits(fails, limit=4), always)
     assert less.needed == () or less.needed == (late[wanted],), "nothing is needed that was not visited"
+
+
+def on_platter(legal: LegalStates, state: CrashState) -> set[int]:
+    """Entries."""
+    shown = legal.on_disk(state)
+    return {legal.chunks[n].entry for n in set(range(shown.prefix)) - set(shown.dropped)}
+
+
+def test_what_a_later_control_takes_is_asked_for_last() -> None:
+    """It used up the visits: what the failing state has too much was not asked for, and the report said that
+    the search was cut short.
+    """
+    made = Recorder()
+    made.mark("begin 0")
+    made.mark("ack 0")
+    data = made.write(1)
+    made.mark("begin 1")
+    late = [made.submit(2 + n) for n in range(30)]
+    for entry in late:
+        made.complete(entry)
+    made.complete(made.flush())
+    legal = made.legal()
+
+    def fails(state: CrashState) -> bool:
+        return data in on_platter(legal, state) and not set(late[::3]) <= on_platter(legal, state)
+
+    start = next(c for c in legal.cuts() if on_platter(legal, c) == {data})
+    visits = Visits(fails)
+    minimal = minimise(legal, start, visits, lambda c: legal.event(c) >= legal.event(start), both=True)
+    assert minimal.complete
+    assert minimal.turning == (data,)
+    assert on_platter(legal, there(minimal.less)) == set()
+    assert minimal.more == minimal.control
+    assert minimal.needed == (), "that is not known"
+    assert visits.made < VISITS / 2
+
+
+def test_what_a_later_control_cannot_lose_may_have_been_needed_as_well() -> None:
+    """A commit record that was durable by then was left out of what it takes, so that recovery was said to
+    have dropped what was committed only later.
+    """
+    made = Recorder()
+    for mark in ("begin 0", "ack 0", "begin 1"):
+        made.mark(mark)
+    data, first = made.write(1), made.write(3, fua=True)
+    made.mark("ack 1")
+    made.mark("cut")
+    record = made.write(4)
+    made.complete(made.flush())
+    made.mark("begin 2")
+    inode, other = made.submit(5), made.submit(6)
+    made.complete(inode)
+    made.complete(other)
+    made.mark("end")
+    commit = name(Kind.RECORD, "commit record")
+    names = {data: DATA, first: commit, record: commit, inode: name(Kind.METADATA, "inode")}
+    facts = facts_of(made, names, (), 1, at="cut")
+    legal = facts.legal
+    visits = Visits(lambda s: not {record, inode} <= on_platter(legal, s))
+    minimal = minimise(legal, facts.state, visits, lambda c: legal.event(c) >= facts.at)
+    assert minimal.needed == (inode,)
+    assert minimal.cleared == (record, inode)
+    facts = replace(facts, cleared=minimal.cleared, needed=minimal.needed)
+    assert told(facts) is None
+    assert _missing(facts, None).startswith(f"entry {inode}, inode")
 
 
 def test_where_nothing_is_lost_the_control_may_be_the_cut_before() -> None:
@@ -827,6 +892,11 @@ def test_where_only_a_later_commit_brings_it_back_recovery_is_not_accused() -> N
     behind = made.write(5)
     other = replace(facts_of(made, {**names, behind: name(Kind.METADATA, "inode")}, (), 1, at="cut"))
     assert told(replace(other, cleared=(later, behind))) is None, "it may be the write behind the record"
+    proven = replace(other, cleared=(later, behind), needed=(later, behind))
+    found = there(mechanism_of(proven, made_up=False))
+    assert found.mechanism is Mechanism.LATE_COMMIT
+    assert f"it takes entry {later}, commit record" in found.sentence
+    assert told(replace(proven, needed=(behind,))) is None
 
 
 def test_of_what_a_later_cut_has_besides_a_write_that_is_called_after_the_file_is_named() -> None:
