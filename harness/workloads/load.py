@@ -40,7 +40,7 @@ MAX_FILE_BYTES = 32 << 30
 """A word of data names its place in 32 bits (vms/protocol/src/pattern.rs): beyond, data 32 GiB away from
 where it was written would be taken for data at home.
 """
-MAX_NAME_BYTES = 255  # NAME_MAX
+MAX_NAME_BYTES = 255  # NAME_MAX, XATTR_NAME_MAX
 MAX_PATH_BYTES = 4090  # PATH_MAX, less the end and what the guest puts in front, /mnt/
 MAX_NAMES = 49_900
 """Names that are there at once: a guest tells 50,000 of a tree (vms/protocol/src/limits.rs), and a file
@@ -220,7 +220,9 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
         return _state(text, word)
     if name in ("offset", "length", "user", "group"):
         return _number(text, kind, name, word)
-    if name == "target" and kind is OperationKind.SYMLINK:
+    if name == "name":  # an attribute's: a / in it parts nothing
+        _need_length([word])
+    if name == "name" or (name == "target" and kind is OperationKind.SYMLINK):
         return word
     if name == "handle" or word.startswith("@"):
         return _handle(text, kind, name, word)
@@ -229,15 +231,16 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
     plain = "/".join(n for n in word.split("/") if n not in ("", ".")) or "."
     if word != plain:
         raise UsageError(f"operation {text!r}: {word!r} has a / or a . that names nothing", f"write: {plain}")
-    _need_length(word)
+    _need_length(word.split("/"))
     return "" if word == "." else word
 
 
-def _need_length(path: str) -> None:
-    """Raises UsageError for a path that no call takes."""
-    longest = max(len(name.encode(errors="surrogateescape")) for name in path.split("/"))
+def _need_length(names: Sequence[str]) -> None:
+    """Raises UsageError for a path of these names that no call takes."""
+    path = "/".join(names)
+    longest = max(len(name.encode(errors="surrogateescape")) for name in names)
     if longest > MAX_NAME_BYTES:
-        raise UsageError(f"a name of {longest} bytes: {path[:40]}...", f"{MAX_NAME_BYTES} at most (NAME_MAX)")
+        raise UsageError(f"a name of {longest} bytes: {path[:40]}...", f"{MAX_NAME_BYTES} at most")
     if (length := len(path.encode(errors="surrogateescape"))) > MAX_PATH_BYTES:
         raise UsageError(f"a path of {length} bytes: {path[:40]}...", f"{MAX_PATH_BYTES} at most (PATH_MAX)")
 

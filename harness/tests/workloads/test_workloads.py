@@ -31,6 +31,7 @@ from harness.workloads.load import (
 
 NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z.]{1,4}[a-z])?", fullmatch=True)
 HANDLES = st.from_regex(r"@[a-z]{1,4}", fullmatch=True)
+ATTRIBUTES = st.from_regex(r"(user\.|@|/)[a-z./:@]{1,8}", fullmatch=True)  # none is a path or a handle
 SIZES = st.integers(0, 1 << 34)
 OWNERS = st.integers(0, (1 << 32) - 2)
 
@@ -72,7 +73,7 @@ def operations(draw: st.DrawFn) -> Operation:
         return Operation(kind, path, draw(NAMES), flags=draw(st.sampled_from([(), ("dsync",)])))
     if kind in (K.SETXATTR, K.REMOVEXATTR):
         value = draw(NAMES).encode() if kind is K.SETXATTR else b""
-        return Operation(kind, path, name="user.a", value=value)
+        return Operation(kind, path, name=draw(ATTRIBUTES), value=value)
     if kind is K.CHOWN:
         return Operation(kind, path, offset=draw(OWNERS), length=draw(OWNERS))
     target = draw(TARGETS[kind]) if kind in TARGETS else ""
@@ -127,6 +128,7 @@ def test_a_dot_is_the_root() -> None:
         (f"create {'n' * 256}", "a name of 256 bytes"),
         (f"rename f {'é' * 128}", "a name of 256 bytes"),
         (f"mkdir {'d/' * 2045}dd", "a path of 4092 bytes"),
+        (f"setxattr f user.{'a/' * 126} v", "a name of 257 bytes"),
         ("chmod f 8", "no permission bits"),
         ("chmod f 17777", "no permission bits"),
         ("chmod f -1", "no permission bits"),
