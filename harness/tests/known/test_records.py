@@ -179,8 +179,26 @@ _PREALLOCATED = _Sequence(
     "f", "f: 32768 bytes of blocks", 1,
     ("fallocate f 0 65536 keep-size", "remount", "open f @h", "fallocate @h 0 32768", "fdatasync @h"),
 )  # fmt: skip
+_VALUE = "v" * 64
+_SHARED_XATTR = _Sequence(
+    "ext4-nojournal-shared-xattr", "ext2/default", Symptom("durability", "NAME: attributes"), "f",
+    "f: attributes", 5,
+    ("create g", "create f", "sync", f"setxattr g user.a {_VALUE}", f"setxattr f user.a {_VALUE}", "fsync f"),
+)  # fmt: skip
+_COPIED_UP = _Sequence(
+    "overlayfs-fdatasync-copy", "ext4/ordered@overlay",
+    Symptom("durability", "NAME: data of operation N lost"),
+    "f", "f: bytes 0 to 4096", 4,
+    ("create f", "append f 8192", "remount", "write f 0 4096", "fdatasync f"),
+)  # fmt: skip
+_TWO_NAMES = _Sequence(
+    "f2fs-direct-append-size", "f2fs/posix", Symptom("durability", "NAME: size after N"), "f",
+    "f: 4096 bytes are gone", 3,
+    ("create f", "link f g", "sync", "append f 4096 direct dsync"),
+)  # fmt: skip
 _SEQUENCES = (
     _RENAMED_OVER, _HELD, _REWRITTEN, _OLD_XATTR, _INODE_REUSED, _ATTR_REPLACED, _PREALLOCATED,
+    _SHARED_XATTR, _COPIED_UP, _TWO_NAMES,
 )  # fmt: skip
 
 
@@ -211,6 +229,22 @@ def test_a_bug_is_known_by_the_operations_with_which_its_finding_shows_it(known:
         (_OLD_XATTR, _OLD_XATTR.operations[:-1]),
         (_INODE_REUSED, (*_INODE_REUSED.operations[:2], *_INODE_REUSED.operations[3:])),
         (_INODE_REUSED, (*_INODE_REUSED.operations[:3], "create d/new/f", "fsync d/new/f")),
+        (_INODE_REUSED, ("mkdir d/old", *_INODE_REUSED.operations[2:])),
+        (_INODE_REUSED, (*_INODE_REUSED.operations[:3], "sync", *_INODE_REUSED.operations[3:])),
+        (_INODE_REUSED, (*_INODE_REUSED.operations[:4], "sync", *_INODE_REUSED.operations[4:])),
+        (_SHARED_XATTR, (*_SHARED_XATTR.operations[:4], "fsync g", *_SHARED_XATTR.operations[4:])),
+        (_SHARED_XATTR, (*_SHARED_XATTR.operations[:4], "sync", *_SHARED_XATTR.operations[4:])),
+        (_SHARED_XATTR, (*_SHARED_XATTR.operations[:4], "remount", *_SHARED_XATTR.operations[4:])),
+        (_SHARED_XATTR, (*_SHARED_XATTR.operations[:4], "append g 9 dsync", *_SHARED_XATTR.operations[4:])),
+        (_SHARED_XATTR, (*_SHARED_XATTR.operations[:5], "fdatasync g", "fsync f")),
+        (_SHARED_XATTR, tuple(op.replace(_VALUE, "short") for op in _SHARED_XATTR.operations)),
+        (_COPIED_UP, ("remount", "create f", "append f 8192", "fsync f", *_COPIED_UP.operations[3:])),
+        (_COPIED_UP, (*_COPIED_UP.operations[:4], "fsync f", *_COPIED_UP.operations[3:])),
+        (_COPIED_UP, (*_COPIED_UP.operations[:3], "append f 10", "sync", *_COPIED_UP.operations[3:])),
+        (_COPIED_UP, (*_COPIED_UP.operations[:3], "append f 10", *_COPIED_UP.operations[3:])),
+        (_TWO_NAMES, (*_TWO_NAMES.operations[:3], "unlink g", "sync", *_TWO_NAMES.operations[3:])),
+        (_TWO_NAMES, (*_TWO_NAMES.operations[:3], "rename h g", *_TWO_NAMES.operations[3:])),
+        (_TWO_NAMES, (*_TWO_NAMES.operations[:3], "append o 4096 direct dsync")),
         (_ATTR_REPLACED, _ATTR_REPLACED.operations[:3]),
         (_ATTR_REPLACED, (*_ATTR_REPLACED.operations[:3], "setxattr f user.b new", "fsync f")),
         (_PREALLOCATED, _PREALLOCATED.operations[:-1]),
@@ -221,6 +255,22 @@ def test_a_bug_is_known_by_the_operations_with_which_its_finding_shows_it(known:
 def test_what_lacks_a_part_of_them_is_new(known: _Sequence, operations: Sequence[str]) -> None:
     """The controls of the findings, and what else could break the same promise."""
     assert known.name(operations) != known.bug
+
+
+@pytest.mark.parametrize(
+    ("known", "operations"),
+    [
+        (_COPIED_UP, (*_COPIED_UP.operations[:3], "write g 0 9", "sync", *_COPIED_UP.operations[3:])),
+        (_COPIED_UP, (*_COPIED_UP.operations[:3], "open f @h", "write @h 0 9", "fdatasync f")),
+        (_COPIED_UP, (*_COPIED_UP.operations[:3], "chmod f 600", *_COPIED_UP.operations[3:])),
+        (_SHARED_XATTR, (*_SHARED_XATTR.operations[:4], "fsync o", *_SHARED_XATTR.operations[4:])),
+        (_TWO_NAMES, (*_TWO_NAMES.operations[:3], "unlink o", "append g 4096 direct dsync")),
+        (_OLD_XATTR, ("create fo", "setxattr fo user.a s", "rename fo foo", *_OLD_XATTR.operations[2:])),
+    ],
+    ids=lambda value: value.bug if isinstance(value, _Sequence) else "",
+)
+def test_what_changes_nothing_of_them_may_stand_between(known: _Sequence, operations: Sequence[str]) -> None:
+    assert known.name(operations) == known.bug
 
 
 def test_another_mechanism_behind_the_same_operations_is_new() -> None:
