@@ -31,6 +31,7 @@ from harness.model.schedules import (
     with_threads,
     without_schedule,
 )
+from harness.report.explanation import read_explanation
 from harness.report.shrunk import head
 from harness.report.words import plural
 from harness.store import RunStore
@@ -131,13 +132,16 @@ def _shrunk(name: str, chosen: ScheduleName) -> str:
 class SameFinding:
     """Whether what another workload shows is a finding, so far as is known: it has the symptom
     (`harness.symptoms`; another violation of the same oracle would be another finding), with nothing lost if
-    and only if that is so of the finding, and is no known bug or known loss that the finding is not.
+    and only if that is so of the finding, and is no known bug or known loss that the finding is not. Of
+    what a candidate shows nobody knows the cause: it is taken for that of the finding.
     """
 
     def __init__(self, store: RunStore, finding: Finding, paths: Sequence[str]) -> None:
         self._symptom = symptom_of(finding.oracle, finding.signature, paths)
         self._is_whole, self._name = finding.spared.is_whole, _known_as(finding)
         self._meaning = Meaning.of(store.expectations(), store.known(), store.info.kernel)
+        explained = read_explanation(store.layout, finding.id)
+        self._cause = explained.mechanism_name if explained else ""
 
     def is_shown(self, recording: Recording, state: CrashState, violation: Violation) -> bool:
         """By a violation at a crash state of a recording."""
@@ -153,7 +157,8 @@ class SameFinding:
             drawn = timeline_of(recording.write_log.entries)
             return any(begin < e.index < end and e.kind in MAKE_DURABLE for e in drawn)
 
-        return _known_as(self._meaning.given_to(shown, ran, flushed, str)) in ("", self._name)
+        told = self._meaning.given_to(shown, ran, flushed, lambda: self._cause)
+        return _known_as(told) in ("", self._name)
 
 
 def _known_as(finding: Finding) -> str:

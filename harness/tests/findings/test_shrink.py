@@ -37,6 +37,7 @@ from harness.model import (
 )
 from harness.model.schedules import ScheduleName
 from harness.plan import Plan
+from harness.report.explanation import Explanation, write_explanation
 from harness.report.shrunk import shrunk_file
 from harness.store import RunStore
 from harness.store.layout import RunLayout
@@ -185,8 +186,8 @@ class Planned:
 
     info = run_info()
 
-    def __init__(self, *bugs: KnownBug) -> None:
-        self._bugs = bugs
+    def __init__(self, *bugs: KnownBug, path: Path = Path("no run")) -> None:
+        self._bugs, self.layout = bugs, RunLayout(path)
 
     def plan(self) -> Plan:
         return Plan(configurations=[], workloads=[])
@@ -362,21 +363,33 @@ ONLY_LOST = KnownBug(
 )
 
 
-def shows_it(
-    state: str, *, of: str, operations: Sequence[str] = LONG, bugs: Sequence[KnownBug] = (), known: str = ""
-) -> bool:
-    """Whether a violation at one state is the finding `of` another state, which is the known bug `known`."""
+def finding_at(state: str, known: str = "") -> Finding:
     match = Match(msgspec.structs.replace(ONLY_LOST, name=known), ()) if known else None
     case = CaseId("ext4", "ordered", "long")
-    finding = Finding(case, "durability", "gone", CrashState.parse(of), (), 1, known=match)
+    return Finding(case, "durability", "gone", CrashState.parse(state), (), 1, known=match)
+
+
+def shows_it(
+    state: str,
+    *,
+    of: str,
+    operations: Sequence[str] = LONG,
+    bugs: Sequence[KnownBug] = (),
+    known: str = "",
+    path: Path = Path("no run"),
+) -> bool:
+    """Whether a violation at one state is the finding `of` another state, which is the known bug `known`.
+    `path`: of the run.
+    """
+    finding = finding_at(of, known)
     steps = [HistoryStep(n, parse_operation(op), n, n) for n, op in enumerate(operations)]
     recording = SimpleNamespace(
-        case=case,
+        case=finding.case,
         history=History(tuple(steps)),
         workload=Workload("candidate", "", tuple(s.operation for s in steps)),
         write_log=SimpleNamespace(entries=()),
     )
-    same = SameFinding(cast(Any, Planned(*bugs)), finding, ())
+    same = SameFinding(cast(Any, Planned(*bugs, path=path)), finding, ())
     return same.is_shown(cast(Any, recording), CrashState.parse(state), violation("durability:gone"))
 
 
@@ -396,6 +409,22 @@ def test_a_known_bug_is_not_the_new_one() -> None:
     assert not shows_it("@t9-2", of="@t40=", bugs=[ONLY_LOST], known="another")
     assert shows_it("@t9-2", of="@t40=", bugs=[ONLY_LOST], known="ours")
     assert shows_it("@t9-2", of="@t40=", known="ours"), "what a record asks for may be more than it takes"
+
+
+@pytest.mark.parametrize(("cause", "shown"), [("No flush at all", True), ("Torn write", False), ("", False)])
+def test_a_bug_of_another_cause_than_the_findings_is_not_what_is_left(
+    cause: str, shown: bool, tmp_path: Path
+) -> None:
+    """A finding whose cause tells it apart from a known bug could not be shrunk: no candidate has a cause, so
+    each of them was the known bug.
+    """
+    (sighting,) = ONLY_LOST.record.shows
+    torn = msgspec.structs.replace(sighting, causes=("torn write",))
+    bug = msgspec.structs.replace(ONLY_LOST, record=msgspec.structs.replace(ONLY_LOST.record, shows=(torn,)))
+    if cause:
+        told = Explanation(finding_at("@t40=").id, "", f"{cause}. So it was.", {}, (), "")
+        write_explanation(RunLayout(tmp_path), told)
+    assert shows_it("@t9-2", of="@t40=", bugs=[bug], path=tmp_path) is shown
 
 
 SAID = [
