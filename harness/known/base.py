@@ -76,7 +76,8 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     `operations`: a regular expression; it has to be found in the operations that had begun when the power
     failed, a line each, up to the one whose promise is broken. `{lost}` in it: the path that was lost, or any
     of the names of what was. Names stand in place of handles, where what they hold has a name at the time; a
-    write with O_SYNC or O_DSYNC is found as it is written, and as one with fsync or fdatasync behind it.
+    write with O_SYNC or O_DSYNC is found as it is written, and as one with fsync or fdatasync behind it. An
+    expression that names a handle (`@h`) is looked for in the operations as they were written, too.
     `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
     with FUA. `loses`: whether the state lacks writes that had been sent. `whole`: whether the disk may have

@@ -26,6 +26,7 @@ _OPENED = 1024
 """Those among which it is looked for where its handles come from."""
 _MORE = re.compile(r" \.\.\. \(\d+ in all\)\Z")
 """Behind the names of a file that has more of them."""
+_HANDLE = re.compile(r"@\w")
 _PROMISE = re.compile(r"\(operation (\d+)\) was acknowledged")
 
 
@@ -179,9 +180,16 @@ def _same_operations(sighting: Sighting, seen: Observed) -> bool:
     one_of_them = f"(?:{'|'.join(map(re.escape, lost))})"
     asked = (sighting.operations, begun[:until]), (sighting.later, begun)
     return all(
-        any(re.search(pattern.replace("{lost}", one_of_them), "\n".join(ran)) for ran in as_seen(told, lost))
-        for pattern, told in asked
+        any(re.search(p.replace("{lost}", one_of_them), "\n".join(ran)) for ran in _forms(p, told, lost))
+        for p, told in asked
     )
+
+
+def _forms(pattern: str, told: tuple[str, ...], lost: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The forms in which operations are compared: as they were written, too, with an expression that names a
+    handle. Any other might not see there what excludes it.
+    """
+    return (*as_seen(told, lost), told) if _HANDLE.search(pattern) else as_seen(told, lost)
 
 
 def _was_quiet(seen: Observed) -> bool:

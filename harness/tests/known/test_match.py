@@ -459,6 +459,23 @@ def test_a_name_that_fsync_of_a_new_directory_left_out_is_one_known_bug_of_fat(
     assert name_of(seen) == ("fat-fsync-new-directory" if known else "")
 
 
+@pytest.mark.parametrize(
+    ("expression", "known"),
+    [
+        (r"(?m)^write @h .*\nfsync @h\Z", True), (r"(?m)^write {lost} .*\nfsync {lost}\Z", True),
+        (r"(?m)^write @g .*\nfsync @h\Z", False), (r"(?m)^open f (?P<h>@\S+)\n(.*\n)*fsync (?P=h)\Z", False),
+    ],
+)  # fmt: skip
+def test_an_expression_may_name_a_handle_as_the_workload_does(expression: str, *, known: bool) -> None:
+    """Names had been put in place of it, so a record of `--known` that was written by handles matched none."""
+    bug = KnownBug(name="a", title="b", record=Record(
+        severity=Severity.COSMETIC, mechanism="c", first="6.1",
+        shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",),
+                        operations=expression),)))  # fmt: skip
+    seen = observed(operations=("create f", "open f @h", "write @h 0 4096", "fsync @h"), promised=3)
+    assert (match([bug], seen) is not None) is known
+
+
 def test_operations_after_the_broken_promise_do_not_count() -> None:
     bug = KnownBug(name="a", title="b", record=Record(
         severity=Severity.COSMETIC, mechanism="c", first="6.1",
