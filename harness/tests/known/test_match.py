@@ -467,7 +467,7 @@ def test_a_name_that_fsync_of_a_new_directory_left_out_is_one_known_bug_of_fat(
     ],
 )  # fmt: skip
 def test_an_expression_may_name_a_handle_as_the_workload_does(expression: str, *, known: bool) -> None:
-    """Names had been put in place of it, so a record of `--known` that was written by handles matched none."""
+    """A record of `--known` that was written by handles agreed with nothing: names had taken their place."""
     bug = KnownBug(name="a", title="b", record=Record(
         severity=Severity.COSMETIC, mechanism="c", first="6.1",
         shows=(Sighting(modes=("xfs/*",), oracles=("durability",), symptoms=("NAME: data*",),
@@ -525,7 +525,8 @@ def _planted() -> list[tuple[str, Observed]]:
             if point.case.workload not in known:
                 (workload,) = select_workloads([point.case.workload])
                 known[point.case.workload] = [LoggedOperation(str(o), 0, 1) for o in workload.operations]
-            violation = Violation(found["oracle"], "", found["summary"], "", "", "")
+            subject = found["summary"].partition(": ")[0]
+            violation = Violation(found["oracle"], subject, found["summary"], "", "", "")
             symptom = Symptom(found["oracle"], found["symptom"])
             ran = known[point.case.workload]
             seen.append((
@@ -545,3 +546,12 @@ def test_planted_faults_stay_new() -> None:
     assert len(planted) > 800
     matched = {(fault, name) for fault, seen in planted if (name := name_of(seen))}
     assert matched == {("cp-no-preflush", "f2fs-sync-no-flush")}
+
+
+def test_a_record_that_is_too_wide_takes_planted_faults_for_its_bug() -> None:
+    """They had no subject, so records that ask for `{lost}`, a third of them, could not have met any."""
+    wide = KnownBug(name="a", title="b", record=Record(
+        severity=Severity.LOSES_SYNCED, mechanism="c", first="4.0",
+        shows=(Sighting(modes=("*",), oracles=("durability",), symptoms=("NAME*",),
+                        operations=r"sync {lost}\Z"),)))  # fmt: skip
+    assert sum(match([wide], seen) is not None for _, seen in _planted()) > 100
