@@ -71,6 +71,12 @@ class Stack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     may_miss: list[int] = []
     source: tuple[str, ...] = ()
 
+    @property
+    def unbuilt(self) -> list[str]:
+        """Those of `options` that the kernels that Powercut builds lack."""
+        ours = resource("kernels", "common.config").read_text().splitlines()
+        return [option for option in self.options if f"CONFIG_{option}=y" not in ours]
+
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSteps:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.host.text import one_line
 from harness.kernels.commits import CommitRange, Revision
-from harness.patches.questions import BUDGET, Stage
+from harness.patches.questions import BUDGET, Stage, to_name
 from harness.patches.ran import Piece, not_run
 from harness.patches.results import (
     Answer,
@@ -404,7 +404,7 @@ def _not_asked(answer: Answer) -> Iterator[Line]:
 def why_not_asked(plan: PatchPlan, file: str) -> str:
     """Of a changed file that no mode of the plan runs."""
     mode = plan.named.get(file)
-    return f"what runs it is asked only if it is named: -c {mode}" if mode else _UNKNOWN
+    return f"what runs it is asked only if it is named: {to_name([mode])}" if mode else _UNKNOWN
 
 
 def _data(answer: Answer, told: Regression) -> dict[str, object]:

@@ -114,36 +114,49 @@ def affected_by(changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
         or (not p.on_request and touched(p.source))
     ]
     first = [p.name for p in own if p.usual or p.name in alone]
-    first += [f"{ON_STACKS}@{name}" for name, stack in stacks().items() if touched(stack.source)]
+    built = {name: stack for name, stack in stacks().items() if not stack.unbuilt}
+    first += [f"{ON_STACKS}@{name}" for name, stack in built.items() if touched(stack.source)]
     first += [f"{ON_STACKS}@{name}" for name, layer in layers().items() if touched(layer.source)]
     if touched(shared.paths):
         first += shared.modes
     if not first:
-        files = f"{', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''}"
-        if named := [
-            p.name for p in profiles().values() if any(is_of(f, s) for f in changed for s in p.source)
-        ]:
-            raise UsageError(
-                f"{files}: the modes that run this are asked only if they are named",
-                f"name them: -c {','.join(named)}",
-            )
-        raise UsageError(
-            f"nothing here is known to run {files}",
-            "name modes with -c, such as -c ext4/ordered: what they break is told, and a pass is undecided",
-        )
+        raise _none_asked(changed)
     then = [p.name for p in own if p.name not in first]
-    others = [p for p in profiles().values() if p not in own]
     nobodys = [f for f in changed if f not in owned]
-    on_request = {f: p.name for f in nobodys for p in others if any(is_of(f, s) for s in p.source)}
     return AffectedModes(
         tuple(dict.fromkeys(first)),
         tuple(then),
         recovery_of(changed, own),
         tuple(nobodys),
-        on_request,
+        {f: name for f in nobodys if (name := _mode_for(f))},
         _own_workloads(select_profiles(first), changed, diff),
         _operations(sorted(owned), diff, len({*first})),
     )
+
+
+def _none_asked(changed: Sequence[str]) -> UsageError:
+    """Of files that no mode runs, or only modes that have to be named."""
+    files = f"{', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''}"
+    known = [(p.name, p.source) for p in profiles().values()]
+    known += [(f"{ON_STACKS}@{name}", stack.source) for name, stack in stacks().items()]
+    if named := [name for name, source in known if any(is_of(f, s) for f in changed for s in source)]:
+        return UsageError(
+            f"{files}: the modes that run this are asked only if they are named",
+            f"name them: {to_name(named)}",
+        )
+    return UsageError(
+        f"nothing here is known to run {files}",
+        "name modes with -c, such as -c ext4/ordered: what they break is told, and a pass is undecided",
+    )
+
+
+def to_name(modes: Sequence[str]) -> str:
+    """The options that ask modes which have to be named."""
+    below = (stacks().get(mode.partition("@")[2]) for mode in modes)
+    lacking = dict.fromkeys(option for stack in below if stack for option in stack.unbuilt)
+    lines = " ".join(f"CONFIG_{option}=y" for option in lacking)
+    config = f", and build their drivers: --config FILE, with {lines} in it" if lines else ""
+    return f"-c {','.join(modes)}{config}"
 
 
 def _runs_alone(mode: Profile, changed: Iterable[str], diff: Diff) -> bool:

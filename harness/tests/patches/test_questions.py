@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
-from harness.patches.questions import AffectedModes, _shared_code, affected_by, chosen, is_of, stages
+from harness.patches.questions import AffectedModes, _shared_code, affected_by, chosen, is_of, stages, to_name
 from harness.workloads.load import select_workloads
 
 
@@ -214,6 +214,21 @@ def test_a_file_system_that_has_to_be_named_is_told() -> None:
     with pytest.raises(UsageError, match="only if they are named") as refused:
         affected_by(["fs/hfsplus/inode.c"])
     assert "hfsplus/default" in refused.value.next_step
+
+
+def test_a_stack_whose_driver_our_kernels_lack_has_to_be_named() -> None:
+    """Eight stages of dm-vdo were planned; kernels were built for minutes, and then no case could run."""
+    file, options = "drivers/md/dm-vdo/vdo.c", "--config FILE, with CONFIG_DM_VDO=y CONFIG_DM_ZERO=y in it"
+    with pytest.raises(UsageError, match="only if they are named") as refused:
+        affected_by([file])
+    assert refused.value.next_step == (
+        f"name them: -c ext4/ordered@vdo-dedup,ext4/ordered@vdo, and build their drivers: {options}"
+    )
+    beside = affected_by(["fs/ext4/inode.c", file])
+    assert not any("@vdo" in name for name in beside.first)
+    assert beside.nobodys == (file,)
+    assert to_name([beside.named[file]]) == f"-c ext4/ordered@vdo, and build their drivers: {options}"
+    assert chosen(["ext4/ordered@vdo"], [file]).nobodys == ()
 
 
 def test_a_changed_recovery_is_cut_again_and_meets_a_faulty_disk() -> None:
