@@ -19,12 +19,12 @@ from typing import Any, TypeAlias
 
 from harness.errors import UsageError
 from harness.known.words import named
-from harness.model import BLOCK_BYTES, SECTOR_BYTES, CaseId, CrashPoint, CrashState, OperationKind, Verdict
+from harness.model import CaseId, CrashPoint, CrashState, OperationKind, Verdict
 from harness.oracles import BY_DEFAULT
 from harness.plan import Plan
 from harness.report import page
 from harness.report.lines import reproduce, source_words
-from harness.report.reach import BlocksOf, Looked, looked_at
+from harness.report.reach import Looked, SectorsOf, looked_at
 from harness.report.words import covered, enumerated, number, plural
 from harness.store import RunStore
 from harness.store.records import CaseStatus, Coverage, DrawnEntry, Finding
@@ -123,16 +123,10 @@ class Side:
             dict.fromkeys([str(finding.state), *(state for state, violated in judged if what in violated)])
         )
 
-    def blocks(self, case: CaseId) -> BlocksOf:
-        """How many blocks the entries of a case's log touch."""
-        log = {e.index: e for e in self.log(case)}
-        of_block = BLOCK_BYTES // SECTOR_BYTES
-
-        def touched(entry: int) -> int | None:
-            e = log.get(entry)
-            return None if e is None else -(-(e.sector % of_block + e.sectors) // of_block)
-
-        return touched
+    def sectors(self, case: CaseId) -> SectorsOf:
+        """The sectors of the entries of a case's log."""
+        log = {e.index: range(e.sector, e.sector + e.sectors) for e in self.log(case)}
+        return log.get
 
     @functools.cached_property
     def cases(self) -> Mapping[CaseId, CaseSummary]:
@@ -195,9 +189,9 @@ def _not_looked_at(finding: Finding, first: Side, second: Side) -> str:
     maybe = "such a state may not have been looked at there"
     if not _ended(mine):
         return f"{maybe}: {mine.undecided or mine.reason}"
-    blocks = second.blocks(case)
+    sectors = second.sectors(case)
     points = (CrashPoint(case, CrashState.parse(s)) for s in second.showing(finding))
-    covers = looked.covers(second.looked_at(case), state) or any(looked.has_like(p, blocks) for p in points)
+    covers = looked.covers(second.looked_at(case), state) or any(looked.has_like(p, sectors) for p in points)
     return "" if covers else f"{maybe}; covered there: {_extent(first, case)}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from harness.filesystems.profiles import ANY
-from harness.model import DISK_FAULTS, CrashPoint, CrashState, FaultKind
+from harness.model import DISK_FAULTS, CrashPoint, CrashState, FaultKind, Part
 from harness.plan import LEGAL, Budget, Plan
 from harness.store.records import CaseInfo, Coverage, NestedCrashes
 
@@ -58,11 +58,11 @@ class Region:
 
 NOTHING = Region()
 
-BlocksOf: TypeAlias = Callable[[int], int | None]
-"""How many blocks of 4 KiB an entry of a write log touches; None where nobody knows."""
+SectorsOf: TypeAlias = Callable[[int], range | None]
+"""The sectors of an entry of a write log; None where nobody knows."""
 
 
-def region_of(state: CrashState, blocks: BlocksOf) -> Region:
+def region_of(state: CrashState, sectors: SectorsOf) -> Region:
     """A region that has this state, in every recording in which there is one like it: that of the fault
     models that make it, or of the states that differ in as many units from "all lost" or "all persisted".
     """
@@ -72,13 +72,28 @@ def region_of(state: CrashState, blocks: BlocksOf) -> Region:
         return Region(order=frozenset([name for name, by in made.items() if by] or ["prefix"]))
     every = LEGAL["exhaustive"]
     unit = 1 if any(part.sector is not None for part in kept.parts) else every
-    depth = 0
+    differ: set[int | Part] = set()  # a block that was written many times is one choice
     for part in kept.parts:
-        is_whole = part.block is None and part.sector is None
-        if (touched := blocks(part.entry) if is_whole else 1) is None:
+        touched = _units(part, sectors(part.entry), unit)
+        if touched is None:
             return Region(unit=unit)
-        depth += touched * (every // unit if is_whole else 1)
-    return Region(unit=unit, depth=depth)
+        differ.update(touched)
+    return Region(unit=unit, depth=len(differ))
+
+
+def _units(part: Part, sectors: range | None, unit: int) -> Iterable[int | Part] | None:
+    """The units of the disk that a part of a write has, whose `sectors` may be known: else the part itself
+    stands for the one that it is. None where nobody knows how many it has.
+    """
+    if sectors is None:
+        return None if (part.sector if unit == 1 else part.block) is None else [part]
+    of_block = LEGAL["exhaustive"]
+    if part.sector is not None:
+        sectors = sectors[part.sector : part.sector + 1]
+    elif part.block is not None:
+        block = sectors.start // of_block + part.block
+        sectors = range(block * of_block, (block + 1) * of_block)
+    return range(sectors.start // unit, -(-sectors.stop // unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +147,16 @@ class Looked:
             self.states.covers(other.states) and self._covers_cuts(other, state) and self._covers_fault(state)
         )
 
-    def has_like(self, point: CrashPoint, blocks: BlocksOf) -> bool:
+    def has_like(self, point: CrashPoint, sectors: SectorsOf) -> bool:
         """Whether every state like that of a crash point, which may be one of another recording, was surely
-        looked at. `blocks`: of the entries of that recording.
+        looked at. `sectors`: of the entries of that recording.
         """
         state = point.state
         if point.case.filesystem == ANY:  # named by micro-operations, of which a stretch is not told
             wanted = [Region(unit=LEGAL["exhaustive"])]
         else:
             cuts = (region_of(cut, lambda _: None) for cut in state.again)
-            wanted = [region_of(state.first, blocks), *cuts]
+            wanted = [region_of(state.first, sectors), *cuts]
         reaches = (self.states, *self.cuts)
         deep = len(wanted) <= len(reaches)
         like = (mine.least.contains(one) for mine, one in zip(reaches, wanted, strict=False))

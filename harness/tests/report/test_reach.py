@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.model import CaseId, CrashState
 from harness.plan import Plan
-from harness.report.reach import NOTHING, Reach, Region, looked_at, reach_of
+from harness.report.reach import NOTHING, Reach, Region, looked_at, reach_of, region_of
 from harness.store.records import CaseInfo, Coverage
 
 SECTORS, BLOCKS = 1, 8
@@ -147,3 +147,26 @@ def test_what_rules_allow_is_looked_at_whatever_states_are_asked_for() -> None:
     assert two.covers(one, CrashState(0))
     of_a_disk = replace(info, case=CaseId("ext4", "ordered", "w"))
     assert not looked_at(plan, of_a_disk).covers(looked_at(harder, of_a_disk), CrashState(0))
+
+
+def test_a_block_that_was_written_many_times_is_one_that_is_lost() -> None:
+    """All five writes to one block were five blocks: what a budget had surely covered was "not looked at
+    before", and a regression hidden.
+    """
+    log = {
+        **dict.fromkeys([10, 20, 24], range(24712, 24720)),
+        30: range(24716, 24724),
+        31: range(24720, 24728),
+    }
+
+    def depth(state: str) -> tuple[int | None, int | None]:
+        region = region_of(CrashState.parse(state), log.get)
+        return region.unit, region.depth
+
+    assert depth("@t46-10,20,24") == (BLOCKS, 1)
+    assert depth("@t46-10,20,30") == (BLOCKS, 2)
+    assert depth("@t46-10,30.1,31") == (BLOCKS, 2)
+    assert depth("@t46-10,30/3,31/0") == (SECTORS, 9)
+    assert depth("@t46-30/0,30/4,31/0") == (SECTORS, 2)
+    assert depth("@t46-10,99.1,99.2") == (BLOCKS, 3)
+    assert depth("@t46-10,99") == (BLOCKS, None)
