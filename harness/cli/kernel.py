@@ -16,6 +16,7 @@ from harness.cli.options import OneOf, bounded
 from harness.errors import EnvironmentLacks, PowercutError, UsageError
 from harness.filesystems.profiles import recovery_files
 from harness.guests.machine import buildable, profile_of
+from harness.host.archive import listed_archives
 from harness.host.cache import cache_dir
 from harness.kernels.build import build
 from harness.kernels.instrumented import instrument
@@ -105,14 +106,16 @@ def _next(source: str, machine: str, image: Path) -> str:
 def kernel_update() -> None:
     """Download new package lists of the suites that kernels/*.toml name, into Powercut's cache.
 
-    Lists are downloaded on first use; this asks for newer ones. Those of your own apt sources are renewed by
+    Lists are downloaded on first use; this asks for newer ones, and renews all others that are in the cache,
+    such as those from which programs of file systems come. Those of your own apt sources are renewed by
     apt-get update. A suite that your mirror lacks is reported, and the others are renewed.
 
     \b
     powercut kernel update && powercut list kernels
     """
     problems: list[PowercutError] = []
-    for archive in dict.fromkeys(a for pin in pins().values() for a in pin.archives if a.suite):
+    of_kernels = (a for pin in pins().values() for a in pin.archives if a.suite)
+    for archive in dict.fromkeys((*of_kernels, *listed_archives())):
         try:
             archive.refresh()
             console.say(f"{archive}: renewed")

@@ -201,6 +201,13 @@ class Archive:
         return ["-c", str(configuration)]
 
 
+def listed_archives() -> list[Archive]:
+    """The suites whose package lists are in the cache."""
+    root = cache_dir("archive")
+    suites = sorted(str(lists.parent.relative_to(root)) for lists in root.rglob("lists"))
+    return [archive for archive in map(Archive, suites) if archive.listed]
+
+
 def _prefix(pattern: str) -> str:
     """What every match of a regular expression begins with, as far as that is easily said."""
     heads = [re.sub(r"[^a-z-].*", "", part) for part in pattern.split("|")]

@@ -13,6 +13,8 @@ import pytest
 from harness.errors import EnvironmentLacks
 from harness.host import archive
 from harness.host.archive import Archive, Source, machine_sources, source_of
+from harness.host.cache import cache_dir
+from harness.tests.cli.runner import powercut
 
 DEB822 = """\
 # Debian
@@ -197,6 +199,20 @@ def test_a_failed_download_says_what_apt_said(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentLacks, match="absent") as caught:
         Archive("next").download("absent", tmp_path)
     assert caught.value.next_step == "run: powercut kernel update"
+
+
+@pytest.mark.usefixtures("mirror")
+def test_all_lists_that_are_here_are_renewed_by_that_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It renewed those of kernels alone: an mkfs from backports whose list was old was not to be had."""
+    Archive("next").refresh()
+    cache_dir("archive", "next/contrib", "lists")
+    (cache_dir("archive", "next/contrib") / "lists/a_Packages").touch()
+    Archive("absent").version_of("kernel")  # asked, and never downloaded
+    renewed: list[str] = []
+    monkeypatch.setattr(Archive, "refresh", lambda of: renewed.append(of.suite))
+    assert powercut("kernel", "update").exit_code == 0
+    assert {"forky", "next", "next/contrib"} <= set(renewed)
+    assert "absent" not in renewed
 
 
 @pytest.mark.usefixtures("mirror")
