@@ -132,7 +132,7 @@ def _testcase(summary: Summary, c: CaseSummary, source: str, whole: _Whole) -> T
     out += [
         one_line(f"XPASS: {e} matched no finding ({e.reason})") for e in summary.unmet if e.applies_to(c.case)
     ]
-    out += [one_line(f"note: {n.text}") for n in summary.info.notes if n.case == str(c.case)]
+    out += [one_line(f"note: {n.text}") for n in summary.info.notes if n.case in ("", str(c.case))]
     case = functools.partial(
         TestCase,
         f"powercut.{c.case.filesystem}.{c.case.mode}",

@@ -27,7 +27,16 @@ from harness.report.markdown import summary_markdown
 from harness.report.results import results, results_json
 from harness.report.words import headline, kernel_name
 from harness.store import RunStore
-from harness.store.records import CaseInfo, CaseStatus, Counts, DrawnCall, DrawnCalls, Evidence, JudgedState
+from harness.store.records import (
+    CaseInfo,
+    CaseNote,
+    CaseStatus,
+    Counts,
+    DrawnCall,
+    DrawnCalls,
+    Evidence,
+    JudgedState,
+)
 from harness.summary import CaseSummary, CaseVerdict, Summary, summarise
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, demo_run, run_info
@@ -363,3 +372,15 @@ def test_reports_that_are_written_again_are_of_the_run_as_it_is_then(tmp_path: P
             rewrite_reports(shown)
     told = json.loads((path / "results.json").read_text())
     assert (told["interrupted"], told["exit_code"]) == (False, 1)
+
+
+def test_a_note_of_all_cases_is_in_junit_too(summary: Summary) -> None:
+    """That a baseline was gone by the end of the run, so that all may be old, only the other reports said."""
+    of_one = str(summary.cases[0].case)
+    notes = (CaseNote("", "of all"), CaseNote(of_one, "of one"))
+    noted = replace(summary, info=replace(summary.info, notes=notes))
+    suites = junitparser.JUnitXml.fromstring(junit_xml(noted, SOURCE).encode())
+    out = [case.system_out or "" for suite in suites for case in suite]
+    assert len(out) == len(summary.cases)
+    assert all("note: of all" in text for text in out)
+    assert sum("note: of one" in text for text in out) == 1
