@@ -103,7 +103,7 @@ def make_specs(
         if found is None or not has_drivers(found.image, profiles):
             hints.append(how_to_speed_up(judge, kernel))
         elif not asked.coverage and (why := _cannot_open(machine_of(judge), found, scratch)):
-            hints.append(f"{why[0]}, so {machine.profile.title} judges")
+            hints.append(f"{why[0]}, so {machine.profile.title} judges; {why[1]}")
         else:
             spec = _own_spec(judge, found, profiles, workloads, scratch)
             how = f"judged in {spec.machine.profile.title} of the same source{_slow_disk(spec, kernel)}"

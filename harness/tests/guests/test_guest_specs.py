@@ -193,12 +193,15 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, choice: GuestChoice
 def test_where_uml_cannot_name_the_folder_another_machine_judges(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No run could be made there, and `--machine qemu`, which no message named, could all the time."""
+    """No run could be made there, and `--machine qemu`, which no message named, could all the time. Then the
+    run was slow, and did not say how to make it fast.
+    """
     (unnamed := tmp_path / "a b").mkdir()
     specs = in_folder(unnamed, monkeypatch, GuestChoice("auto"))
     assert specs.judge is specs.recorder
     assert specs.description == (
-        f"QEMU (tcg); {unnamed / 'r'}: UML cannot open files in a folder with ' ' in its path, so QEMU judges"
+        f"QEMU (tcg); {unnamed / 'r'}: UML cannot open files in a folder with ' ' in its path, so QEMU "
+        "judges; keep runs in another one: --out, or --powercut-reports of pytest"
     )
     with pytest.raises(UsageError, match="UML cannot open files") as caught:
         in_folder(unnamed, monkeypatch, GuestChoice("uml"))
