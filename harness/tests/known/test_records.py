@@ -284,3 +284,8 @@ def test_thousands_of_operations_are_compared_with_a_record_at_once() -> None:
     again = (*_OLD_XATTR.operations[:2], "rename foo fox", "unlink fox", "create bar") * 400
     assert _OLD_XATTR.name((*again, "sync"), state="@t19999") == ""
     assert _OLD_XATTR.name((*again, "fsync bar"), state="@t19999") == _OLD_XATTR.bug
+    fails = Symptom("mountable", "mount: EBADMSG")
+    unmounted = replace(_INODE_REUSED, symptom=fails, said="Logical block already allocated")
+    again = ("mkdir d", "rmdir d") * 1000
+    assert unmounted.name(again, state="@t19999") == ""
+    assert unmounted.name((*again, "mkdir d", "sync"), state="@t19999") == unmounted.bug
