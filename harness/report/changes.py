@@ -192,7 +192,7 @@ def _not_looked_at(finding: Finding, first: Side, second: Side) -> str:
     sectors = second.sectors(case)
     points = (CrashPoint(case, CrashState.parse(s)) for s in second.showing(finding))
     covers = looked.covers(second.looked_at(case), state) or any(looked.has_like(p, sectors) for p in points)
-    return "" if covers else f"{maybe}; covered there: {_extent(first, case)}"
+    return "" if covers else f"{maybe}; covered there: {'; '.join(_extents(first, case, state))}"
 
 
 def decided_itself(finding: Finding, first: Side, second: Side) -> bool:
@@ -337,6 +337,16 @@ def _extent(side: Side, case: CaseId) -> str:
     coverage: Coverage | None = side.cases[case].info.coverage
     what = "every state of the write log's own order" if coverage is None else covered(coverage)
     return f"{what} ({', '.join(side.plan.fault_models)})"
+
+
+def _extents(side: Side, case: CaseId, state: CrashState) -> Iterator[str]:
+    """How far the states of a case were covered; where a cut in a recovery left `state`, such cuts, too."""
+    yield _extent(side, case)
+    for cut in side.cases[case].info.again[: len(state.again)]:
+        yield f"in cut recoveries: {covered(cut.coverage)}"
+        if cut.not_cut:
+            were = "was" if cut.not_cut == 1 else "were"
+            yield f"{plural(cut.not_cut, 'recovery', 'recoveries')} {were} not cut"
 
 
 def changes_text(found: Changes) -> Iterator[str]:

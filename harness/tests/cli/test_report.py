@@ -394,6 +394,18 @@ def test_what_only_a_cut_recovery_or_a_faulty_disk_shows_is_new_beside_a_run_wit
     assert done.output.startswith(f"{change}: ext4-ordered/append-fsync fsck")
 
 
+def test_what_a_cut_recovery_shows_is_told_beside_how_far_recoveries_were_cut(tmp_path: Path) -> None:
+    """The reason was "such a state may not have been looked at there; covered there: every state"."""
+    cuts = NestedCrashes(1, 3, 2, CUT)
+    before = recorded(tmp_path / "a", None, again=(cuts,))
+    after = recorded(tmp_path / "b", None, FSCK, at=CUT_TWO, log_hash="other", again=(CUTS,))
+    told = powercut("compare", before, after).output.splitlines()[0]
+    own, _, in_cuts = told.partition("covered there: ")[2].partition("; in cut recoveries: ")
+    assert own == "every state of the write log's own order (prefix)"
+    assert in_cuts.startswith("states with up to 1 block lost")
+    assert in_cuts.endswith("the budget: 40 states a case; 2 recoveries were not cut")
+
+
 @pytest.mark.parametrize("status", [CaseStatus.DONE, CaseStatus.RECORDED])
 @pytest.mark.parametrize("log", ["log", "other"])
 def test_what_shows_at_a_state_that_the_first_run_looked_at_is_new_however_far_that_came(
