@@ -115,9 +115,9 @@ def _become(line: list[str], output: Path, environment: dict[str, str], plant: s
         sys.argv = ["powercut", *line]
         if plant:
             getattr(importlib.import_module("harness.tests.chaos.plants"), plant)()
-        from harness.cli import main  # noqa: PLC0415  # after the plant
+        from harness.__main__ import main  # noqa: PLC0415  # after the plant
 
-        main(line, prog_name="powercut")
+        main()
     except SystemExit as e:
         code = e.code if isinstance(e.code, int) else 1
     except BaseException:

@@ -43,7 +43,7 @@ DEADLINE_S = 120.0
 PROGRAM = """
 import pathlib, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from harness.cli import main
+from harness.__main__ import main
 from harness.guests import machine
 folder = pathlib.Path(sys.argv.pop(1))
 machine._folder = lambda: folder
