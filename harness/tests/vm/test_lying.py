@@ -53,7 +53,7 @@ def test_ordered_on_a_disk_that_ignores_flushes_is_nobarrier_leaf_by_leaf(
     """The law of the model: were a flush taken for more than the disk makes of it, these would differ, in
     each recording. Of two recordings on a busy host, one may complete a write on the other side of a mark.
     """
-    for attempt in range(3):
+    for attempt in range(5):
         lying = leaves(uml_kernel, "ext4/ordered", tmp_path / f"lying-{attempt}")
         without = leaves(uml_kernel, "ext4/nobarrier", tmp_path / f"without-{attempt}")
         if lying == without:
