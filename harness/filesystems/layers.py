@@ -28,7 +28,7 @@ EXISTING = "image"
 EVERYTHING = "everything"
 SAFE_REPLACE = "replace_is_safe"
 HARD_LINKS = "hard-links"
-_NAME = re.compile(r"[a-z][a-z-]*")
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,7 +128,7 @@ def _load(name: str) -> Layer:
     except (OSError, tomllib.TOMLDecodeError, msgspec.MsgspecError) as e:
         raise UsageError(f"{path}: {e}", neighbours) from e
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{path}: its name is of small letters", neighbours)
+        raise UsageError(f"{path}: its name is of small letters and digits", neighbours)
     if bool(layer.fstype) == bool(layer.mode) or (layer.mode and not (layer.make and layer.device)):
         raise UsageError(f"{path}: it has either fstype, or mode with make and device", neighbours)
     return layer

@@ -1,5 +1,5 @@
 """Layers: overlayfs, with what is copied up and what a replacement loses; a file system in a file, which is
-made, attached, checked and judged; daemons of FUSE; NFS.
+made, attached, checked and judged; daemons of FUSE; NFS; images that the kernel's erofs mounts.
 """
 
 from __future__ import annotations
@@ -151,10 +151,24 @@ def test_what_a_daemon_does_not_sync_is_missed(
     assert found == fails
 
 
-@pytest.mark.parametrize("mode", ["ext4/ordered@nfs", "btrfs/default@nfs"])
+@pytest.mark.parametrize("mode", ["ext4/ordered", "ext4/nobarrier"])
+def test_an_image_that_was_acknowledged_is_mounted_by_the_kernel(
+    uml_kernel: Path, mode: str, tmp_path: Path
+) -> None:
+    """A control and its opposite."""
+    _, by_messages, recording = recorded(uml_kernel, mode, "erofs-mounted", tmp_path)
+    with Session(by_messages, tmp_path / "judge") as session:
+        found, _ = looked_at(session, recording)
+    assert ("program" in found) is ("nobarrier" in mode)
+    assert found == set() or "nobarrier" in mode
+
+
+@pytest.mark.parametrize(
+    "mode", ["ext4/ordered@nfs", "btrfs/default@nfs", "ext4/ordered@nfs3", "ext4/ordered@nfs-async"]
+)
 def test_what_an_nfs_server_acknowledged_is_judged_on_its_file_system(mode: str, tmp_path: Path) -> None:
-    """A control and its opposite. After the `remount`, which ends the server and starts it again, Btrfs has
-    nothing commit the change of names.
+    """Controls and their opposites. After the `remount`, which ends the server and starts it again, Btrfs has
+    nothing commit the change of names; exported async, ext4 has not either.
     """
     workload = tmp_path / "remounted.toml"
     operations = ["create f", "append f 5000", "remount", "rename f g", "fsync .", "create other"]
@@ -163,7 +177,7 @@ def test_what_an_nfs_server_acknowledged_is_judged_on_its_file_system(mode: str,
     summary, _ = run_plan(plan, tmp_path)
     (case,) = summary.cases
     lost = {finding.oracle for finding in case.findings}
-    assert lost == ({"durability"} if mode.startswith("btrfs") else set())
+    assert lost == ({"durability"} if mode in ("btrfs/default@nfs", "ext4/ordered@nfs-async") else set())
     assert case.verdict is (CaseVerdict.FAIL if lost else CaseVerdict.PASS)
 
 
