@@ -18,9 +18,12 @@ legal: setup  ## the same in every state that the disk's cache may be left in; f
 	@.venv/bin/powercut run --name legal $(EXT4) \
 		--states exhaustive --budget 150,4s --expect vms/filesystems/reordering.expected
 
+# More workers than two cores, as guests sleep; a file's tests share what they make; files in the order of collection.
+SPREAD = -n 4 --dist loadfile --no-loadscope-reorder
+
 test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
-	.venv/bin/pytest -n 2 --dist loadfile --durations 20
+	.venv/bin/pytest $(SPREAD) --durations 20
 
 nightly: setup  ## sessions of the documents that take minutes, and a part of `make allowed`
 	.venv/bin/pytest -m nightly -n 0

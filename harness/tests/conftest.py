@@ -1,4 +1,4 @@
-"""What all tests share: how long property tests look.
+"""What all tests share: their order, and how long property tests look.
 
 `default` is the ordinary suite's budget. `HYPOTHESIS_PROFILE=fuzz` (`make fuzz`) gives the tests marked
 `fuzz`, those of bytes that come from elsewhere, a hundred times as many examples. `mutants` (`make mutants`)
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("default", deadline=None, print_blob=True)
@@ -29,3 +30,8 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.generate],  # no example is made smaller: nobody looks at it
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests with guests first: a file of them takes minutes, and files of seconds fill the end."""
+    items.sort(key=lambda item: item.path.parent.name != "vm")
