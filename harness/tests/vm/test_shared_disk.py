@@ -28,6 +28,7 @@ from harness.guests.session import GuestSpec, Session, Target
 from harness.guests.uml import Uml, has_driver
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Outcome, Usability
+from harness.plan import Clock
 from harness.store.layout import CaseLayout
 from harness.workloads.load import find_workload
 
@@ -136,8 +137,12 @@ def chunks_of(recording: Recording) -> tuple[tuple[int, ...], int]:
     return tuple(n for n, _ in changing), sum(e.sectors for _, e in changing)
 
 
-def recorded(kernel: Path, mode: str, workload: str, folder: Path) -> tuple[GuestSpec, GuestSpec, Recording]:
-    """Guests with the disk as memory and over vhost-user, and a recording made with the latter."""
+def recorded(
+    kernel: Path, mode: str, workload: str, folder: Path, clock: Clock = Clock.AUTO
+) -> tuple[GuestSpec, GuestSpec, Recording]:
+    """Guests with the disk as memory and over vhost-user, and a recording made with the latter; one in virtual
+    time is made with the disk as memory.
+    """
     assert has_driver(kernel), "built by an earlier version: powercut kernel build"
     (profile,), asked = select_profiles([mode]), find_workload([workload], workload)
     own = Kernel("uml", kernel, None, "")
@@ -146,7 +151,8 @@ def recorded(kernel: Path, mode: str, workload: str, folder: Path) -> tuple[Gues
     case = CaseId(profile.filesystem, profile.mode, workload)
     base = make_base(profile, folder / "base.zst", folder)
     kept = CaseLayout(folder / "base.zst", folder / "case")
-    with Session(by_messages, folder / "recorder", LOG_BYTES) as recorder:
+    recording_spec = spec if clock is Clock.VIRTUAL else by_messages
+    with Session(recording_spec, folder / "recorder", LOG_BYTES, clock=clock) as recorder:
         if profile.is_made_in_guest:
             finish_base(recorder, profile, base, kept.base)
         return spec, by_messages, record(recorder, profile, asked, case, base, kept, folder)
