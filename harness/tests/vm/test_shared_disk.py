@@ -140,8 +140,8 @@ def chunks_of(recording: Recording) -> tuple[tuple[int, ...], int]:
 def recorded(
     kernel: Path, mode: str, workload: str, folder: Path, clock: Clock = Clock.AUTO
 ) -> tuple[GuestSpec, GuestSpec, Recording]:
-    """Guests with the disk as memory and over vhost-user, and a recording made with the latter; one in virtual
-    time is made with the disk as memory.
+    """Guests with the disk as memory and over vhost-user, and a recording made with the latter; in virtual
+    time it is made with the disk as memory.
     """
     assert has_driver(kernel), "built by an earlier version: powercut kernel build"
     (profile,), asked = select_profiles([mode]), find_workload([workload], workload)
