@@ -28,7 +28,7 @@ from harness.filesystems import disks, layers, profile, profiles, second, stacks
 from harness.findings.bug_report import BugReport, StatedRun
 from harness.guests import machine
 from harness.host.resources import resource
-from harness.kernels.build import Addition, Flavour
+from harness.kernels.build import Addition, Flavour, ReleaseEdit
 from harness.kernels.edits import Edit
 from harness.kernels.pins import Pin, pins
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
@@ -182,7 +182,7 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
     (
         "Machines: `vms/machines/NAME.toml`",
         "How a kernel is booted.",
-        (machine.MachineProfile, machine.Accelerator, machine.Tools, Flavour, Addition, Edit),
+        (machine.MachineProfile, machine.Accelerator, machine.Tools, Flavour, Addition, ReleaseEdit, Edit),
     ),
     ("Kernels: `kernels/NAME.toml`", "A series of distribution kernels.", (Pin,)),
     (

@@ -65,6 +65,10 @@ _OF_KCONFIG = re.compile(r"^\S*Kconfig[\w.-]*:\d+: ?\S.*$", re.MULTILINE)
 """What says that a source's own Kconfig files are at fault."""
 _SOUND = "powercut-sound"
 """A file of a build folder: this boot of the host has seen all of it made."""
+Release = tuple[int, int]
+"""The first two numbers of a kernel's release."""
+UNKNOWN: Release = (0, 0)
+"""Of a source that does not tell."""
 _ESSENTIAL = ("CONFIG_DM_LOG_WRITES", "CONFIG_VIRTIO_BLK")
 _NOT_SET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
 
@@ -86,12 +90,19 @@ class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: str
 
 
+class ReleaseEdit(Edit, frozen=True, forbid_unknown_fields=True):
+    """An edit of the sources of some releases: from `since` on, and before `before`."""
+
+    since: Release = UNKNOWN
+    before: Release = (1000, 0)
+
+
 class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a kernel for one machine is built: `make ARCH=arch target`, from `fragments` of `kernels/`.
     `image`: where the result is in the build folder. `headers`: files of /usr/include that it needs, each
-    with its Debian package. `edits`: of a source package's tree, for speed or for what a seed decides; a
-    user's own tree is built as it is. `hits`: what a kernel needs beside `addition` to note what it runs
-    (`harness.kernels.instrumented`).
+    with its Debian package. `edits`: of a source package's tree and of what is added to it, for speed or for
+    what a seed decides; a user's own tree is built as it is. `hits`: what a kernel needs beside
+    `addition` to note what it runs (`harness.kernels.instrumented`).
     """
 
     arch: str
@@ -99,7 +110,7 @@ class Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     image: str
     fragments: tuple[str, ...]
     headers: tuple[tuple[str, str], ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[ReleaseEdit, ...] = ()
     addition: Addition | None = None
     hits: Addition | None = None
 
@@ -168,7 +179,8 @@ def _of_version(machine: str, package_version: str) -> list[tuple[Path, Built]]:
 
 def key_of(built: Built, flavour: Flavour) -> str:
     """The key that a build of the same package has with the current configuration."""
-    return key_for(_package_identity(built.source, built.source_version), flavour)
+    identity = _package_identity(built.source, built.source_version)
+    return key_for(identity, flavour, release_of_package(built.source))
 
 
 def _package_identity(source: str, version: str) -> str:
@@ -190,7 +202,7 @@ def build(
         scratch_folder(cache_dir("kernels"), "building-") as scratch,
         source_tree(source, flavour, Path(scratch), say) as (tree, version, identity),
     ):
-        key = key_for(identity, flavour)
+        key = key_for(identity, flavour, release_of_package(source))
         for image, built in built_kernels():
             if built.key == key:
                 say(f"built already: {image}")
@@ -471,10 +483,10 @@ def source_tree(
         yield tree, "", _identity(tree)
         return
     version = unpack_source(source, scratch, say)
-    for edit in flavour.edits:
-        _apply(edit, scratch / "tree", say)
     if flavour.addition:
         _add(flavour.addition, scratch / "tree", say)
+    for edit in edits_for(flavour, release_of_package(source)):
+        _apply(edit, scratch / "tree", say)
     yield scratch / "tree", version, _package_identity(source, version)
 
 
@@ -628,11 +640,28 @@ def _fragment(name: str) -> Path:
     return Path(name) if _is_own(name) else resource("kernels", name)
 
 
-def key_for(identity: str, flavour: Flavour) -> str:
-    """The hash of a source, of the current configuration and of the flavour's edits and files."""
+def release_of_package(source: str) -> Release:
+    """The release of a source package by its name, `linux-source-7.3`; UNKNOWN of a user's tree."""
+    found = re.fullmatch(r"linux-source-(\d+)\.(\d+)", source, re.ASCII)
+    return (int(found[1]), int(found[2])) if found else UNKNOWN
+
+
+def edits_for(flavour: Flavour, release: Release) -> tuple[Edit, ...]:
+    """The flavour's edits of a release's source."""
+    return tuple(
+        Edit(e.file, e.function, e.pattern, e.replacement)
+        for e in flavour.edits
+        if e.since <= release < e.before
+    )
+
+
+def key_for(identity: str, flavour: Flavour, release: Release = UNKNOWN) -> str:
+    """The hash of a source, of the current configuration, of the flavour's files and of its edits for that
+    release: an edit for another one makes no other kernel.
+    """
     fragments = b"".join(_fragment(name).read_bytes() for name in flavour.fragments)
-    edits = msgspec.json.encode(flavour.edits) if flavour.edits else b""
-    digest = hashlib.sha256(identity.encode() + fragments + edits)
+    edits = edits_for(flavour, release)
+    digest = hashlib.sha256(identity.encode() + fragments + (msgspec.json.encode(edits) if edits else b""))
     if flavour.addition:
         digest.update(msgspec.json.encode(flavour.addition))
         for file in added_files(flavour.addition):

@@ -48,20 +48,23 @@ from harness.host.locks import exclusive
 from harness.host.progress import telling
 from harness.host.text import first_few, one_line
 from harness.kernels.build import (
+    UNKNOWN,
     Addition,
     BuildFails,
     Built,
     Flavour,
+    Release,
     added_files,
     built_as,
     compiled,
     configure,
+    edits_for,
     key_for,
     lost_options,
     make_again,
     need_tools,
 )
-from harness.kernels.edits import Edit, apply_edit
+from harness.kernels.edits import apply_edit
 from harness.kernels.git import plain_environment, read_only_git, unwatched
 from harness.kernels.instrumented import Points, hits_of, keep_noting
 from harness.kernels.variants import WAIT_S, keep_image
@@ -100,6 +103,7 @@ _TAGS = re.compile(r"\s*(?:\[[^]]*\]\s*)+")
 """What a subject begins with, as `[PATCH v2 1/3]`."""
 _SAFE = re.compile(r"git config --global --add safe\.directory \S.*")
 """What git says to do about a tree of another user."""
+_RELEASE = re.compile(r"^VERSION = (\d+)\nPATCHLEVEL = (\d+)$", re.ASCII | re.MULTILINE)
 _ERROR = re.compile(
     r"^.*\berror:.*$|^.*undefined reference to.*$|^\S*Kconfig[\w.-]*:\d+: .*$|^make.*\*\*\* .*$", re.MULTILINE
 )
@@ -435,7 +439,14 @@ class CommitTree:
     def key(self, commit: str) -> str:
         """Identifies the kernel of a commit: its files, and the configuration."""
         tree = self._git("rev-parse", f"{commit}^{{tree}}").strip()
-        return key_for(f"git tree {tree}", self.flavour)
+        return key_for(f"git tree {tree}", self.flavour, self._release(commit))
+
+    def _release(self, commit: str) -> Release:
+        """By the Makefile of a commit."""
+        if not self.has(commit, "Makefile"):
+            return UNKNOWN
+        found = _RELEASE.search(self.text(commit, "Makefile"))
+        return (int(found[1]), int(found[2])) if found else UNKNOWN
 
     def kernel(self, commit: Revision) -> Path:
         """The image of a commit's kernel, built unless the cache has it. Raises BuildFails, with the first
@@ -529,9 +540,6 @@ class CommitTree:
             name: self._git("hash-object", "-w", "--stdin", given=text).strip()
             for name, text in self._edited(commit, given, additions).items()
         }
-        for addition in additions:
-            for file in added_files(addition):
-                blobs[f"{addition.to}/{file.name}"] = self._git("hash-object", "-w", "--", str(file)).strip()
         return self._committed(self._tree_with(commit, blobs), commit, "for judging")
 
     def _tree_with(self, commit: str, blobs: Mapping[str, str]) -> str:
@@ -545,19 +553,19 @@ class CommitTree:
     def _edited(
         self, commit: str, given: Mapping[str, str], additions: Sequence[Addition]
     ) -> Mapping[str, str]:
-        """The text of each file that changes: the given texts, our edits for speed, and the names of added
-        files.
+        """The text of each file that changes: the given texts, the added files and their names, and our edits
+        of all these.
         """
         texts = dict(given)
-        edits: Sequence[Edit] = self.flavour.edits
-        for edit in edits:
+        for addition in additions:
+            before = texts.get(addition.named_in) or self.text(commit, addition.named_in)
+            texts[addition.named_in] = f"{before}{addition.line}\n"
+            texts |= {f"{addition.to}/{file.name}": file.read_text() for file in added_files(addition)}
+        for edit in edits_for(self.flavour, self._release(commit)):
             try:
                 texts[edit.file] = apply_edit(texts.get(edit.file) or self.text(commit, edit.file), edit)
             except (KernelError, UsageError) as e:
                 self._say(f"built without one of our edits, for speed or for schedules: {e.args[0]}")
-        for addition in additions:
-            before = texts.get(addition.named_in) or self.text(commit, addition.named_in)
-            texts[addition.named_in] = f"{before}{addition.line}\n"
         return texts
 
     # --- git ----------------------------------------------------------------------------------

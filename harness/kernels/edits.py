@@ -1,7 +1,8 @@
 """Edits of C source that find their place by a function and a few words.
 
 A fault of `kernels/faults` has to fit every kernel of a series, so it names no line: an edit is a pattern
-that occurs exactly once in one function. White space and comments do not count. Pure: text in, text out.
+that occurs exactly once in one function, or in the whole file. White space and comments do not count.
+Pure: text in, text out.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from harness.errors import UsageError
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\w+|[^\w\s]')
 _HIDDEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+_ANNOTATIONS = re.compile(r"(?:\s*__\w+(?:\s*\((?:[^()]|\([^()]*\))*\))?)*\s*\{")
 _PAIRS = {"(": ")", "{": "}"}
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Replace the only place in `function` of `file` that reads like `pattern`; in the pattern, white space
-    only separates words.
+    only separates words. `function`: empty for the whole file.
     """
 
     file: str
@@ -37,7 +39,8 @@ def apply_edit(source: str, edit: Edit) -> str:
     found = list(_pattern(edit).finditer(without_comments(source), start, end))
     if len(found) != 1:
         raise _misplaced(
-            edit, f"{edit.function} has {len(found)} places that read {edit.pattern.strip()!r}, not one"
+            edit,
+            f"{edit.function or 'it'} has {len(found)} places that read {edit.pattern.strip()!r}, not one",
         )
     at, to = found[0].span()
     return source[:at] + edit.replacement.strip() + source[to:]
@@ -79,7 +82,9 @@ def _blank(text: str) -> str:
 
 
 def _function(source: str, edit: Edit) -> tuple[int, int]:
-    """Where the definition of the edit's function begins and ends."""
+    """Where the definition of the edit's function begins and ends; the whole file without a function."""
+    if not edit.function:
+        return 0, len(source)
     found = list(_definitions(without_comments_and_strings(source), edit.function))
     if len(found) != 1:
         raise _misplaced(edit, f"it defines {edit.function} {len(found)} times, not once")
@@ -88,11 +93,11 @@ def _function(source: str, edit: Edit) -> tuple[int, int]:
 
 def _definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
     """From the name to the closing brace. The name at the depth of the file, its parameters, then a body;
-    between them may be words like `__releases(lock)`.
+    between them may be words like `__must_hold(lock_of(queue))`.
     """
     for m in re.finditer(rf"\b{re.escape(name)}\s*\(", code):
         after = _closed(code, m.end() - 1)
-        between = re.compile(r"(?:\s*__\w+(?:\s*\([^()]*\))?)*\s*\{").match(code, after)
+        between = _ANNOTATIONS.match(code, after)
         if between and (end := _closed(code, between.end() - 1)) > between.end():
             yield m.start(), end
 

@@ -43,6 +43,7 @@ from harness.kernels.build import (
     make_kernel,
     need_tools,
     offered_version,
+    release_of_package,
     seal,
     source_tree,
 )
@@ -177,7 +178,8 @@ def kept_tree(
     if not _PACKAGE.fullmatch(source):  # a word of apt's command, which a run directory may have named
         raise UsageError(f"{source!r} is no name of a package", "name a source package")
     need_tools(flavour)
-    path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key_for(source, flavour)[:12]}"
+    key = key_for(source, flavour, release_of_package(source))
+    path = cache_dir("kernels", "trees") / f"{machine}-{source}-{key[:12]}"
     path.mkdir(exist_ok=True)
     hold(path)
     with exclusive(path / "lock", f"the kept tree of {source}", say, WAIT_S):
@@ -233,7 +235,8 @@ def _make_tree(
         make_kernel(path / "source", path / "out", flavour, jobs, log)
     release = (path / "out/include/config/kernel.release").read_text().strip()
     strip_image(path / "out" / flavour.image, path / "image")
-    built = Built(machine, source, version, release, key_for(identity, flavour))
+    key = key_for(identity, flavour, release_of_package(source))
+    built = Built(machine, source, version, release, key)
     write_atomically(path / "built.json", msgspec.json.encode(built))
 
 

@@ -13,6 +13,7 @@ from harness.guests import uml
 from harness.guests.machine import Boot, VirtualTime
 from harness.host.elf import interpreter, with_interpreter
 from harness.host.resources import resource
+from harness.kernels.build import edits_for
 from harness.tests.there import there
 
 PROGRAM = Path(sys.executable).resolve()
@@ -115,9 +116,8 @@ def test_a_seed_decides_in_a_kernel_that_has_all_it_takes(tmp_path: Path) -> Non
         (tmp_path / f"{count}").write_bytes(b"\x7fELF" + b"".join(uml.DECIDES[:count]))
         assert uml.Uml().decides_threads(tmp_path / f"{count}") is (count == 3)
     build = there(uml.profile().build)
-    sources = [
-        *(e.replacement for e in build.edits),
-        resource("vms", "umldisk", "threads_kern.c").read_text(),
-    ]
-    for words in uml.DECIDES:
-        assert sum(f'"{words[:-1].decode()}"' in text for text in sources) == 1
+    threads = resource("vms", "umldisk", "threads_kern.c").read_text()
+    for release in ((6, 12), (7, 3)):
+        sources = [threads, *(e.replacement for e in edits_for(build, release))]
+        for words in uml.DECIDES:
+            assert sum(f'"{words[:-1].decode()}"' in text for text in sources) == 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
@@ -21,9 +22,8 @@ from harness.kernels import build as build_module
 from harness.kernels import commits as commits_module
 from harness.kernels import git as git_module
 from harness.kernels import variants
-from harness.kernels.build import Addition, BuildFails, Flavour, make_again
+from harness.kernels.build import Addition, BuildFails, Flavour, ReleaseEdit, make_again
 from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
-from harness.kernels.edits import Edit
 from harness.kernels.instrumented import Points, points_of
 from harness.patches.marks import marked
 from harness.patches.mistakes import hunks
@@ -43,7 +43,7 @@ $(O)/linux: $(O)/main.o $(O)/other.o
 NOTES = '#include <stdio.h>\nvoid powercut_ran(unsigned int n) { printf("%u", n); }'
 """In place of what UML kernels have: a mark says its number."""
 FLAVOUR = Flavour(
-    "toy", "linux", "linux", (), edits=(Edit("fs/main.c", "main", "other()", "other() + 100"),),
+    "toy", "linux", "linux", (), edits=(ReleaseEdit("fs/main.c", "main", "other()", "other() + 100"),),
     hits=Addition("umlcoverage", "notes", "fs/main.c", NOTES),
 )  # fmt: skip
 
@@ -1100,3 +1100,33 @@ def test_lines_that_did_not_change_are_in_no_hunk(
         (1, 1),
         (4, 1),
     ]
+
+
+def test_a_commit_gets_the_edits_of_its_release(tree: Path, cache: Path, tmp_path: Path) -> None:
+    """Kernels of 7.3 had none of the edits that were written for 6.12. One may be of a file that is added."""
+    added = tmp_path / "added"
+    added.mkdir()
+    (added / "ours.c").write_text("int ours(void) { return 1; }\n")
+    flavour = msgspec.structs.replace(
+        FLAVOUR,
+        edits=(
+            ReleaseEdit("fs/other.c", "other", "7", "12", before=(7, 3)),
+            ReleaseEdit("fs/other.c", "other", "7", "73", since=(7, 3)),
+            ReleaseEdit("ours/ours.c", "", "return 1", "return 20", since=(7, 3)),
+            ReleaseEdit("fs/main.c", "main", "other()", "other() + ours()"),
+        ),
+        addition=Addition(str(added), "ours", "fs/main.c", '#include "../ours/ours.c"'),
+    )
+    (tree / "fs/main.c").write_text("int ours(void);\n" + MAIN)
+    git(tree, "commit", "-qam", "without a release")
+    (tree / "Makefile").write_text("VERSION = 7\nPATCHLEVEL = 3\n" + MAKEFILE)
+    (tree / "fs/main.c").write_text(f"int ours(void);{MAIN}")  # make does not know that it includes ours.c
+    git(tree, "commit", "-qam", "Linux 7.3")
+    with commit_tree(tree, "toy", flavour, 1, print) as kept:
+        series = kept.series("main~1..main")
+        assert answer(kept.kernel(series.base)) == 12 + 1
+        assert answer(kept.kernel(series.head)) == 73 + 20
+        older = msgspec.structs.replace(flavour, edits=(flavour.edits[0], flavour.edits[3]))
+        before = CommitTree(kept.tree, kept.path, older, 1, print)
+        assert before.key(series.base.id) == kept.key(series.base.id), "built already"
+        assert before.key(series.head.id) != kept.key(series.head.id), "built without its edits"

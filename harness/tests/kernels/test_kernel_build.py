@@ -23,12 +23,12 @@ from harness.kernels import instrumented
 from harness.kernels.build import (
     Built,
     Flavour,
+    ReleaseEdit,
     built_kernels,
     key_for,
     matching_kernel,
     outdated_kernel,
 )
-from harness.kernels.edits import Edit
 from harness.kernels.find import Kernel
 from harness.report.words import kernel_name
 from harness.run import kernel_info
@@ -176,10 +176,50 @@ def test_an_edit_for_speed_is_done_or_left_out_aloud(tmp_path: Path) -> None:
     (tree / "ahead.c").write_text("int ahead(void)\n{\n\treturn 128;\n}\n")
     said: list[str] = []
     for pattern in ("128", "1024"):
-        kernel_build._apply(Edit("fs/ahead.c", "ahead", pattern, "0"), tmp_path, said.append)
+        kernel_build._apply(ReleaseEdit("fs/ahead.c", "ahead", pattern, "0"), tmp_path, said.append)
     assert "return 0;" in (tree / "ahead.c").read_text()
     assert len(said) == 1
     assert "'1024'" in said[0]
+
+
+def test_a_source_gets_the_edits_of_its_release_those_of_added_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """7.3 was built without two of the edits for 6.12, so it was slow in F2FS and refused schedules."""
+
+    def unpack(source: str, scratch: Path, *_: object) -> str:
+        for name, text in {"arch/um/Kbuild": "", "fs/x.c": "int x(void) { return 1; }\n"}.items():
+            (scratch / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / "tree" / name).write_text(text)
+        return f"{source}-1"
+
+    monkeypatch.setattr(kernel_build, "unpack_source", unpack)
+    added = there(flavour_of("uml").addition)
+    edits = (
+        ReleaseEdit("fs/x.c", "x", "1", "12", before=(7, 3)),
+        ReleaseEdit("fs/x.c", "x", "1", "73", since=(7, 3)),
+        ReleaseEdit(f"{added.to}/disk_kern.c", "", '"powercut_disk driver 1"', '"2"', since=(7, 3)),
+    )
+    flavour = Flavour("um", "linux", "linux", (), edits=edits, addition=added)
+    for release, answer, driver in (("6.12", "12", '"powercut_disk driver 1"'), ("7.3", "73", '"2"')):
+        said: list[str] = []
+        scratch = tmp_path / release
+        with kernel_build.source_tree(f"linux-source-{release}", flavour, scratch, said.append):
+            assert f"return {answer};" in (scratch / "tree/fs/x.c").read_text()
+            assert f"= {driver};" in (scratch / "tree" / added.to / "disk_kern.c").read_text()
+        assert not said
+
+
+def test_an_edit_for_another_release_makes_no_other_kernel() -> None:
+    """Each of 6.12, and of its planted faults, would have been built anew for one that only 7.3 gets."""
+    uml = flavour_of("uml")
+    more = (*uml.edits, ReleaseEdit("fs/x.c", "x", "1", "2", since=(7, 3)))
+    changed = msgspec.structs.replace(uml, edits=more)
+    for release, same in (("6.12", True), ("7.2", True), ("7.3", False), ("7.10", False)):
+        built = Built("uml", f"linux-source-{release}", "1", f"{release}.1", "")
+        assert (kernel_build.key_of(built, changed) == kernel_build.key_of(built, uml)) is same
+    assert kernel_build.release_of_package("/home/user/linux-7.3") == kernel_build.UNKNOWN
+    assert key_for("a tree", changed) == key_for("a tree", uml)
 
 
 def test_a_kernel_with_other_edits_is_another_one() -> None:

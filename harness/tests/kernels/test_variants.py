@@ -15,7 +15,7 @@ import pytest
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.kernels import build as build_module
 from harness.kernels import variants
-from harness.kernels.build import Built, Flavour, build, key_for, make_again
+from harness.kernels.build import Built, Flavour, ReleaseEdit, build, key_for, make_again
 from harness.kernels.edits import Edit
 from harness.kernels.variants import KeptTree, SourceTree, kept_tree
 
@@ -156,7 +156,7 @@ def test_a_kernel_to_judge_with_is_not_built_a_second_time(
         assert (image.read_text(), built) == ("unmodified", BUILT)
         assert (image.parent / "config").read_text() == "CONFIG_FS=y\n"
         assert said[-1].startswith(told)
-    newer = msgspec.structs.replace(FLAVOUR, edits=(edit("3"),))
+    newer = msgspec.structs.replace(FLAVOUR, edits=(ReleaseEdit("fs/main.c", "main", "7", "3"),))
     with pytest.raises(pytest.fail.Exception, match="built again"):
         build(BUILT.source, "toy", newer, 1, tmp_path / "log", said.append)
 
