@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import importlib.util
 import itertools
 import re
@@ -50,6 +51,12 @@ def generator() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@functools.cache
+def made_pages() -> dict[str, str]:
+    """The pages that `docs/generate.py` makes, made once."""
+    return dict(generator().pages())
 
 
 @pytest.mark.parametrize("pattern", SIZES)
@@ -149,10 +156,10 @@ def test_the_site_is_made_without_a_walk_through_what_a_run_leaves(folder: str) 
     assert not [p for p in above if any(is_left_out(p) for is_left_out in left_out)]
 
 
-@pytest.mark.parametrize("page", sorted(generator().pages()))
+@pytest.mark.parametrize("page", sorted(made_pages()))
 def test_a_generated_page_is_what_the_code_says(page: str) -> None:
     """Tables of options and fields were written by hand, and lacked those that decide soundness."""
-    assert (ROOT / "docs" / page).read_text() == generator().pages()[page], "run: make docs"
+    assert (ROOT / "docs" / page).read_text() == made_pages()[page], "run: make docs"
 
 
 def test_a_mode_that_answers_otherwise_on_another_kernel_is_told_with_its_kernel() -> None:
@@ -240,15 +247,24 @@ def values(words: list[str], *options: str) -> Iterator[str]:
             yield from (v for v in value.split(",") if not HOLDS.search(v))
 
 
+@functools.cache
+def has_mode(mode: str) -> bool:
+    return bool(select_profiles([mode]))
+
+
+@functools.cache
+def workloads_and_sets() -> set[str]:
+    sets = workload_sets()
+    return {w for members in sets.values() for w in members} | sets.keys() | GENERATED
+
+
 @pytest.mark.parametrize(("name", "words"), LINES, ids=[f"{n}: {' '.join(w)}" for n, w in LINES])
 def test_modes_and_workloads_that_a_document_names_are_there(name: str, words: list[str]) -> None:
     if words[1] in ("run", "campaign", "matrix", "faults", "trace"):
         for mode in values(words, "-c", "--config"):
-            assert select_profiles([mode])
-    sets = workload_sets()
-    names = {w for members in sets.values() for w in members} | sets.keys() | GENERATED
+            assert has_mode(mode)
     for workload in values(words, "-w", "--workload"):
-        assert workload in names or "/" in workload, workload
+        assert workload in workloads_and_sets() or "/" in workload, workload
 
 
 def test_a_session_differs_in_numbers_alone() -> None:
