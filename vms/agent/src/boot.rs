@@ -3,8 +3,10 @@
 use std::{
     fs::{self, File},
     io,
+    num::NonZeroU64,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use powercut_protocol::ModuleError;
@@ -50,6 +52,8 @@ pub struct Settings {
     pub script: Option<(String, u64)>,
     /// `powercut.root=DEVICE:FSTYPE`: an image with tools to switch to; empty: stay in the initramfs.
     pub root: String,
+    /// `powercut.look_ms=MILLISECONDS`: between two looks for a hang ([`crate::watch`]); a test need not wait long.
+    pub between_looks: Option<Duration>,
 }
 
 impl Settings {
@@ -80,6 +84,15 @@ impl Settings {
                 Some(("powercut.stack", value)) => value.clone_into(&mut settings.stack),
                 Some(("powercut.recovered", value)) => value.clone_into(&mut settings.recovered),
                 Some(("powercut.root", value)) => value.clone_into(&mut settings.root),
+                Some(("powercut.look_ms", value)) => {
+                    let given = value.parse::<NonZeroU64>().ok();
+                    let look = given.map(|ms| Duration::from_millis(ms.get()));
+                    settings.between_looks = Some(look.ok_or(Failure::Setting {
+                        name: "look_ms",
+                        value: value.to_owned(),
+                        expected: "milliseconds",
+                    })?);
+                }
                 Some(("powercut.script", value)) => {
                     let named = value.split_once(':');
                     let script = named
@@ -271,7 +284,7 @@ mod tests {
         let line = "console=ttyS0 powercut.port=org.powercut.agent powercut.shell=1 \
                     powercut.mount=ext4:data=journal,noatime powercut.root=/dev/vda:erofs \
                     powercut.parts=67108864,134217728 powercut.stack=/dev/md0 \
-                    powercut.recovered=/dev/vdb powercut.script=/dev/log:4096 quiet";
+                    powercut.recovered=/dev/vdb powercut.script=/dev/log:4096 powercut.look_ms=100 quiet";
         let expected = Settings {
             port: "org.powercut.agent".to_owned(),
             shell: true,
@@ -282,6 +295,7 @@ mod tests {
             recovered: "/dev/vdb".to_owned(),
             script: Some(("/dev/log".to_owned(), 4096)),
             root: "/dev/vda:erofs".to_owned(),
+            between_looks: Some(Duration::from_millis(100)),
         };
         assert_eq!(Settings::parse(line).unwrap(), expected);
     }
@@ -300,6 +314,14 @@ mod tests {
     fn a_script_of_unknown_length_is_refused() {
         for value in ["", "/dev/log", "/dev/log:", "/dev/log:-1"] {
             assert!(Settings::parse(&format!("powercut.script={value}")).is_err());
+        }
+    }
+
+    /// Without a pause, looks in a row would be no time at all.
+    #[test]
+    fn looks_without_a_pause_are_refused() {
+        for value in ["", "0", "-1", "1s"] {
+            assert!(Settings::parse(&format!("powercut.look_ms={value}")).is_err());
         }
     }
 

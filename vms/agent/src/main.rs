@@ -98,7 +98,7 @@ fn live(settings: &Settings) -> Result<(), Failure> {
     } else if settings.root.is_empty() {
         boot::watch_for_hangs();
         boot::mount_debugfs();
-        watch::begin();
+        watch::begin(settings.between_looks);
         match &settings.script {
             Some((device, bytes)) => {
                 script::perform(&settings.port, device, *bytes, Agent::new()?, module_errors)

@@ -49,6 +49,7 @@ const BUSY: u32 = 60;
 /// Looks in a row at one and the same mount or unmount, after which it is looked at what that asks the disks for.
 const LATE: u32 = 2;
 
+/// Unless the kernel's command line says otherwise.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const FRAMES: usize = 4;
 /// How often the stack is looked at, for what all have in common: a call that goes round is now here, now there.
@@ -72,19 +73,21 @@ pub fn during<T>(kind: Call, calls: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Look from now on. If no thread can be had, nobody looks, and the host waits for its own deadline.
-pub fn begin() {
-    let _ = thread::Builder::new().spawn(|| {
+/// Look from now on. `between`: two looks; None: a second. If no thread can be had, nobody looks, and the host waits
+/// for its own deadline.
+pub fn begin(between: Option<Duration>) {
+    let between = between.unwrap_or(BETWEEN_LOOKS);
+    let _ = thread::Builder::new().spawn(move || {
         let (mut looks, mut asked) = (Looks::default(), Asked::default());
         loop {
-            thread::sleep(BETWEEN_LOOKS);
+            thread::sleep(between);
             let now = Look::now();
             if asked.repeats(now) {
                 give_up(now.map(|look| look.call));
             }
             if looks.hangs(now) {
                 ask_disks();
-                thread::sleep(BETWEEN_LOOKS);
+                thread::sleep(between);
                 let last = Look::now();
                 if looks.hangs(last) {
                     give_up(last.map(|look| look.call));
