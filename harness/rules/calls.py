@@ -34,9 +34,9 @@ class NotedCall:
     a mapping, of the call before which it was seen. `inode`: of the file that it changes, or makes.
     `offset`, `length`: in bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`:
     where its bytes begin among those that were noted. `owner`: permission bits, user and group that the file
-    has after it. `path`, `other`: below the mount point. `text`: for people. `durable`: of a write: `sync`
-    with O_SYNC or RWF_SYNC, `dsync` with O_DSYNC or RWF_DSYNC. `place`: where in the
-    program it was made; empty where that is not known.
+    has after it; zeros where they were not noted. `path`, `other`: below the mount point. `text`: for people.
+    `durable`: of a write: `sync` with O_SYNC or RWF_SYNC, `dsync` with O_DSYNC or RWF_DSYNC. `place`: where
+    in the program it was made; empty where that is not known.
     """
 
     word: str

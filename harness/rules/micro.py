@@ -23,6 +23,7 @@ NAMELESS = "a file without a name"
 """What is told of a file of O_TMPFILE."""
 FILE_BYTES_MAX = 64 << 20
 """A larger file is not followed: each state's contents are made in memory."""
+_SET_ID = 0o6000
 _BEFORE_ACK = 0.25
 """An acknowledgement comes behind a sync that was put behind the call before it."""
 
@@ -294,7 +295,8 @@ class Effect:
         """What a call that syncs, at a time, makes durable besides what is, with its needs."""
         covers = _covered(self, call, time)
         if call.durable:
-            covers |= self.before(time + 1) & ~self.before(time)
+            left_out = self.mask(call.inode, Sort.ATTRIBUTES) if call.durable == "dsync" else 0
+            covers |= self.before(time + 1) & ~self.before(time) & ~left_out
         if self.promised:
             covers |= self.promised(call, time)
         return self.covering(time, covers & ~durable)
@@ -366,6 +368,7 @@ class _Maker:
 
     def follow(self, number: int, call: NotedCall) -> None:
         word = call.word
+        self._clear_set_id(number, call)
         if word in ("create", "mkdir", "symlink", "tmpfile"):
             kind = {"mkdir": "directory", "symlink": "symlink"}.get(word, "file")
             self.effect.made[call.inode] = Made(kind, call.owner, call.other)
@@ -390,9 +393,24 @@ class _Maker:
         elif word == "attributes" and call.inode:
             self._attributes(number, call)
 
+    def _clear_set_id(self, number: int, call: NotedCall) -> None:
+        """A process without CAP_FSETID that changes what a file holds clears its set-user-ID and set-group-ID
+        bits.
+
+        [code] fs/inode.c, file_remove_privs, and fs/attr.c, setattr_should_drop_suidgid.
+        """
+        owner = self._owner(call.inode) if call.word in ("write", "zero", "size") else None
+        if owner is not None:
+            gone = owner[0] & ~call.owner[0] & _SET_ID
+            if gone and call.owner == (owner[0] & ~gone, *owner[1:]):
+                self._attributes(number, call)
+
+    def _owner(self, inode: int) -> tuple[int, int, int] | None:
+        made = self.effect.made.get(inode)
+        return self.owners.get(inode, made.owner) if made else None
+
     def _attributes(self, number: int, call: NotedCall) -> None:
-        made = self.effect.made.get(call.inode)
-        differs = made is not None and self.owners.get(call.inode, made.owner) != call.owner
+        differs = self._owner(call.inode) not in (None, call.owner)
         changes = frozenset({call.inode} if differs else ())
         self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner, changes=changes)
         self.owners[call.inode] = call.owner

@@ -40,16 +40,25 @@ class Calls:
         self.inodes[path] = 1 + max([ROOT, *(c.inode for c in self.made)])
         return self._call(word, f"{word}({path})", inode=self.inodes[path], path=path)
 
-    def write(self, path: str, data: bytes, offset: int = 0, *, durable: str = "") -> Calls:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        offset: int = 0,
+        *,
+        durable: str = "",
+        owner: tuple[int, int, int] = OWNER,
+    ) -> Calls:
         at = len(self.data)
         self.data += data
-        where = {"offset": offset, "length": len(data), "at": at, "durable": durable}
+        where = {"offset": offset, "length": len(data), "at": at, "durable": durable, "owner": owner}
         return self._call(
             "write", f"write({path}, {len(data)} at {offset})", inode=self.inodes[path], **where
         )
 
-    def size(self, path: str, length: int) -> Calls:
-        return self._call("size", f"ftruncate({path}, {length})", inode=self.inodes[path], length=length)
+    def size(self, path: str, length: int, *, owner: tuple[int, int, int] = OWNER) -> Calls:
+        where = {"length": length, "owner": owner}
+        return self._call("size", f"ftruncate({path}, {length})", inode=self.inodes[path], **where)
 
     def zero(self, path: str, offset: int, length: int) -> Calls:
         where = {"offset": offset, "length": length}

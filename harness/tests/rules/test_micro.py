@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from harness.rules.calls import Notes
-from harness.rules.micro import Micro, Sync, effect_of, unsynced
+from harness.rules.micro import Micro, Sort, Sync, effect_of, unsynced
 from harness.rules.rules import Rules
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Maker, key_of
@@ -101,6 +101,27 @@ def test_a_write_that_is_durable_as_with_fsync_covers_attributes(mode: Rules) ->
     for durable, told in (("sync", {}), ("dsync", {"f": "its attributes"})):
         calls = Calls().create("f").fsync(".").chmod("f", 0o600).write("f", b"x", durable=durable)
         assert dict(unsynced(effect_of(calls.notes(), mode), 4)) == told
+
+
+@pytest.mark.parametrize("mode", [rules(), rules(names=True, order=True)], ids=["posix", "linux"])
+def test_a_set_id_bit_that_a_write_cleared_is_attributes_of_that_write(mode: Rules) -> None:
+    """A program that wrote to such a file was not judged: no call was noted that cleared the bit."""
+    calls = Calls().create("f").chmod("f", 0o6755).fsync("f").fsync(".")
+    calls.write("f", b"A", owner=(0o755, 0, 0)).chmod("f", 0o6755).size("f", 0, owner=(0o2755, 0, 0))
+    calls.write("f", b"B", owner=(0o755, 5, 0))  # another owner is no write's doing
+    effect = effect_of(calls.notes(), mode)
+    own = [(m.call, m.owner[0]) for m in effect.micros if m.sort is Sort.ATTRIBUTES]
+    assert own == [(1, 0o6755), (4, 0o755), (5, 0o6755), (6, 0o2755)]
+    legal, maker = Legal(effect), Maker(effect)
+    trees = [maker.files(state)["f"] for state in legal.listed() if "f" in maker.files(state)]
+    assert {(entry.owner[0], entry.size) for entry in trees} >= {(0o6755, 1), (0o755, 0), (0o2755, 1)}
+
+
+def test_a_write_with_o_dsync_leaves_out_the_bit_that_it_cleared() -> None:
+    for durable, told in (("sync", {}), ("dsync", {"f": "its attributes"})):
+        calls = Calls().create("f").chmod("f", 0o4755).fsync("f").fsync(".")
+        calls.write("f", b"A", durable=durable, owner=(0o755, 0, 0))
+        assert dict(unsynced(effect_of(calls.notes(), rules()), 5)) == told
 
 
 def test_runs_that_sync_another_file_have_made_other_calls() -> None:

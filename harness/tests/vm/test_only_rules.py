@@ -342,6 +342,50 @@ def test_a_write_that_appends_by_its_flags_is_noted_at_the_end(tmp_path: Path, u
     followed(notes, profile.rules)
 
 
+CLEARS = """#!/usr/bin/env python3
+import ctypes, os, subprocess
+libc = ctypes.CDLL(None)
+version, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+libc.capget(version, sets)
+sets[0] &= ~(1 << 4)  # CAP_FSETID
+libc.capset(version, sets)
+f = os.open("f", os.O_CREAT | os.O_RDWR)
+for change in (
+    lambda: os.write(f, b"text"),
+    lambda: os.ftruncate(f, 2),
+    lambda: os.truncate("f", 0),
+    lambda: os.close(os.open("f", os.O_WRONLY | os.O_TRUNC)),
+    lambda: libc.fallocate(f, 1, 0, ctypes.c_long(4096)),  # FALLOC_FL_KEEP_SIZE
+    lambda: os.posix_fallocate(f, 0, 4096),
+    lambda: libc.fallocate(f, 3, 0, ctypes.c_long(4096)),  # with FALLOC_FL_PUNCH_HOLE
+):
+    os.chmod("f", 0o6777)
+    change()
+os.chmod("f", 0o6777)
+sets[0] |= 1 << 4
+libc.capset(version, sets)
+os.write(f, b"it may keep them")
+subprocess.run(["powercut-ack", "0"], check=True)
+"""
+
+
+def test_a_call_that_clears_a_set_user_id_bit_is_noted_with_what_it_left(
+    tmp_path: Path, uml_kernel: Path
+) -> None:
+    """The calls, done again, left the bits set, and the program was not judged."""
+    (profile,) = select_profiles(["any/posix"])
+    assert profile.rules is not None
+    place = write_program(tmp_path, "clears", "true")
+    (tmp_path / "clears" / "workload.toml").write_text('summary = "clears"\nruntime = "python"\n')
+    (tmp_path / "clears" / "run").write_text(CLEARS)
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output, notes.unseen) == (0, "", ())
+    changes = [(c.word, oct(c.owner[0])) for c in notes.calls if c.word in ("write", "size", "zero")]
+    words = ["write", "size", "size", "size", "zero", "size", "zero"]
+    assert changes == [*((word, "0o777") for word in words), ("write", "0o6777")]
+    followed(notes, profile.rules)
+
+
 WAITS = """#!/usr/bin/env python3
 import fcntl, os, subprocess, time
 os.symlink("real", "link")

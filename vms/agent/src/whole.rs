@@ -104,7 +104,8 @@ struct Pending {
     nameless: PathBuf,
     /// Of an msync(2).
     ranges: Vec<Piece>,
-    size: u64,
+    /// The file that an open(2) empties, as it was.
+    before: Option<Metadata>,
     /// What it is about to write, as far as its memory can be read; none of a copy within the kernel.
     given: Option<Vec<u8>>,
     /// Its number among the events of a recording.
@@ -133,7 +134,7 @@ impl Pending {
             other: PathBuf::new(),
             nameless: PathBuf::new(),
             ranges: Vec::new(),
-            size: 0,
+            before: None,
             given: None,
             number: 0,
             appends: None,
@@ -370,9 +371,6 @@ impl Notes {
         }
         let mut pending = pending_of(call)?;
         pending.number = noted;
-        if let Some(descriptor) = pending.descriptor {
-            pending.size = opened(call.task(), descriptor).map_or(0, |seen| seen.len());
-        }
         self.noted += 1;
         if self.noted > CALLS_MAX && !self.full {
             self.overflow();
@@ -434,11 +432,15 @@ impl Notes {
         };
         // `other` tells what was asked for.
         let asked = pending.other.as_os_str().as_bytes();
+        // An empty file that is emptied may lose its set-user-ID bit.
+        let before = pending.before.as_ref();
+        let is_as_before =
+            before.is_none_or(|before| before.len() == 0 && owner_of(before) == owner_of(&seen));
         let word = match asked {
             b"tmpfile" => "tmpfile",
             b"create" => "create",
-            _ if seen.is_file() && pending.size > 0 => "size",
-            _ => return,
+            _ if is_as_before => return,
+            _ => "size",
         };
         // Through a symbolic link that led nowhere, it has the name to which that led.
         let made = match word {
@@ -507,6 +509,7 @@ impl Notes {
             number: pending.number,
             inode: seen.ino(),
             offset,
+            owner: owner_of(&seen),
             flags,
             text: &pending.text,
             place: &pending.place,
@@ -542,6 +545,7 @@ impl Notes {
             thread: task,
             number: pending.number,
             inode: seen.ino(),
+            owner: owner_of(&seen),
             text: &pending.text,
             place: &pending.place,
             ..Line::default()
@@ -877,12 +881,12 @@ fn fallocate_of(call: &Call<'_>) -> Option<Pending> {
     if mode & !known != 0 {
         return Some(Pending::unseen(text));
     }
-    if mode == libc::FALLOC_FL_KEEP_SIZE {
-        return None;
-    }
-    let mut pending = Pending::new(if zeroes { "zero" } else { "size" }, text);
+    // With FALLOC_FL_KEEP_SIZE alone it zeroes nothing, but a set-user-ID bit may go.
+    let keeps = mode == libc::FALLOC_FL_KEEP_SIZE;
+    let mut pending = Pending::new(if zeroes || keeps { "zero" } else { "size" }, text);
     pending.descriptor = Some(call.argument(0) as i32);
-    (pending.offset, pending.length) = (Some(call.argument(2)), call.argument(3));
+    pending.offset = Some(call.argument(2));
+    pending.length = if keeps { 0 } else { call.argument(3) };
     Some(pending)
 }
 
@@ -964,7 +968,7 @@ fn open_of(call: &Call<'_>, directory: c_int, argument: usize, flags: u64) -> Op
         None if flags & libc::O_CREAT != 0 => "create",
         // A FIFO has nothing to lose, and its open(2) may wait for another thread.
         Some(seen) if flags & libc::O_TRUNC != 0 && seen.is_file() => {
-            pending.size = seen.len();
+            pending.before = Some(seen);
             "truncate"
         }
         _ => return None,
