@@ -20,17 +20,19 @@ legal: setup  ## the same in every state that the disk's cache may be left in; f
 
 # More workers than two cores, as guests sleep; a file's tests share what they make; files in the order of collection.
 SPREAD = -n 4 --dist loadfile --no-loadscope-reorder
+# Each worker collects all tests: 8 s of processor time if it may keep what pytest makes of their modules, else 23 s.
+PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/pytest
 
 test: setup lint  ## every test, with real guests
 	cargo test -q --locked --release
-	.venv/bin/pytest $(SPREAD) --durations 20
+	$(PYTEST) $(SPREAD) --durations 20
 
 nightly: setup  ## sessions of the documents that take minutes, and a part of `make allowed`
 	.venv/bin/pytest -m nightly -n 0
 	.venv/bin/python -m harness.tests.allowed --minutes $(MINUTES)
 
 unit: setup  ## the tests that need no guest
-	.venv/bin/pytest -m 'not vm' -n 2
+	$(PYTEST) -m 'not vm' -n 2
 
 BASE ?= HEAD
 quick: setup  ## the tests that a change reaches, and one guest where states are made or judged; make quick BASE=HEAD~1
