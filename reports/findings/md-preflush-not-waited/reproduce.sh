@@ -9,11 +9,14 @@
 #
 #   FLUSH_MS=10000   the default
 #   FLUSH_MS=0       control: no member is slow
+#   LEVEL=10         the default
+#   LEVEL=0          RAID 0: member 0 holds the file and is slow, member 1 holds the journal
 #
-# Needs root, loop devices, dm-log-writes, dm-delay, raid10, mdadm and e2fsprogs. Prints BROKEN or KEPT; exits with 2 if it
+# Needs root, loop devices, dm-log-writes, dm-delay, raid10 or raid0, mdadm and e2fsprogs. Prints BROKEN or KEPT; exits with 2 if it
 # could not tell.
 set -u
 FLUSH_MS=${FLUSH_MS:-10000}
+LEVEL=${LEVEL:-10}
 
 fail() {
 	echo "reproduce.sh: $*" >&2
@@ -24,11 +27,16 @@ must() { # a step without which there is nothing to be seen
 	"$@" >&2 || fail "failed: $*"
 }
 
+case $LEVEL in
+10) layout="--layout=n2 --assume-clean --bitmap=none" slow_members="0 1" ;;
+0) layout= slow_members=0 ;;
+*) fail "LEVEL is $LEVEL, which is neither 0 nor 10" ;;
+esac
 [ "$(id -u)" = 0 ] || fail "needs root"
 for tool in mdadm dmsetup losetup blockdev od dd cmp awk mke2fs; do
 	command -v "$tool" >/dev/null || fail "needs $tool"
 done
-modprobe -q -a loop dm-log-writes dm-delay raid10 ext4 || : # may be loaded already, or built in
+modprobe -q -a loop dm-log-writes dm-delay raid$LEVEL ext4 || : # may be loaded already, or built in
 # Without udev, dmsetup itself has to make the nodes in /dev/mapper.
 [ -e /run/udev/control ] || export DM_DISABLE_UDEV=1
 
@@ -119,11 +127,11 @@ for n in 0 1 2 3; do
 done
 must dd if=/dev/urandom of="$dir/new" bs=4096 count=1 status=none
 
-# Chunks of 8 MiB: the first is on members 0 and 1, the second, with the journal, on members 2 and 3. f is there before,
-# and empty.
+# Chunks of 8 MiB: the first is on the slow members, the second, with the journal, on others. f is there before, and
+# empty.
 members="$(loop base-0) $(loop base-1) $(loop base-2) $(loop base-3)"
-must mdadm --create "$array" --run --force --quiet --assume-clean --bitmap=none --metadata=1.2 --data-offset=1M \
-	--level=10 --layout=n2 --chunk=8M --raid-devices=4 $members
+must mdadm --create "$array" --run --force --quiet --metadata=1.2 --data-offset=1M --level="$LEVEL" $layout \
+	--chunk=8M --raid-devices=4 $members
 must mke2fs -q -F -t ext4 -b 4096 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 -J size=4,location=10M "$array"
 mount_it
 : >"$dir/mnt/f"
@@ -138,7 +146,7 @@ for n in 0 1 2 3; do
 	must cp --sparse=always "$dir/base-$n" "$dir/disk-$n"
 	disk=$(loop "disk-$n") log=$(loop "log-$n")
 	flush_ms=0
-	case $n in 0 | 1) flush_ms=$FLUSH_MS ;; esac
+	case " $slow_members " in *" $n "*) flush_ms=$FLUSH_MS ;; esac
 	must dmsetup create "$name-slow-$n" \
 		--table "0 $(blockdev --getsz "$disk") delay $disk 0 0 $disk 0 0 $disk 0 $flush_ms"
 	slow=/dev/mapper/$name-slow-$n
@@ -163,7 +171,7 @@ done
 
 # --- what is left of it --------------------------------------------------------------------------
 
-echo "Linux $(uname -r), RAID 10, ext4 in data=ordered. What reached each member for certain, from the call of fsync on:"
+echo "Linux $(uname -r), RAID $LEVEL, ext4 in data=ordered. What reached each member for certain, from the call of fsync on:"
 for n in 0 1 2 3; do
 	power_cut $n called cut
 done
