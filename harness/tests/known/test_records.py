@@ -54,6 +54,30 @@ def test_what_changed_behind_its_writeback_is_another_loss(between: Sequence[str
     assert (name_of(seen) == "fat-fsync-beside-writeback") is known
 
 
+_ATTRIBUTES = Symptom("durability", "NAME: attributes")
+
+
+@pytest.mark.parametrize(
+    ("symptom", "change", "between", "known"),
+    [
+        (_ATTRIBUTES, "chmod f 444", (), True),
+        (_ATTRIBUTES, "chmod f 444", ("touch f 9",), False),
+        (_ATTRIBUTES, "chmod g 444", (), False),
+        (_SIZE, "rename g f", (), True),
+        (_SIZE, "rename g f", ("append f 10",), False),
+        (_SIZE, "rename f g", (), False),
+    ],
+)
+def test_writeback_hides_a_new_name_and_permissions_from_fsync_on_fat(
+    symptom: Symptom, change: str, between: Sequence[str], *, known: bool
+) -> None:
+    """Only what was appended or written was known: these two were new."""
+    operations = ("create f", "fsync f", "create g", "fsync g", change, "write-back", *between, "fsync f")
+    seen = observed(symptom, operations=operations, promised=len(operations) - 1, state="@99")
+    seen = replace(seen, case=CaseId("vfat", "default", "any"), kernel="6.12.117")
+    assert (name_of(seen) == "fat-fsync-beside-writeback") is known
+
+
 @pytest.mark.parametrize(
     ("removes", "known"),
     [("unlink f", True), ("rename t f", True), ("rename f g", False), ("rename t h", False)],
