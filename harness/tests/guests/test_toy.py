@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import run as run_module
 from harness.cli.serve import Site
+from harness.cluster import shards
 from harness.errors import ExitCode
 from harness.guests import disk as disk_module
 from harness.guests import machine
@@ -23,6 +26,7 @@ from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.model import Verdict
 from harness.store import RunStore
+from harness.store.records import How
 from harness.tests.cli.runner import powercut
 from harness.tests.guests.test_orphans import ended
 from harness.tests.guests.toy import TOML, Toy
@@ -107,6 +111,35 @@ def test_it_records_and_judges_a_run(tmp_path: Path) -> None:
         verdicts = [v.verdict.value for v in store.iter_verdicts(case.case)]
     assert set(verdicts) == {"pass"}
     assert len(verdicts) > 6
+
+
+def kept_of(path: Path) -> list[object]:
+    """Cases, states and findings, in their order, but for what took how long."""
+    with RunStore.open(path) as store:
+        cases = [store.rows_of(c.case) for c in store.cases()]
+        hashes = [sorted(c.record.info.files) for c in cases]
+        judged = [[dataclasses.replace(j, how=How.JUDGED) for j in c.judged] for c in cases]
+        findings = [(f.id, str(f.state), f.states) for f in store.findings()]
+        return [[(c.case, c.record.status) for c in cases], hashes, judged, findings]
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_run_in_shards_finds_what_one_process_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    (tmp_path / "one.toml").write_text(WORKLOAD.replace("mkdir b", "mkdir c"))
+    more = ["-w", f"{tmp_path / 'one.toml'}"]
+    code, output, path = run(tmp_path, "forgetful", *more)
+    assert code == ExitCode.INCONSISTENT, output
+    alone = kept_of(path)
+    folder = f"machine._folder = lambda: __import__('pathlib').Path({os.fspath(tmp_path / 'machines')!r}); "
+    program = shards._PROGRAM.replace("serve(int", f"from harness.guests import machine; {folder}serve(int")
+    monkeypatch.setattr(shards, "_PROGRAM", program)
+    monkeypatch.setattr(run_module, "shard_sizes", lambda jobs, cases: [1] * count)
+    code, output, path = run(tmp_path, "forgetful", *more)
+    assert code == ExitCode.INCONSISTENT, output
+    assert f"{count} at once in {count} processes" in output
+    assert kept_of(path) == alone
 
 
 def test_what_it_loses_is_found_and_reproduced(tmp_path: Path) -> None:
