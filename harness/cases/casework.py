@@ -174,7 +174,9 @@ class Limits:
 
 
 class Casework:
-    """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge."""
+    """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge. Several may
+    have one pool, each for cases of its own.
+    """
 
     def __init__(
         self,
@@ -472,9 +474,9 @@ class Casework:
 
     def _help(self, pool: Pool) -> None:
         """Let idle workers help with the large cases that are left."""
-        while sum(self._waiting.values()) < self._plan.jobs:
+        while sum(self._waiting.values()) < pool.jobs and pool.has_idle:
             large = [w for w in self._open.values() if w.exploration and w.exploration.visits >= WORTH_HELP]
-            large = [w for w in large if not w.explored and 0 < w.workers < self._plan.jobs]
+            large = [w for w in large if not w.explored and 0 < w.workers < pool.jobs]
             if not large:
                 return
             self._add_worker(pool, min(large, key=lambda w: w.workers))

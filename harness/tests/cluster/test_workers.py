@@ -24,7 +24,7 @@ from harness.cluster import dispatch, site
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import Done, Job, Requirements
 from harness.cluster.payloads import adopt
-from harness.cluster.site import Fitted, Site
+from harness.cluster.site import Fitted, Relay, Site
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import GuestSpecs
 from harness.host.folders import OwnedFolder
@@ -255,3 +255,25 @@ def test_a_worker_that_is_stopped_tells_what_it_knows_and_others_go_on_with_it(
         assert is_kept(job.case, store.layout)
         on_cluster(store, Cluster(2))
         assert told(store) == on_one_host
+
+
+def test_idle_workers_of_a_process_help_with_its_last_large_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A case had one worker of a process of a cluster, however many had nothing to do."""
+    monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 1)
+    kept, workload, visit = kept_in(tmp_path, slots=2), WORKLOADS[2], Examiner.visit
+    threads, both = list[int](), threading.Event()
+
+    def seen(*given: Any) -> Observation:
+        threads.append(threading.get_ident())
+        if len({*threads}) == 2:
+            both.set()
+        elif len(threads) == 3:  # by then, two states are wanted at once
+            both.wait(DEADLINE_S / 6)
+        return visit(*given)
+
+    monkeypatch.setattr(Examiner, "visit", seen)
+    kept.work(Job("run", 1, case_of(workload), workload), Relay(1, lambda note: None))
+    kept.close()
+    assert both.is_set()
