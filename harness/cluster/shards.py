@@ -1,7 +1,7 @@
 """Shards: what a run with many workers has on its own host, each a process with an interpreter, a site and
 workers of its own.
 
-Exploration, memo, oracles and store take some milliseconds of an interpreter for each visit, and one
+Exploration, memo, oracles and store take a millisecond or two of an interpreter for each visit, and one
 interpreter uses one processor. From some number of workers on (`PER_SHARD`) they wait for it. A run with more
 has several shards, and `harness.cluster.dispatch` gives them cases as it gives them to a cluster.
 """
@@ -30,8 +30,10 @@ from harness.errors import PowercutError
 from harness.host.processes import die_with_parent
 
 T = TypeVar("T")
-PER_SHARD = 8
-"""Workers that one interpreter serves: a visit takes 25 ms of a guest, and 2 to 3 ms of the interpreter."""
+PER_SHARD = 12
+"""Workers that one interpreter serves: a visit takes some 25 ms of a guest, and 1.4 ms of the interpreter. Not
+fewer, since a shard does not take contents from cases of another (`harness.cases.contents`).
+"""
 ANSWER_S = 3600.0
 END_S = 20.0
 """How long shards may take to end their guests."""

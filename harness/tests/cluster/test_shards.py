@@ -193,8 +193,8 @@ def test_there_are_as_many_shards_as_workers_cases_and_processors_allow(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(64)})
     assert shard_sizes(PER_SHARD, 100) == [PER_SHARD]
-    assert shard_sizes(64, 100) == [8] * 8
-    assert shard_sizes(65, 100) == [8, 8, *[7] * 7]
+    assert shard_sizes(60, 100) == [12] * 5
+    assert shard_sizes(64, 100) == [11, 11, 11, 11, 10, 10]
     assert shard_sizes(64, 3) == [22, 21, 21], "a case belongs to one shard"
     assert shard_sizes(64, 0) == [64]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
