@@ -31,8 +31,8 @@ from harness.host.processes import die_with_parent
 
 T = TypeVar("T")
 PER_SHARD = 12
-"""Workers that one interpreter serves: a visit takes some 25 ms of a guest, and 1.4 ms of the interpreter. Not
-fewer, since a shard does not take contents from cases of another (`harness.cases.contents`).
+"""Workers that one interpreter serves: a visit takes some 25 ms of a guest, and 1 to 3 ms of the interpreter.
+Not fewer, since in a shard no case takes a content from another one (`harness.cases.contents`).
 """
 ANSWER_S = 3600.0
 END_S = 20.0
