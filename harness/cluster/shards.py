@@ -30,7 +30,7 @@ from harness.errors import PowercutError
 from harness.host.processes import die_with_parent
 
 T = TypeVar("T")
-PER_SHARD = 12
+PER_SHARD = 16
 """Workers that one interpreter serves: a visit takes some 25 ms of a guest, and 1 to 3 ms of the interpreter.
 Not fewer, since in a shard no case takes a content from another one (`harness.cases.contents`).
 """
