@@ -66,7 +66,7 @@ class Uml(Machine):
         return has_driver(image)
 
     def has_virtual_time(self, image: Path) -> bool:
-        return RECORDS in _said_by(image) and needs_shim(release(image))
+        return RECORDS in _said_by(image)
 
     def decides_threads(self, image: Path) -> bool:
         return _said_by(image).issuperset(DECIDES)
@@ -76,7 +76,8 @@ class Uml(Machine):
         of_uml = environment(boot.directory, boot.kernel_image)
         if boot.virtual:
             where = _named_alike(boot)
-            of_uml["POWERCUT_RANDOM_SEED"] = str(boot.virtual.seed)
+            # whatever the release: a recording follows from its seed only with the library's random numbers
+            of_uml |= {"LD_PRELOAD": str(find_shim()), "POWERCUT_RANDOM_SEED": str(boot.virtual.seed)}
             return guest.launch(lambda _: virtual_command(boot), boot.directory, of_uml, where)
         return guest.launch(lambda fd: command(boot, fd), boot.directory, of_uml)
 
@@ -180,8 +181,8 @@ def environment(directory: Path, image: Path) -> dict[str, str]:
 
 
 def needs_shim(version: str) -> bool:
-    """Whether UML of this release needs `find_shim`: it panics on hosts with AMX, or leaves its processes
-    behind when it is killed.
+    """Whether UML of this release needs `find_shim` in real time: it panics on hosts with AMX, or leaves its
+    processes behind when it is killed.
     """
     numbers = re.findall(r"\d+", version)
     return tuple(map(int, numbers[:2])) < SOUND_SINCE

@@ -27,6 +27,26 @@ def test_only_older_uml_is_helped(release: str, needed: bool) -> None:
     assert uml.needs_shim(release) is needed
 
 
+@pytest.mark.parametrize("release", ["6.12.117", "7.3.4"])
+def test_random_numbers_of_virtual_time_follow_from_the_seed_in_every_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    """UML 7.3 was started without the library, and two recordings differed in ext4's inode generations."""
+    given: list[dict[str, str]] = []
+    monkeypatch.setattr(uml, "release", lambda _: release)
+    monkeypatch.setattr(uml, "find_shim", lambda: tmp_path / "shim.so")
+    launch = "harness.guests.uml.guest.launch"
+    monkeypatch.setattr(launch, lambda line, directory, variables, where: given.append(variables))
+    image = tmp_path / "image"
+    image.write_bytes(uml.RECORDS)
+    assert uml.Uml().has_virtual_time(image)
+    boot = Boot(image, tmp_path / "initramfs", tmp_path / "socket", tmp_path / "log", tmp_path)
+    virtual = VirtualTime(script_bytes=1, order="", patience_ns=0, seed=5)
+    uml.Uml().launch(dataclasses.replace(boot, disk_memory=tmp_path / "disk", virtual=virtual))
+    assert given[0]["LD_PRELOAD"] == str(tmp_path / "shim.so")
+    assert given[0]["POWERCUT_RANDOM_SEED"] == "5"
+
+
 def test_an_image_with_a_loader_of_its_own_finds_the_library_beside_it(tmp_path: Path) -> None:
     """Debian 13's UML ended at once with Debian 12's C library. Other programs must not see that library."""
     loader = there(interpreter(PROGRAM))
