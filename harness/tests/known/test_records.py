@@ -79,6 +79,57 @@ def test_writeback_hides_a_new_name_and_permissions_from_fsync_on_fat(
 
 
 @pytest.mark.parametrize(
+    ("symptom", "change"),
+    [(_SIZE, "append f 4096"), (_SIZE, "rename g f"), (_ATTRIBUTES, "chmod f 444")],
+)
+@pytest.mark.parametrize(
+    ("between", "known"),
+    [
+        ("touch f 9", False),
+        ("chmod f 600", False),
+        ("mmap-write f 0 100", False),
+        ("copy-range g f 0 100", False),
+        ("rename f h", False),
+        ("rename h f", False),
+        ("touch g 9", True),
+        ("copy-range f g 0 100", True),
+        ("rename g h", True),
+    ],
+)
+def test_what_makes_an_inode_dirty_again_has_fsync_write_it_on_fat(
+    symptom: Symptom, change: str, between: str, *, known: bool
+) -> None:
+    """The script keeps the file with a touch behind write-back; a loss there counted as this bug."""
+    operations = ("create f", "fsync f", "create g", "fsync g", change, "write-back", between, "fsync f")
+    seen = observed(symptom, operations=operations, promised=7, state="@99")
+    seen = replace(seen, case=CaseId("vfat", "default", "any"), kernel="6.12.117")
+    assert (name_of(seen) == "fat-fsync-beside-writeback") is known
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"),
+    [
+        ("ordered@raid0", True),
+        ("ordered@raid1-bitmap", True),
+        ("ordered@raid6", True),
+        ("ordered@loop@raid0", False),
+        ("journal@raid0", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "symptom",
+    [Symptom("stale", "NAME: poison"), Symptom("contents", "NAME: data of operation N out of place")],
+)
+def test_stale_data_on_md_is_the_flush_ahead_in_the_modes_that_showed_it(
+    symptom: Symptom, mode: str, *, known: bool
+) -> None:
+    """Any mode of ext4 on RAID 0 counted, and with it any layer between them."""
+    seen = observed(symptom, state="@t13-11.0")
+    seen = replace(seen, case=CaseId("ext4", mode, "any"), kernel="6.12.117")
+    assert (name_of(seen) == "md-preflush-not-waited") is known
+
+
+@pytest.mark.parametrize(
     ("removes", "known"),
     [("unlink f", True), ("rename t f", True), ("rename f g", False), ("rename t h", False)],
 )
