@@ -641,8 +641,8 @@ def _fragment(name: str) -> Path:
 
 
 def release_of_package(source: str) -> Release:
-    """The release of a source package by its name, `linux-source-7.3`; UNKNOWN of a user's tree."""
-    found = re.fullmatch(r"linux-source-(\d+)\.(\d+)", source, re.ASCII)
+    """The release of a source package by its name, `linux-source-7.3` or longer; UNKNOWN of a user's tree."""
+    found = re.match(r"linux-source-(\d+)\.(\d+)", source, re.ASCII)
     return (int(found[1]), int(found[2])) if found else UNKNOWN
 
 

@@ -222,6 +222,19 @@ def test_an_edit_for_another_release_makes_no_other_kernel() -> None:
     assert key_for("a tree", changed) == key_for("a tree", uml)
 
 
+@pytest.mark.parametrize(
+    ("source", "release"),
+    [
+        ("linux-source-6.12", (6, 12)),
+        ("linux-source-7.3.4", (7, 3)),
+        ("linux-source-6.12-rt", (6, 12)),
+        ("linux-source", kernel_build.UNKNOWN),  # it holds no source
+    ],
+)
+def test_a_source_package_tells_its_release_by_its_name(source: str, release: kernel_build.Release) -> None:
+    assert kernel_build.release_of_package(source) == release
+
+
 def test_a_kernel_with_other_edits_is_another_one() -> None:
     uml = flavour_of("uml")
     assert [e.function for e in uml.edits][:2] == ["do_readahead", "xlog_ticket_alloc"]
