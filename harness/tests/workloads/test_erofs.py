@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.filesystems.tools import Tool
+from harness.host.resources import resource
 from harness.tests.workloads.checks import said_by_check
 
 
@@ -59,3 +61,23 @@ def test_an_image_that_was_not_written_is_told(kept_bytes: int, tmp_path: Path) 
     image = packed(tmp_path, 2, b"2" * 40000)
     image.write_bytes(image.read_bytes()[:kept_bytes] + bytes(image.stat().st_size - kept_bytes))
     assert "the image cannot be unpacked" in check(tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("losetup", "code", "says"),
+    [(1, 2, "no loop device is free: it said so"), (0, 1, "the image cannot be mounted: it said so")],
+)
+def test_no_image_is_at_fault_where_no_loop_device_is_free(
+    losetup: int, code: int, says: str, tmp_path: Path
+) -> None:
+    """In a guest where no mount succeeds."""
+    for name, ends in {"grep": 0, "losetup": losetup, "mount": 1}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho it said so\nexit {ends}\n")
+        (tmp_path / name).chmod(0o755)
+    packed(tmp_path, 1, b"1" * 20000)
+    (tmp_path / "told").write_text("1\n")
+    program = resource("workloads") / "erofs/check"
+    line = ["sh", str(program), str(tmp_path / "told"), "mounted"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, says)
