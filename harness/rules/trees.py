@@ -15,6 +15,7 @@ from harness.rules.calls import Left, Notes
 from harness.rules.micro import ZEROS, Effect, Micro, Sort
 from harness.rules.states import Partial, Tear
 
+_SET_ID = 0o6000
 _PART_BLOCKS = 8
 """Blocks of a file that are made, and looked at, together."""
 Piece = tuple[int, int, int]
@@ -330,12 +331,26 @@ def _differs(notes: Notes, made: Entry | None, left: Left | None, every: Files) 
     if made.kind != left.kind:
         return f"is a {made.kind}, and was a {left.kind}"
     if made.owner != left.owner and made.kind != "symlink":
-        shown = (f"mode {mode:04o}, user {uid}, group {gid}" for mode, uid, gid in (made.owner, left.owner))
-        return f"has other permissions or another owner: {', and it was '.join(shown)}"
+        return _of_owners(made.owner, left.owner)
     if made.target != left.target:
         return f"leads to {made.target}, and led to {left.target}"
     held = contents(notes, made.size, made.pieces) if made.kind == "file" else b""
     return _of_contents(held, left.contents) if held != left.contents else ""
+
+
+def _of_owners(made: tuple[int, int, int], left: tuple[int, int, int]) -> str:
+    """A write to a file from memory that cannot be read clears the bits before it fails.
+
+    [code] mm/shmem.c, shmem_file_write_iter: file_remove_privs comes before generic_perform_write.
+    """
+    gone = made[0] & ~left[0]
+    if made == (left[0] | gone, *left[1:]) and not gone & ~_SET_ID:
+        return (
+            f"was to have mode {made[0]:04o}, and had {left[0]:04o}: a write or truncation that fails may "
+            "clear the set-user-ID and set-group-ID bits, and calls that fail are not noted"
+        )
+    shown = (f"mode {mode:04o}, user {uid}, group {gid}" for mode, uid, gid in (made, left))
+    return f"has other permissions or another owner: {', and it was '.join(shown)}"
 
 
 def _of_contents(made: bytes, left: bytes) -> str:

@@ -92,6 +92,18 @@ def test_permissions_that_no_call_gave_are_told(owner: tuple[int, int, int]) -> 
         followed(notes, RULES)
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o2777])
+def test_set_id_bits_that_no_noted_call_cleared_are_told_as_that(mode: int) -> None:
+    """A write that fails, as of memory that cannot be read, clears them. "It has other permissions" led
+    nobody there.
+    """
+    calls = Calls().create("f").fsync("f").fsync(".").chmod("f", 0o6777).ack("done")
+    notes = replace(calls.notes([Left("f", "file", (mode, 0, 0))]), exit_code=0)
+    says = f"f was to have mode 6777, and had {mode:04o}: a write or truncation that fails may clear"
+    with pytest.raises(NotJudged, match=says):
+        followed(notes, RULES)
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
