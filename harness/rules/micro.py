@@ -400,7 +400,7 @@ class _Maker:
         [code] fs/inode.c, file_remove_privs, and fs/attr.c, setattr_should_drop_suidgid.
         """
         owner = self._owner(call.inode) if call.word in ("write", "zero", "size") else None
-        if owner is not None:
+        if owner is not None and not call.is_store:
             gone = owner[0] & ~call.owner[0] & _SET_ID
             if gone and call.owner == (owner[0] & ~gone, *owner[1:]):
                 self._attributes(number, call)
@@ -471,8 +471,8 @@ class _Maker:
                 self._add(number, Sort.DATA, call.inode, on_the_way=start % block == 0, **cut)
         self.sizes[call.inode] = call.length
         blocks = self.blocks.get(call.inode)
-        if call.length >= old and not call.text.partition("(")[0].endswith("truncate"):
-            self.blocks[call.inode] = range(FILE_BYTES_MAX)  # fallocate(2) may have added them anywhere
+        if call.text.startswith("fallocate("):  # it may have added them anywhere
+            self.blocks[call.inode] = range(FILE_BYTES_MAX)
         elif isinstance(blocks, set):
             self.blocks[call.inode] = {b for b in blocks if b * block < call.length}
 
@@ -481,7 +481,7 @@ class _Maker:
         for start, length in _blocks(call.offset, end, self.effect.rules.block_bytes):
             found = {"offset": start, "length": length, "at": ZEROS, "changes": frozenset({call.inode})}
             self._add(number, Sort.DATA, call.inode, **found)
-        self.blocks[call.inode] = range(FILE_BYTES_MAX)  # punched or zeroed: the call does not tell
+        self.blocks[call.inode] = range(FILE_BYTES_MAX)  # allocated, punched or zeroed: the notes do not tell
 
     def _name(self, number: int, inode: int, names: tuple[Named, ...], replaced: int = 0) -> None:
         given = (i for directory, _, held in names for i in (directory, held) if i is not None)

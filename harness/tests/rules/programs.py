@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.rules.calls import Acked, Left, NotedCall, Notes
+from harness.rules.calls import STORE, Acked, Left, NotedCall, Notes
 from harness.rules.rules import Rule, Rules
 
 ROOT = 1
@@ -59,6 +59,21 @@ class Calls:
     def size(self, path: str, length: int, *, owner: tuple[int, int, int] = OWNER) -> Calls:
         where = {"length": length, "owner": owner}
         return self._call("size", f"ftruncate({path}, {length})", inode=self.inodes[path], **where)
+
+    def empty(self, path: str, *, owner: tuple[int, int, int] = OWNER) -> Calls:
+        """An open(2) with O_TRUNC."""
+        return self._call("size", f"openat({path}, truncate)", inode=self.inodes[path], owner=owner)
+
+    def store(self, path: str, data: bytes) -> Calls:
+        """Into a mapping; seen at the next call."""
+        at = len(self.data)
+        self.data += data
+        where = {"length": len(data), "at": at, "owner": (0, 0, 0)}
+        return self._call("write", STORE, inode=self.inodes[path], **where)
+
+    def reserve(self, path: str, length: int) -> Calls:
+        """A fallocate(2) with FALLOC_FL_KEEP_SIZE alone, which zeroes nothing."""
+        return self._call("zero", f"fallocate({path}, keep-size, {length} at 0)", inode=self.inodes[path])
 
     def zero(self, path: str, offset: int, length: int) -> Calls:
         where = {"offset": offset, "length": length}

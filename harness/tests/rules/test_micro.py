@@ -124,6 +124,13 @@ def test_a_write_with_o_dsync_leaves_out_the_bit_that_it_cleared() -> None:
         assert dict(unsynced(effect_of(calls.notes(), rules()), 5)) == told
 
 
+def test_a_store_into_a_mapping_clears_no_set_id_bit() -> None:
+    """It is noted without an owner, and zeros are what is left where a mode has these bits alone."""
+    calls = Calls().create("f").write("f", b"A").chmod("f", 0o6000).store("f", b"B")
+    effect = effect_of(calls.notes(), rules())
+    assert [(m.call, m.owner[0]) for m in effect.micros if m.sort is Sort.ATTRIBUTES] == [(2, 0o6000)]
+
+
 def test_runs_that_sync_another_file_have_made_other_calls() -> None:
     """They had one digest, and were compared as runs of the same program."""
     made = [Calls().create("a").create("b").write("a", b"1").write("b", b"1").fsync(f) for f in ("a", "b")]

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.filesystems.profiles import profiles, ruled_modes, select_profiles
 from harness.oracles.contract import Contract
 from harness.rules.calls import Left, Notes
-from harness.rules.micro import ZEROS, Effect, effect_of
+from harness.rules.micro import ZEROS, Effect, effect_of, unsynced
 from harness.rules.promised import effect_under, rules_of
 from harness.rules.states import Legal, Partial
 from harness.rules.trees import Entry, Maker, contents, key_of
@@ -531,6 +531,24 @@ def test_a_sync_covers_what_the_contract_says(calls: Calls, lost: dict[str, bool
     for mode, may_be_lost in lost.items():
         effect = under(mode, calls.notes())
         assert (legal_sets(effect) != {effect.every}) is may_be_lost, mode
+
+
+def _fills_a_hole(before: Calls) -> dict[str, str]:
+    """What may be lost once a write has filled a hole and an fsync of that file has returned."""
+    before.size("f", 8192).fsync("f").fsync(".").create("new").write("f", b"A" * 4096).fsync("f")
+    return dict(unsynced(under("ext4/ordered", before.notes()), len(before.made)))
+
+
+def test_an_open_that_empties_an_empty_file_allocates_no_block() -> None:
+    """It was taken for fallocate(2): the write changed nothing, and the fsync behind it did not commit."""
+    made = Calls().create("f").chmod("f", 0o6755).fsync("f")
+    assert not _fills_a_hole(made.empty("f", owner=(0o755, 0, 0)).chmod("f", 0o644))
+
+
+def test_fallocate_that_keeps_the_size_may_have_allocated_any_block() -> None:
+    """As the oracles say: a write to a block that is allocated is no change that fsync has to commit."""
+    assert not _fills_a_hole(Calls().create("f"))
+    assert _fills_a_hole(Calls().create("f").reserve("f", 8192)) == {"new": "its name new"}
 
 
 def test_any_names_the_modes_of_no_file_system() -> None:
