@@ -374,6 +374,8 @@ def _differs(
     found = recovered.names.get(path)
     word = _difference(expected, found)
     lost = _lost_promise(timeline, position, floor, path, recovered.of_path.get(path, 0))
+    if expected is None and lost is None and found and found.kind == "file" and not found.mode:
+        word += ", without permissions"  # half of an open with O_EXCL, where that is two calls
     since = "" if nearest == 0 else f" (nearest: the names after {timeline.describe(nearest - 1)})"
     promise = f", although {timeline.describe(lost)} was acknowledged" if lost is not None else ""
     return Violation(

@@ -298,6 +298,9 @@ def test_a_torn_superblock_is_known_by_its_symptom(
         ("gfs2-default", "stale", "f: bytes nobody wrote", False),
         ("btrfs-default", "durability", "f: blocks freed", True),
         ("btrfs-default", "durability", "f: missing", False),
+        ("ext4-ordered@nfs3", "atomicity", "f: should not be there, without permissions", True),
+        ("ext4-ordered@nfs3", "atomicity", "f: should not be there", False),
+        ("ext4-ordered@nfs", "atomicity", "f: should not be there, without permissions", False),
     ],
 )
 @pytest.mark.parametrize("workload", ["ace-falloc.A_foo+sync", "fallocate"])

@@ -73,6 +73,26 @@ def test_a_directory_rename_that_left_both_names() -> None:
     assert (v.oracle, v.found) == ("atomicity", "both")
 
 
+@pytest.mark.parametrize(
+    ("entry", "symptom"),
+    [
+        (file("f", mode=0), "f: should not be there, without permissions"),
+        (file("f"), "f: should not be there"),
+        (directory("f", 0), "f: should not be there"),
+    ],
+)
+def test_half_of_an_open_of_nfs_is_told_from_what_nobody_makes(entry: TreeEntry, symptom: str) -> None:
+    """Both counted as the file that NFS 3 makes with the mode 0, and then gives permissions."""
+    (v,) = judged(["create a", "sync"], tree(file("a"), entry)).violations
+    assert (v.oracle, v.signature) == ("atomicity", symptom)
+
+
+def test_what_a_promise_removed_has_one_symptom_whatever_its_mode() -> None:
+    operations = ["create f", "chmod f 0", "unlink f", "sync", "create g"]
+    (v,) = judged(operations, tree(file("f", mode=0), file("g"))).violations
+    assert (v.oracle, v.signature) == ("durability", "f: should not be there (sync)")
+
+
 def test_a_later_operation_without_an_earlier_one() -> None:
     (v,) = judged(["create f", "create g"], tree(file("g"))).violations
     assert (v.oracle, v.subject, v.found) == ("atomicity", "f", "no such name")
