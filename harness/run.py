@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +35,7 @@ from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.recovery_lines import RecoveryLines
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
+from harness.cluster.shards import Shards, shard_sizes
 from harness.errors import (
     ClusterGone,
     EnvironmentLacks,
@@ -80,6 +82,9 @@ from harness.summary import Summary, summarise
 from harness.workloads.applications import has_neighbour
 from harness.workloads.load import select_workloads
 from harness.workloads.match import matcher
+
+if TYPE_CHECKING:  # a run on one host needs no Dask
+    from harness.cluster.over_dask import DaskPool
 
 
 def execute(
@@ -433,8 +438,12 @@ class _Job:
             (others.on_cluster if self.plan.cluster else others.here)()
 
     def here(self) -> None:
-        """With `plan.jobs` workers of this host; tasks of all cases share them."""
+        """With `plan.jobs` workers of this host: in this process, or in shards, one case each at a time."""
         plan, asked = self.plan, self.asked
+        sizes = shard_sizes(plan.jobs, len(asked.cases))
+        if len(sizes) > 1 and not (plan.again or plan.disk or plan.coverage):
+            self._dispatched(lambda run: Shards(run, sizes, self.scratch, self.make_pool), all_logs=True)
+            return
         self.progress.say(f"{title_of(asked.kernel)}, {plan.jobs} at once: {self.specs.description}")
         recorded = recorded_files(plan)
         casework = Casework(plan, self.store, self.progress, self.scratch, self.bases, recorded, self.on_done)
@@ -445,12 +454,17 @@ class _Job:
         """On the workers of the plan's cluster, one case each at a time. Raises ClusterGone."""
         from harness.cluster.over_dask import DaskPool  # noqa: PLC0415 - a run on one host needs no Dask
 
-        plan, store, layout = self.plan, self.store, self.store.layout
+        self._dispatched(lambda run: DaskPool(self.plan.cluster, run, self.scratch))
+
+    def _dispatched(self, pool_for: Callable[[str], DaskPool | Shards], *, all_logs: bool = False) -> None:
+        """On the workers of a pool, made for a run of this name. `all_logs`: bring back every recording."""
+        store, layout = self.store, self.store.layout
+        plan = msgspec.structs.replace(self.plan, all_logs=self.plan.all_logs or all_logs)
         places = {p.name: layout.base(p.filesystem, p.mode) for p in self.asked.able}
         named = {name: base for name, base in places.items() if name in self.bases and base.exists()}
         run = f"{store.path.name}-{secrets.token_hex(4)}"
         requirements = requirements_of(run, plan, self.specs, named, store.info.pins)
-        with contextlib.closing(DaskPool(plan.cluster, run, self.scratch)) as pool:
+        with contextlib.closing(pool_for(run)) as pool:
             self.progress.say(
                 f"{title_of(self.asked.kernel)}, on {pool.description}: {self.specs.description}"
             )

@@ -549,13 +549,17 @@ def _visits(cases: Iterable[CaseSummary]) -> int:
     return max(1, sum(case.by_how.get(How.JUDGED, 0) for case in cases))
 
 
+def _undecided(cases: Iterable[CaseSummary]) -> int:
+    return sum(case.counts.unknown for case in cases)
+
+
 def measure_scaling(setup: Setup, name: str) -> Table:
     """The first of the whole runs made again with workers that only wait: see `harness.bench.scaling`. Visits
     a second are those from the first verdict to the last.
     """
     first, visits, reports = _whole_plans(setup, name)[0], KeptVisits(), setup.scratch / f"scaling-{name}"
     with every_case_alone(), create_run(first, reports, "real") as store:
-        execute(first, store, _Watch(), make_pool=visits.watched)
+        undecided = _undecided(execute(first, store, _Watch(), make_pool=visits.watched).cases)
         recordings = str(store.path)
     per_second: dict[int, float] = {}
     share = 0.0
@@ -563,9 +567,10 @@ def measure_scaling(setup: Setup, name: str) -> Table:
         plan = msgspec.structs.replace(first, jobs=workers, recordings=recordings)
         watch, clock = _Watch(), _Clock()
         with create_run(plan, reports, f"played-{workers}") as store:
-            count = _visits(execute(plan, store, watch, make_pool=visits.played).cases)
-        if visits.unseen:
-            raise PowercutError(f"with {workers} workers, {visits.unseen} other states were visited")
+            cases = execute(plan, store, watch, make_pool=visits.played).cases
+        if others := _undecided(cases) - undecided:
+            raise PowercutError(f"with {workers} workers, {others} other states were visited")
+        count = _visits(cases)
         per_second[workers] = count / watch.seconds
         share = clock.elapsed()[2] * 1000 / count
     fewest, most = min(per_second), max(per_second)

@@ -43,10 +43,9 @@ def every_case_alone() -> Iterator[None]:
 
 @dataclass(slots=True)
 class KeptVisits:
-    """What visits came to. `unseen`: visits of a run made again that the first had not made."""
+    """What visits came to."""
 
     seen: dict[tuple[CaseId, CrashState], Observed] = field(default_factory=dict)
-    unseen: int = 0
 
     def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
         """Real workers, whose visits are kept. As `pool_of`."""
@@ -94,5 +93,4 @@ class _Played(_Watched):
         try:
             return self.visits.seen[asked.recording.case, asked.state]
         except KeyError:
-            self.visits.unseen += 1
             raise PowercutError(f"{asked.state} of {asked.recording.case} was not visited before") from None

@@ -136,6 +136,11 @@ class Limits:
         self._plan = plan
         self._deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
         self._failures = 0  # cases that ended with a finding that nobody expects
+        self._stopped = False
+
+    def stop(self) -> None:
+        """From any thread: no more is wanted."""
+        self._stopped = True
 
     def ended(self, store: RunStore, case: CaseId) -> None:
         """Count a case that came to its end."""
@@ -154,6 +159,8 @@ class Limits:
 
     def need_more(self) -> None:
         """Raises EnoughDone."""
+        if self._stopped:
+            raise EnoughDone("no more was asked for")
         if self.enough_failed:
             cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
             raise EnoughDone(f"{cases} failed, and no more were asked for")
@@ -167,7 +174,9 @@ class Limits:
 
 
 class Casework:
-    """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge."""
+    """Steps 5 to 8, from the thread that owns the store. Workers only record, recover and judge. Several may
+    have one pool, each for cases of its own.
+    """
 
     def __init__(
         self,
@@ -233,6 +242,10 @@ class Casework:
         finally:
             for work in self._open.values():
                 work.examiner.close()
+
+    def stop(self) -> None:
+        """From any thread: `work` raises EnoughDone soon, if there is work left."""
+        self._limits.stop()
 
     def _carry_on(self, pool: Pool) -> None:
         """Wait for tasks, and do what their results lead to."""
@@ -461,9 +474,9 @@ class Casework:
 
     def _help(self, pool: Pool) -> None:
         """Let idle workers help with the large cases that are left."""
-        while sum(self._waiting.values()) < self._plan.jobs:
+        while sum(self._waiting.values()) < pool.jobs and pool.has_idle:
             large = [w for w in self._open.values() if w.exploration and w.exploration.visits >= WORTH_HELP]
-            large = [w for w in large if not w.explored and 0 < w.workers < self._plan.jobs]
+            large = [w for w in large if not w.explored and 0 < w.workers < pool.jobs]
             if not large:
                 return
             self._add_worker(pool, min(large, key=lambda w: w.workers))

@@ -42,11 +42,13 @@ Task = Callable[[Worker], Callback]
 
 class Pool:
     """A thread pool in which each thread has a worker, and as many threads for what needs none. `stop`: set
-    when no further state should be begun. `confirms`: the recorders visit again what the judges find.
+    when no further state should be begun. `confirms`: the recorders visit again what the judges find. `jobs`:
+    how many workers it has.
     """
 
     def __init__(self, make_worker: Callable[[int], Worker], jobs: int, *, confirms: bool) -> None:
-        self.confirms = confirms
+        self.confirms, self.jobs = confirms, jobs
+        self._tasks = 0  # that take a worker, or wait for one
         self.stop = threading.Event()
         self._local = threading.local()
         self._workers: list[Worker] = []
@@ -59,7 +61,22 @@ class Pool:
         self._io_threads = cf.ThreadPoolExecutor(jobs, "io")
 
     def submit(self, task: Task) -> cf.Future[Callback]:
-        return self._threads.submit(self._run, lambda: task(self._worker()))
+        with self._lock:
+            self._tasks += 1
+        return self._threads.submit(self._run_counted, lambda: task(self._worker()))
+
+    def _run_counted(self, task: Callable[[], Callback]) -> Callback:
+        try:
+            return self._run(task)
+        finally:
+            with self._lock:
+                self._tasks -= 1
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a worker has nothing to do, whoever submits tasks."""
+        with self._lock:
+            return self._tasks < self.jobs
 
     def submit_aside(self, task: Callable[[], Callback]) -> cf.Future[Callback]:
         """Submit what needs no worker, so that none waits for it."""

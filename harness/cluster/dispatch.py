@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.cases.casework import Limits
+from harness.cases.casework import EnoughDone, Limits
 from harness.cases.ledger import PlannedCase, line_up
 from harness.cases.pins import source_hash
 from harness.cases.recording import copy_recording, is_kept
@@ -57,6 +57,7 @@ from harness.store.records import CaseStatus
 
 if TYPE_CHECKING:  # a run on one host needs no Dask
     from harness.cluster.over_dask import DaskPool
+    from harness.cluster.shards import Shards
 
 STRIKES = 3
 LOOK_S = 2.0
@@ -68,6 +69,8 @@ a recording an hour, and a question may have to wait for a case of another run.
 """
 EMPTY_S = 120.0
 """How long a run waits for a first, or another, worker."""
+STOP_S = 15.0
+"""How long workers have to tell what they know, once the run ends early."""
 BUSY_S = 10.0
 """How often a worker is asked that works for another run."""
 
@@ -108,7 +111,7 @@ class Dispatch:
         plan: Plan,
         store: RunStore,
         progress: Progress,
-        pool: DaskPool,
+        pool: DaskPool | Shards,
         requirements: Requirements,
         recorded: Mapping[CaseId, Mapping[str, str]],
         on_done: Callable[[CaseId], None],
@@ -123,6 +126,7 @@ class Dispatch:
         self._on_done = on_done
         self._limits = Limits(plan)
         self._queue: deque[PlannedCase] = deque()
+        self._to_record: set[CaseId] = set()
         self._strikes: defaultdict[CaseId, list[str]] = defaultdict(list)
         """What was seen of each worker that was lost with a case."""
         self._given: dict[int, _Given] = {}
@@ -146,17 +150,36 @@ class Dispatch:
                 self._on_done(case.id)
             else:
                 self._queue.append(case)
-        self._progress.begin("recorded", len(self._queue))
+        kept = self._store.layout
+        if not self._plan.recordings:
+            self._to_record = {case.id for case in self._queue if not is_kept(case.id, kept)}
+            self._progress.begin("recorded", len(self._to_record))
         if self._queue:  # as many may have failed in an earlier part
             self._limits.need_more()
         self._pool.listen(lambda note: self._events.put(functools.partial(self._noted, note)))
-        while self._queue or self._given:
-            self._look_round()
-            self._hand_out()
-            with contextlib.suppress(queue.Empty):
-                self._events.get(timeout=WAIT_S)()
-            if self._queue or self._given:
-                self._limits.need_more()
+        try:
+            while self._queue or self._given:
+                self._look_round()
+                self._hand_out()
+                self._await_event()
+                if self._queue or self._given:
+                    self._limits.need_more()
+        except (EnoughDone, KeyboardInterrupt):
+            self._take_unfinished()
+            raise
+
+    def _await_event(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._events.get(timeout=WAIT_S)()
+
+    def _take_unfinished(self) -> None:
+        """Take over what workers know of the cases that they have, for a run that goes on."""
+        for address, worker in self._workers.items():
+            if self._of(worker):
+                self._pool.stop(address)
+        until = self._clock() + STOP_S
+        while self._given and self._clock() < until:
+            self._await_event()
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -254,11 +277,15 @@ class Dispatch:
     # --- cases --------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """A case for every free slot."""
-        for worker in self._workers.values():
-            free = worker.known.slots - len(self._of(worker)) if worker.stage is _Stage.READY else 0
-            for _ in range(min(free, len(self._queue))):
-                self._hand(worker, self._queue.popleft())
+        """A case for every free slot, first where most are free."""
+        free = {
+            address: worker.known.slots - len(self._of(worker))
+            for address, worker in self._workers.items()
+            if worker.stage is _Stage.READY
+        }
+        while self._queue and free and free[address := max(free, key=free.__getitem__)] > 0:
+            free[address] -= 1
+            self._hand(self._workers[address], self._queue.popleft())
 
     def _hand(self, worker: _Worker, case: PlannedCase) -> None:
         number = next(self._numbers)
@@ -309,7 +336,7 @@ class Dispatch:
     def _end(self, case: PlannedCase, why: str) -> None:
         """The case cannot be decided."""
         self._progress.say(f"{case.id}: {why}")
-        self._progress.advance("recorded", 1)
+        self._progress.advance("recorded", int(case.id in self._to_record))
         self._store.set_case_status(case.id, CaseStatus.UNKNOWN, why)
         self._limits.ended(self._store, case.id)
         self._on_done(case.id)
@@ -340,8 +367,10 @@ class Dispatch:
             return
         del self._given[number]
         self._count(given, done.note)
-        self._limits.ended(self._store, case.id)
-        self._on_done(case.id)
+        rows = done.payload.rows
+        if rows and rows.record.status not in (CaseStatus.PLANNED, CaseStatus.RECORDED):
+            self._limits.ended(self._store, case.id)
+            self._on_done(case.id)
 
     def _noted(self, note: Note) -> None:
         if not (given := self._given.get(note.number)):

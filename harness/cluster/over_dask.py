@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -169,9 +169,13 @@ class DaskPool:
         for future in self._futures.pop(address, ()):
             future.cancel()
 
+    def stop(self, address: str) -> None:
+        """Have the worker answer with what it knows; does not wait."""
+        self._client.loop.add_callback(self._tell, _stop, [address])
+
     def dismiss(self, address: str) -> None:
         """Have the worker end all it does for the run, guests as well; does not wait."""
-        self._client.loop.add_callback(self._dismiss, [address])
+        self._client.loop.add_callback(self._tell, _dismiss, [address])
 
     def close(self) -> None:
         """Have every worker end what it does for the run, and leave."""
@@ -179,16 +183,16 @@ class DaskPool:
         self._futures.clear()
         # Whatever has gone by now: the run has what it needs, and workers that hear nothing end their guests.
         with contextlib.suppress(Exception):
-            self._client.sync(self._dismiss, None, callback_timeout=CLOSE_S)
+            self._client.sync(self._tell, _dismiss, None, callback_timeout=CLOSE_S)
         with contextlib.suppress(Exception):
             self._client.close(timeout=CLOSE_S)
         if self._cluster is not None:
             with contextlib.suppress(Exception):
                 self._cluster.close(timeout=CLOSE_S)
 
-    async def _dismiss(self, addresses: list[str] | None) -> None:
+    async def _tell(self, end: Callable[[str], Awaitable[None]], addresses: list[str] | None) -> None:
         with contextlib.suppress(Exception):  # whoever is gone has nothing left to end
-            await self._client._run(_dismiss, self._run, workers=addresses, on_error="ignore")
+            await self._client._run(end, self._run, workers=addresses, on_error="ignore")
 
     def _submit(
         self, address: str, function: Callable[..., object], *given: object, first: bool = False
@@ -242,6 +246,10 @@ def _worker(address: str, known: Mapping[str, Any], slots: int) -> ClusterWorker
 def _work(job: Job, topic: str) -> Done:
     worker = distributed.get_worker()
     return site.work(job, lambda note: worker.log_event(topic, msgspec.msgpack.encode(note)))
+
+
+async def _stop(run: str) -> None:
+    await asyncio.to_thread(site.stop, run)
 
 
 async def _dismiss(run: str) -> None:

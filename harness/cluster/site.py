@@ -22,11 +22,11 @@ import msgspec
 
 from harness import __version__
 from harness.cases.answers import SharedMessages
-from harness.cases.casework import Casework
+from harness.cases.casework import Casework, EnoughDone
 from harness.cases.crash_and_continue import remove_own
 from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pins import differences, host_pins, source_hash
-from harness.cases.pool import Pool, pool_of
+from harness.cases.pool import MakePool, Pool, pool_of
 from harness.cluster.blobs import FOLDER, found
 from harness.cluster.messages import (
     BusyWithAnotherRun,
@@ -94,15 +94,23 @@ def work(job: Job, send: Send) -> Done:
     return SITE.work(job, send)
 
 
+def stop(run: str) -> None:
+    """Begin nothing more for this run here. Jobs on the way answer soon, with what they know of a case."""
+    SITE.stop(run)
+
+
 def dismiss(run: str) -> None:
     """End all that is done for this run here, and its guests."""
     SITE.dismiss(run)
 
 
 class Site:
-    """See the module. Thread-safe."""
+    """See the module. Thread-safe. `make_pool`: makes the workers. `folder`: in which files of a run are, if
+    not the host's for temporary files.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, make_pool: MakePool = pool_of, folder: Path | None = None) -> None:
+        self.make_pool, self.folder = make_pool, folder
         self._lock = threading.Lock()
         self._fitted: Fitted | None = None
         self._jobs = 0  # that are at work
@@ -119,7 +127,8 @@ class Site:
             places = {sha: found(sha, Path(path)) for sha, path in requirements.blobs.items()}
             if lacking := tuple(sha for sha, path in places.items() if path is None):
                 return lacking
-            self._fitted = fitted(requirements, {sha: path for sha, path in places.items() if path}, slots)
+            there = {sha: path for sha, path in places.items() if path}
+            self._fitted = fitted(requirements, there, slots, self.make_pool, self.folder)
             self._used = time.monotonic()
             threading.Thread(target=self._watch, args=[self._fitted], daemon=True).start()
             return ()
@@ -137,11 +146,23 @@ class Site:
                 self._used = time.monotonic()
                 self._jobs -= 1
 
+    def stop(self, run: str) -> None:
+        """See `stop`."""
+        with self._lock:
+            here = self._fitted
+        if here and here.requirements.run == run:
+            here.stop()
+
     def dismiss(self, run: str) -> None:
         """See `dismiss`. Jobs on the way end with an exception."""
         with self._lock:
             if self._fitted and self._fitted.requirements.run == run:
                 self._close()
+
+    def close(self) -> None:
+        """End all that is done here, and its guests."""
+        with self._lock:
+            self._close()
 
     def _watch(self, here: Fitted) -> None:
         """In a thread of its own: dismiss what nobody needs any more."""
@@ -178,9 +199,13 @@ class Fitted:
     store: RunStore
     pool: Pool
     answers: SharedMessages = field(default_factory=SharedMessages)
+    at_work: dict[CaseId, Casework] = field(default_factory=dict)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     def work(self, job: Job, progress: Relay) -> Payload:
-        """Record and decide the case. Raises Unfit if the guests of this host do not come up."""
+        """Record and decide the case, as far as it comes before `stop`. Raises Unfit if the guests of this
+        host do not come up.
+        """
         store, case = self.store, job.case
         profile = self.profiles[case.configuration]
         workload = generate(job.workload) if isinstance(job.workload, str) else job.workload
@@ -192,16 +217,27 @@ class Fitted:
             plan, folder = self.requirements.plan, self.folder.path
             files = {case: job.files}
             casework = Casework(plan, store, progress, folder, self.bases, files, answers=self.answers)
+            self.at_work[case] = casework
+            if self.stopped.is_set():
+                casework.stop()
             try:
-                casework.work(self.pool, [(profile, workload)], {})
-                self._need_hope(case)
+                with contextlib.suppress(EnoughDone):  # stopped: whoever goes on has what is known by now
+                    casework.work(self.pool, [(profile, workload)], {})
+                    self._need_hope(case)
             except (NeverBoots, VersionsDiffer) as e:
                 raise Unfit(e.what, e.next_step) from e
             wanted = job.all_logs or _is_of_interest(store, case)
             return payload_of(store, case, files=wanted and not job.payload.files)
         finally:
+            self.at_work.pop(case, None)
             store.drop(case)
             remove_own(profile, workload, self.folder.path)
+
+    def stop(self) -> None:
+        """See `stop`, above."""
+        self.stopped.set()
+        for casework in [*self.at_work.values()]:
+            casework.stop()
 
     def close(self) -> None:
         """End its guests. What it does is left undone."""
@@ -229,8 +265,16 @@ def _is_of_interest(store: RunStore, case: CaseId) -> bool:
 _INFO = RunInfo("cases", __version__, "", (), KernelInfo(""), MachineInfo(""), "", datetime.now(UTC))
 
 
-def fitted(requirements: Requirements, places: dict[str, Path], slots: int) -> Fitted:
-    """`places`: of all blobs. Raises Unfit, with everything in which this host differs from the run's."""
+def fitted(
+    requirements: Requirements,
+    places: dict[str, Path],
+    slots: int,
+    make_pool: MakePool = pool_of,
+    below: Path | None = None,
+) -> Fitted:
+    """`places`: of all blobs. `make_pool`, `below`: see `Site`. Raises Unfit, with everything in which this
+    host differs from the run's.
+    """
     os.environ.update({name: str(places[sha]) for name, sha in requirements.variables.items()})
     try:
         profiles = {p.name: p for p in select_profiles(list(requirements.bases))}
@@ -245,7 +289,7 @@ def fitted(requirements: Requirements, places: dict[str, Path], slots: int) -> F
     judge = _spec(requirements.judge, places) if requirements.judge else recorder
     specs, bases = GuestSpecs(recorder, judge, ""), {}
     with contextlib.ExitStack() as made:  # what was made goes again where a later step fails
-        folder = made.enter_context(OwnedFolder("powercut-worker-"))
+        folder = made.enter_context(OwnedFolder("powercut-worker-", below))
         store = made.enter_context(RunStore.create(folder.path, "cases", _INFO, durable=False))
         for name, sha in requirements.bases.items():
             profile = profiles[name]
@@ -255,7 +299,7 @@ def fitted(requirements: Requirements, places: dict[str, Path], slots: int) -> F
             # where a recording that is loaded looks for its base image
             image = folder.path / f"{profile.filesystem}-{profile.mode}.base.img"
             bases[name] = unpack(places[sha], image, profile.base_bytes_max)
-        pool = pool_of(specs, folder.path, msgspec.structs.replace(requirements.plan, jobs=slots))
+        pool = make_pool(specs, folder.path, msgspec.structs.replace(requirements.plan, jobs=slots))
         made.pop_all()
     return Fitted(requirements, specs, profiles, bases, folder, store, pool)
 

@@ -17,12 +17,13 @@ _MAKER = re.compile(r"(\d+)-")
 class OwnedFolder(contextlib.AbstractContextManager["OwnedFolder"]):
     """A new temporary folder whose name begins with `prefix`, locked (flock(2)) as long as its owner lives:
     the kernel releases the lock when the owner is killed. Making one removes those of dead owners. Its name
-    has the number of the process, for those that were killed before they had locked it.
+    has the number of the process, for those that were killed before they had locked it. `below`: the folder
+    in which it is made, if not the host's for temporary files.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, below: Path | None = None) -> None:
         sweep(prefix)
-        self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=below))
         unlocked = self.path / f"{LOCK_NAME}.new"  # renamed once it is locked: `sweep` sees no unlocked one
         self._lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from harness.cases.casework import EnoughDone
@@ -85,6 +86,8 @@ class FakePool:
         self.sent: list[tuple[str, str]] = []
         self.worked: list[tuple[str, str]] = []
         self.dismissed: list[str] = []
+        self.stopped: list[str] = []
+        self.done: list[str] = []
         self.ends: dict[int, Callable[[Done | BaseException], None]] = {}
         self._arrived: list[Callable[[], None]] = []
         self.then: Callable[[FakePool], None] = lambda pool: None
@@ -131,6 +134,9 @@ class FakePool:
     def forget(self, address: str) -> None:
         """What it answers all the same is not listened to."""
 
+    def stop(self, address: str) -> None:
+        self.stopped.append(address)
+
     def dismiss(self, address: str) -> None:
         self.dismissed.append(address)
 
@@ -168,7 +174,9 @@ def work(store: RunStore, pool: FakePool, *names: str, plan: Plan | None = None,
     plan = plan or Plan(configurations=["ext4/ordered"], workloads=list(names))
     blobs = {"p" * 64: "/nowhere"}
     requirements = Requirements("run", plan, SPEC, None, {}, {}, blobs, {"powercut": "1.0"})
-    made = Dispatch(plan, store, told, cast(Any, pool), requirements, {}, lambda case: None)
+    made = Dispatch(
+        plan, store, told, cast(Any, pool), requirements, {}, lambda case: pool.done.append(case.workload)
+    )
     made._clock = told.clock
     made._staffed = 0.0
     made._events = cast(Any, pool)
@@ -333,6 +341,34 @@ def test_a_run_stops_after_as_many_failures_as_it_allows(store: RunStore) -> Non
     with pytest.raises(EnoughDone, match="1 case failed"):
         work(store, Broken(a=Process()), *"vwxyz", plan=plan)
     assert [r.status for r in store.cases()].count(CaseStatus.DONE) == 1
+
+
+def test_what_workers_know_when_a_run_ends_early_is_kept(store: RunStore) -> None:
+    """All that a cluster had seen of its cases was lost when the time was up."""
+
+    class Partly(FakePool):
+        def work(self, address: str, job: Job, on_end: Callable[[Done | BaseException], None]) -> None:
+            super().work(address, job, on_end)
+            if job.case.workload == "v":
+                on_end(decided(job, broken()))
+
+        def stop(self, address: str) -> None:
+            super().stop(address)
+            job = self.processes[address].has[-1]
+            done = decided(job)
+            rows = there(done.payload.rows)
+            rows = replace(rows, record=replace(rows.record, status=CaseStatus.RECORDED))
+            self.ends[job.number](msgspec.structs.replace(done, payload=Payload(rows)))
+
+    pool = Partly(a=Process(holds=lambda _: True), b=Process(holds=lambda _: True))
+    plan = Plan(configurations=["ext4/ordered"], workloads=list("vwx"), max_failures=1)
+    with pytest.raises(EnoughDone, match="1 case failed"):
+        work(store, pool, *"vwx", plan=plan)
+    assert pool.stopped == ["b"]
+    assert pool.done == ["v"]
+    assert status(store, "w") == (CaseStatus.RECORDED, "")
+    assert store.judged_states(case_of("w")) == {"@0"}
+    assert status(store, "x") == (CaseStatus.PLANNED, "")
 
 
 def test_progress_that_a_lost_worker_told_of_does_not_count_twice(store: RunStore) -> None:

@@ -57,7 +57,7 @@ class Fake:
     made: ClassVar[list[Fake]]
     hold: ClassVar[threading.Event]
 
-    def __init__(self, requirements: Requirements, places: dict[str, Path], slots: int) -> None:
+    def __init__(self, requirements: Requirements, places: dict[str, Path], slots: int, *_: object) -> None:
         assert places[SHA].read_bytes() == KERNEL
         self.requirements, self.slots = requirements, slots
         self.closed, self.works = threading.Event(), threading.Event()

@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,20 +16,25 @@ import msgspec
 import pytest
 
 from harness.cases.casework import Casework, EnoughDone
+from harness.cases.examine import Examiner, Observation
+from harness.cases.ledger import PlannedCase, info_of
 from harness.cases.pool import Pool, Worker
+from harness.cases.recording import is_kept
 from harness.cluster import dispatch, site
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import Done, Job, Requirements
-from harness.cluster.site import Fitted, Site
+from harness.cluster.payloads import adopt
+from harness.cluster.site import Fitted, Relay, Site
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import GuestSpecs
 from harness.host.folders import OwnedFolder
 from harness.host.packed import pack
 from harness.host.progress import Quiet
-from harness.model import Workload
+from harness.model import CaseId, Workload
 from harness.plan import Plan
 from harness.report import write_reports
 from harness.store import RunStore
+from harness.store.records import CaseStatus
 from harness.tests.cases.toy_kernel import (
     BASE,
     BLOCKS,
@@ -43,8 +49,10 @@ from harness.tests.cluster.test_dispatch import SPEC, FakePool, Process
 from harness.tests.needs import needed
 from harness.tests.said import Said
 from harness.tests.store.samples import INFO
+from harness.tests.there import there
 from harness.workloads.load import parse_operation
 
+DEADLINE_S = 120.0
 PROFILE = toy_profile()
 SYNC = parse_operation("sync")
 WORKLOADS = [Workload(f"w{number}", "", (SYNC,) * number) for number in range(1, 5)]
@@ -113,6 +121,9 @@ class Cluster(FakePool):
 
         threading.Thread(target=carry_out, daemon=True).start()
 
+    def stop(self, address: str) -> None:
+        threading.Thread(target=self._sites[address].stop, args=["run"], daemon=True).start()
+
     def close(self) -> None:
         for at in self._sites.values():
             at.dismiss("run")
@@ -141,7 +152,7 @@ def told(store: RunStore) -> tuple[list[Any], dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "fitted", lambda asked, _, slots: kept_in(tmp_path, asked, slots))
+    monkeypatch.setattr(site, "fitted", lambda asked, _, slots, *__: kept_in(tmp_path, asked, slots))
     monkeypatch.setattr(dispatch, "LOOK_S", 0.0)
     monkeypatch.setattr(dispatch, "WAIT_S", 0.01)
 
@@ -159,6 +170,10 @@ def on_one_host(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], di
             return told(store)
     finally:
         kept.close()
+
+
+def case_of(workload: Workload) -> CaseId:
+    return CaseId(PROFILE.filesystem, PROFILE.mode, workload.name)
 
 
 def on_cluster(store: RunStore, cluster: Cluster, plan: Plan = PLAN) -> Said:
@@ -201,3 +216,64 @@ def test_a_run_that_ended_early_goes_on_with_more_workers(
             on_cluster(store, Cluster(1), msgspec.structs.replace(PLAN, max_failures=1))
         on_cluster(store, Cluster(5))
         assert told(store) == on_one_host
+
+
+class StopsIt(Quiet):
+    """Stops a worker as soon as it has stored some verdicts."""
+
+    def __init__(self, kept: Fitted) -> None:
+        self._kept = kept
+
+    def advance(self, what: str, count: int) -> None:
+        if what == "states" and count:
+            self._kept.stop()
+
+
+def test_a_worker_that_is_stopped_tells_what_it_knows_and_others_go_on_with_it(
+    on_one_host: tuple[list[Any], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a cluster had seen of a case was lost when the time was up."""
+    kept, workload, visit, visits = kept_in(tmp_path / "kept"), WORKLOADS[2], Examiner.visit, count(1)
+
+    def held(*given: Any) -> Observation:
+        if next(visits) > 2:
+            assert kept.stopped.wait(DEADLINE_S)
+        return visit(*given)
+
+    monkeypatch.setattr(Examiner, "visit", held)
+    job = Job("run", 1, case_of(workload), workload, all_logs=True)
+    payload = kept.work(job, cast(Any, StopsIt(kept)))
+    kept.close()
+    rows = there(payload.rows)
+    assert rows.record.status is CaseStatus.RECORDED
+    assert rows.judged
+    assert not any(judged.judgement.unknown for judged in rows.judged)
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        for profile, each in WANTED:
+            store.add_case(info_of(PlannedCase(profile, each, case_of(each)), PLAN))
+        adopt(store, job.case, payload, "a worker")
+        assert is_kept(job.case, store.layout)
+        on_cluster(store, Cluster(2))
+        assert told(store) == on_one_host
+
+
+def test_idle_workers_of_a_process_help_with_its_last_large_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A case had one worker of a process of a cluster, however many had nothing to do."""
+    monkeypatch.setattr("harness.cases.casework.WORTH_HELP", 1)
+    kept, workload, visit = kept_in(tmp_path, slots=2), WORKLOADS[2], Examiner.visit
+    threads, both = list[int](), threading.Event()
+
+    def seen(*given: Any) -> Observation:
+        threads.append(threading.get_ident())
+        if len({*threads}) == 2:
+            both.set()
+        elif len(threads) == 3:  # by then, two states are wanted at once
+            both.wait(DEADLINE_S / 6)
+        return visit(*given)
+
+    monkeypatch.setattr(Examiner, "visit", seen)
+    kept.work(Job("run", 1, case_of(workload), workload), Relay(1, lambda note: None))
+    kept.close()
+    assert both.is_set()

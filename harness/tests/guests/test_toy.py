@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import run as run_module
 from harness.cli.serve import Site
+from harness.cluster import shards
 from harness.errors import ExitCode
 from harness.guests import disk as disk_module
 from harness.guests import machine
@@ -23,6 +27,7 @@ from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.model import Verdict
 from harness.store import RunStore
+from harness.store.records import How
 from harness.tests.cli.runner import powercut
 from harness.tests.guests.test_orphans import ended
 from harness.tests.guests.toy import TOML, Toy
@@ -107,6 +112,78 @@ def test_it_records_and_judges_a_run(tmp_path: Path) -> None:
         verdicts = [v.verdict.value for v in store.iter_verdicts(case.case)]
     assert set(verdicts) == {"pass"}
     assert len(verdicts) > 6
+
+
+def kept_of(path: Path) -> list[object]:
+    """Cases, states and findings, in their order, but for what took how long."""
+    with RunStore.open(path) as store:
+        cases = [store.rows_of(c.case) for c in store.cases()]
+        hashes = [sorted(c.record.info.files) for c in cases]
+        judged = [[dataclasses.replace(j, how=How.JUDGED) for j in c.judged] for c in cases]
+        findings = [(f.id, str(f.state), f.states) for f in store.findings()]
+        return [[(c.case, c.record.status) for c in cases], hashes, judged, findings]
+
+
+def program_of(tmp_path: Path) -> str:
+    """What a shard's process runs: it knows the machine, too."""
+    folder = f"machine._folder = lambda: __import__('pathlib').Path({os.fspath(tmp_path / 'machines')!r}); "
+    return shards._PROGRAM.replace("serve(int", f"from harness.guests import machine; {folder}serve(int")
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_run_in_shards_finds_what_one_process_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    (tmp_path / "one.toml").write_text(WORKLOAD.replace("mkdir b", "mkdir c"))
+    more = ["-w", f"{tmp_path / 'one.toml'}"]
+    code, output, path = run(tmp_path, "forgetful", *more)
+    assert code == ExitCode.INCONSISTENT, output
+    alone = kept_of(path)
+    monkeypatch.setattr(shards, "_PROGRAM", program_of(tmp_path))
+    monkeypatch.setattr(run_module, "shard_sizes", lambda jobs, cases: [1] * count)
+    code, output, path = run(tmp_path, "forgetful", *more)
+    assert code == ExitCode.INCONSISTENT, output
+    assert f"{count} at once in {count} processes" in output
+    assert kept_of(path) == alone
+
+
+IN_SHARDS = """
+import harness.run
+from harness.cluster import shards
+shards._PROGRAM = {program!r}
+harness.run.shard_sizes = lambda jobs, cases: [1, 1]
+main()
+"""
+
+
+def test_a_run_in_shards_that_is_killed_goes_on_and_finds_what_one_process_finds(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(WORKLOAD.replace("mkdir b", "mkdir c"))
+    more = ["-w", f"{tmp_path / 'one.toml'}"]
+    _, _, path = run(tmp_path, "forgetful", *more)
+    alone = kept_of(path)
+    program = PROGRAM.replace("main()", IN_SHARDS.format(program=program_of(tmp_path)))
+    out = ["--out", f"{tmp_path / 'killed'}"]
+    argv = [sys.executable, "-c", program, str(tmp_path / "machines")]
+    with subprocess.Popen([*argv, *words(tmp_path, "forgetful"), *more, *out]) as process:
+        deadline = time.monotonic() + DEADLINE_S
+        while not has_done(tmp_path / "killed") and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        started = descendants_of(process.pid)
+        process.kill()
+    assert ended(started)
+    killed = (tmp_path / "killed" / "latest").resolve()
+    again = [*argv, "run", "--resume", str(killed), *named(tmp_path, "forgetful"), *more]
+    resumed = subprocess.run(again, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert resumed.returncode == ExitCode.INCONSISTENT, resumed.stdout + resumed.stderr
+    assert kept_of(killed) == alone
+
+
+def has_done(reports: Path) -> bool:
+    """Whether the run there has decided a case."""
+    database = f"file:{reports}/latest/powercut.sqlite?mode=ro"
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(database, uri=True)) as db:
+        return bool(db.execute("SELECT 1 FROM cases WHERE status = 'done'").fetchone())
+    return False
 
 
 def test_what_it_loses_is_found_and_reproduced(tmp_path: Path) -> None:

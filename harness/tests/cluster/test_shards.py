@@ -1,0 +1,209 @@
+"""However many shards a run has, and whichever of them is killed: states, verdicts, findings and their order
+are those of one process. The shards are real processes; only their guests are played (`toy_kernel`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from harness import __version__
+from harness.cases.casework import EnoughDone
+from harness.cluster import dispatch, shards, site
+from harness.cluster.dispatch import Dispatch
+from harness.cluster.messages import Done, Job, NotFitted
+from harness.cluster.shards import PER_SHARD, ShardLost, Shards, shard_sizes
+from harness.errors import ClusterGone, PowercutError
+from harness.model import CaseId
+from harness.store import RunStore
+from harness.tests.cluster.test_workers import (  # noqa: F401 - a fixture
+    PLAN,
+    REQUIREMENTS,
+    WANTED,
+    kept_in,
+    on_one_host,
+    told,
+)
+from harness.tests.guests.test_orphans import ended
+from harness.tests.said import Said
+from harness.tests.store.samples import INFO
+
+DEADLINE_S = 120.0
+OWN = msgspec.structs.replace(REQUIREMENTS, pins={"powercut": __version__})
+PROGRAM = shards._PROGRAM.replace(
+    "harness.cluster.shards import serve", "harness.tests.cluster.test_shards import serve_toys as serve"
+)
+
+
+def serve_toys(descriptor: int) -> None:
+    """In a shard's process, with toys for guests."""
+    cast(Any, site).fitted = lambda asked, _, slots, __, below: kept_in(below, asked, slots)
+    shards.serve(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "_PROGRAM", PROGRAM)
+    monkeypatch.setattr(dispatch, "LOOK_S", 0.0)
+    monkeypatch.setattr(dispatch, "WAIT_S", 0.01)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Shards]:
+    """One shard, with one worker."""
+    made = Shards("run", [1], tmp_path / "scratch")
+    yield made
+    made.close()
+
+
+def in_shards(
+    store: RunStore,
+    scratch: Path,
+    count: int,
+    plan: Any = PLAN,
+    work: Callable[[Shards, Callable[..., None]], Callable[..., None]] = lambda pool, usual: usual,
+) -> Said:
+    """`work`: stands for `Shards.work`, which it is given."""
+    said, done = Said(), cast(list[str], [])
+    pool = Shards("run", [1] * count, scratch)
+    cast(Any, pool).work = work(pool, pool.work)
+    try:
+        made = Dispatch(plan, store, said, pool, OWN, {}, lambda c: done.append(str(c)))
+        made.work(WANTED, {})
+    finally:
+        pool.close()
+    assert len(done) == len({*done}) == len(WANTED)
+    assert not any(said.left.values())
+    return said
+
+
+def process_of(pool: Shards, name: str) -> int:
+    return int(pool.ask(name, site.identity)["process"].partition("@")[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_number_of_shards_changes_nothing_that_is_told(
+    on_one_host: tuple[list[Any], dict[str, Any]],  # noqa: F811 - the fixture
+    tmp_path: Path,
+    count: int,
+) -> None:
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        in_shards(store, tmp_path / "scratch", count)
+        assert told(store) == on_one_host
+
+
+def test_what_a_killed_shard_had_is_decided_by_others(
+    on_one_host: tuple[list[Any], dict[str, Any]],  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    killed: list[str] = []
+
+    def work(pool: Shards, usual: Callable[..., None]) -> Callable[..., None]:
+        def kill_first(address: str, job: Job, on_end: Callable[..., None]) -> None:
+            if len(killed) < 2:
+                killed.append(address)
+                os.kill(process_of(pool, address), signal.SIGKILL)
+            usual(address, job, on_end)
+
+        return kill_first
+
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        said = in_shards(store, tmp_path / "scratch", 2, work=work)
+        assert told(store) == on_one_host
+    assert len({*killed}) == 2
+    assert sum("is gone; it worked on" in line for line in said.lines) == 2
+
+
+def test_a_run_that_ended_early_goes_on_with_more_shards(
+    on_one_host: tuple[list[Any], dict[str, Any]],  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        with pytest.raises(EnoughDone):
+            in_shards(store, tmp_path / "one", 2, msgspec.structs.replace(PLAN, max_failures=1))
+        in_shards(store, tmp_path / "more", 5)
+        assert told(store) == on_one_host
+
+
+def test_a_shard_without_requirements_says_so(pool: Shards) -> None:
+    (name,) = pool.workers()
+    came = cast(list[Done | BaseException], [])
+    has_come = threading.Event()
+
+    def on_end(found: Done | BaseException) -> None:
+        came.append(found)
+        has_come.set()
+
+    pool.work(name, Job("run", 1, CaseId("ext4", "ordered", "w"), "w"), on_end)
+    assert has_come.wait(DEADLINE_S)
+    assert isinstance(came[0], NotFitted)
+
+
+def test_who_asks_a_shard_that_is_killed_waits_no_more_and_another_one_comes(pool: Shards) -> None:
+    (name,) = pool.workers()
+    process = process_of(pool, name)
+    asking = pool._shards[name].ask(time.sleep, DEADLINE_S)
+    os.kill(process, signal.SIGKILL)
+    assert isinstance(asking.exception(DEADLINE_S), ShardLost)
+    (other,) = pool.workers()
+    assert other != name
+    assert process_of(pool, other) != process
+
+
+def test_shards_that_do_not_start_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would come for them without an end."""
+    monkeypatch.setattr(shards, "_PROGRAM", "raise SystemExit('no such module')")
+    with RunStore.create(tmp_path, "t", INFO) as store, pytest.raises(ClusterGone, match="was refused"):
+        in_shards(store, tmp_path / "scratch", 2)
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from harness.cluster import site
+from harness.cluster.shards import Shards
+pool = Shards("run", [1], Path(sys.argv[1]))
+(name,) = pool.workers()
+print(pool.ask(name, site.identity)["process"].partition("@")[0], flush=True)
+time.sleep(600)
+"""
+
+
+def test_no_shard_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", OWNER, str(tmp_path / "scratch")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        process = int(owner.stdout.readline())
+        owner.kill()
+    assert ended([process])
+
+
+def test_there_are_as_many_shards_as_workers_cases_and_processors_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(64)})
+    assert shard_sizes(PER_SHARD, 100) == [PER_SHARD]
+    assert shard_sizes(60, 100) == [12] * 5
+    assert shard_sizes(64, 100) == [11, 11, 11, 11, 10, 10]
+    assert shard_sizes(64, 3) == [22, 21, 21], "a case belongs to one shard"
+    assert shard_sizes(64, 0) == [64]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert shard_sizes(64, 100) == [32, 32]
+
+
+def test_an_error_of_a_shard_is_raised(pool: Shards, tmp_path: Path) -> None:
+    (name,) = pool.workers()
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"a kernel")
+    with pytest.raises(PowercutError, match="changed on its way"):
+        pool.give(name, "0" * 64, blob)
