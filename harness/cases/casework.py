@@ -256,7 +256,7 @@ class Casework:
             callback = future.result()
             self._take_arrived()  # what a task sent comes before its end
             callback()
-        if not done and self._to_record:
+        if not done:
             self._progress.advance("recorded", 0)  # while guests boot nothing else tells that work goes on
         self._help(pool)
 

@@ -160,7 +160,8 @@ class Bars:
         self._progress.update(self._tasks[what], total=self._totals[what])
 
     def advance(self, what: str, count: int) -> None:
-        self._progress.advance(self._tasks[what], count)
+        if what in self._tasks:  # nothing was begun of what only says that work goes on
+            self._progress.advance(self._tasks[what], count)
 
 
 class Lines(contextlib.AbstractContextManager["Lines"]):

@@ -21,4 +21,4 @@ class Said(Quiet):
 
     def advance(self, what: str, count: int) -> None:
         super().advance(what, count)
-        self.left[what] -= count
+        self.left[what] = self.left.get(what, 0) - count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures as cf
 import contextlib
 import functools
 import itertools
@@ -943,3 +944,18 @@ def test_a_case_that_was_given_up_with_a_finding_counts_as_failed(
     monkeypatch.setattr(FakeExaminer, "learn", given_up)
     with pytest.raises(EnoughDone, match="1 case failed"):
         run(Script(says=lambda prefix, _: ("x",) if prefix == 1 else ()), "a", "b", "c", "d", max_failures=1)
+
+
+def test_a_case_that_waits_tells_that_it_is_there_even_if_nothing_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed case said nothing while its guest booted, and was taken for one that hangs."""
+    monkeypatch.setattr("harness.cases.casework.WAIT_S", 0.0)
+    told = list[tuple[str, int]]()
+    progress, pool = Said(), SimpleNamespace(jobs=1, has_idle=False)
+    monkeypatch.setattr(progress, "advance", lambda *given: told.append(given))
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        casework = Casework(Plan(configurations=[], workloads=[]), store, progress, tmp_path, {})
+        casework._waiting = {cf.Future(): True}
+        casework._carry_on(cast(Any, pool))
+    assert told == [("recorded", 0)]

@@ -21,6 +21,13 @@ def test_the_end_of_a_guests_console_cannot_pass_for_a_line_of_ours(kind: type[B
     assert "ext4-ordered/w: guest lost: \n    Passed all 3 cases\n" in out.getvalue()
 
 
+@pytest.mark.parametrize("kind", [Bars, Lines])
+def test_what_was_not_begun_may_advance(kind: type[Bars] | type[Lines]) -> None:
+    """That is how a case tells that work goes on."""
+    with kind(Console(file=io.StringIO(), width=80)) as progress:
+        progress.advance("recorded", 0)
+
+
 @pytest.mark.parametrize(
     ("seconds", "share", "left"),
     [
