@@ -37,6 +37,7 @@ from harness.bench.work import pad_log, spaced, unused_blocks, write_workload
 from harness.cases.examine import Examiner, Observation
 from harness.cases.fsck_reads import FsckReads
 from harness.cases.recording import Recording
+from harness.cluster.shards import PER_SHARD
 from harness.errors import EnvironmentLacks, PowercutError
 from harness.guests.disk import Disk
 from harness.guests.machine import profile_of
@@ -557,7 +558,9 @@ def measure_scaling(setup: Setup, name: str) -> Table:
     """The first of the whole runs made again with workers that only wait: see `harness.bench.scaling`. Visits
     a second are those from the first verdict to the last.
     """
-    first, visits, reports = _whole_plans(setup, name)[0], KeptVisits(), setup.scratch / f"scaling-{name}"
+    visits, reports = KeptVisits(), setup.scratch / f"scaling-{name}"
+    # In one process: visits of a shard would be kept there, and go with it.
+    first = msgspec.structs.replace(_whole_plans(setup, name)[0], jobs=min(cores(), PER_SHARD))
     with every_case_alone(), create_run(first, reports, "real") as store:
         undecided = _undecided(execute(first, store, _Watch(), make_pool=visits.watched).cases)
         recordings = str(store.path)

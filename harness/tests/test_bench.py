@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.bench import measure
 from harness.bench.figures import Memory, part_rows, quartiles, shared_row, table
 from harness.bench.host import beyond_image, cores, described, memory_of
 from harness.bench.measure import flatness, raw_targets, replay_into, way_table
 from harness.bench.work import make_workload, pad_log, spaced, unused_blocks, write_workload
+from harness.cluster.shards import PER_SHARD
+from harness.errors import PowercutError
 from harness.measurements.results import Measurement, Spread
 from harness.model import BLOCK_BYTES, CrashState, Operation, OperationKind
 from harness.oracles.pattern import poison
+from harness.plan import Plan
 from harness.report.measurements import page_of
 from harness.tests.cli.runner import powercut
 from harness.tests.states.logs import logs
@@ -291,3 +298,22 @@ def test_the_command_of_a_bench_measures_the_same(monkeypatch: pytest.MonkeyPatc
     assert powercut(*asked).exit_code == 0
     (kept,) = msgspec.json.decode((tmp_path / "bench.json").read_bytes(), type=list[Measurement])
     assert kept.command == ["powercut", *asked]
+
+
+def test_visits_of_the_scaling_are_kept_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host with many processors each shard kept its own, and the run with workers that wait had none."""
+    asked = list[Plan]()
+
+    def execute(plan: Plan, *_: object, **__: object) -> None:
+        asked.append(plan)
+        raise PowercutError("enough seen")
+
+    monkeypatch.setattr(measure, "cores", lambda: 64)
+    monkeypatch.setattr(measure, "_whole_plans", lambda *_: [Plan(configurations=[], workloads=[], jobs=64)])
+    monkeypatch.setattr(measure, "create_run", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(measure, "execute", execute)
+    with pytest.raises(PowercutError, match="enough seen"):
+        measure.measure_scaling(cast(Any, SimpleNamespace(scratch=tmp_path)), "qemu")
+    assert [plan.jobs for plan in asked] == [PER_SHARD]
