@@ -106,7 +106,7 @@ def dismiss(run: str) -> None:
 
 class Site:
     """See the module. Thread-safe. `make_pool`: makes the workers. `folder`: in which files of a run are, if
-    not the host's for temporary files.
+    not the host's for temporary files: a shard's.
     """
 
     def __init__(self, make_pool: MakePool = pool_of, folder: Path | None = None) -> None:
@@ -188,7 +188,8 @@ SITE = Site()
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """Requirements with everything in its place: guests, unpacked base images, and a small run directory in
-    which each case is as long as it is worked on. Thread-safe.
+    which each case is as long as it is worked on. Thread-safe. `of_run`: on the run's own host, where no
+    other worker would do better: that guests never come up decides a case, as in one process.
     """
 
     requirements: Requirements
@@ -201,6 +202,7 @@ class Fitted:
     answers: SharedMessages = field(default_factory=SharedMessages)
     at_work: dict[CaseId, Casework] = field(default_factory=dict)
     stopped: threading.Event = field(default_factory=threading.Event)
+    of_run: bool = False
 
     def work(self, job: Job, progress: Relay) -> Payload:
         """Record and decide the case, as far as it comes before `stop`. Raises Unfit if the guests of this
@@ -223,8 +225,11 @@ class Fitted:
             try:
                 with contextlib.suppress(EnoughDone):  # stopped: whoever goes on has what is known by now
                     casework.work(self.pool, [(profile, workload)], {})
-                    self._need_hope(case)
+                    if not self.of_run:
+                        self._need_hope(case)
             except (NeverBoots, VersionsDiffer) as e:
+                if self.of_run and isinstance(e, NeverBoots):
+                    raise
                 raise Unfit(e.what, e.next_step) from e
             wanted = job.all_logs or _is_of_interest(store, case)
             return payload_of(store, case, files=wanted and not job.payload.files)
@@ -301,7 +306,7 @@ def fitted(
             bases[name] = unpack(places[sha], image, profile.base_bytes_max)
         pool = make_pool(specs, folder.path, msgspec.structs.replace(requirements.plan, jobs=slots))
         made.pop_all()
-    return Fitted(requirements, specs, profiles, bases, folder, store, pool)
+    return Fitted(requirements, specs, profiles, bases, folder, store, pool, of_run=below is not None)
 
 
 def _machine(spec: SentSpec, places: dict[str, Path]) -> Machine:

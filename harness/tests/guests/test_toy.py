@@ -27,7 +27,7 @@ from harness.guests.session import find_agent
 from harness.host.resources import resource
 from harness.model import Verdict
 from harness.store import RunStore
-from harness.store.records import How
+from harness.store.records import CaseStatus, How
 from harness.tests.cli.runner import powercut
 from harness.tests.guests.test_orphans import ended
 from harness.tests.guests.toy import TOML, Toy
@@ -145,6 +145,25 @@ def test_a_run_in_shards_finds_what_one_process_finds(
     assert code == ExitCode.INCONSISTENT, output
     assert f"{count} at once in {count} processes" in output
     assert kept_of(path) == alone
+
+
+def test_guests_that_never_come_up_end_cases_of_shards_as_those_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every shard was refused, whatever else it had found, and the run had no cluster any more."""
+    more = list[str]()
+    for name in "cdefgh":
+        (tmp_path / f"{name}.toml").write_text(WORKLOAD.replace("mkdir b", f"mkdir {name}"))
+        more += ["-w", f"{tmp_path / name}.toml"]
+    monkeypatch.setattr(shards, "_PROGRAM", program_of(tmp_path))
+    monkeypatch.setattr(run_module, "shard_sizes", lambda jobs, cases: [1, 1])
+    code, output, path = run(tmp_path, "mortal", *more)
+    assert code == ExitCode.UNDECIDED, output
+    assert "is left out" not in output
+    assert "refused" not in output
+    with RunStore.open(path) as store:
+        assert len(store.cases()) == 7
+        assert {c.status for c in store.cases()} <= {CaseStatus.DONE, CaseStatus.UNKNOWN}
 
 
 IN_SHARDS = """
