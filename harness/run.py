@@ -28,7 +28,7 @@ from harness import __version__
 from harness.cases.casework import Casework, EnoughDone, Limits
 from harness.cases.crash_and_continue import crash_of
 from harness.cases.first_mount import finish_base
-from harness.cases.ledger import PlannedCase, info_of
+from harness.cases.ledger import PlannedCase, info_of, is_decided
 from harness.cases.pins import pin, pins_of
 from harness.cases.pool import MakePool, pool_of
 from harness.cases.recording import copy_base, is_kept, make_base
@@ -107,7 +107,8 @@ def execute(
         with telling(lambda: "finding the kernel and the cases", progress.say):
             asked = look_up(plan)
         sized = [_taking(plan, p.sized(w.image_mib)) for p, w in asked.largest]
-        need_space(store.path, sized, plan.jobs, max(map(_own_images, asked.cases), default=0))
+        shards = len(shards_for(plan, store, asked))
+        need_space(store.path, sized, plan.jobs, max(map(_own_images, asked.cases), default=0), shards)
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked, on_done)
             return _report(store)
@@ -440,8 +441,8 @@ class _Job:
     def here(self) -> None:
         """With `plan.jobs` workers of this host: in this process, or in shards, one case each at a time."""
         plan, asked = self.plan, self.asked
-        sizes = shard_sizes(plan.jobs, len(asked.cases))
-        if len(sizes) > 1 and not (plan.again or plan.disk or plan.coverage):
+        sizes = shards_for(plan, self.store, asked)
+        if len(sizes) > 1:
             self._dispatched(lambda run: Shards(run, sizes, self.scratch, self.make_pool), all_logs=True)
             return
         self.progress.say(f"{title_of(asked.kernel)}, {plan.jobs} at once: {self.specs.description}")
@@ -471,6 +472,16 @@ class _Job:
             recorded = recorded_files(plan)
             dispatch = Dispatch(plan, store, self.progress, pool, requirements, recorded, self.on_done)
             dispatch.work(self.asked.cases, self.asked.lacking)
+
+
+def shards_for(plan: Plan, store: RunStore, asked: Planned) -> list[int]:
+    """How many workers each shard of the run has; at most one shard for each case that is still open."""
+    if plan.cluster or plan.again or plan.disk or plan.coverage:
+        return [plan.jobs]
+    decided = {r.case for r in store.cases() if is_decided(store, r)}
+    able = [(p, w) for p, w in asked.cases if not p.rules and not {p.name, w.name} & asked.lacking.keys()]
+    left = {CaseId(p.filesystem, p.mode, w.name) for p, w in able} - decided
+    return shard_sizes(plan.jobs, len(left))
 
 
 def with_failures_left(plan: Plan, store: RunStore, done: Iterable[CaseId]) -> Plan:
@@ -748,14 +759,17 @@ def _own_images(case: tuple[Profile, Workload]) -> int:
     return sized + (crash_of(workload.operations) is not None)
 
 
-def need_space(path: Path, profiles: Sequence[Profile], jobs: int, own_images: int = 0) -> None:
+def need_space(
+    path: Path, profiles: Sequence[Profile], jobs: int, own_images: int = 0, shards: int = 1
+) -> None:
     """Raises EnvironmentLacks if the run would fill the host's disk. `own_images`: base images that a case
-    has of its own, at most.
+    has of its own, at most. `shards`: each has all base images.
     """
     largest = max(p.size_bytes for p in profiles)
     # For each worker: the log that it makes, the image that it checks, and two recordings that it works on,
     # with the base images that are theirs alone.
-    need = sum(p.size_bytes for p in profiles) * 2 + jobs * (4 + 2 * own_images) * largest + (256 << 20)
+    bases = sum(p.size_bytes for p in profiles) * 2 * shards
+    need = bases + jobs * (4 + 2 * own_images) * largest + (256 << 20)
     free = shutil.disk_usage(path).free
     if free < need:
         raise EnvironmentLacks(

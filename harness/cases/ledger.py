@@ -46,6 +46,7 @@ from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.records import (
     CaseInfo,
+    CaseRecord,
     CaseStatus,
     Coverage,
     DrawnCalls,
@@ -112,7 +113,7 @@ def line_up(
         name = CaseId(profile.filesystem, profile.mode, workload.name)
         case = PlannedCase(profile, workload, name, files=recorded.get(name, NOTHING_KNOWN))
         if before := known.get(case.id):
-            final = before.status is CaseStatus.DONE and not before.mismatch
+            final = _is_final(before)
             files = before.info.files or case.files
             case = replace(case, mismatch=before.mismatch, final=final, files=files, before=before.info)
         else:  # an existing row stays: it tells whether the recording is still the same
@@ -123,6 +124,15 @@ def line_up(
         else:
             planned.append(case)
     return planned if plan.minutes is None else breadth_first(planned)
+
+
+def _is_final(record: CaseRecord) -> bool:
+    return record.status is CaseStatus.DONE and not record.mismatch
+
+
+def is_decided(store: RunStore, record: CaseRecord) -> bool:
+    """Whether an earlier part of the run left nothing to do of a case."""
+    return _is_final(record) and not store.counts(record.case).unknown
 
 
 def breadth_first(cases: Iterable[PlannedCase]) -> list[PlannedCase]:

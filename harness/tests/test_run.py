@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import tempfile
 from collections import namedtuple
@@ -49,6 +50,7 @@ from harness.store.layout import latest, runs
 from harness.store.records import CaseInfo, CaseStatus, JudgedState
 from harness.summary import CaseVerdict, shell_code
 from harness.tests.report.demo import run_info
+from harness.tests.store.samples import INFO
 from harness.workloads.load import parse_operation
 
 Usage = namedtuple("Usage", "total used free")
@@ -86,6 +88,35 @@ def test_base_images_that_are_a_cases_own_need_room(tmp_path: Path, monkeypatch:
         with pytest.raises(EnvironmentLacks):
             need_space(tmp_path, [profile], jobs=1, own_images=own)
     assert run._own_images((profile, Workload("w", "", (parse_operation("sync"),)))) == 0
+
+
+def test_each_shard_needs_room_for_its_base_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (profile,) = select_profiles(["ext4/ordered"])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, (256 << 20) + 6 * profile.size_bytes))
+    need_space(tmp_path, [profile], jobs=1)
+    with pytest.raises(EnvironmentLacks):
+        need_space(tmp_path, [profile], jobs=1, shards=2)
+
+
+def test_a_resumed_run_has_shards_for_the_cases_that_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It began as many as for all cases, each with images and guests, for one case that was left."""
+    (profile,) = select_profiles(["ext4/ordered"])
+    workloads = [Workload(f"w{number}", "", ()) for number in range(5)]
+    asked = run.Planned([(profile, w) for w in workloads], cast(Any, None), {"w4": "lacks a program"})
+    plan = Plan(configurations=[], workloads=[], jobs=64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(64)})
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        assert len(run.shards_for(plan, store, asked)) == 4
+        for workload in workloads[:2]:
+            case = CaseId(profile.filesystem, profile.mode, workload.name)
+            store.add_case(CaseInfo(case, generated=1, distinct=1, log_hash="x"))
+            store.set_case_status(case, CaseStatus.DONE)
+        assert len(run.shards_for(plan, store, asked)) == 2
+        unknown = JudgedState(CrashState(0), "h", Judgement(unknown=("guest lost",)))
+        store.put_judgements(case, [unknown])
+        assert len(run.shards_for(plan, store, asked)) == 3
 
 
 def test_enough_space_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
