@@ -47,15 +47,15 @@ class KeptVisits:
 
     seen: dict[tuple[CaseId, CrashState], Observed] = field(default_factory=dict)
 
-    def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
+    def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan, **kept_to: Any) -> Pool:
         """Real workers, whose visits are kept. As `pool_of`."""
 
         def session_of(process: WorkerProcess, name: str, spec: GuestSpec) -> RemoteSession:
             return _Watched(process, name, spec, self)
 
-        return pool_of(specs, scratch, plan, session_of)
+        return pool_of(specs, scratch, plan, session_of, **kept_to)
 
-    def played(self, specs: GuestSpecs, scratch: Path, plan: Plan) -> Pool:
+    def played(self, specs: GuestSpecs, scratch: Path, plan: Plan, **_: Any) -> Pool:
         """Workers that answer with what was kept. As `pool_of`."""
 
         def worker(number: int) -> Worker:

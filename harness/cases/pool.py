@@ -6,7 +6,7 @@ import concurrent.futures as cf
 import ctypes
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,8 +136,8 @@ class Pool:
             return [thread for thread in self._busy if thread.is_alive()]
 
 
-MakePool = Callable[[GuestSpecs, Path, Plan], Pool]
-"""Makes a pool as `pool_of` does."""
+MakePool = Callable[..., Pool]
+"""Makes a pool as `pool_of` does, of specs, folder and plan; in a shard, with `processors`."""
 
 
 def pool_of(
@@ -145,10 +145,14 @@ def pool_of(
     scratch: Path,
     plan: Plan,
     session_of: Callable[[WorkerProcess, str, GuestSpec], RemoteSession] = RemoteSession,
+    *,
+    processors: Sequence[int | None] | None = None,
 ) -> Pool:
-    """A pool of `plan.jobs` workers whose guests are made of these specs."""
-
-    processors, idle_s = processors_for(plan.jobs), guest_sessions.IDLE_S
+    """A pool of `plan.jobs` workers whose guests are made of these specs. `processors`: to which each keeps,
+    if it was chosen for more workers than these.
+    """
+    kept_to = processors_for(plan.jobs) if processors is None else processors
+    idle_s = guest_sessions.IDLE_S
 
     def worker(number: int) -> Worker:
         make = functools.partial(
@@ -157,7 +161,7 @@ def pool_of(
             scratch,
             number,
             plan,
-            processor=processors[number],
+            processor=kept_to[number],
             idle_s=idle_s,
         )
         process = WorkerProcess(make, scratch / f"worker-{number}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shlex
 import sqlite3
@@ -19,6 +18,7 @@ import click
 from harness.cli.console import errors
 from harness.errors import ExitCode, PowercutError, UsageError
 from harness.host.console import OutputClosed, forget
+from harness.host.files import is_full
 from harness.host.text import indented, one_line
 from harness.model import Verdict
 
@@ -109,7 +109,7 @@ def _say_traceback() -> None:
 
 def _say_refused(e: OSError | sqlite3.OperationalError) -> None:
     """Print an error of the host; with a traceback if it names no file, since that may be our own defect."""
-    if getattr(e, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(e):
+    if is_full(e):
         full = f"the host's disk is full: {one_line(str(e))}"
         again = ["try again", *getattr(e, "__notes__", ())][-1]  # of a run or a series, where one is left
         _say(f"{full}\n  next: free some space, then {one_line(again)}")

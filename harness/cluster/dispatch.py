@@ -14,6 +14,7 @@ UNKNOWN, with what was seen.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import itertools
 import queue
@@ -37,6 +38,7 @@ from harness.cluster.messages import (
     BusyWithAnotherRun,
     ClusterWorker,
     Done,
+    HostFull,
     Identity,
     Job,
     Note,
@@ -192,7 +194,8 @@ class Dispatch:
         for address in self._workers.keys() - workers.keys():
             worker = self._workers.pop(address)
             if cases := ", ".join(str(given.case.id) for given in self._of(worker).values()):
-                self._progress.say(f"worker {worker.known.name} is gone; it worked on {cases}")
+                words = f": {said}" if (said := self._pool.last_words(address)) else ""
+                self._progress.say(f"worker {worker.known.name} is gone; it worked on {cases}{words}")
             self._lose(worker, "it was gone while it worked on this")
         for address, known in workers.items():
             worker = self._workers.setdefault(address, _Worker(known))
@@ -247,6 +250,8 @@ class Dispatch:
             worker.stage, worker.process = _Stage.READY, process
 
     def _not_joined(self, worker: _Worker, why: Exception) -> None:
+        """Raises OSError if the host is full."""
+        _need_room(why)
         if worker.stage is not _Stage.ASKED or self._workers.get(worker.known.address) is not worker:
             return
         if not isinstance(why, BusyWithAnotherRun):
@@ -344,7 +349,8 @@ class Dispatch:
     # --- what arrives -------------------------------------------------------------------------
 
     def _answered(self, number: int, found: Done | BaseException) -> None:
-        """What came of a case, unless it was taken from that worker."""
+        """What came of a case, unless it was taken from that worker. Raises OSError if the host is full."""
+        _need_room(found)
         if (given := self._given.get(number)) is None:
             return
         if isinstance(found, NotFitted):
@@ -397,6 +403,12 @@ def _more(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[tuple[s
     for what in {**before, **now}:
         if more := now.get(what, 0) - before.get(what, 0):
             yield what, more
+
+
+def _need_room(found: object) -> None:
+    """Raises OSError, as in one process, if a shard found the disk of this host full: none can go on."""
+    if isinstance(found, HostFull):
+        raise OSError(errno.ENOSPC, found.what)
 
 
 def _in_thread(work: Callable[[], None]) -> None:

@@ -106,5 +106,9 @@ class BusyWithAnotherRun(PowercutError):
     """The worker works for another run."""
 
 
+class HostFull(PowercutError):
+    """The disk of the run's own host is full: no shard can go on, nor can the run."""
+
+
 class Unfit(PowercutError):
     """The worker cannot do this run's work: what it lacks, or what differs."""

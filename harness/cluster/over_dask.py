@@ -126,6 +126,10 @@ class DaskPool:
             raise self._gone(str(e)) from e
         return {address: _worker(address, known.get(address, {}), n) for address, n in slots.items()}
 
+    def last_words(self, address: str) -> str:
+        """What a worker that has gone printed is known on its host alone."""
+        return ""
+
     def listen(self, on_note: Callable[[Note], None]) -> None:
         """Have what workers tell while they work passed on, in another thread."""
 

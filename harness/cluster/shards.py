@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import concurrent.futures as cf
 import contextlib
+import functools
 import itertools
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,9 +27,10 @@ from typing import Any, TypeVar, cast
 import harness
 from harness.cases.pool import MakePool, pool_of
 from harness.cluster import blobs, site
-from harness.cluster.messages import ClusterWorker, Done, Job, Note
+from harness.cluster.messages import ClusterWorker, Done, HostFull, Job, Note
 from harness.errors import PowercutError
-from harness.host.processes import die_with_parent
+from harness.host.files import is_full
+from harness.host.processes import die_with_parent, processors_for
 
 T = TypeVar("T")
 PER_SHARD = 16
@@ -35,6 +38,7 @@ PER_SHARD = 16
 Not fewer, since in a shard no case takes a content from another one (`harness.cases.contents`).
 """
 ANSWER_S = 3600.0
+_SAID = "shard.txt"
 END_S = 20.0
 """How long shards may take to end their guests."""
 
@@ -76,16 +80,18 @@ class Shards:
         """`sizes`: the workers of each. `make_pool`: makes these; it is pickled."""
         self._run, self._scratch, self._make_pool = run, scratch, make_pool
         self._names = itertools.count(1)
+        self._last_words: dict[str, str] = {}  # of shards that were lost, by name
         self._on_note: Callable[[Note], None] = lambda note: None
         self._shards: dict[str, _Shard] = {}
+        processors = iter(processors_for(sum(sizes)))  # as one process would share them out among all workers
         for size in sizes:
-            self._begin(size)
+            self._begin([*itertools.islice(processors, size)])
 
-    def _begin(self, size: int) -> None:
+    def _begin(self, processors: Sequence[int | None]) -> None:
+        """`processors`: that of each worker."""
         name = f"shard-{next(self._names)}"
-        self._shards[name] = _Shard(
-            ClusterWorker(name, name, size), self._scratch / name, self._make_pool, self._told
-        )
+        known = ClusterWorker(name, name, len(processors))
+        self._shards[name] = _Shard(known, self._scratch / name, self._make_pool, processors, self._told)
 
     def _told(self, note: Note) -> None:
         self._on_note(note)
@@ -103,9 +109,13 @@ class Shards:
         for name, shard in list(self._shards.items()):
             if shard.is_lost and shard.has_answered:
                 del self._shards[name]
-                shard.end()
-                self._begin(shard.known.slots)
+                self._last_words[name] = shard.end()
+                self._begin(shard.processors)
         return {name: shard.known for name, shard in self._shards.items()}
+
+    def last_words(self, address: str) -> str:
+        """What a shard that was lost printed last; empty for nothing."""
+        return self._last_words.get(address, "")
 
     def listen(self, on_note: Callable[[Note], None]) -> None:
         """Have what shards tell while they work passed on, in other threads."""
@@ -154,12 +164,17 @@ class Shards:
 
 
 class _Shard:
-    """The process of a shard. `known`: as the dispatch knows it."""
+    """The process of a shard. `known`: as the dispatch knows it. `processors`: that of each worker."""
 
     def __init__(
-        self, known: ClusterWorker, folder: Path, make_pool: MakePool, on_note: Callable[[Note], None]
+        self,
+        known: ClusterWorker,
+        folder: Path,
+        make_pool: MakePool,
+        processors: Sequence[int | None],
+        on_note: Callable[[Note], None],
     ) -> None:
-        self.known = known
+        self.known, self.processors, self._folder = known, processors, folder
         self.has_answered = self.is_lost = False
         self._on_note = on_note
         self._numbers = itertools.count(1)
@@ -167,7 +182,7 @@ class _Shard:
         self._waiting: dict[int, cf.Future[Any]] = {}
         folder.mkdir(parents=True)
         ours, theirs = socket.socketpair()
-        with theirs, (folder / "shard.txt").open("wb") as said:
+        with theirs, (folder / _SAID).open("wb") as said:
             self._process = subprocess.Popen(
                 # -P: no module is taken from the current folder, which may be one from elsewhere.
                 die_with_parent([sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())]),
@@ -179,7 +194,7 @@ class _Shard:
             )
         self._socket = ours
         self._channel = Connection(os.dup(ours.fileno()))
-        self._channel.send((make_pool, folder))
+        self._channel.send((functools.partial(make_pool, processors=processors), folder))
         threading.Thread(target=self._receive, daemon=True).start()
 
     def ask(self, question: Callable[..., object], *given: object) -> cf.Future[Any]:
@@ -204,19 +219,21 @@ class _Shard:
 
     def _receive(self) -> None:
         """In a thread of its own, until the process has ended."""
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                match self._channel.recv():
-                    case Note() as note:
-                        self._on_note(note)
-                    case _Answer() as answer:
-                        self.has_answered = True
-                        self._take(answer)
-        with self._lock:
-            self.is_lost = True
-            waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            future.set_exception(ShardLost(f"{self.known.name} has ended"))
+        try:
+            with contextlib.suppress(Exception):  # its end, or what nobody can read: it is of no more use
+                while True:
+                    match self._channel.recv():
+                        case Note() as note:
+                            self._on_note(note)
+                        case _Answer() as answer:
+                            self.has_answered = True
+                            self._take(answer)
+        finally:
+            with self._lock:
+                self.is_lost = True
+                waiting, self._waiting = self._waiting, {}
+            for future in waiting.values():
+                future.set_exception(ShardLost(f"{self.known.name} has ended"))
 
     def _take(self, answer: _Answer) -> None:
         with self._lock:
@@ -233,8 +250,10 @@ class _Shard:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def end(self) -> None:
-        """Wait until the process has ended; kill it if it takes long: its guests end with it."""
+    def end(self) -> str:
+        """Wait until the process has ended; kill it if it takes long: its guests end with it. Its folder goes
+        too: one that was killed left images there. Returns the last line that it printed.
+        """
         self.hear_no_more()
         try:
             self._process.wait(END_S)
@@ -242,6 +261,9 @@ class _Shard:
             self._process.kill()
             self._process.wait()
         self._socket.close()
+        said = (self._folder / _SAID).read_text(errors="replace").split("\n")
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return next((line.strip() for line in reversed(said) if line.strip()), "")
 
 
 _PROGRAM = (
@@ -266,11 +288,22 @@ def serve(descriptor: int) -> None:
         try:
             told = _Answer(asked.number, asked.ask(*given))
         except Exception as e:  # the run says what it means for the case
-            told = _Answer(asked.number, error=e)
-        tell(told)
+            told = _Answer(asked.number, error=_sendable(e))
+        try:
+            tell(told)
+        except Exception as e:  # it cannot be pickled: who asked would wait for it
+            tell(_Answer(asked.number, error=_sendable(e)))
 
     site.SITE.make_pool, site.SITE.folder = channel.recv()
     with contextlib.suppress(EOFError, OSError):
         while True:
             threading.Thread(target=answer, args=[channel.recv()], daemon=True).start()
     site.SITE.close()
+
+
+def _sendable(error: Exception) -> PowercutError:
+    """What was raised, as an error that the run can read: a foreign one may not come through a pickle."""
+    if isinstance(error, PowercutError):
+        return error
+    line = f"{type(error).__name__}: {error}"
+    return HostFull(line) if is_full(error) else PowercutError(line)

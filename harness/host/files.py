@@ -26,6 +26,11 @@ from harness.host.text import printable
 T = TypeVar("T")
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether the host's disk, or what this user may have of it, is full; SQLite has no number for it."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
+
+
 @contextlib.contextmanager
 def replacement(path: Path) -> Iterator[BinaryIO]:
     """A file that becomes `path` at the end, on the platter; nothing of it where an exception leaves the

@@ -147,6 +147,14 @@ def test_a_worker_keeps_to_its_processor(
     assert seen == [{own} if workers == 2 else all_of_them]
 
 
+def test_a_worker_of_a_shard_keeps_to_the_processor_that_it_was_given(tmp_path: Path) -> None:
+    spec, plan = toy_spec(Kernel(), tmp_path), Plan(configurations=[], workloads=[], jobs=2)
+    pool = pool_of(GuestSpecs(spec, spec, "toys"), tmp_path, plan, processors=[7, 9])
+    made = [cast(RemoteSession, pool._make(number).judge)._process._make for number in range(2)]
+    pool.close()
+    assert [cast(Any, make).keywords["processor"] for make in made] == [7, 9]
+
+
 def test_how_long_a_guest_is_waited_for_reaches_the_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ class FakePool:
         self.dismissed: list[str] = []
         self.stopped: list[str] = []
         self.done: list[str] = []
+        self.words: dict[str, str] = {}
         self.ends: dict[int, Callable[[Done | BaseException], None]] = {}
         self._arrived: list[Callable[[], None]] = []
         self.then: Callable[[FakePool], None] = lambda pool: None
@@ -95,6 +96,9 @@ class FakePool:
 
     def workers(self) -> dict[str, ClusterWorker]:
         return {a: ClusterWorker(a, f"worker {a}", w.slots) for a, w in self.processes.items()}
+
+    def last_words(self, address: str) -> str:
+        return self.words.get(address, "")
 
     def listen(self, on_note: Callable[[Note], None]) -> None:
         self.note = on_note
@@ -439,3 +443,17 @@ def test_failures_of_an_earlier_part_count_as_they_do_on_one_host(store: RunStor
     with pytest.raises(EnoughDone, match="1 case failed"):
         work(store, pool, *"vw", plan=plan)
     assert not pool.worked
+
+
+def test_what_a_worker_that_is_gone_printed_last_is_told(store: RunStore) -> None:
+    pool = FakePool(a=Process(holds=lambda _: True))
+    pool.words["a"] = "MemoryError"
+
+    def then(pool: FakePool) -> None:
+        if pool.worked and "a" in pool.processes:
+            del pool.processes["a"]
+            pool.processes["b"] = Process()
+
+    pool.then = then
+    told = work(store, pool, "w")
+    assert any(line.endswith("worked on ext4-ordered/w: MemoryError") for line in told.lines), told.lines

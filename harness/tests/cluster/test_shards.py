@@ -4,13 +4,14 @@ are those of one process. The shards are real processes; only their guests are p
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ from harness.cluster.shards import PER_SHARD, ShardLost, Shards, shard_sizes
 from harness.errors import ClusterGone, PowercutError
 from harness.model import CaseId
 from harness.store import RunStore
+from harness.store.records import CaseStatus
 from harness.tests.cluster.test_workers import (  # noqa: F401 - a fixture
     PLAN,
     REQUIREMENTS,
@@ -193,8 +195,8 @@ def test_there_are_as_many_shards_as_workers_cases_and_processors_allow(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(64)})
     assert shard_sizes(PER_SHARD, 100) == [PER_SHARD]
-    assert shard_sizes(60, 100) == [12] * 5
-    assert shard_sizes(64, 100) == [11, 11, 11, 11, 10, 10]
+    assert shard_sizes(60, 100) == [15] * 4
+    assert shard_sizes(70, 100) == [14] * 5
     assert shard_sizes(64, 3) == [22, 21, 21], "a case belongs to one shard"
     assert shard_sizes(64, 0) == [64]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
@@ -207,3 +209,88 @@ def test_an_error_of_a_shard_is_raised(pool: Shards, tmp_path: Path) -> None:
     blob.write_bytes(b"a kernel")
     with pytest.raises(PowercutError, match="changed on its way"):
         pool.give(name, "0" * 64, blob)
+
+
+class Odd(Exception):
+    """Cannot be unpickled."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def fail(error: str) -> None:
+    """What a shard is asked for that raises."""
+    raise Odd("one", "other") if error == "odd" else OSError(errno.ENOSPC, "No space left on device")
+
+
+class Poison:
+    """Can be pickled; whoever unpickles it fails."""
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return fail, ("odd",)
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "raised"),
+    [
+        (threading.Lock, (), "cannot pickle"),
+        (fail, ("odd",), "Odd: one and other"),
+        (Poison, (), "shard-1 has ended"),
+    ],
+)
+def test_nobody_waits_for_an_answer_that_cannot_be_read(
+    pool: Shards, question: Callable[..., object], given: tuple[object, ...], raised: str
+) -> None:
+    """A run waited for an hour."""
+    asking = pool._shards["shard-1"].ask(question, *given)
+    assert raised in str(asking.exception(DEADLINE_S))
+
+
+def test_a_full_disk_that_a_shard_finds_ends_the_run_as_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each case lost three shards to it, and was UNKNOWN."""
+
+    def work(pool: Shards, usual: Callable[..., None]) -> Callable[..., None]:
+        def fills(address: str, job: Job, on_end: Callable[..., None]) -> None:
+            asked = pool._shards[address].ask(fail, "full")
+            asked.add_done_callback(lambda future: on_end(future.exception()))
+
+        return fills
+
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        with pytest.raises(OSError, match="No space left") as caught:
+            in_shards(store, tmp_path / "scratch", 2, work=work)
+        assert caught.value.errno == errno.ENOSPC
+        assert not [c for c in store.cases() if c.status is CaseStatus.UNKNOWN]
+
+
+def test_a_lost_shard_leaves_no_folder_and_its_last_words_are_known(pool: Shards, tmp_path: Path) -> None:
+    """Its images took room for as long as the run lasted, and nobody saw why it had ended."""
+    (name,) = pool.workers()
+    pool.ask(name, site.identity)
+    asking = pool._shards[name].ask(say_and_end, "Fatal: a defect")
+    assert isinstance(asking.exception(DEADLINE_S), ShardLost)
+    assert [*pool.workers()] == ["shard-2"]
+    assert pool.last_words(name) == "Fatal: a defect"
+    assert [p.name for p in (tmp_path / "scratch").iterdir()] == ["shard-2"]
+
+
+def say_and_end(words: str) -> None:
+    """What a shard is asked for that ends it."""
+    print(f"Traceback\n{words}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def test_workers_of_shards_keep_to_the_processors_that_those_of_one_process_keep_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shard chose for its own workers, of which there are fewer than processors: none kept to one."""
+    kept = list[Sequence[int | None]]()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(64)})
+    monkeypatch.setattr(
+        shards, "_Shard", lambda known, folder, make, processors, tell: kept.append(processors)
+    )
+    Shards("run", [22, 21, 21], tmp_path)
+    assert [number for of_shard in kept for number in of_shard] == [*range(64)]
+    assert [*map(len, kept)] == [22, 21, 21]
