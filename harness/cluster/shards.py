@@ -261,9 +261,11 @@ class _Shard:
             self._process.kill()
             self._process.wait()
         self._socket.close()
-        said = (self._folder / _SAID).read_text(errors="replace").split("\n")
+        said = ""
+        with contextlib.suppress(OSError):  # somebody deleted the run
+            said = (self._folder / _SAID).read_text(errors="replace")
         shutil.rmtree(self._folder, ignore_errors=True)
-        return next((line.strip() for line in reversed(said) if line.strip()), "")
+        return next((line.strip() for line in reversed(said.split("\n")) if line.strip()), "")
 
 
 _PROGRAM = (
