@@ -18,6 +18,7 @@ from pathlib import Path
 from harness.bench.figures import Memory
 from harness.errors import EnvironmentLacks
 from harness.filesystems.profile import Profile
+from harness.filesystems.tools import attached
 from harness.guests.machine import default_name, machine_of
 from harness.guests.session import Session
 
@@ -69,6 +70,11 @@ def open_loop(base: Path, scratch: Path) -> Iterator[Loop]:
     """
     if os.geteuid():
         raise EnvironmentLacks("mounting a loop device on the host needs root")
+    with attached():
+        yield from _loop(base, scratch)
+
+
+def _loop(base: Path, scratch: Path) -> Iterator[Loop]:
     memory = Path("/dev/shm")  # noqa: S108  # the host's tmpfs, wanted for being one
     folder = Path(tempfile.mkdtemp(prefix="powercut-bench-", dir=memory if memory.is_dir() else scratch))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,11 +15,14 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, ToolKilled
 from harness.filesystems.second import file_for
+from harness.host.cache import cache_dir
 from harness.host.fork_server import Start, start_anew
+from harness.host.locks import exclusive
 from harness.host.programs import cached_program, command_of, fetch_program
 from harness.model import FsckClass, FsckResult
 
 TOOL_TIMEOUT_S = 120
+ATTACHED_S = 120.0
 IMAGE, SECOND = "{image}", "{second}"
 """In the arguments of a program: the files of the disk and of its second device."""
 _PATH_ALONE = re.compile(r"^(/[^:\n]*?)[^\S\n]*\n[^\S\n]+(?=\S)", re.MULTILINE)
@@ -174,9 +178,20 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return FsckResult(FsckClass.FAILED, exit_code, output)
 
 
+def attached() -> contextlib.AbstractContextManager[None]:
+    """Hold while an image made by a tool is attached to this host: its UUID cannot be given twice meanwhile.
+    Raises InUse after `ATTACHED_S`.
+    """
+    what = "an image that is attached to this host"
+    return exclusive(cache_dir() / "attached.lock", what, lambda _: None, ATTACHED_S)
+
+
 def succeed(tool: Tool, words: Sequence[str], image: Path) -> None:
     """Run a program with these arguments. Raises ToolKilled, and EnvironmentLacks with what it said."""
     done = tool.run_line(words, image)
+    if done.returncode and tool.is_taken(done.stdout.decode(errors="replace")):
+        with attached():  # whoever has attached one for a while, as `powercut bench`, is waited for
+            done = tool.run_line(words, image)
     if done.returncode:
         said = done.stdout.decode(errors="replace").strip()
         if taken := tool.is_taken(said):

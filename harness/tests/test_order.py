@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ def test_tests_with_guests_come_first() -> None:
     """They came last, and at the end one of two workers waited for the other's file."""
     files = ["harness/tests/test_order.py", "harness/tests/vm/test_lying.py"]
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
-    done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True, check=True)
+    own = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}  # -v would print a tree
+    done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True, check=True, env=own)
     found = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
     assert list(dict.fromkeys(found)) == files[::-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
+import threading
 import tomllib
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from harness.expectations import covers, first_match, read_expectations
 from harness.filesystems.layers import layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import complaints, profiles, select_profiles
-from harness.filesystems.tools import IMAGE, Tool, succeed
+from harness.filesystems.tools import IMAGE, Tool, attached, succeed
 from harness.host.resources import resource
 from harness.model import CaseId, CrashState, FsckClass
 from harness.symptoms import symptom_of
@@ -653,6 +654,25 @@ def test_an_fsck_that_does_not_know_the_features_does_not_judge(
     seen = profile.check_filesystem(image)
     assert (seen.classified, seen.exit_code) == (FsckClass.FAILED, 1)
     assert "too old" in seen.complaint
+
+
+def test_an_image_that_is_attached_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    """`powercut bench` had one attached while another run made a base image of btrfs: that run failed."""
+    (taken,) = profiles()["btrfs/default"].mkfs.taken
+    asked = tmp_path / "asked"
+    script = f"[ -e {asked} ] || {{ : >{asked}; echo 'ERROR: non-unique UUID: 6a736677'; exit 1; }}"
+    mkfs = Tool("sh", "sh", ["-c", script, IMAGE], taken=[taken])
+    released = threading.Event()
+
+    def wait_for_it() -> None:
+        succeed(mkfs, mkfs.arguments, tmp_path / "image")
+        released.set()
+
+    with attached():
+        waiting = threading.Thread(target=wait_for_it, daemon=True)
+        waiting.start()
+        assert not released.wait(0.5)
+    assert released.wait(60)
 
 
 def test_an_image_that_is_mounted_on_the_host_is_told_as_that(tmp_path: Path) -> None:
