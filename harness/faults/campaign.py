@@ -334,6 +334,7 @@ def detection_of(finding: Finding, states: int) -> Detection:
         example=str(finding.crash_point),
         known=finding.expectation.reason if finding.expectation else "",
         symptom=finding.symptom.what,
+        bug=finding.known.bug.name if finding.known else "",
     )
 
 
@@ -341,8 +342,8 @@ def _baseline_words(trial: Trial) -> str:
     name = trial.item
     if trial.failed:
         return f"{name}: nothing could be run: {trial.failed}"
-    known = [s for s in trial.detections if not s.known]
-    more = f", {plural(len(known), 'finding')} that no fault gets credit for" if known else ""
+    new = [s for s in trial.detections if not s.reason]
+    more = f", {plural(len(new), 'finding')} that no fault gets credit for" if new else ""
     left = f", {plural(len(trial.undecided), 'case')} undecided" if trial.undecided else ""
     cases = plural(len(trial.cases), "case")
     return f"{name} (the unmodified kernel): {cases}{more}{left}, {trial.seconds:.0f} s"

@@ -75,7 +75,7 @@ def page_of(campaign: Campaign) -> Page:
                 "What the unmodified kernel shows",
                 "No fault gets credit for these.",
                 lines=tuple(
-                    Line(s.summary, s.case, s.oracle, f"known: {s.known}" if s.known else "")
+                    Line(s.summary, s.case, s.oracle, f"known: {s.reason}" if s.reason else "")
                     for s in campaign.baseline.detections
                 ),
                 in_text=False,
@@ -150,12 +150,16 @@ def _details(campaign: Campaign, rows: Sequence[Row]) -> Iterator[Finding]:
                 Line(fault.summary),
                 Line(aside=f"{fault.places} · matters in {', '.join(fault.modes)}{imitates}"),
                 *([Line(f"Found by {_by(row)}")] if row.detections else []),
-                *(Line(s.summary, oracle=s.oracle) for s, _ in examples),
+                *(Line(s.summary, oracle=s.oracle, aside=_agrees(s)) for s, _ in examples),
                 *(Line(why) for why in (row.why, row.note) if why),
             ),
             commands=tuple(f"reproduce: {again}" for _, again in examples),
             kind=_CLASSES[row.status],
         )
+
+
+def _agrees(seen: Detection) -> str:
+    return f"it also agrees with the known bug {seen.bug}" if seen.bug else ""
 
 
 def headline(campaign: Campaign) -> str:
@@ -199,12 +203,13 @@ def baseline_words(campaign: Campaign) -> str:
     baseline = campaign.baseline
     if baseline.failed:
         return f"the unmodified kernel could not be run: {baseline.failed}"
-    shown = [s for s in baseline.detections if not s.known]
+    shown = [s for s in baseline.detections if not s.reason]
     known = len(baseline.detections) - len(shown)
+    bugs = sorted({s.bug for s in baseline.detections if s.bug})
     parts = [
         f"the unmodified kernel: {plural(len(baseline.cases), 'case')}, {plural(baseline.states, 'state')}",
         f"{plural(len(shown), 'unexpected finding')}" if shown else "no unexpected finding",
-        plural(known, "known one") if known else "",
+        plural(known, "known one") + (f" ({', '.join(bugs)})" if bugs else "") if known else "",
         f"{plural(len(baseline.undecided), 'case')} undecided" if baseline.undecided else "",
     ]
     return ", ".join(filter(None, parts))

@@ -22,6 +22,8 @@ class Detection(msgspec.Struct, frozen=True):
     """A finding of one case. `id`: the same in every run. `states`: how many crash states show it, of `of`.
     `known`: why unmodified kernels are expected to show it, or empty. `example`: the smallest crash state.
     `symptom`: what was lost, without names and numbers (`harness.symptoms`); empty where nobody kept it.
+    `bug`: the known bug that it agrees with, or empty. Such a finding may still be a fault's: only the
+    unmodified kernel's are told as known by it.
     """
 
     id: str
@@ -33,6 +35,12 @@ class Detection(msgspec.Struct, frozen=True):
     example: str
     known: str = ""
     symptom: str = ""
+    bug: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it is no news of an unmodified kernel; empty: it is."""
+        return ": ".join(filter(None, (self.bug, self.known)))
 
     @property
     def mode(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from harness.errors import StoreError
 from harness.faults.campaign import other_campaign
 from harness.faults.catalogue import PlantedFault
-from harness.faults.page import page_of
+from harness.faults.page import baseline_words, page_of
 from harness.faults.results import (
     Campaign,
     Detection,
@@ -218,3 +219,22 @@ def test_a_known_failure_that_the_baseline_happened_to_miss_finds_nothing() -> N
     ), "who reads `missed` has to learn that something was seen"
     assert not row_of(FAULT, trial(), baseline).why
     assert not row_of(FAULT, trial(known), trial(known)).why
+
+
+def test_a_known_bug_of_the_unmodified_kernel_is_told_by_its_name() -> None:
+    """Two findings of ocfs2-root-before-recovery stood there as unexpected."""
+    bug = msgspec.structs.replace(seen(), bug="ocfs2-root-before-recovery")
+    campaign = Campaign(FaultsPlan(machine="uml"), "linux", trial(bug), ())
+    words = baseline_words(campaign)
+    assert words.endswith("no unexpected finding, 1 known one (ocfs2-root-before-recovery)")
+    both = msgspec.structs.replace(campaign.baseline, detections=(bug, seen(), seen(known="a race")))
+    words = baseline_words(replace(campaign, baseline=both))
+    assert words.endswith("1 unexpected finding, 2 known ones (ocfs2-root-before-recovery)")
+    assert page_of(campaign).html().count("known: ocfs2-root-before-recovery") == 1
+
+
+def test_a_fault_whose_finding_agrees_with_a_known_bug_has_credit_and_says_so() -> None:
+    row = row_of(FAULT, trial(msgspec.structs.replace(seen(), bug="ocfs2-root-before-recovery")), BASELINE)
+    assert row.status is Status.FOUND
+    page = page_of(Campaign(FaultsPlan(machine="uml"), "linux", BASELINE, (row,)))
+    assert "it also agrees with the known bug ocfs2-root-before-recovery" in page.html()

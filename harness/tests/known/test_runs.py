@@ -13,6 +13,7 @@ import pytest
 from harness.cli import why
 from harness.errors import ExitCode, StoreError
 from harness.expectations import Expectation, first_match, known_losses
+from harness.faults.campaign import detection_of
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
 from harness.known.words import details
 from harness.model import CaseId, CrashState, Judgement, Violation
@@ -211,6 +212,11 @@ def test_compare_names_known_bugs(store: RunStore) -> None:
     found = changes(side, side)
     assert any("(known: demo-bug (" in line for line in changes_text(found))
     assert {f["known"] for f in changes_json(found)["findings"] if not f["expected_reason"]} == {"demo-bug"}
+
+
+def test_what_a_campaign_of_planted_faults_keeps_of_a_finding_has_its_bug(store: RunStore) -> None:
+    known_all(store)
+    assert {detection_of(f, 9).bug for f in store.findings() if not f.expectation} == {"demo-bug"}
 
 
 def test_what_is_known_of_a_kernel_whose_version_nobody_knows_is_nothing(store: RunStore) -> None:
