@@ -1,5 +1,5 @@
 """Annotations of a CI job: a workflow command of GitHub for each unexpected finding, and each case that is
-undecided or had to be run and was not.
+undecided or had to be run and was not; and a notice for what a baseline does not know of a case.
 
 GitHub shows ten of each level per step. Text from guests is escaped, so that it cannot be a command of its
 own. (docs.github.com, "Workflow commands for GitHub Actions".)
@@ -32,6 +32,8 @@ def annotation_lines(summary: Summary, source: str) -> Iterator[str]:
         again = "".join(f" ({reproduce(c.case, r.example, source)})" for r in c.unknown_reasons[:1])
         what = "is undecided" if c.undecided else "was not run"
         yield _line(level, f"{c.case} {what}", f"{c.undecided or c.reason}{again}")
+    for note in summary.info.notes[:MAX_OF_A_LEVEL]:
+        yield _line("notice", note.case or "powercut", note.text)
     if why := red_as_a_whole(summary):
         yield _line("error", "powercut", why)
 

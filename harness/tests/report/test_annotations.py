@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.report.annotations import MAX_OF_A_LEVEL, annotation_lines
+from harness.store.records import CaseNote
 from harness.summary import CaseVerdict, Summary
 
 SOURCE = "reports/latest"
@@ -25,6 +26,16 @@ def test_the_cause_is_in_it(summary: Summary) -> None:
     first = summary.unexpected[0]
     line = next(annotation_lines(replace(summary, why={first.id: "No flush at all."}), SOURCE))
     assert "No flush at all." in line
+
+
+def test_what_a_baseline_does_not_know_is_a_notice(summary: Summary) -> None:
+    """A job's page called a finding new that the baseline had left undecided."""
+    notes = (CaseNote("ext4-ordered/a", "what it shows may be older"), CaseNote("", "it cannot be told"))
+    lines = annotation_lines(replace(summary, info=replace(summary.info, notes=notes)), SOURCE)
+    assert [line for line in lines if line.startswith("::notice")] == [
+        "::notice title=ext4-ordered/a::what it shows may be older",
+        "::notice title=powercut::it cannot be told",
+    ]
 
 
 def test_what_a_guest_said_is_no_command(summary: Summary) -> None:
