@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cases import contents
-from harness.cases.pool import Pool, Worker, pool_of
+from harness.cases.pool import KeptTo, Pool, Worker, pool_of
 from harness.cases.remote import Attempt, Observed, RemoteSession, WorkerProcess
 from harness.errors import PowercutError
 from harness.guests.guest_specs import GuestSpecs
@@ -47,15 +47,15 @@ class KeptVisits:
 
     seen: dict[tuple[CaseId, CrashState], Observed] = field(default_factory=dict)
 
-    def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan, **kept_to: Any) -> Pool:
+    def watched(self, specs: GuestSpecs, scratch: Path, plan: Plan, *, processors: KeptTo = None) -> Pool:
         """Real workers, whose visits are kept. As `pool_of`."""
 
         def session_of(process: WorkerProcess, name: str, spec: GuestSpec) -> RemoteSession:
             return _Watched(process, name, spec, self)
 
-        return pool_of(specs, scratch, plan, session_of, **kept_to)
+        return pool_of(specs, scratch, plan, session_of, processors=processors)
 
-    def played(self, specs: GuestSpecs, scratch: Path, plan: Plan, **_: Any) -> Pool:
+    def played(self, specs: GuestSpecs, scratch: Path, plan: Plan, *, processors: KeptTo = None) -> Pool:
         """Workers that answer with what was kept. As `pool_of`."""
 
         def worker(number: int) -> Worker:

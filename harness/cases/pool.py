@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from harness.cases.remote import AnySession, RemoteSession, Sessions, WorkerProcess
 from harness.guests import session as guest_sessions
@@ -136,8 +137,16 @@ class Pool:
             return [thread for thread in self._busy if thread.is_alive()]
 
 
-MakePool = Callable[..., Pool]
-"""Makes a pool as `pool_of` does, of specs, folder and plan; in a shard, with `processors`."""
+KeptTo = Sequence[int | None] | None
+"""To which processor each worker keeps, if that was chosen for more workers than these."""
+
+
+class MakePool(Protocol):
+    """Makes the workers of this host, as `pool_of` does."""
+
+    def __call__(
+        self, specs: GuestSpecs, scratch: Path, plan: Plan, *, processors: KeptTo = None
+    ) -> Pool: ...
 
 
 def pool_of(
@@ -146,11 +155,9 @@ def pool_of(
     plan: Plan,
     session_of: Callable[[WorkerProcess, str, GuestSpec], RemoteSession] = RemoteSession,
     *,
-    processors: Sequence[int | None] | None = None,
+    processors: KeptTo = None,
 ) -> Pool:
-    """A pool of `plan.jobs` workers whose guests are made of these specs. `processors`: to which each keeps,
-    if it was chosen for more workers than these.
-    """
+    """A pool of `plan.jobs` workers whose guests are made of these specs."""
     kept_to = processors_for(plan.jobs) if processors is None else processors
     idle_s = guest_sessions.IDLE_S
 

@@ -48,7 +48,7 @@ from harness.cluster.messages import (
     Unfit,
 )
 from harness.cluster.payloads import adopt, files_of
-from harness.errors import ClusterGone, PowercutError
+from harness.errors import ClusterGone, PowercutError, VersionsDiffer
 from harness.filesystems.profile import Profile
 from harness.host.progress import Progress
 from harness.model import CaseId, Workload
@@ -250,8 +250,8 @@ class Dispatch:
             worker.stage, worker.process = _Stage.READY, process
 
     def _not_joined(self, worker: _Worker, why: Exception) -> None:
-        """Raises OSError if the host is full."""
-        _need_room(why)
+        """Raises as `_need_no_end`."""
+        _need_no_end(why)
         if worker.stage is not _Stage.ASKED or self._workers.get(worker.known.address) is not worker:
             return
         if not isinstance(why, BusyWithAnotherRun):
@@ -349,8 +349,8 @@ class Dispatch:
     # --- what arrives -------------------------------------------------------------------------
 
     def _answered(self, number: int, found: Done | BaseException) -> None:
-        """What came of a case, unless it was taken from that worker. Raises OSError if the host is full."""
-        _need_room(found)
+        """What came of a case, unless it was taken from that worker. Raises as `_need_no_end`."""
+        _need_no_end(found)
         if (given := self._given.get(number)) is None:
             return
         if isinstance(found, NotFitted):
@@ -405,10 +405,14 @@ def _more(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[tuple[s
             yield what, more
 
 
-def _need_room(found: object) -> None:
-    """Raises OSError, as in one process, if a shard found the disk of this host full: none can go on."""
+def _need_no_end(found: object) -> None:
+    """Raises, as one process does, what a shard found that no other shard would do better with: OSError if
+    the disk of this host is full, VersionsDiffer for a part of another version.
+    """
     if isinstance(found, HostFull):
         raise OSError(errno.ENOSPC, found.what)
+    if isinstance(found, VersionsDiffer):
+        raise found
 
 
 def _in_thread(work: Callable[[], None]) -> None:

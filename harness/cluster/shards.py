@@ -208,7 +208,7 @@ class _Shard:
                 self._channel.send(_Question(number, question, given))
             except OSError:
                 del self._waiting[number]
-                future.set_exception(ShardLost(f"{self.known.name} has ended"))
+                future.set_exception(self._lost())
         return future
 
     def forget(self) -> None:
@@ -233,7 +233,18 @@ class _Shard:
                 self.is_lost = True
                 waiting, self._waiting = self._waiting, {}
             for future in waiting.values():
-                future.set_exception(ShardLost(f"{self.known.name} has ended"))
+                future.set_exception(self._lost())
+
+    def _lost(self) -> ShardLost:
+        said = self._last_words()
+        return ShardLost(f"{self.known.name} has ended" + (f": {said}" if said else ""))
+
+    def _last_words(self) -> str:
+        """The last line that the process printed; empty for none."""
+        said = ""
+        with contextlib.suppress(OSError):  # somebody deleted the run
+            said = (self._folder / _SAID).read_text(errors="replace")
+        return next((line.strip() for line in reversed(said.split("\n")) if line.strip()), "")
 
     def _take(self, answer: _Answer) -> None:
         with self._lock:
@@ -261,11 +272,9 @@ class _Shard:
             self._process.kill()
             self._process.wait()
         self._socket.close()
-        said = ""
-        with contextlib.suppress(OSError):  # somebody deleted the run
-            said = (self._folder / _SAID).read_text(errors="replace")
+        said = self._last_words()
         shutil.rmtree(self._folder, ignore_errors=True)
-        return next((line.strip() for line in reversed(said.split("\n")) if line.strip()), "")
+        return said
 
 
 _PROGRAM = (
@@ -305,7 +314,7 @@ def serve(descriptor: int) -> None:
 
 def _sendable(error: Exception) -> PowercutError:
     """What was raised, as an error that the run can read: a foreign one may not come through a pickle."""
-    if isinstance(error, PowercutError):
-        return error
-    line = f"{type(error).__name__}: {error}"
-    return HostFull(line) if is_full(error) else PowercutError(line)
+    line = error.line if isinstance(error, PowercutError) else f"{type(error).__name__}: {error}"
+    if is_full(error):
+        return HostFull(line)
+    return error if isinstance(error, PowercutError) else PowercutError(line)

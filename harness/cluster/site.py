@@ -189,7 +189,7 @@ SITE = Site()
 class Fitted:
     """Requirements with everything in its place: guests, unpacked base images, and a small run directory in
     which each case is as long as it is worked on. Thread-safe. `of_run`: on the run's own host, where no
-    other worker would do better: that guests never come up decides a case, as in one process.
+    other worker would do better: that guests cannot be used is told as in one process.
     """
 
     requirements: Requirements
@@ -206,7 +206,7 @@ class Fitted:
 
     def work(self, job: Job, progress: Relay) -> Payload:
         """Record and decide the case, as far as it comes before `stop`. Raises Unfit if the guests of this
-        host do not come up.
+        host do not come up, or differ; `of_run`, NeverBoots and VersionsDiffer.
         """
         store, case = self.store, job.case
         profile = self.profiles[case.configuration]
@@ -228,7 +228,7 @@ class Fitted:
                     if not self.of_run:
                         self._need_hope(case)
             except (NeverBoots, VersionsDiffer) as e:
-                if self.of_run and isinstance(e, NeverBoots):
+                if self.of_run:
                     raise
                 raise Unfit(e.what, e.next_step) from e
             wanted = job.all_logs or _is_of_interest(store, case)

@@ -26,9 +26,14 @@ from harness.host.text import printable
 T = TypeVar("T")
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether the host's disk, or what this user may have of it, is full; SQLite has no number for it."""
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
+def is_full(error: BaseException | None) -> bool:
+    """Whether an error, or what it was raised from, says that the host's disk is full, or what this user may
+    have of it; SQLite has no number for that.
+    """
+    if error is None:
+        return False
+    is_told = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error)
+    return is_told or is_full(error.__cause__)
 
 
 @contextlib.contextmanager

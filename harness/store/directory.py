@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import re
@@ -18,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.host.files import json_bytes, json_text, not_made, write_atomically
+from harness.host.files import is_full, json_bytes, json_text, not_made, write_atomically
 from harness.plan import Plan
 from harness.store.database import damaged, other_schema, read_from
 from harness.store.digests import digest_of_bytes
@@ -59,12 +58,10 @@ def making_run(root: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "is full" in str(error)
-        elsewhere = "name a folder on another disk" if is_full else "name a folder that you may write to"
+        elsewhere = "a folder on another disk" if is_full(error) else "a folder that you may write to"
+        step = f"{'free some space, or ' * is_full(error)}name {elsewhere}"
         why = not_made(runs(root), error) if isinstance(error, OSError) else f"{runs(root)}: {error}"
-        raise StoreError(
-            f"cannot make a run directory: {why}", f"{'free some space, or ' * is_full}{elsewhere}: --out DIR"
-        ) from error
+        raise StoreError(f"cannot make a run directory: {why}", f"{step}: --out DIR") from error
 
 
 def discard(folder: Path) -> bool:

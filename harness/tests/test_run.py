@@ -361,7 +361,7 @@ def test_the_first_line_of_a_run_ends_with_the_hint(tmp_path: Path, monkeypatch:
     out, no_workers = io.StringIO(), cast(Any, SimpleNamespace(close=lambda: None))
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], jobs=2)
     with create_run(plan, tmp_path, "test") as store:
-        execute(plan, store, Lines(Console(file=out, width=200)), make_pool=lambda *_: no_workers)
+        execute(plan, store, Lines(Console(file=out, width=200)), make_pool=lambda *_, **__: no_workers)
     assert "k, 2 at once: no guest\n" in out.getvalue()
 
 
@@ -381,7 +381,7 @@ def test_a_mode_whose_base_image_was_not_finished_is_unknown_and_costs_no_other(
     modes = ["xfs/default", "xfs/log-64k", "ext4/ordered"]
     plan = Plan(configurations=modes, workloads=["append-fsync", "overwrite"])
     with create_run(plan, tmp_path, "test") as store:
-        summary = execute(plan, store, Lines(Console(quiet=True)), done.append, lambda *_: no_workers)
+        summary = execute(plan, store, Lines(Console(quiet=True)), done.append, lambda *_, **__: no_workers)
     lost = [c for c in summary.cases if c.case.mode == "log-64k"]
     assert [c.verdict for c in lost] == [CaseVerdict.UNKNOWN] * 2
     assert all("ends 512 bytes before its last entry does" in c.reason for c in lost)
@@ -421,13 +421,13 @@ def test_a_base_image_is_finished_once(mode: str, tmp_path: Path, monkeypatch: p
         (profile,) = select_profiles([mode])
         for _ in range(3):  # killed before it was finished, then before anything was recorded
             with contextlib.suppress(KeyboardInterrupt):
-                execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+                execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_, **__: no_workers)
         kept = store.layout.base(profile.filesystem, profile.mode)
         again = not profile.folder  # what is to be said of somebody's disk is known from finishing it
         assert (found, kept.read_text()) == ([False, False, again], "finished")
         store.layout.case(CaseId(profile.filesystem, profile.mode, "append-fsync")).folder.mkdir()
         store.layout.case(CaseId(profile.filesystem, profile.mode, "append-fsync")).history.touch()
-        execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_, **__: no_workers)
         assert found[-1], "what something was recorded on is kept"
 
 
@@ -476,7 +476,7 @@ def test_the_time_of_a_run_begins_before_its_first_guest(
     no_workers: Any = SimpleNamespace(close=lambda: None)
     plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], minutes=5)
     with create_run(plan, tmp_path, "test") as store:
-        execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_, **__: no_workers)
     assert given == [4]
 
 
@@ -583,12 +583,12 @@ def test_a_run_without_time_for_its_base_images_makes_one_and_goes_on_with_the_o
     plan = Plan(configurations=["xfs/default", "xfs/log-64k"], workloads=["append-fsync"], minutes=1e-6)
     no_workers: Any = SimpleNamespace(close=lambda: None)
     with create_run(plan, tmp_path, "test") as store:
-        summary = execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        summary = execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_, **__: no_workers)
         assert (finished, recorded) == (["xfs/default"], ["xfs/default"])
         assert summary.info.stopped == "the time given is up"
         assert {c.case.mode: c.status for c in summary.cases}["log-64k"] is CaseStatus.PLANNED
         longer = msgspec.structs.replace(plan, minutes=None)
-        execute(longer, store, Lines(Console(quiet=True)), make_pool=lambda *_: no_workers)
+        execute(longer, store, Lines(Console(quiet=True)), make_pool=lambda *_, **__: no_workers)
     assert (finished, len(recorded)) == (["xfs/default", "xfs/log-64k"], 3)
 
 

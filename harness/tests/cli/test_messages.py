@@ -355,7 +355,7 @@ def test_a_run_is_not_silent_before_it_records(
     plan = Plan(configurations=["xfs/default"], workloads=["append-fsync"])
     pool = cast(Any, SimpleNamespace(close=lambda: None))
     with create_run(plan, tmp_path, "test") as store, contextlib.suppress(UsageError):
-        engine.execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_: pool)
+        engine.execute(plan, store, Lines(Console(quiet=True)), make_pool=lambda *_, **__: pool)
 
 
 def test_a_kernel_that_was_built_is_named_in_the_next_command() -> None:

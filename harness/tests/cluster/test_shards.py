@@ -4,6 +4,7 @@ are those of one process. The shards are real processes; only their guests are p
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -24,9 +25,10 @@ from harness.cluster import dispatch, shards, site
 from harness.cluster.dispatch import Dispatch
 from harness.cluster.messages import Done, Job, NotFitted
 from harness.cluster.shards import PER_SHARD, ShardLost, Shards, shard_sizes
-from harness.errors import ClusterGone, PowercutError
+from harness.errors import ClusterGone, PowercutError, VersionsDiffer
 from harness.model import CaseId
 from harness.store import RunStore
+from harness.store.directory import making_run
 from harness.store.records import CaseStatus
 from harness.tests.cluster.test_workers import (  # noqa: F401 - a fixture
     PLAN,
@@ -74,9 +76,10 @@ def in_shards(
     count: int,
     plan: Any = PLAN,
     work: Callable[[Shards, Callable[..., None]], Callable[..., None]] = lambda pool, usual: usual,
+    said: Said | None = None,
 ) -> Said:
     """`work`: stands for `Shards.work`, which it is given."""
-    said, done = Said(), cast(list[str], [])
+    said, done = said or Said(), cast(list[str], [])
     pool = Shards("run", [1] * count, scratch)
     cast(Any, pool).work = work(pool, pool.work)
     try:
@@ -163,10 +166,12 @@ def test_who_asks_a_shard_that_is_killed_waits_no_more_and_another_one_comes(poo
 
 
 def test_shards_that_do_not_start_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others would come for them without an end."""
+    """Others would come for them without an end. What they had printed was not told."""
     monkeypatch.setattr(shards, "_PROGRAM", "raise SystemExit('no such module')")
+    said = Said()
     with RunStore.create(tmp_path, "t", INFO) as store, pytest.raises(ClusterGone, match="was refused"):
-        in_shards(store, tmp_path / "scratch", 2)
+        in_shards(store, tmp_path / "scratch", 2, said=said)
+    assert "worker shard-1 is left out: shard-1 has ended: no such module" in said.lines
 
 
 OWNER = """
@@ -220,7 +225,12 @@ class Odd(Exception):
 
 def fail(error: str) -> None:
     """What a shard is asked for that raises."""
-    raise Odd("one", "other") if error == "odd" else OSError(errno.ENOSPC, "No space left on device")
+    if error == "odd":
+        raise Odd("one", "other")
+    if error == "differs":
+        raise VersionsDiffer("the disk does not speak protocol 4", "rebuild it: make setup")
+    with making_run(Path()) if error == "full store" else contextlib.nullcontext():
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class Poison:
@@ -246,22 +256,35 @@ def test_nobody_waits_for_an_answer_that_cannot_be_read(
     assert raised in str(asking.exception(DEADLINE_S))
 
 
-def test_a_full_disk_that_a_shard_finds_ends_the_run_as_in_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each case lost three shards to it, and was UNKNOWN."""
+def failing(error: str) -> Callable[[Shards, Callable[..., None]], Callable[..., None]]:
+    """Stands for `Shards.work`: each case ends with this error, raised in the shard."""
 
     def work(pool: Shards, usual: Callable[..., None]) -> Callable[..., None]:
-        def fills(address: str, job: Job, on_end: Callable[..., None]) -> None:
-            asked = pool._shards[address].ask(fail, "full")
+        def fails(address: str, job: Job, on_end: Callable[..., None]) -> None:
+            asked = pool._shards[address].ask(fail, error)
             asked.add_done_callback(lambda future: on_end(future.exception()))
 
-        return fills
+        return fails
 
+    return work
+
+
+@pytest.mark.parametrize("error", ["full", "full store"])
+def test_a_full_disk_that_a_shard_finds_ends_the_run_as_in_one_process(tmp_path: Path, error: str) -> None:
+    """Each case lost three shards to it, and was UNKNOWN; later, if it was an error of the shard's store."""
     with RunStore.create(tmp_path, "t", INFO) as store:
         with pytest.raises(OSError, match="No space left") as caught:
-            in_shards(store, tmp_path / "scratch", 2, work=work)
+            in_shards(store, tmp_path / "scratch", 2, work=failing(error))
         assert caught.value.errno == errno.ENOSPC
+        assert not [c for c in store.cases() if c.status is CaseStatus.UNKNOWN]
+
+
+def test_a_part_of_another_version_ends_the_run_as_in_one_process(tmp_path: Path) -> None:
+    """It was told as that every worker was refused, to a user who has no cluster."""
+    with RunStore.create(tmp_path, "t", INFO) as store:
+        with pytest.raises(VersionsDiffer, match="does not speak protocol 4") as caught:
+            in_shards(store, tmp_path / "scratch", 2, work=failing("differs"))
+        assert caught.value.next_step == "rebuild it: make setup"
         assert not [c for c in store.cases() if c.status is CaseStatus.UNKNOWN]
 
 

@@ -186,11 +186,14 @@ def test_guests_are_ended_once_a_killed_run_says_nothing_more(
     until(fitted.made[0].closed.is_set)
 
 
+@pytest.mark.parametrize("of_run", [False, True], ids=["of a cluster", "a shard"])
 @pytest.mark.parametrize("error", [NeverBoots("3 guests did not come up"), VersionsDiffer("protocol 2")])
 def test_a_worker_whose_guests_cannot_be_used_is_unfit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PowercutError
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: PowercutError, of_run: bool
 ) -> None:
-    """Else each of its cases counts as one that lost a worker, and is UNKNOWN after three."""
+    """Else each of its cases counts as one that lost a worker, and is UNKNOWN after three. Where no other
+    would do better, the run gets the error itself.
+    """
 
     class Ends:
         def __init__(self, *_: object, **__: object) -> None: ...
@@ -210,8 +213,9 @@ def test_a_worker_whose_guests_cannot_be_used_is_unfit(
             cast(Any, SimpleNamespace(path=tmp_path)),
             store,
             cast(Any, None),
+            of_run=of_run,
         )
-        with pytest.raises(Unfit, match=error.what):
+        with pytest.raises(type(error) if of_run else Unfit, match=error.what):
             kept.work(Job("a", 1, CaseId("ext4", "ordered", name), name), Relay(1, lambda note: None))
         assert not store.cases()
 
