@@ -36,6 +36,7 @@ from harness.filesystems.tools import SECOND, Tool
 from harness.filesystems.tracepoints import Tracepoints
 from harness.host.resources import resource
 from harness.host.text import near_or
+from harness.model import CaseId
 from harness.oracles.contract import Contract
 from harness.rules.promised import rules_of, why_no_rules
 from harness.rules.rules import Rules
@@ -213,8 +214,20 @@ def _newer(tool: Tool, packages: Mapping[str, list[str]]) -> Tool:
     return msgspec.structs.replace(tool, suites=packages[tool.package], always=True)
 
 
+def _names_cases(filesystem: str, mode: str) -> bool:
+    """Whether the name of a case leads back to both."""
+    case = CaseId(filesystem, mode, "workload")
+    try:
+        return "@" not in mode and CaseId.parse(str(case)) == case
+    except ValueError:
+        return False
+
+
 def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Profile]:
     """The mode of a file; and where it has devices of its own, the same less each that may be missing."""
+    if not _names_cases(filesystem, path.stem):
+        names = "small letters and digits name a file system; these, '-', '_' and '+' a mode of it"
+        raise UsageError(f"{path}: {names}", "rename it: a case is named by both")
     mode = _decode(path, _ModeFile)
     stack = mode.stack or shared.stack
     if stack and (what := contradiction(stack)):

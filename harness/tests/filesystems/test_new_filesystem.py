@@ -88,6 +88,17 @@ def test_its_modes_are_selected_with_their_contract(toyfs: Path) -> None:
     assert profile.contract.made_by_mkfs == (".toy",)
 
 
+@pytest.mark.parametrize("name", ["toy-fs/default", "Toyfs/default", "toyfs/v1.0", "toyfs/a@b"])
+def test_a_name_that_leads_to_no_case_is_refused(toyfs: Path, name: str) -> None:
+    """`toy-fs/default` ran, and its findings went to the case of `toy/fs-default`: none was shown."""
+    file = toyfs.parent / f"{name}.toml"
+    file.parent.mkdir(exist_ok=True)
+    shutil.copy(toyfs / "default.toml", file)
+    (file.parent / "filesystem.toml").write_text(SHARED)
+    with pytest.raises(UsageError, match="name a file system"):
+        loading.profiles()
+
+
 def test_it_is_listed(toyfs: Path) -> None:
     assert powercut("list", "filesystems").output.split()[:2] == ["toyfs/default", "toy=1"]
 
