@@ -1,0 +1,2 @@
+run: run.c
+	$(CC) -O2 -Wall -static -o $@ $<

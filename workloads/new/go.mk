@@ -1,0 +1,2 @@
+run: run.go
+	CGO_ENABLED=0 go build -o $@ $<

@@ -1,0 +1,2 @@
+run: run.rs
+	rustc -O -C target-feature=+crt-static -o $@ $<
