@@ -30,7 +30,7 @@ from harness.cli.options import (
 )
 from harness.cli.serve import Server, Site
 from harness.cli.stored import stored_rows
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, RunLocked, UsageError
 from harness.filesystems.disks import disks
 from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles, ruled_modes
@@ -129,13 +129,21 @@ def _prepare(store: RunStore, expect: Sequence[Path], known: KnownBugs) -> None:
     """Write the reports; where only a look is asked for, or possible, what is kept does not change."""
     if expect:
         store.view_with(asked_expectations(expect), known)
-    elif why := refuses(store.path):
+    elif why := refuses(store.path) or refuses(store.layout.lock) or _rewritten(store, known):
         errors.say(f"{why}: its reports stay as they are")
         store.view_with(store.expectations(), known)
-    else:
-        if known != store.known():
-            store.set_known(known)
-        write_reports(store)
+
+
+def _rewritten(store: RunStore, known: KnownBugs) -> str:
+    """Write the reports, unless another process works on the run: then why not."""
+    try:
+        with store.lock("powercut report"):
+            if known != store.known():
+                store.set_known(known)
+            write_reports(store)
+    except RunLocked as e:
+        return e.what
+    return ""
 
 
 @click.command("compare")

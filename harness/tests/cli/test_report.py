@@ -32,7 +32,7 @@ from harness.store.records import (
     NestedCrashes,
 )
 from harness.tests.cli.runner import powercut, refused
-from harness.tests.report.demo import run_info
+from harness.tests.report.demo import demo_run, run_info
 from harness.tests.report.test_measurements import MEASUREMENT
 from harness.workloads.load import workload_sets
 
@@ -551,6 +551,18 @@ def test_expectations_of_one_look_are_not_kept(tmp_path: Path) -> None:
     assert powercut("report", run, "--expect", expected).exit_code == ExitCode.CONSISTENT
     assert {p: p.read_bytes() for p in before} == before
     assert powercut("report", run).exit_code == ExitCode.INCONSISTENT
+
+
+def test_reports_that_another_process_may_be_writing_are_left_to_it(tmp_path: Path) -> None:
+    """`report` wrote into the run that another process had taken, beside it."""
+    with demo_run(tmp_path) as store, store.lock("powercut run"):
+        done = powercut("report", store.path)
+        assert "its reports stay as they are" in done.stderr
+        assert "(powercut run)" in done.stderr
+        assert "Failed" in done.stdout
+        assert not (store.path / "report.html").exists()
+    assert powercut("report", store.path).stderr == ""
+    assert (store.path / "report.html").exists()
 
 
 def test_known_bugs_of_one_look_are_not_kept(tmp_path: Path) -> None:
