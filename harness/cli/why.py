@@ -99,7 +99,7 @@ def _say_new(before: Sequence[Finding], store: RunStore) -> None:
     known = {f.id: f.known.bug.name for f in before if f.known}
     for finding in store.findings():
         if finding.id in known and finding.known is None:
-            console.say(f"{finding.id} is new: its cause is not that of {known[finding.id]}")
+            console.say(f"{finding.id} is new: it was not shown to have the cause of {known[finding.id]}")
 
 
 def _kept_or_found(

@@ -45,9 +45,9 @@ class LoggedOperation:
 class Observed:
     """What a run knows of a finding without looking at a guest again. `kernel`: what begins with its version.
     `flushed`: whether the log has a flush, or a write with FUA, between two entries. `cause`: by which
-    mechanism, as `powercut show` named it; empty of a finding that was not explained, or whose cause could
-    not be told. `spared`: of the states that break this promise, the one in which the fewest writes are lost;
-    None: `state`.
+    mechanism, as `powercut show` named it; empty of a finding that was not explained, None of one that was,
+    and whose cause could not be told. `spared`: of the states that break this promise, the one in which the
+    fewest writes are lost; None: `state`.
     """
 
     case: CaseId
@@ -57,7 +57,7 @@ class Observed:
     kernel: str
     operations: Sequence[LoggedOperation]
     flushed: Callable[[int, int], bool]
-    cause: Callable[[], str]
+    cause: Callable[[], str | None]
     spared: CrashState | None = None
 
     @property
@@ -169,8 +169,15 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and (not sighting.quiet or _was_quiet(seen))
         and sighting.loses in (None, _lacks_writes(seen.lacking))
         and (sighting.whole or not seen.lacking.is_whole)
-        and (not sighting.causes or seen.cause().lower() in ("", *map(str.lower, sighting.causes)))
+        and (not sighting.causes or _has_cause(sighting, seen.cause()))
     )
+
+
+def _has_cause(sighting: Sighting, cause: str | None) -> bool:
+    """Whether a cause is one of a sighting's. Any may be that of a finding which was not explained. None of
+    them is that of one which was: they are causes that can be told.
+    """
+    return cause is not None and cause.lower() in ("", *map(str.lower, sighting.causes))
 
 
 def _same_operations(sighting: Sighting, seen: Observed) -> bool:

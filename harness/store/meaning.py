@@ -41,7 +41,7 @@ class Meaning:
         f: Finding,
         ran: Sequence[LoggedOperation],
         flushed: Callable[[int, int], bool],
-        cause: Callable[[], str],
+        cause: Callable[[], str | None],
     ) -> Finding:
         """The finding with what it means. `ran`, `flushed`, `cause`: see `Observed`."""
         seen = Observed(

@@ -622,15 +622,15 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             findings.append(found)
         return tuple(sorted(findings, key=finding_order))
 
-    def _cause_of(self, finding: str) -> str:
+    def _cause_of(self, finding: str) -> str | None:
         """By which mechanism the finding with this id came about, as its explanation has it: `Torn write`.
-        Empty if it was not explained, or its cause could not be told.
+        Empty if it was not explained, None if it was, and its cause could not be told.
         """
         try:
             told = msgspec.json.decode(self.layout.explanation(finding).read_bytes(), type=_Explained)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return ""
-        return told.mechanism.partition(". ")[0]
+        return told.mechanism.partition(". ")[0] or None
 
     def _steps(self, number: int) -> tuple[Step, ...]:
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)

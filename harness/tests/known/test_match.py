@@ -46,7 +46,7 @@ def observed(
     operations: Sequence[str] = OPERATIONS,
     state: str = "@40",
     flushed: bool = False,
-    cause: str = "",
+    cause: str | None = "",
     promised: int = 4,
     spared: str = "",
 ) -> Observed:
@@ -107,6 +107,7 @@ def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> 
     assert match([bug], observed()) == Match(bug, compared), "not explained, and it says so"
     assert match([bug], observed(cause="No flush at all")) == Match(bug, (*compared, "cause"))
     assert match([bug], observed(cause="Torn write")) is None
+    assert match([bug], observed(cause=None)) is None, "explained, and none of the causes that are told"
 
 
 def stale_in(mode: str) -> Observed:
