@@ -281,11 +281,6 @@ def _number(text: str, kind: OperationKind, name: str, word: str) -> int:
     return number
 
 
-def flags_of(kind: OperationKind) -> Sequence[str]:
-    """The flags that an operation may have."""
-    return _FLAGS.get(kind, ())
-
-
 def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, ...]:
     known = _FLAGS[kind]
     for word in words:
@@ -583,14 +578,6 @@ def contents_hash(workload: Workload) -> str:
     image is named by what it runs.
     """
     return hashlib.sha256(json_bytes(dataclasses.replace(workload, image=""))).hexdigest()
-
-
-def find_workload(wanted: Sequence[str], name: str) -> Workload:
-    """The workload of that name among those that `select_workloads` would return."""
-    if is_generated(name):
-        return generate(name)
-    others = [w for w in wanted if without_schedule(w)[0] not in GENERATED_SETS]
-    return next(w for w in select_workloads(others) if w.name == name)
 
 
 def is_installed(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""Workloads to start from, which run and pass as they are: `powercut new` writes them, from `workloads/new`."""
+"""Workloads to start from: `powercut new` writes them from `workloads/new`. They run and pass as they are."""
 
 from __future__ import annotations
 

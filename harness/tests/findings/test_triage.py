@@ -36,7 +36,7 @@ from harness.tests.cli.runner import powercut
 from harness.tests.report.demo import run_info
 from harness.tests.store.samples import put_case
 from harness.trust import Named
-from harness.workloads.load import find_workload, load_workload, parse_operation
+from harness.workloads.load import load_workload, parse_operation
 
 Planted = Callable[[list[str]], Mapping[str, str]]
 """Of some operations: what each oracle that finds something says."""
@@ -103,7 +103,7 @@ def run_with(root: Path, planted: Planted, *workloads: str, known: bool = False)
             store.set_expectations([Expectation("*", "*", "*", "known", "known.txt:1")])
         for name in workloads:
             case = CaseId("ext4", "fast_commit", name)
-            ops = [str(op) for op in find_workload(workloads, name).operations]
+            ops = [str(op) for op in load_workload(name).operations]
             found = tuple(Violation(o, "f", s, "x", "y", s) for o, s in planted(ops).items())
             put_case(store, CaseInfo(case, distinct=1, generated=1), Judgement(found), at=1)
         store.finish()

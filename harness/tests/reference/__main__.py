@@ -40,7 +40,8 @@ from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
 from harness.tests.cases.looks import observe
 from harness.tests.reference.again import Cuts, check_again
-from harness.workloads.load import find_workload
+from harness.workloads.generate import generate
+from harness.workloads.load import select_workloads
 from harness.writelog.times import Times
 
 MAX_VOLATILE = 12
@@ -129,7 +130,11 @@ def _opened(
     """A case's recording, and a session that judges it. Raises EventsDiffer for one without times."""
     plan, case = store.plan(), record.case
     (profile,) = select_profiles([case.configuration])
-    workload = find_workload(plan.workloads, case.workload)
+    workload = (
+        generate(case.workload)
+        if case.is_generated
+        else next(w for w in select_workloads(plan.workloads) if w.name == case.workload)
+    )
     with OwnedFolder("powercut-reference-") as folder:
         recording = load_recording(
             case, profile, workload, store.layout, folder.path, plan.log_bytes, record.info.files

@@ -15,7 +15,7 @@ from harness.guests.uml import Uml
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState
 from harness.store.layout import CaseLayout
-from harness.workloads.load import find_workload
+from harness.workloads.load import load_workload
 
 LOG_BYTES = 256 << 20
 TARGET_BYTES = 4000
@@ -30,7 +30,7 @@ def test_long_requests_and_replies_pass_through_the_serial_line(uml_kernel: Path
     operations = [*(f"symlink {name} {target}" for name, target in LINKS.items()), "sync"]
     file = tmp_path / "long.toml"
     file.write_text(f'summary = "Long names"\noperations = {json.dumps(operations)}\n')
-    profile, workload = profiles()["ext4/ordered"], find_workload([str(file)], "long")
+    profile, workload = profiles()["ext4/ordered"], load_workload(str(file))
     own = Kernel("uml", uml_kernel, None, "")
     spec = spec_of(Uml(), own, [profile], [workload], tmp_path / "initramfs.cpio")
     base = make_base(profile, tmp_path / "base.zst", tmp_path)

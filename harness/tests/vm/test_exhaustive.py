@@ -23,7 +23,7 @@ from harness.store.records import CaseStatus, How, state_order
 from harness.summary import CaseVerdict, Summary
 from harness.tests.vm.conftest import run_plan
 from harness.trust import Named
-from harness.workloads.load import find_workload
+from harness.workloads.load import load_workload
 
 ORDERED = CaseId("ext4", "ordered", "append-fsync")
 NOBARRIER = CaseId("ext4", "nobarrier", "append-fsync")
@@ -131,7 +131,7 @@ def test_a_state_of_xfs_comes_back_the_same_each_time(uml_kernel: Path, tmp_path
     with RunStore.open(path) as store:
         (record,) = store.cases()
         (profile,) = select_profiles(plan.configurations)
-        workload = find_workload(plan.workloads, "append-fsync")
+        workload = load_workload("append-fsync")
         recording = load_recording(
             record.case, profile, workload, store.layout, tmp_path, plan.log_bytes, record.info.files
         )

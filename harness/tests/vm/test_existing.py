@@ -31,7 +31,7 @@ from harness.store.records import CaseStatus
 from harness.summary import CaseVerdict, shell_code
 from harness.tests.vm.conftest import run_plan
 from harness.tests.vm.test_shared_disk import LOG_BYTES, ByMessages
-from harness.workloads.load import find_workload
+from harness.workloads.load import load_workload
 from harness.writelog import read_log
 
 FILES = 150
@@ -78,7 +78,7 @@ class Equipment:
         case = CaseId(self.profile.filesystem, self.profile.mode, workload)
         kept = CaseLayout(base.parent / "base.zst", base.parent / "case")
         with Session(self.spec, base.parent / "recorder", LOG_BYTES) as session:
-            asked = find_workload([workload], workload)
+            asked = load_workload(workload)
             return record(session, self.profile, asked, case, base, kept, base.parent)
 
 

@@ -31,7 +31,7 @@ from harness.kernels.find import Kernel
 from harness.model import BLOCK_BYTES, CaseId, CrashState, Outcome, Usability
 from harness.plan import Clock
 from harness.store.layout import CaseLayout
-from harness.workloads.load import find_workload
+from harness.workloads.load import load_workload
 
 LOG_BYTES = 256 << 20
 STATES = 40
@@ -159,7 +159,7 @@ def recorded(
     time it is made with the disk as memory.
     """
     assert has_driver(kernel), "built by an earlier version: powercut kernel build"
-    (profile,), asked = select_profiles([mode]), find_workload([workload], workload)
+    (profile,), asked = select_profiles([mode]), load_workload(workload)
     own = Kernel("uml", kernel, None, "")
     spec = spec_of(Uml(), own, [profile], [asked], folder / "initramfs.cpio")
     by_messages = GuestSpec(ByMessages(), spec.kernel_image, spec.initramfs)

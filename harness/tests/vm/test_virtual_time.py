@@ -23,7 +23,7 @@ from harness.model.schedules import ScheduleName, schedule_of, under_schedule
 from harness.plan import Clock, Completions, Plan
 from harness.tests.cli.runner import powercut
 from harness.tests.vm.conftest import run_plan
-from harness.workloads.load import find_workload, select_workloads
+from harness.workloads.load import load_workload, select_workloads
 from harness.writelog import read_log
 from harness.writelog.calls import is_call_line
 
@@ -80,7 +80,7 @@ def test_two_recordings_with_one_seed_are_equal_byte_for_byte(
     """Log, marks and times. Each in a guest and a folder of its own; under a schedule whose pauses and timers
     let the kernel's own threads work, too.
     """
-    recorder = Recorder(uml_kernel, mode, find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    recorder = Recorder(uml_kernel, mode, load_workload("append-fsync"), tmp_path)
     for schedule in (0, 2):
         seen = []
         for name in ("one", "another"):
@@ -154,7 +154,7 @@ def test_writes_complete_as_late_as_they_do_in_real_time(uml_kernel: Path, mode:
     """They completed at once: the kernel's sscanf knows no ranges, so it took no order at all. F2FS' first
     fsync sends its flush while its node block is in flight, which was never seen.
     """
-    recorder = Recorder(uml_kernel, mode, find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    recorder = Recorder(uml_kernel, mode, load_workload("append-fsync"), tmp_path)
     virtual = recorder.take("virtual")
     real = recorder.take("real", clock=Clock.REAL)
     assert sent_and_completed(virtual) == sent_and_completed(real)
@@ -179,7 +179,7 @@ def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_
     uml_kernel: Path, tmp_path: Path
 ) -> None:
     """Two threads at work: where there is one, little but a stall changes the order of writes."""
-    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["beside"], "attributes"), tmp_path)
+    recorder = Recorder(uml_kernel, "ext4/ordered", load_workload("attributes"), tmp_path)
     plain = recorder.take("plain", 1, Threads(1, 0, 0, 0, 0.0))
     points, numbers = told_of(plain)
     assert points > 100
@@ -201,14 +201,14 @@ def test_a_seed_decides_which_threads_meet_and_a_list_of_its_decisions_does_the_
 
 def test_threads_are_kept_from_running_for_a_minute_in_all_at_most(uml_kernel: Path, tmp_path: Path) -> None:
     """A program's deadline is of the guest's time: with a stall at each point, all of them would pass."""
-    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    recorder = Recorder(uml_kernel, "ext4/ordered", load_workload("append-fsync"), tmp_path)
     taken = recorder.take("stalled", 1, Threads(1, 0, 0, 1, 6.0))
     _, numbers = told_of(taken)
     assert len(numbers) == 10, "stalls of 6 s"
 
 
 def test_the_threads_that_lose_every_race_are_chosen_by_the_seed(uml_kernel: Path, tmp_path: Path) -> None:
-    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["beside"], "attributes"), tmp_path)
+    recorder = Recorder(uml_kernel, "ext4/ordered", load_workload("attributes"), tmp_path)
     points, numbers = told_of(recorder.take("none", 1, Threads(1, 0, 0, 1, 6.0, slow=10**9)))
     assert points
     assert not numbers, "one thread in a milliard is none"
@@ -219,7 +219,7 @@ def test_the_threads_that_lose_every_race_are_chosen_by_the_seed(uml_kernel: Pat
 
 
 def test_without_a_schedule_no_seed_decides(uml_kernel: Path, tmp_path: Path) -> None:
-    recorder = Recorder(uml_kernel, "ext4/ordered", find_workload(["append-fsync"], "append-fsync"), tmp_path)
+    recorder = Recorder(uml_kernel, "ext4/ordered", load_workload("append-fsync"), tmp_path)
     assert told_of(recorder.take("plain")) == (0, [])
 
 
@@ -227,9 +227,7 @@ def test_a_disk_that_cannot_be_memory_is_not_recorded_in_real_time_instead(
     uml_kernel: Path, tmp_path: Path
 ) -> None:
     """It was, and the report said that it was recorded in virtual time."""
-    recorder = Recorder(
-        uml_kernel, "ext4/ordered@4k", find_workload(["append-fsync"], "append-fsync"), tmp_path
-    )
+    recorder = Recorder(uml_kernel, "ext4/ordered@4k", load_workload("append-fsync"), tmp_path)
     with pytest.raises(CannotRecord, match="virtual time"):
         recorder.take("one")
 

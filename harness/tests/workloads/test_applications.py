@@ -21,7 +21,6 @@ from harness.model import OperationKind, Workload
 from harness.tests.guests.test_initramfs import unpacked
 from harness.tests.host.images import file, layout, tar
 from harness.tests.needs import need_program
-from harness.workloads import load as workloads
 from harness.workloads.applications import (
     has_neighbour,
     load_application,
@@ -99,7 +98,6 @@ def test_two_variants_have_two_names(directory: Path) -> None:
 
 def test_a_directory_of_ones_own_is_named_by_its_path(directory: Path) -> None:
     assert [w.name for w in select_workloads([str(directory)])] == ["my-db"]
-    assert workloads.find_workload([str(directory)], "my-db").name == "my-db"
 
 
 @pytest.mark.parametrize(

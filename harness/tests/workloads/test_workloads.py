@@ -21,7 +21,6 @@ from harness.workloads.generate import chance, names_of
 from harness.workloads.load import (
     BY_HANDLE,
     MAX_NAMES,
-    find_workload,
     load_workload,
     parse_operation,
     select_workloads,
@@ -349,12 +348,6 @@ def test_a_shard_without_workloads_is_refused() -> None:
         select_workloads(["append-fsync"], "2/2")
 
 
-def test_a_generated_workload_is_found_by_its_name_alone() -> None:
-    name = "ace-link.A_foo.A_bar+fsync.A_bar"
-    assert find_workload(["ace2"], name) == load_workload(name)
-    assert find_workload(["quick"], "append-fsync") == load_workload("append-fsync")
-
-
 @pytest.mark.parametrize("name", ["mine.toml", "mine.fio"])
 def test_a_binary_file_is_no_workload(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x93\xff\x00\x80" * 100)
@@ -536,8 +529,6 @@ def test_a_workload_a_set_and_a_generated_one_can_be_asked_for_under_a_schedule(
     (by_chance,) = select_workloads(["random2-7-20.s3"])
     assert by_chance.name == "random2-7-20.s3"
     assert by_chance.operations == load_workload("random2-7-20").operations
-    assert find_workload(["ace2.s1", "quick.s1"], "append-fsync.s1").name == "append-fsync.s1"
-    assert find_workload(["ace2.s1"], by_chance.name) == by_chance
 
 
 def test_ones_own_file_is_recorded_under_a_schedule_that_is_asked_for(tmp_path: Path) -> None:

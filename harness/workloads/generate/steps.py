@@ -17,6 +17,7 @@ from harness.workloads.generate.world import (
     File,
     Invalid,
     Symlink,
+    Thing,
     World,
     parent,
 )
@@ -24,6 +25,8 @@ from harness.workloads.generate.world import (
 K = OperationKind
 Act = Callable[[World, Sequence[str]], Operation]
 """Applies an operation to the world and returns it; or raises Invalid, after which the world is unusable."""
+Where = Callable[[File], tuple[int, int]]
+"""A range of a file, offset and length in bytes. Raises Invalid for a file that has none such."""
 
 _FILE = [(path,) for path in FILES]
 _DIRECTORY = [(path,) for path in DIRECTORIES]
@@ -56,9 +59,7 @@ def _on_file(change: Callable[[File, str], Operation]) -> Act:
     return lambda world, paths: change(world.file(paths[0]), paths[0])
 
 
-def _write(where: Callable[[File], tuple[int, int]], kind: K = K.WRITE, *flags: str) -> Act:
-    """A write of the range that `where` returns: offset and length in bytes."""
-
+def _write(where: Where, kind: K = K.WRITE, *flags: str) -> Act:
     def change(file: File, path: str) -> Operation:
         offset, length = where(file)
         file.size = max(file.size, offset + length)
@@ -82,15 +83,18 @@ def _overlap(file: File) -> tuple[int, int]:
     return max(0, file.size - 2000), 5000
 
 
-def _in_hole(file: File) -> tuple[int, int]:
-    """Inside the hole, not aligned to blocks."""
-    _needs(file.hole, "there is no hole")
-    return HEAD_BYTES + 1000, 3000
+def _of_hole(start: int, length: int) -> Where:
+    """A range of the hole, which begins at byte 0 of it."""
+
+    def where(file: File) -> tuple[int, int]:
+        _needs(file.hole, "there is no hole")
+        return HEAD_BYTES + start, length
+
+    return where
 
 
-def _block_of_hole(file: File) -> tuple[int, int]:
-    _needs(file.hole, "there is no hole")
-    return HEAD_BYTES, BLOCK_BYTES
+_in_hole = _of_hole(1000, 3000)  # not aligned to blocks
+_whole_hole = _of_hole(0, TAIL_START - HEAD_BYTES)
 
 
 def _next_block(file: File) -> tuple[int, int]:
@@ -105,11 +109,6 @@ def _last_block(file: File) -> tuple[int, int]:
 def _sector(file: File) -> tuple[int, int]:
     """One of the first block's, so that a direct write covers no block."""
     return 3 * SECTOR_BYTES, SECTOR_BYTES
-
-
-def _sector_of_hole(file: File) -> tuple[int, int]:
-    _needs(file.hole, "there is no hole")
-    return HEAD_BYTES + 3 * SECTOR_BYTES, SECTOR_BYTES
 
 
 def _tail_sectors(file: File) -> tuple[int, int]:
@@ -128,7 +127,7 @@ def _mapped_end(file: File) -> tuple[int, int]:
     return max(0, file.size - 2000), min(2000, file.size)
 
 
-def _fallocate(where: Callable[[File], tuple[int, int]], *flags: str) -> Act:
+def _fallocate(where: Where, *flags: str) -> Act:
     def change(file: File, path: str) -> Operation:
         offset, length = where(file)
         if not {"keep-size", "punch-hole"} & set(flags):
@@ -146,11 +145,6 @@ def _middle(file: File) -> tuple[int, int]:
     return 2000, 8000
 
 
-def _whole_hole(file: File) -> tuple[int, int]:
-    _needs(file.hole, "there is no hole")
-    return HEAD_BYTES, TAIL_START - HEAD_BYTES
-
-
 def _truncate(size_of: Callable[[int], int]) -> Act:
     def change(file: File, path: str) -> Operation:
         size = size_of(file.size)
@@ -165,28 +159,13 @@ def _truncate(size_of: Callable[[int], int]) -> Act:
 # --- names -----------------------------------------------------------------------------------
 
 
-def _create(world: World, paths: Sequence[str]) -> Operation:
-    world.absent(paths[0])
-    world.put(paths[0], File())
-    return Operation(K.CREATE, paths[0])
+def _new(thing: Callable[[], Thing], kind: K, target: str = "", length: int = 0) -> Act:
+    def act(world: World, paths: Sequence[str]) -> Operation:
+        world.absent(paths[0])
+        world.put(paths[0], thing())
+        return Operation(kind, paths[0], target, length=length)
 
-
-def _tmpfile(world: World, paths: Sequence[str]) -> Operation:
-    world.absent(paths[0])
-    world.put(paths[0], File(5000))
-    return Operation(K.TMPFILE, paths[0], length=5000)
-
-
-def _mkdir(world: World, paths: Sequence[str]) -> Operation:
-    world.absent(paths[0])
-    world.put(paths[0], Directory())
-    return Operation(K.MKDIR, paths[0])
-
-
-def _symlink(world: World, paths: Sequence[str]) -> Operation:
-    world.absent(paths[0])
-    world.put(paths[0], Symlink())
-    return Operation(K.SYMLINK, paths[0], "elsewhere")
+    return act
 
 
 def _link(world: World, paths: Sequence[str]) -> Operation:
@@ -219,11 +198,15 @@ def _rmdir(world: World, paths: Sequence[str]) -> Operation:
     return Operation(K.RMDIR, paths[0])
 
 
+def _moved(world: World, paths: Sequence[str]) -> Operation:
+    world.move(paths[0], paths[1])
+    return Operation(K.RENAME, paths[0], paths[1])
+
+
 def _rename(world: World, paths: Sequence[str]) -> Operation:
     _no_directory(world, paths[0])
     world.absent(paths[1])
-    world.move(paths[0], paths[1])
-    return Operation(K.RENAME, paths[0], paths[1])
+    return _moved(world, paths)
 
 
 def _two_files(world: World, paths: Sequence[str]) -> tuple[File, File]:
@@ -234,8 +217,7 @@ def _two_files(world: World, paths: Sequence[str]) -> tuple[File, File]:
 
 def _rename_over(world: World, paths: Sequence[str]) -> Operation:
     _two_files(world, paths)
-    world.move(paths[0], paths[1])
-    return Operation(K.RENAME, paths[0], paths[1])
+    return _moved(world, paths)
 
 
 def _fill(world: World, path: str) -> None:
@@ -249,16 +231,14 @@ def _rename_directory(world: World, paths: Sequence[str]) -> Operation:
     world.directory(paths[0])
     world.absent(paths[1])
     _fill(world, paths[0])
-    world.move(paths[0], paths[1])
-    return Operation(K.RENAME, paths[0], paths[1])
+    return _moved(world, paths)
 
 
 def _rename_directory_over(world: World, paths: Sequence[str]) -> Operation:
     world.directory(paths[0])
     _needs(not world.inside(paths[1]), "the directory to be replaced is not empty")
     _fill(world, paths[0])
-    world.move(paths[0], paths[1])
-    return Operation(K.RENAME, paths[0], paths[1])
+    return _moved(world, paths)
 
 
 # --- attributes ------------------------------------------------------------------------------
@@ -285,8 +265,8 @@ def _removexattr(world: World, paths: Sequence[str]) -> Operation:
 STEPS: Mapping[str, StepKind] = {
     step.name: step
     for step in (
-        StepKind("creat", _FILE, _create),
-        StepKind("mkdir", _DIRECTORY, _mkdir),
+        StepKind("creat", _FILE, _new(File, K.CREATE)),
+        StepKind("mkdir", _DIRECTORY, _new(Directory, K.MKDIR)),
         StepKind("write-start", _FILE, _write(_start)),
         StepKind("write-end", _FILE, _write(_end)),
         StepKind("write-overlap", _FILE, _write(_overlap)),
@@ -302,7 +282,7 @@ STEPS: Mapping[str, StepKind] = {
         StepKind("truncate-zero", _FILE, _truncate(lambda _: 0)),
         StepKind("truncate-grow", _FILE, _truncate(lambda size: size + 10000)),
         StepKind("link", _TWO_FILES, _link),
-        StepKind("symlink", _FILE, _symlink),
+        StepKind("symlink", _FILE, _new(Symlink, K.SYMLINK, "elsewhere")),
         StepKind("unlink", _FILE, _unlink),
         StepKind("unlink-linked", _TWO_FILES, _unlink_linked),
         StepKind("rmdir", _DIRECTORY, _rmdir),
@@ -316,11 +296,11 @@ STEPS: Mapping[str, StepKind] = {
         StepKind("direct-start", _FILE, _write(_start, K.WRITE, "direct")),
         StepKind("direct-end", _FILE, _write(_next_block, K.WRITE, "direct")),
         StepKind("direct-overlap", _FILE, _write(_last_block, K.WRITE, "direct")),
-        StepKind("direct-hole", _FILE, _write(_block_of_hole, K.WRITE, "direct")),
+        StepKind("direct-hole", _FILE, _write(_of_hole(0, BLOCK_BYTES), K.WRITE, "direct")),
         StepKind("mmap-start", _FILE, _write(_mapped_start, K.MMAP_WRITE)),
         StepKind("mmap-end", _FILE, _write(_mapped_end, K.MMAP_WRITE)),
         StepKind("mmap-hole", _FILE, _write(_in_hole, K.MMAP_WRITE)),
-        StepKind("tmpfile", _FILE, _tmpfile),
+        StepKind("tmpfile", _FILE, _new(lambda: File(5000), K.TMPFILE, length=5000)),
     )
 }
 
@@ -330,23 +310,23 @@ STEPS: Mapping[str, StepKind] = {
 
 def _exchange(world: World, paths: Sequence[str]) -> Operation:
     _two_files(world, paths)
-    world.exchange(paths[0], paths[1])
-    return Operation(K.EXCHANGE, paths[0], paths[1])
+    return _exchanged(world, paths)
 
 
 def _exchange_directories(world: World, paths: Sequence[str]) -> Operation:
     for path in paths:
         world.directory(path)
+    return _exchanged(world, paths)
+
+
+def _exchanged(world: World, paths: Sequence[str]) -> Operation:
     world.exchange(paths[0], paths[1])
     return Operation(K.EXCHANGE, paths[0], paths[1])
 
 
-def _chmod(file: File, path: str) -> Operation:
-    return Operation(K.CHMOD, path, length=0o600)
-
-
-def _chown(file: File, path: str) -> Operation:
-    return Operation(K.CHOWN, path, offset=1000, length=100)
+def _set(kind: K, offset: int = 0, length: int = 0) -> Act:
+    """Sets something of a file that no other step asks for."""
+    return _on_file(lambda file, path: Operation(kind, path, offset=offset, length=length))
 
 
 def _write_back(file: File, path: str) -> Operation:
@@ -360,8 +340,8 @@ MORE_STEPS: Mapping[str, StepKind] = {
         *STEPS.values(),
         StepKind("exchange", _TWO_FILES, _exchange),
         StepKind("exchange-dirs", [("A", "B")], _exchange_directories, moves=True),
-        StepKind("chmod", _FILE, _on_file(_chmod)),
-        StepKind("chown", _FILE, _on_file(_chown)),
+        StepKind("chmod", _FILE, _set(K.CHMOD, length=0o600)),
+        StepKind("chown", _FILE, _set(K.CHOWN, 1000, 100)),
         StepKind("sync-file-range", _FILE, _on_file(_write_back)),
         StepKind("write-sync", _FILE, _write(_start, K.WRITE, "sync")),
         StepKind("write-dsync", _FILE, _write(_overlap, K.WRITE, "dsync")),
@@ -383,7 +363,7 @@ def _second_block(file: File) -> tuple[int, int]:
     return BLOCK_BYTES, BLOCK_BYTES
 
 
-def _shift(where: Callable[[File], tuple[int, int]], flag: str) -> Act:
+def _shift(where: Where, flag: str) -> Act:
     """Takes a range of whole blocks out of a file, or makes room for one; what is behind it moves."""
 
     def change(file: File, path: str) -> Operation:
@@ -417,17 +397,15 @@ def _exchange_range(world: World, paths: Sequence[str]) -> Operation:
     return Operation(K.EXCHANGE_RANGE, paths[0], paths[1])
 
 
-def _touch(file: File, path: str) -> Operation:
-    return Operation(K.TOUCH, path, length=1_000_000_000)
-
-
 SINGLE_STEPS: Mapping[str, StepKind] = {
     step.name: step
     for step in (
         *MORE_STEPS.values(),
         StepKind("direct-sector", _FILE, _write(_sector, K.WRITE, "direct")),
         StepKind("direct-tail", _FILE, _write(_tail_sectors, K.WRITE, "direct")),
-        StepKind("direct-hole-sector", _FILE, _write(_sector_of_hole, K.WRITE, "direct")),
+        StepKind(
+            "direct-hole-sector", _FILE, _write(_of_hole(3 * SECTOR_BYTES, SECTOR_BYTES), K.WRITE, "direct")
+        ),
         StepKind("direct-tail-dsync", _FILE, _write(_tail_sectors, K.WRITE, "direct", "dsync")),
         StepKind("overlap-sync", _FILE, _write(_overlap, K.WRITE, "sync")),
         StepKind("hole-dsync", _FILE, _write(_in_hole, K.WRITE, "dsync")),
@@ -437,7 +415,7 @@ SINGLE_STEPS: Mapping[str, StepKind] = {
         StepKind("clone", _TWO_FILES, _clone),
         StepKind("copy-range", _TWO_FILES, _copy_range),
         StepKind("exchange-range", _TWO_FILES, _exchange_range),
-        StepKind("touch", _FILE, _on_file(_touch)),
+        StepKind("touch", _FILE, _set(K.TOUCH, length=1_000_000_000)),
     )
 }
 """Those, and more again: each by itself."""
