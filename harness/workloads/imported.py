@@ -155,6 +155,14 @@ class _Open:
     """How many descriptors stand for it; of processes that share theirs, each counts once."""
 
 
+class _Files(dict[int, _Open]):
+    """By descriptor. `closing`: those that execve(2) closes."""
+
+    def __init__(self, of: _Files | None = None) -> None:
+        super().__init__(of or {})
+        self.closing: set[int] = set(of.closing) if of else set()
+
+
 @dataclass(slots=True, eq=False)
 class _Mapping:
     """A shared mapping, from address `start` to `end`: `file` from `offset` on, as `known` was open; without
@@ -185,7 +193,7 @@ class _Process:
     """What it has may be that of others, too: after clone(2) with CLONE_FS, CLONE_FILES, CLONE_VM."""
 
     where: _Where = field(default_factory=_Where)
-    files: dict[int, _Open] = field(default_factory=dict)
+    files: _Files = field(default_factory=_Files)
     mappings: list[_Mapping] = field(default_factory=list)
 
     def mapped(self, start: int, end: int) -> list[_Mapping]:
@@ -531,7 +539,7 @@ class _Import:
         if path is None:
             self._need_the_same_root(call, process)
             return
-        self._put(process, call.result, known := _Open(path, flags, 0))
+        self._put(process, call.result, known := _Open(path, flags, 0), closing="O_CLOEXEC" in flags)
         if "O_TMPFILE" in flags:
             known.path, known.handle = "", self._handle()
             self._need(parent := posixpath.dirname(path), directory=True)
@@ -558,12 +566,14 @@ class _Import:
                 f"{self._root} has another name in the log, without symbolic links", "--root " + real
             )
 
-    def _put(self, process: _Process, number: int, known: _Open | None) -> None:
-        """What a descriptor stands for from now on."""
+    def _put(self, process: _Process, number: int, known: _Open | None, *, closing: bool = False) -> None:
+        """What a descriptor stands for from now on. `closing`: until execve(2)."""
         old = process.files.pop(number, None)
+        process.files.closing.discard(number)
         if known:
             process.files[number] = known
             known.holders += 1
+            process.files.closing.update([number] if closing else [])
         if old:
             self._give_up(old)
 
@@ -590,14 +600,21 @@ class _Import:
         if "CLOSE_RANGE_UNSHARE" in call.arguments[2]:
             self._own_files(process)
         first, last = (int(argument, 0) for argument in call.arguments[:2])
-        if "CLOSE_RANGE_CLOEXEC" not in call.arguments[2]:
-            for number in [number for number in process.files if first <= number <= last]:
-                self._put(process, number, None)
+        numbers = [number for number in process.files if first <= number <= last]
+        if "CLOSE_RANGE_CLOEXEC" in call.arguments[2]:
+            process.files.closing.update(numbers)
+            return
+        for number in numbers:
+            self._put(process, number, None)
 
     def duplicates(self, call: SystemCall, process: _Process) -> None:
         known = self._known(process, call.arguments[0])
         if call.name != "fcntl" or call.arguments[1].startswith("F_DUPFD"):
-            self._put(process, call.result, known)
+            closing = "CLOEXEC" in " ".join(call.arguments[1:])
+            self._put(process, call.result, known, closing=closing)
+        elif known and call.arguments[1] == "F_SETFD":
+            number, closes = int(call.arguments[0].partition("<")[0]), "FD_CLOEXEC" in call.arguments[2]
+            (process.files.closing.add if closes else process.files.closing.discard)(number)
         elif known and call.arguments[1] == "F_SETFL":
             set_ = frozenset(re.findall(r"O_\w+", call.arguments[2]))
             known.flags = (known.flags - {"O_APPEND", "O_DIRECT"}) | (set_ & {"O_APPEND", "O_DIRECT"})
@@ -622,7 +639,7 @@ class _Import:
     def _own_files(self, process: _Process) -> None:
         """It shares its descriptors with nobody from now on."""
         if sum(p.files is process.files for p in self._processes.values()) > 1:
-            process.files = dict(process.files)
+            process.files = _Files(process.files)
             for known in process.files.values():
                 known.holders += 1
 
@@ -846,11 +863,12 @@ class _Import:
 
     def links(self, call: SystemCall, process: _Process) -> None:
         is_at = call.name == "linkat"
-        if (new := self._named(call, process, 3 if is_at else 1)) is None:
-            return
+        new = self._named(call, process, 3 if is_at else 1)
         old = self._linked(call, process) if is_at else self._named(call, process, 0)
-        if old is None:
-            raise _LeftOut("links to what is not in the folder")
+        if new is None and old is None:
+            return
+        if old is None or new is None:
+            raise _LeftOut("links to what is not in the folder, or out of it")
         inode = _Inode(_K.CREATE, is_changed=True) if old.startswith("@") else self._need(old)
         self._need(posixpath.dirname(new), directory=True)
         self._there[new] = inode
@@ -974,9 +992,13 @@ class _Import:
                 self._may_be_stored = True
 
     def executes(self, call: SystemCall, process: _Process) -> None:
-        """Nothing that was mapped is, from now on; nor does the program share descriptors."""
+        """Nothing that was mapped is, from now on; nor does the program share descriptors, or have those that
+        were opened to be closed now.
+        """
         process.mappings = []
         self._own_files(process)
+        for number in sorted(process.files.closing):
+            self._put(process, number, None)
 
     def protects(self, call: SystemCall, process: _Process) -> None:
         """What could not be written may be from now on."""

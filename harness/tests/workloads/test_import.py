@@ -447,6 +447,51 @@ def test_a_program_that_is_executed_has_none_of_what_was_mapped() -> None:
     assert not found.left_out
 
 
+@pytest.mark.parametrize(
+    ("opened", "marked", "is_closed"),
+    [
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "", True),
+        ("O_CREAT|O_RDWR", "", False),
+        ("O_CREAT|O_RDWR", "7 fcntl(3</r/f>, F_SETFD, FD_CLOEXEC) = 0", True),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 fcntl(3</r/f>, F_SETFD, 0) = 0", False),
+        ("O_CREAT|O_RDWR", "7 close_range(3, 4294967295, CLOSE_RANGE_CLOEXEC) = 0", True),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 dup(3</r/f>) = 4</r/f>", False),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 dup3(3</r/f>, 4, O_CLOEXEC) = 4</r/f>", True),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 fcntl(3</r/f>, F_DUPFD_CLOEXEC, 4) = 4</r/f>", True),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 clone(flags=SIGCHLD) = 8", False),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 clone(flags=CLONE_FILES|SIGCHLD) = 8", False),
+    ],
+)
+def test_a_program_that_is_executed_has_no_descriptor_that_was_to_be_closed_then(
+    opened: str, marked: str, is_closed: bool
+) -> None:
+    """It kept a file without a name until it ended: what was written and synced behind that did so beside an
+    orphan that the kernel had freed.
+    """
+    lines = f"""7 openat(AT_FDCWD</r>, "f", {opened}, 0644) = 3</r/f>
+{marked}
+7 unlink("/r/f") = 0
+7 fsync(3</r/f>(deleted)) = 0
+7 execve("/x", ["x"], 0x7f /* 1 var */) = 0
+7 mkdir("/r/d", 0755) = 0
+"""
+    done = told(of(lines))
+    assert ("close @1" in done[: done.index("mkdir d")]) == is_closed
+
+
+@pytest.mark.parametrize(
+    "call", ['link("/r/f", "/x/g")', 'linkat(3</r/f>, "", AT_FDCWD</x>, "g", AT_EMPTY_PATH)']
+)
+def test_a_link_out_of_the_folder_is_counted(call: str) -> None:
+    """It was passed over: what was done by the other name was missing, and nothing said so."""
+    opened = '1 openat(AT_FDCWD</x>, "/r/f", O_CREAT|O_RDWR, 0644) = 3</r/f>\n'
+    found = of(f'{opened}1 {call} = 0\n1 link("/x/a", "/x/b") = 0\n')
+    assert (told(found), list(found.left_out)) == (
+        ["create f"],
+        ["links to what is not in the folder, or out of it"],
+    )
+
+
 def test_no_memory_at_all_is_an_address() -> None:
     """It was no number: the whole log was refused."""
     assert told(of("7 msync(NULL, 0, MS_SYNC) = 0\n7 mprotect(NULL, 0, PROT_READ|PROT_WRITE) = 0\n")) == []
