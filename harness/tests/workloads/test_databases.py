@@ -53,6 +53,7 @@ class Here:
             },
             capture_output=True,
             text=True,
+            errors="replace",  # of an archive
             timeout=300,
             check=False,
         )
@@ -151,6 +152,16 @@ def test_postgresql_is_refused_where_it_is_damaged_or_lacks_a_transaction(postgr
     shutil.rmtree(here.files / "cluster" / "pg_wal")
     code, output = here.check(told, *arguments)
     assert (code, "pg_wal" in output) == (1, True), output
+
+
+def test_a_cluster_of_postgresql_that_was_copied_is_not_left_elsewhere(postgresql: Here) -> None:
+    """It stayed below TMPDIR: a second run, or another `prepare`, refused to make one there."""
+    scratch = postgresql.folder / "scratch"
+    for _ in range(2):
+        assert postgresql.call("prepare").returncode == 0
+        assert not list(scratch.iterdir())
+    assert postgresql.call("run", "single", "fsync=on", "synchronous_commit=on").returncode == 0
+    assert not (scratch / "cluster").exists()
 
 
 def test_a_page_of_postgresql_that_does_not_fit_its_checksum_is_found(postgresql: Here) -> None:
