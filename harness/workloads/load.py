@@ -281,6 +281,11 @@ def _number(text: str, kind: OperationKind, name: str, word: str) -> int:
     return number
 
 
+def flags_of(kind: OperationKind) -> Sequence[str]:
+    """The flags that an operation may have; for `docs/generate.py`."""
+    return _FLAGS.get(kind, ())
+
+
 def _flags(text: str, kind: OperationKind, words: Sequence[str]) -> tuple[str, ...]:
     known = _FLAGS[kind]
     for word in words:
