@@ -44,7 +44,8 @@ class DryRun:
 
 
 def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestChoice) -> DryRun:
-    """Run a workload in a guest, unmount, and judge what is there then, in the guest that is fastest here.
+    """Run a workload in a guest, unmount, and judge what is there then, in the guest that is fastest here
+    and can do both.
 
     Raises EnvironmentLacks for what this host lacks, GuestError with its output for a program that fails, and
     what recording raises.
@@ -55,7 +56,7 @@ def dry_run(profile: Profile, workload: Workload, kernel: Kernel, asked: GuestCh
     try:
         scratch = folder.path
         base = make_base(profile, scratch / "base.zst", scratch)
-        spec = make_specs(asked, kernel, [profile], [workload], base, scratch).judge
+        spec = make_specs(asked, kernel, [profile], [workload], base, scratch).doing_both(profile)
         with Session(spec, scratch / "session", asked.log_bytes) as session:
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             kept = CaseLayout(scratch / "base.zst", scratch / "kept")

@@ -80,7 +80,8 @@ planted in it.
               help="Build with these options as well: a configuration fragment, "
               "such as CONFIG_KASAN=y.")  # fmt: skip
 @click.option("-c", "--mode", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
-              help="Ask in these modes. Default: those whose code the patch changes.")  # fmt: skip
+              help="Ask in these modes. Default: those whose code the patch changes. One whose drivers "
+              "these kernels lack, such as ext4/ordered@vdo, needs --config with their options.")  # fmt: skip
 @workloads_option("Ask with these workloads. Default: general sets, those that find most first.")
 @click.option("--minutes", type=bounded(bounds.Minutes), default=MINUTES,
               show_default=True, help="Stop asking after so long. What was found by then is compared with "

@@ -51,6 +51,12 @@ class GuestSpecs:
     description: str
     accel_reason: str = ""
 
+    def doing_both(self, profile: Profile) -> GuestSpec:
+        """The one that records and judges at once: the judge, unless its kernel may lack what only a
+        recording of this mode needs.
+        """
+        return self.recorder if profile.layer and profile.layer.judged_below else self.judge
+
     def noting(self, hits: Path, recording_hits: Path) -> GuestSpecs:
         """The same, where guests that judge note in one file what they run, and those of the same kernel that
         record in another.
@@ -186,6 +192,11 @@ def has_drivers(image: Path, profiles: Sequence[Profile], *, records: bool = Fal
     """Whether a kernel that Powercut built has the file systems of all these modes, and what their stacks and
     layers are made of, by the configuration beside it. `records`: also those that only a recording needs.
     """
+    return not _lacking_options(image, profiles, records=records)
+
+
+def _lacking_options(image: Path, profiles: Sequence[Profile], *, records: bool) -> list[str]:
+    """The options that `has_drivers` misses: `CONFIG_DM_VDO`."""
     config = (image.parent / "config").read_text()
     parts = [
         part for p in profiles for part in (p.stacked and p.stacked.stack, p.layer) if part and part.options
@@ -194,7 +205,8 @@ def has_drivers(image: Path, profiles: Sequence[Profile], *, records: bool = Fal
     names = {option_of(m) for p in profiles for m in p.modules if m not in of_parts}
     left_out = [p.layer for p in profiles if p.layer and p.layer.judged_below and not records]
     options = {o for part in (*parts, *profiles) if part not in left_out for o in part.options}
-    return all(re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config) for name in names | options)
+    wanted = sorted(names | options)
+    return [f"CONFIG_{name}" for name in wanted if not re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config)]
 
 
 def booted_kernel(name: str, kernel: Kernel) -> Kernel:
@@ -211,11 +223,13 @@ def lacks_drivers(name: str, kernel: Kernel, profile: Profile) -> str:
     if not profile_of(name).host_process:
         return ""
     booted = booted_kernel(name, kernel)
-    if not (booted.image.parent / "config").is_file() or has_drivers(booted.image, [profile], records=True):
+    if not (booted.image.parent / "config").is_file():
+        return ""
+    if not (lacking := _lacking_options(booted.image, [profile], records=True)):
         return ""
     return (
-        f"{profile_of(name).title} {booted.name} is built without its drivers: leave the machine to "
-        "powercut, which takes a kernel that has them"
+        f"{profile_of(name).title} {booted.name} is built without its drivers ({', '.join(lacking)}): build "
+        "a kernel with these options, or leave the machine to powercut, which takes a kernel that has them"
     )
 
 

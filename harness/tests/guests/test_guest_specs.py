@@ -112,6 +112,23 @@ def test_a_named_machine_whose_kernel_lacks_a_driver_is_refused(
         make_specs(GuestChoice("uml"), found, [mode("ext4/ordered@raid1")], [], tmp_path, tmp_path)
 
 
+def test_what_a_built_kernel_lacks_for_a_mode_is_told_by_its_options(tmp_path: Path) -> None:
+    """`patch -c ext4/ordered@vdo` was told to leave the machine to powercut, which had chosen it."""
+    (tmp_path / "config").write_text("CONFIG_EXT4_FS=y\nCONFIG_DM_ZERO=y\n")
+    built = Kernel("built-uml", tmp_path / "image", None, "", machine="uml")
+    said = lacks_drivers("uml", built, mode("ext4/ordered@vdo"))
+    assert "its drivers (CONFIG_DM_VDO): build a kernel with these options" in said
+    assert lacks_drivers("uml", built, mode("ext4/ordered")) == ""
+
+
+@pytest.mark.parametrize(("of", "records"), [("nfs", True), ("nfs3", True), ("loop", False)])
+def test_who_records_and_judges_in_one_guest_has_what_a_recording_needs(of: str, *, records: bool) -> None:
+    """`try -c ext4/ordered@nfs3` recorded in UML, whose kernel judges below NFS and has none."""
+    recorder, judge = (GuestSpec(machine_of(name), Path(name), Path(name)) for name in ("qemu", "uml"))
+    chosen = GuestSpecs(recorder, judge, "").doing_both(mode(f"ext4/ordered@{of}"))
+    assert chosen is (recorder if records else judge)
+
+
 def test_a_kernel_without_the_module_is_the_reason_and_no_program_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
