@@ -17,7 +17,7 @@ from harness.errors import EnvironmentLacks, UsageError
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
 from harness.guests.guest_specs import make_specs
-from harness.guests.made_trees import MadeTrees
+from harness.guests.made_trees import NOTES_MAX_BYTES, MadeTrees
 from harness.guests.session import Session, Target
 from harness.host.folders import OwnedFolder
 from harness.host.packed import unpack
@@ -29,9 +29,6 @@ from harness.rules.states import Partial
 from harness.rules.trees import contents
 from harness.store import RunStore
 from harness.trust import Named, chosen_kernel, plan_here, vouched_word, vouched_workload
-
-_NOTES_MAX = 64 << 20
-"""Bytes of a guest's reply."""
 
 
 def ruled_profile(point: CrashPoint) -> Profile | None:
@@ -114,7 +111,7 @@ def _again(
         ):
             kept = store.layout.case(point.case).calls
             if kept.exists():
-                notes = trees.take(unpack(kept, folder.path / "calls", _NOTES_MAX).read_bytes())
+                notes = trees.take(unpack(kept, folder.path / "calls", NOTES_MAX_BYTES).read_bytes())
             else:  # a run of before
                 notes = trees.note(workload.operations[check.operation].argv)
             if notes.digest() != record.info.log_hash:

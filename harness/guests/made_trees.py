@@ -31,6 +31,8 @@ _KINDS = {
     "link": ChangeKind.LINK,
 }
 _NOTED = "/tmp/powercut-noted-bytes"  # noqa: S108 - in a guest: `BYTES` of vms/agent/src/whole.rs
+NOTES_MAX_BYTES = wire.LIMITS["FRAME_BYTES"]
+"""The most that a guest notes of a program's calls: they come in one frame."""
 _MARGIN_S = 60.0
 _PIECES_MAX = 20_000
 """Changes and pieces of files in one request; a tree that has more goes alone."""

@@ -16,7 +16,7 @@ from harness.cases.application import at_once
 from harness.cases.casework import Limits
 from harness.errors import NotSupported, PowercutError, VersionsDiffer
 from harness.filesystems.profile import Profile
-from harness.guests.made_trees import MadeTrees
+from harness.guests.made_trees import NOTES_MAX_BYTES, MadeTrees
 from harness.guests.session import GuestSpec, Session, Target
 from harness.host.packed import pack, unpack
 from harness.host.progress import Progress, telling
@@ -58,7 +58,6 @@ CALLS = "the program's calls"
 UNSYNCED = "what no sync covered"
 REMEDY = "what would mend it"
 INTERRUPTED = "its cause was not looked for: the run was interrupted"
-_NOTES_MAX_BYTES = 64 << 20
 _CALLS_SHOWN = 40
 _SHOWN = 200
 _COUNTED_MAX = 100_000
@@ -155,7 +154,7 @@ class RuledWork:
         kept, raw = self._store.layout.case(case).calls, self._scratch / "calls"
         try:
             if kept.exists() and self._store.judged_states(case):
-                return trees.take(unpack(kept, raw, _NOTES_MAX_BYTES).read_bytes())
+                return trees.take(unpack(kept, raw, NOTES_MAX_BYTES).read_bytes())
             with telling(lambda: f"{case}: the program runs", self._progress.say):
                 notes = trees.note(argv, self._limits.deadline)
             self._limits.need_more()
