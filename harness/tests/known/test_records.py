@@ -54,6 +54,27 @@ def test_what_changed_behind_its_writeback_is_another_loss(between: Sequence[str
     assert (name_of(seen) == "fat-fsync-beside-writeback") is known
 
 
+@pytest.mark.parametrize(
+    ("then", "cause", "known"),
+    [
+        (("remount",), "", True),
+        (("append f 9", "syncfs d"), "No flush at all", True),
+        (("sync",), "Torn write", False),
+        (("sync",), None, False),
+        (("fsync a", "sync"), "", False),
+        (("append f 9",), "", False),
+    ],
+)
+def test_a_moved_file_has_both_names_until_a_sync_of_fat_is_durable(
+    then: Sequence[str], cause: str | None, *, known: bool
+) -> None:
+    """`remount@t34=` of vfat/default counted as new: fsync of the file had acknowledged what was lost."""
+    operations = ("mkdir a", "create a/f", "append a/f 100", "remount", "rename a/f f", "fsync f", *then)
+    seen = observed(_SIZE, operations=operations, promised=5, state="@99", cause=cause)
+    seen = replace(seen, case=CaseId("vfat", "default", "any"), kernel="6.12.117")
+    assert (name_of(seen) == "vfat-sync-no-flush") is known
+
+
 _ATTRIBUTES = Symptom("durability", "NAME: attributes")
 
 
