@@ -108,6 +108,7 @@ class _ModeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: list[str] = []  # of the kernel, beyond the driver: `XFS_RT`
     steps: list[Tool] = []  # run after mkfs, with their complete arguments
     stack: Stack | None = None  # of its own: devices among which the file system itself divides its data
+    stack_after: str = ""  # steps ahead of those that make and start the file system's own stack
     read_only_first: bool = False  # a crashed disk is mounted `ro`, then remounted
     unrepaired: bool = False  # the file system's `[repair]` does not run before the mount
     first: First | None = None
@@ -230,6 +231,13 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
         raise UsageError(f"{path}: {names}", "rename it: a case is named by both")
     mode = _decode(path, _ModeFile)
     stack = mode.stack or shared.stack
+    if mode.stack_after:
+        if mode.stack or not shared.stack:
+            raise UsageError(
+                f"{path}: stack_after is for the stack of {FILE_NAME}",
+                "see vms/filesystems/zfs/nocacheflush.toml",
+            )
+        stack = _behind(mode.stack_after, shared.stack)
     if stack and (what := contradiction(stack)):
         raise UsageError(f"{path}: {what}", "see vms/filesystems/btrfs/raid1.toml")
     if wrong := next(_wrong_with_second(mode, shared), None):
@@ -291,6 +299,12 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
     if mode.disk:
         made = made.on_disk(disks()[mode.disk])
     return [*made.on_members(stack)] if stack else [made]
+
+
+def _behind(steps: str, stack: Stack) -> Stack:
+    """The stack, with steps ahead of its own."""
+    make, start = (f"{steps}\n{own}" for own in (stack.make, stack.start))
+    return msgspec.structs.replace(stack, make=make, start=start)
 
 
 _SEE_FIRST = "see vms/filesystems/ext4/fsck-first.toml"

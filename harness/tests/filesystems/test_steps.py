@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.filesystems.profiles import select_profiles
+from harness.errors import UsageError
+from harness.filesystems import profiles
+from harness.filesystems.profiles import FILE_NAME, select_profiles
+from harness.host.resources import resource
 from harness.oracles.endings import any_of, complaints
 
 HEALED = """  pool: tank
@@ -59,6 +62,20 @@ def test_what_import_and_walk_have_healed_is_told_before_the_export(
     assert len(log) == told, "one line: the log has escapes for the ends of others"
     assert all("unrecoverable error" in line and "member-0 ONLINE 0 0 11" in line for line in log)
     assert [bool(complaints(any_of(profile.console.errors), [line])) for line in log] == [True] * told
+
+
+def test_the_steps_of_a_mode_come_ahead_of_those_of_its_file_systems_stack() -> None:
+    """The file of zfs/nocacheflush had the whole stack again, for one line."""
+    start, stop = stack_of("zfs/default")
+    ahead = "echo 1 >/sys/module/zfs/parameters/zfs_nocacheflush"
+    assert stack_of("zfs/nocacheflush") == (f"{ahead}\n{start}", stop)
+
+
+def test_steps_ahead_of_a_stack_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    shared = profiles._decode(resource("vms", "filesystems", "ext4", FILE_NAME), profiles._FilesystemFile)
+    (mode := tmp_path / "m.toml").write_text('summary = "s"\nstack_after = "true"\n[contract]\n')
+    with pytest.raises(UsageError, match="stack_after is for the stack of"):
+        profiles._profiles("ext4", mode, shared)
 
 
 def test_a_pool_that_is_not_there_needs_no_export(tmp_path: Path) -> None:
