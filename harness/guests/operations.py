@@ -6,29 +6,21 @@ import errno
 import os
 from collections.abc import Sequence
 
+import msgspec
+
 from harness.errors import FullDisk, GuestError, GuestLost, NotSupported
 from harness.guests import wire
 from harness.guests.outcomes import call_error
 from harness.host.text import ended_with
-from harness.model import Operation, OperationFlag, OperationKind
+from harness.model import Operation, OperationKind
 
 LACKS = 77
 """Exit code of a program that cannot do its work here, as in automake's tests and meson's."""
 
 
 def to_wire(op: Operation) -> wire.Operation:
-    """The message for an operation."""
-    return wire.Operation(
-        kind=op.kind,
-        path=op.path,
-        target=op.target,
-        offset=op.offset,
-        length=op.length,
-        name=op.name,
-        value=op.value,
-        flags=[OperationFlag(flag) for flag in op.flags],
-        argv=list(op.argv),
-    )
+    """The message for an operation: its fields have the same names."""
+    return msgspec.convert(op, wire.Operation, from_attributes=True)
 
 
 def check_results(

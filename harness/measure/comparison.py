@@ -76,20 +76,21 @@ RigT = TypeVar("RigT")
 
 
 class Comparison(ABC, Generic[RigT]):
-    """One measurement. `repeats`: what others measured and where they published it; `rounds`: how often each
-    configuration is measured by default. `warms_up`: a small round goes first and is not counted, because an
-    emulator translates code when it first runs.
+    """One measurement. `repeats`: what others measured and where they published it. `modes`: by name, what is
+    measured, where `configurations` has no more to say; `rounds`: how often each is by default. `warms_up`: a
+    small round goes first and is not counted, because an emulator translates code when it first runs.
     """
 
     name: str
     summary: str
     repeats: str
+    modes: Sequence[str] = ()
     rounds: int
     warms_up = False
 
-    @abstractmethod
     def configurations(self) -> Sequence[Configuration]:
         """In the order in which each round measures them."""
+        return [Configuration.of(name) for name in self.modes]
 
     @abstractmethod
     def sizes(self, scale: float) -> Sizes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 from harness.errors import GuestError
 from harness.measure.comparison import Configuration, Sizes, Surroundings, ratio, scaled, spread_table
@@ -27,11 +28,9 @@ class DoubleWrite(InGuest):
         f"Published for {_SOURCE}: writeback gave {_FASTER} times the throughput of journal, and a commit "
         f"took {_JOURNAL_MS} ms on average under journal, {_WRITEBACK_MS} ms under writeback"
     )
+    modes = (JOURNAL, ORDERED, WRITEBACK)
     rounds = 7
     flushes = True
-
-    def configurations(self) -> Sequence[Configuration]:
-        return [Configuration.of(name) for name in (JOURNAL, ORDERED, WRITEBACK)]
 
     def sizes(self, scale: float) -> Sizes:
         return scaled(scale, written_mib=10)
@@ -69,9 +68,8 @@ class DoubleWrite(InGuest):
         )
 
     def surroundings(self, rig: Rig) -> Surroundings:
-        guest = rig.guest
         probes = rig.probes([c.profile.tracing for c in self.configurations()])
-        return Surroundings(f"Linux {guest.kernel_release}", guest.machine, guest.accel, probes.source)
+        return replace(super().surroundings(rig), source=probes.source)
 
     def evaluate(self, samples: Samples, sizes: Sizes) -> Results:
         columns = {
@@ -105,31 +103,22 @@ def dd_result(said: str) -> tuple[int, float]:
 
 
 def _ratios(samples: Samples) -> list[Ratio]:
-    rates = {name: samples.values(name, "mib_s") for name in (JOURNAL, ORDERED, WRITEBACK)}
-    commits = {name: samples.values(name, "commit_ms") for name in (JOURNAL, WRITEBACK)}
-    faster = ratio(
-        "throughput, writeback / journal",
-        rates[WRITEBACK],
-        rates[JOURNAL],
-        published=_FASTER,
-        source=_SOURCE,
-        remark=_REMARK,
-    )
-    longer = ratio(
-        "latency of a commit, journal / writeback",
-        commits[JOURNAL],
-        commits[WRITEBACK],
-        published=round(_JOURNAL_MS / _WRITEBACK_MS, 1),
-        source=f"{_JOURNAL_MS} ms to {_WRITEBACK_MS} ms, {_SOURCE}",
-        remark=_ONE_COMMIT,
-    )
-    return [*faster, *longer, *_beside(rates)]
+    def rates(upper: str, lower: str) -> tuple[str, Mapping[int, float], Mapping[int, float]]:
+        name = f"throughput, {upper.partition('/')[2]} / {lower.partition('/')[2]}"
+        return name, samples.values(upper, "mib_s"), samples.values(lower, "mib_s")
 
-
-def _beside(rates: dict[str, Mapping[int, float]]) -> list[Ratio]:
     return [
-        *ratio("throughput, ordered / journal", rates[ORDERED], rates[JOURNAL]),
-        *ratio("throughput, writeback / ordered", rates[WRITEBACK], rates[ORDERED]),
+        *ratio(*rates(WRITEBACK, JOURNAL), published=_FASTER, source=_SOURCE, remark=_REMARK),
+        *ratio(
+            "latency of a commit, journal / writeback",
+            samples.values(JOURNAL, "commit_ms"),
+            samples.values(WRITEBACK, "commit_ms"),
+            published=round(_JOURNAL_MS / _WRITEBACK_MS, 1),
+            source=f"{_JOURNAL_MS} ms to {_WRITEBACK_MS} ms, {_SOURCE}",
+            remark=_ONE_COMMIT,
+        ),
+        *ratio(*rates(ORDERED, JOURNAL)),
+        *ratio(*rates(WRITEBACK, ORDERED)),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,10 +62,8 @@ class PowerCut(Comparison[Plug]):
         "pulling the plug at random and looking for the journal's `recovery complete`; what comes back is "
         "judged as `powercut run` judges a crash state, by names, sizes, every byte and fsck"
     )
+    modes = MODES
     rounds = 4
-
-    def configurations(self) -> Sequence[Configuration]:
-        return [Configuration.of(name) for name in MODES]
 
     def sizes(self, scale: float) -> Sizes:
         return {"operations": max(2, round(120 * scale))}

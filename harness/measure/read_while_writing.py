@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
 from harness.measure.comparison import Configuration, Sizes, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
@@ -37,12 +36,10 @@ class ReadWhileWriting(InGuest):
     name = "read-while-writing"
     summary = "time to read a 16 MiB file while another process writes without pause"
     repeats = _SOURCE
+    modes = MODES
     rounds = 3
     disk_mib_s = 16
     warms_up = False  # the disk is what is waited for
-
-    def configurations(self) -> Sequence[Configuration]:
-        return [Configuration.of(name) for name in MODES]
 
     def sizes(self, scale: float) -> Sizes:
         return {"file_mib": 16, "writer_mib": 96, **scaled(scale, settle_s=4, reads=2)}

@@ -100,23 +100,21 @@ class Rig:
         self.shell("sync; echo 3 > /proc/sys/vm/drop_caches")
 
     @contextlib.contextmanager
-    def fresh(
-        self, configuration: Configuration, device: str = "", where: str = MOUNT_POINT
-    ) -> Iterator[str]:
+    def fresh(self, configuration: Configuration, device: str = "") -> Iterator[str]:
         """Make and mount an empty file system; yields the mount point. It is unmounted in any case; after an
         error the guest is given up.
         """
         device = device or self.guest.device
         self.make(configuration.profile, device, configuration.mkfs)
-        self.mount(configuration.profile.fstype, device, configuration.options, where)
+        self.mount(configuration.profile.fstype, device, configuration.options)
         try:
-            yield where
+            yield MOUNT_POINT
         except BaseException:
             with contextlib.suppress(PowercutError):  # the first error is the one to tell
-                self.run(["umount", where])
+                self.run(["umount", MOUNT_POINT])
             self.close()
             raise
-        self.run(["umount", where])
+        self.run(["umount", MOUNT_POINT])
 
     def mount(self, fstype: str, device: str, options: str, where: str = MOUNT_POINT) -> None:
         """Run mount(8). Raises GuestError with the kernel's messages if it fails."""

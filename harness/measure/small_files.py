@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from harness.measure.comparison import Configuration, Sizes, ratio, scaled, spread_table
 from harness.measure.rig import InGuest, Rig
 from harness.measurements.results import Cell, Ratio, Results, Table
@@ -27,10 +25,8 @@ class SmallFiles(InGuest):
         "copy. Mongo draws sizes from a fractal distribution and sizes a tree by its bytes; here sizes are "
         "log-normal about the median, at most ten times it, and each tree has the same number of files"
     )
+    modes = MODES
     rounds = 3
-
-    def configurations(self) -> Sequence[Configuration]:
-        return [Configuration.of(name) for name in MODES]
 
     def sizes(self, scale: float) -> Sizes:
         return scaled(scale, files=1000)
