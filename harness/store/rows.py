@@ -21,17 +21,15 @@ _STATE = "state, prefix, weight, content_hash, verdict, how, unknown"
 _VIOLATION = "number, oracle, signature, subject, summary, expected, found"
 
 
-def insert_case(db: sqlite3.Connection, **columns: object) -> int:
-    """Insert a case with all columns except number and digest; returns the number."""
+def insert_case(db: sqlite3.Connection, **columns: object) -> None:
+    """Insert a case with all columns except number and digest."""
     names = [*columns, "digest"]
     marks = ", ".join("?" * len(names))
     cursor = db.execute(
         f"INSERT INTO cases ({', '.join(names)}) VALUES ({marks})",  # noqa: S608  # our own names
         (*columns.values(), NOTHING),
     )
-    number = int(cursor.lastrowid or 0)
-    _sign_case(db, number, before=None)
-    return number
+    _sign_case(db, int(cursor.lastrowid or 0), before=None)
 
 
 def change_case(db: sqlite3.Connection, number: int, **columns: object) -> None:
@@ -62,9 +60,7 @@ def _sign_case(db: sqlite3.Connection, number: int, before: str | None) -> None:
     db.execute("UPDATE meta SET value = ? WHERE key = 'cases'", (total,))
 
 
-def move_states(
-    db: sqlite3.Connection, number: int, *, out: Iterable[str] = (), into: Iterable[str] = ()
-) -> None:
+def move_states(db: sqlite3.Connection, number: int, *, out: Iterable[str], into: Iterable[str] = ()) -> None:
     """Update the case's sum of state digests: remove `out`, add `into`."""
     ((total,),) = db.execute("SELECT states FROM cases WHERE id = ?", (number,)).fetchall()
     change_case(db, number, states=moved(total, out=out, into=into))

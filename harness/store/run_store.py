@@ -281,8 +281,8 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def add_case(self, info: CaseInfo, status: CaseStatus = CaseStatus.PLANNED, reason: str = "") -> int:
-        """Insert a case or replace its info; returns its row number.
+    def add_case(self, info: CaseInfo) -> None:
+        """Insert a case, which is PLANNED, or replace its info.
 
         An existing case keeps its status, reason and verdicts; it also keeps its info if that has a recording
         and `info` has none. Raises StoreError for another recording: verdicts about one log say nothing about
@@ -292,12 +292,10 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         with self._writing() as db:
             row = db.execute("SELECT id, info FROM cases WHERE name = ?", (name,)).fetchone()
             if row is None:
-                first = {"status": status.value, "reason": valid_text(reason), "seconds": 0.0, "mismatch": ""}
-                return insert_case(db, name=name, **_known(info), **first, states=NOTHING)
-            number = int(row[0])
-            if self._same_recording(row[1], info):
-                change_case(db, number, **_known(info))
-            return number
+                first = {"status": CaseStatus.PLANNED.value, "reason": "", "seconds": 0.0, "mismatch": ""}
+                insert_case(db, name=name, **_known(info), **first, states=NOTHING)
+            elif self._same_recording(row[1], info):
+                change_case(db, int(row[0]), **_known(info))
 
     def _same_recording(self, body: bytes, info: CaseInfo) -> bool:
         """Whether `info` may replace what is known of a case; not if that has a recording, and `info` none.
@@ -396,12 +394,10 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
                 into.append(come)
             move_states(db, number, out=out, into=into)
 
-    def judged_states(self, case: CaseId, *, decided_only: bool = False) -> set[str]:
-        """Names of the states with a verdict; with `decided_only`, only PASS and FAIL."""
-        sql = "SELECT state FROM states WHERE case_id = ?"
-        if decided_only:
-            sql += " AND verdict != 'unknown'"
-        return {name for (name,) in self._database.query(sql, self._number(case))}
+    def judged_states(self, case: CaseId) -> set[str]:
+        """Names of the states with a verdict."""
+        rows = self._database.query("SELECT state FROM states WHERE case_id = ?", self._number(case))
+        return {name for (name,) in rows}
 
     def iter_verdicts(self, case: CaseId, verdict: Verdict | None = None) -> Iterator[StateVerdict]:
         """Verdicts by prefix, then by what was dropped and torn. `verdict`: of these states alone."""

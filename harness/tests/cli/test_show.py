@@ -135,7 +135,8 @@ def test_one_cause_in_two_modes_is_told_in_full_once_and_so_is_what_words_mean(t
         store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
         again = Judgement(store.findings()[0].violations)
         case = CaseId("ext4", "dioread_lock", "append-fsync")
-        store.add_case(CaseInfo(case), CaseStatus.DONE)
+        store.add_case(CaseInfo(case))
+        store.set_case_status(case, CaseStatus.DONE)
         store.put_judgements(case, [JudgedState(CrashState(9), "a", again)])
         found = [f for f, _ in show._every(store)]
         symptoms = {f.symptom for f in found}
@@ -167,7 +168,8 @@ def test_a_kept_text_says_when_the_workload_named_is_another(tmp_path: Path) -> 
     with RunStore.create(tmp_path, "test", run_info()) as store:
         store.put_plan(Plan(configurations=["ext4/ordered"], workloads=[str(app)]))
         case = CaseId("ext4", "ordered", "my-db-synced")
-        store.add_case(CaseInfo(case), CaseStatus.DONE)
+        store.add_case(CaseInfo(case))
+        store.set_case_status(case, CaseStatus.DONE)
         gone = Judgement((Violation("program", "check", "gone", "0", "1", "gone"),))
         store.put_judgements(case, [JudgedState(CrashState(9), "a", gone)])
         (workload,) = (w for w in select_workloads([str(app)]) if w.name == case.workload)
