@@ -172,6 +172,10 @@ def compare_command(first: Path, second: Path, by: str | None, as_json: bool, ht
     Exits 0 if the second run has no finding that the first lacks, 1 if it has a new one, 3 if it has one that
     the first may not have looked at, a case was not decided in both or the second did not cover as much, 4 if
     no case was decided.
+
+    Budgets may end two runs at different states, so compare exits with 3 where nothing is new: each such case
+    is named with what both covered, and the last line counts the others. For an answer, let the second run
+    judge the recordings of the first with at least its --budget, or give both a larger one.
     """
     with open_run(first) as one, open_run(second) as two:
         # A page is made of findings, so who asks for one need not say so.

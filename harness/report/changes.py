@@ -63,7 +63,7 @@ class Changed:
 @dataclass(frozen=True, slots=True)
 class Changes:
     """All findings of two runs, and the cases that only one of them has, or decided. `cases`: those that both
-    decided.
+    decided. `as_far`: of these, those of which the second run covered all that the first may have.
     """
 
     first: str
@@ -71,16 +71,20 @@ class Changes:
     cases: int
     found: tuple[Changed, ...]
     undecided: tuple[str, ...]
+    as_far: int
 
     def of(self, change: FindingChange) -> list[Changed]:
         return [c for c in self.found if c.change is change]
 
     @property
     def headline(self) -> str:
-        """`2 new, 1 still there, 3 fixed; 14 cases were decided in both runs`."""
+        """`2 new, 1 still there, 3 fixed; 14 cases were decided in both runs, 9 of them as far in the second
+        as in the first`.
+        """
         counts = ", ".join(f"{len(self.of(c))} {c}" for c in FindingChange if c not in _RARE or self.of(c))
         were = "was" if self.cases == 1 else "were"
-        return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs"
+        less = f", {self.as_far} of them as far in the second as in the first" * (self.as_far < self.cases)
+        return f"{counts}; {plural(self.cases, 'case')} {were} decided in both runs{less}"
 
 
 Violated: TypeAlias = AbstractSet[tuple[str, str]]
@@ -156,7 +160,8 @@ def changes(first: Side, second: Side) -> Changes:
     found.sort(key=lambda c: order.index(c.change))
     both = [case for case in mine if _decided(mine[case]) and _decided(others.get(case))]
     undecided = _undecided(first, second, as_far)
-    return Changes(one.run, two.run, len(both), tuple(found), tuple(undecided))
+    far = len(as_far.intersection(both))
+    return Changes(one.run, two.run, len(both), tuple(found), tuple(undecided), far)
 
 
 def unseen(finding: Finding, first: Side, second: Side) -> str:

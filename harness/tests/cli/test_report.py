@@ -286,6 +286,10 @@ def test_what_the_second_run_did_not_look_for_is_not_fixed(
     assert done.exit_code == (ExitCode.CONSISTENT if change == "fixed" else ExitCode.UNDECIDED)
     said = "neither run covered all" if first == second else "the second run did not cover as much"
     assert (said in done.output) == (change != "fixed")
+    counted = "decided in both runs" + ", 0 of them as far in the second as in the first" * (
+        change != "fixed"
+    )
+    assert done.output.splitlines()[-1].endswith(counted)
 
 
 LEFT = Coverage(0, -1, 36, 5, "5 of 41 states")

@@ -140,7 +140,7 @@ def test_the_page_is_as_green_as_the_exit_code(
     """A finding in a way in which the first run had not looked made the exit code 3, and the page green."""
     with demo_run(tmp_path) as store:
         found = Changed(change, store.findings()[0], "RUN", "powercut repro")
-    page = changes_html(Changes("one", "two", cases, (found,), ()))
+    page = changes_html(Changes("one", "two", cases, (found,), (), cases))
     assert re.findall(r'<header class="(\w+)"', page) == [kind]
 
 
