@@ -33,9 +33,12 @@ def allowed() -> bool:
 
 def contained(initramfs: Path, notes: Notes, directory: Path) -> Guest | None:
     """A process that makes trees of a program's writes and answers as a guest does. None: this host does not
-    allow it, or some file belongs to a user other than root, who is the only user there.
+    allow it; some file belongs to a user other than root, who is the only user there; or some file has
+    extended attributes, which tmpfs takes from users since Linux 6.6.
     """
     if any(owner[1:] != (0, 0) for owner in _owners(notes)):
+        return None
+    if any(call.word == "setxattr" for call in notes.calls):
         return None
     directory.mkdir(exist_ok=True)
     noted = directory / _NOTED

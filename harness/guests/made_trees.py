@@ -170,4 +170,5 @@ def _made(path: str, entry: Entry) -> wire.TreeChange:
         size=entry.size,
         pieces=wire_pieces(entry.pieces),
         target=os.fsencode(entry.first or entry.target),
+        xattrs=[] if entry.first else [wire.Xattr(name, value) for name, value in entry.xattrs],
     )

@@ -368,6 +368,7 @@ class TreeChange(_Part):
     size: U64 = 0
     pieces: Annotated[list[tuple[U64, U64, U64]], _up_to("EXTENTS")] = []
     target: bytes = b""
+    xattrs: Annotated[list[Xattr], _up_to("XATTRS")] = []
 
 
 class NoteCalls(AgentRequest, tag="note_calls"):

@@ -16,12 +16,15 @@ from dataclasses import dataclass, replace
 SYNCS = ("fsync", "fdatasync", "sync")
 WORDS = (
     *("create", "tmpfile", "mkdir", "symlink", "link", "unlink", "rename", "exchange"),
-    *("write", "zero", "size", "attributes", *SYNCS, "nothing"),
+    *("write", "zero", "size", "attributes", "setxattr", "removexattr", *SYNCS, "nothing"),
 )
 STORE = "a store into a mapping"
 """The text of what is no call."""
 MAKING = ("create", "tmpfile", "mkdir", "symlink")
+_WITH_BYTES = ("write", "setxattr")
 _FIELDS = 15
+Xattrs = tuple[tuple[str, bytes], ...]
+"""Names of extended attributes, each with its value."""
 
 
 class UnreadableNotes(ValueError):
@@ -33,8 +36,9 @@ class NotedCall:
     """A call. `word`: one of WORDS. `number`: of the call among the events of its recording; of a store into
     a mapping, of the call before which it was seen. `inode`: of the file that it changes, or makes.
     `offset`, `length`: in bytes; of a `size`, the length is the new one; of an msync(2), its range. `at`:
-    where its bytes begin among those that were noted. `owner`: permission bits, user and group that the file
-    has after it; zeros where they were not noted. `path`, `other`: below the mount point. `text`: for people.
+    where its bytes begin among those that were noted: what was written, or the value of the extended
+    attribute that `other` names. `owner`: permission bits, user and group that the file has after it; zeros
+    where they were not noted. `path`, `other`: below the mount point. `text`: for people.
     `durable`: of a write: `sync` with O_SYNC or RWF_SYNC, `dsync` with O_DSYNC or RWF_DSYNC. `place`: where
     in the program it was made; empty where that is not known.
     """
@@ -65,13 +69,16 @@ class NotedCall:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A name that the program left. `kind`: `file`, `directory`, `symlink` or `special`."""
+    """A name that the program left. `kind`: `file`, `directory`, `symlink` or `special`. `xattrs`: extended
+    attributes of the user, in the order of their names.
+    """
 
     path: str
     kind: str
     owner: tuple[int, int, int]
     contents: bytes = b""
     target: str = ""
+    xattrs: Xattrs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Notes:
         made = hashlib.blake2b(repr(self.acks).encode(), digest_size=16)
         files: dict[int, int] = {}
         for call in self.calls:
-            held = self.data[call.at : call.at + call.length] if call.word == "write" else b""
+            held = self.data[call.at : call.at + call.length] if call.word in _WITH_BYTES else b""
             file = files.setdefault(call.inode, len(files))  # which one, in the order in which they come
             told = (call.word, call.offset, call.length, call.owner[0], call.durable, call.path, call.other)
             made.update(repr((*told, file)).encode() + held)
@@ -175,13 +182,13 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
     unseen: list[str] = []
     for word, line, flags in lines:
         if word in WORDS:
-            _need(line.word != "write" or line.at + line.length <= len(data), "bytes of a write are missing")
+            is_there = line.word not in _WITH_BYTES or line.at + line.length <= len(data)
+            _need(is_there, f"bytes of a {line.word} are missing")
             calls.append(line)
         elif word == "ack":
             acks.append(Acked(len(calls), line.text))
         elif word == "left":
-            held = data[line.at : line.at + line.length]
-            left.append(Left(line.path, flags, line.owner, held, line.other))
+            _take_left(left, line, flags, data[line.at : line.at + line.length])
         elif word == "unseen":
             unseen.append(line.text)
         elif word == "more":
@@ -194,6 +201,14 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
     return replace(
         found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen)
     )
+
+
+def _take_left(left: list[Left], line: NotedCall, kind: str, held: bytes) -> None:
+    if kind != "xattr":
+        left.append(Left(line.path, kind, line.owner, held, line.other))
+        return
+    _need(bool(left) and left[-1].path == line.path, "an extended attribute is of no name that was left")
+    left[-1] = replace(left[-1], xattrs=tuple(sorted((*left[-1].xattrs, (line.other, held)))))
 
 
 def _apart(calls: list[NotedCall]) -> Iterator[NotedCall]:

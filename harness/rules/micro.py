@@ -50,7 +50,8 @@ class Micro:
     """`number`: its bit. `call`: the number of its call. `inode`: the file. `names`: what a NAME sets, at
     once. `offset`, `length`, `at`: of DATA, see `NotedCall`; ZEROS for zeros. `size`: the new one; `exact`:
     of a truncation, not of a write that may have been outdone. `on_the_way`: of a truncation that is half
-    done; once it is done, nothing shows this. `owner`: as in `NotedCall`.
+    done; once it is done, nothing shows this. `owner`: as in `NotedCall`. `xattr`: of ATTRIBUTES that are an
+    extended attribute alone, its name; `at`, `length`: its value, unless it is removed, as `removes` says.
     """
 
     number: int
@@ -64,6 +65,8 @@ class Micro:
     size: int = 0
     exact: bool = False
     owner: tuple[int, int, int] = (0, 0, 0)
+    xattr: str = ""
+    removes: bool = False
     changes: frozenset[int] = frozenset()
     replaced: int = 0
     fresh: bool = False
@@ -356,14 +359,15 @@ def cut(notes: Notes, rules: Rules) -> Effect:
 
 @dataclass(slots=True)
 class _Maker:
-    """Follows calls. `names`: of every directory; `sizes`: of every file; `owners`, where they changed;
-    `blocks`: that each may have, all of them where that is not known.
+    """Follows calls. `names`: of every directory; `sizes`: of every file; `owners`, `xattrs`, where they
+    changed; `blocks`: that each may have, all of them where that is not known.
     """
 
     effect: Effect
     names: dict[tuple[int, str], int] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     owners: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    xattrs: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
     blocks: dict[int, Container[int]] = field(default_factory=dict)
 
     def follow(self, number: int, call: NotedCall) -> None:
@@ -384,14 +388,21 @@ class _Maker:
             self._name(number, self._at(number, place), ((*place, None),))
         elif word in ("rename", "exchange"):
             self._rename(number, call)
-        elif word == "write":
-            self._write(number, call, call.at)
-        elif word == "zero":
-            self._zero(number, call)
-        elif word == "size":
-            self._size(number, call)
-        elif word == "attributes" and call.inode:
-            self._attributes(number, call)
+        else:
+            self._change_file(number, call)
+
+    def _change_file(self, number: int, call: NotedCall) -> None:
+        match call.word:
+            case "write":
+                self._write(number, call, call.at)
+            case "zero":
+                self._zero(number, call)
+            case "size":
+                self._size(number, call)
+            case "attributes" if call.inode:
+                self._attributes(number, call)
+            case "setxattr" | "removexattr":
+                self._xattr(number, call)
 
     def _clear_set_id(self, number: int, call: NotedCall) -> None:
         """A process without CAP_FSETID that changes what a file holds clears its set-user-ID and set-group-ID
@@ -414,6 +425,15 @@ class _Maker:
         changes = frozenset({call.inode} if differs else ())
         self._add(number, Sort.ATTRIBUTES, call.inode, owner=call.owner, changes=changes)
         self.owners[call.inode] = call.owner
+
+    def _xattr(self, number: int, call: NotedCall) -> None:
+        """One extended attribute persists without the others, and without permissions and owner."""
+        place, removes = (call.inode, call.other), call.word == "removexattr"
+        value = None if removes else self.effect.notes.data[call.at : call.at + call.length]
+        changes = frozenset({call.inode} if self.xattrs.get(place) != value else ())
+        found = {"xattr": call.other, "at": call.at, "length": call.length, "removes": removes}
+        self._add(number, Sort.ATTRIBUTES, call.inode, changes=changes, **found)
+        self.xattrs[place] = value
 
     def _rename(self, number: int, call: NotedCall) -> None:
         old, new = self._place(number, call.path), self._place(number, call.other)

@@ -107,17 +107,17 @@ class ByContract:
         if self.contract.data == "journal":
             self._follow_each_other()
             return self._needs
-        before: dict[int, int] = {}
-        last: dict[tuple[int, Sort], int] = {}
+        before: dict[tuple[int, Sort | None], int] = {}
+        last: dict[tuple[int, Sort, str], int] = {}
         for _, group in itertools.groupby(self.effect.micros, lambda m: m.call):
             own = list(group)
             for m in own:
                 if m.sort is not Sort.DATA:
                     # One that changes nothing is there only if that is there which left nothing to change.
-                    alike = last.get((m.inode, m.sort), 0)
+                    alike = last.get((m.inode, m.sort, m.xattr), 0)
                     self._needs[m.number] = before.get(self._scope(m), 0) if m.changes else alike
                     self._needs[m.number] |= self._with_needs(self._besides(m, own))
-                    last[m.inode, m.sort] = m.bit | self._needs[m.number]
+                    last[m.inode, m.sort, m.xattr] = m.bit | self._needs[m.number]
             for m in own:
                 if self._is_in_order(m) or self._is_tied(m):
                     before[self._scope(m)] = before.get(self._scope(m), 0) | m.bit | self._needs[m.number]
@@ -131,11 +131,13 @@ class ByContract:
             wanted |= self._needs[m.number]
         return wanted
 
-    def _scope(self, m: Micro) -> int:
-        """What keeps an order: the whole, or with `each` the sizes of each file."""
+    def _scope(self, m: Micro) -> tuple[int, Sort | None]:
+        """What keeps an order: the whole, or with `each` the sizes of each file, and its attributes."""
         if self.contract.namespace == "prefix":
-            return 0
-        return m.inode if m.sort in (Sort.SIZE, Sort.DATA) else -m.number - 1
+            return 0, None
+        if m.sort is Sort.NAME:
+            return m.number, Sort.NAME
+        return m.inode, Sort.ATTRIBUTES if m.sort is Sort.ATTRIBUTES else Sort.SIZE
 
     def _is_in_order(self, m: Micro) -> bool:
         """Whether later changes persist only after this one. A size that a write sets may lag (`size_lags`);

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from harness.rules.calls import Left, Notes
+from harness.rules.calls import Left, Notes, Xattrs
 from harness.rules.micro import ZEROS, Effect, Micro, Sort
 from harness.rules.states import Partial, Tear
 
@@ -24,7 +24,9 @@ Piece = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name. `first`: for another name of the same file, the first one. `digest`: of the contents."""
+    """A name. `first`: for another name of the same file, the first one. `digest`: of the contents. `xattrs`:
+    as in `Left`.
+    """
 
     kind: str
     owner: tuple[int, int, int]
@@ -33,6 +35,7 @@ class Entry:
     target: str = ""
     digest: bytes = b""
     first: str = ""
+    xattrs: Xattrs = ()
 
     @property
     def essence(self) -> tuple[object, ...]:
@@ -42,7 +45,7 @@ class Entry:
     @property
     def outside(self) -> tuple[object, ...]:
         """What a program can see of it that does not open it."""
-        return self.kind, self.owner, self.size, self.target, self.first
+        return self.kind, self.owner, self.size, self.target, self.first, self.xattrs
 
 
 Files = Mapping[str, Entry]
@@ -89,7 +92,7 @@ class Maker:
         for path, inode in self._paths_of(state.persisted & self._names):
             entry = self._entry(inode, state)
             if entry.kind == "file" and inode in firsts:
-                entry = Entry("link", entry.owner, digest=entry.digest, first=firsts[inode])
+                entry = replace(entry, kind="link", size=0, pieces=(), first=firsts[inode])
             firsts.setdefault(inode, path)
             found[path] = entry
         return found
@@ -145,14 +148,14 @@ class Maker:
 
     def _made(self, inode: int, own: int, torn: Tear | None) -> Entry:
         made, file = self.effect.made[inode], self._file(inode)
-        owner = file.owner(own) or made.owner
+        owner, xattrs = file.owner(own) or made.owner, file.xattrs(own)
         if made.kind != "file":
-            return Entry(made.kind, owner, target=made.target)
+            return Entry(made.kind, owner, target=made.target, xattrs=xattrs)
         size = file.size(own)
         parts = list(file.parts(own, torn, size))
         pieces = tuple(_joined(piece for part, _ in parts for piece in part))
         digest = hashlib.blake2b(b"".join(digest for _, digest in parts), digest_size=16).digest()
-        return Entry("file", owner, size, pieces, digest=digest)
+        return Entry("file", owner, size, pieces, digest=digest, xattrs=xattrs)
 
     def _file(self, inode: int) -> _File:
         if (known := self._files.get(inode)) is None:
@@ -164,8 +167,8 @@ class Maker:
 class _File:
     """One file in all states. It is made in parts of some blocks: most states have most parts in common with
     others, and whoever followed the file from its first write would follow it as often as there are states.
-    `_changing`: by part, the micro-operations that change its bytes. `_sizes`, `_owners`: those that change
-    these.
+    `_changing`: by part, the micro-operations that change its bytes. `_sizes`, `_owners`, `_xattrs`: those
+    that change these.
     """
 
     effect: Effect
@@ -173,6 +176,7 @@ class _File:
     _changing: list[int] = field(default_factory=list)
     _sizes: int = 0
     _owners: int = 0
+    _xattrs: int = 0
     _known_sizes: dict[int, int] = field(default_factory=dict)
     _known: dict[tuple[int, int, int, Tear | None], tuple[tuple[Piece, ...], bytes]] = field(
         default_factory=dict
@@ -182,7 +186,9 @@ class _File:
         cuts: list[tuple[int, int]] = []
         changing: dict[int, int] = {}
         for m in self.effect.of(self.every):
-            if m.sort is Sort.ATTRIBUTES:
+            if m.xattr:
+                self._xattrs |= m.bit
+            elif m.sort is Sort.ATTRIBUTES:
                 self._owners |= m.bit
             elif m.sort is Sort.DATA:
                 part = m.offset // self._part_bytes
@@ -210,6 +216,15 @@ class _File:
         """What a set of its micro-operations leaves as its owner; None if it changes none."""
         last = (own & self._owners).bit_length()
         return self.effect.micros[last - 1].owner if last else None
+
+    def xattrs(self, own: int) -> Xattrs:
+        """The extended attributes that it leaves."""
+        data, found = self.effect.notes.data, dict[str, bytes]()
+        for m in self.effect.of(own & self._xattrs):
+            found.pop(m.xattr, None)
+            if not m.removes:
+                found[m.xattr] = data[m.at : m.at + m.length]
+        return tuple(sorted(found.items()))
 
     def size(self, own: int) -> int:
         """The size that it leaves."""
@@ -334,6 +349,8 @@ def _differs(notes: Notes, made: Entry | None, left: Left | None, every: Files) 
         return _of_owners(made.owner, left.owner)
     if made.target != left.target:
         return f"leads to {made.target}, and led to {left.target}"
+    if made.xattrs != left.xattrs:
+        return _of_xattrs(made.xattrs, left.xattrs)
     held = contents(notes, made.size, made.pieces) if made.kind == "file" else b""
     return _of_contents(held, left.contents) if held != left.contents else ""
 
@@ -351,6 +368,11 @@ def _of_owners(made: tuple[int, int, int], left: tuple[int, int, int]) -> str:
         )
     shown = (f"mode {mode:04o}, user {uid}, group {gid}" for mode, uid, gid in (made, left))
     return f"has other permissions or another owner: {', and it was '.join(shown)}"
+
+
+def _of_xattrs(made: Xattrs, left: Xattrs) -> str:
+    names = dict.fromkeys(name for name, _ in sorted({*made} ^ {*left}))
+    return f"has other extended attributes: {', '.join(names)}"
 
 
 def _of_contents(made: bytes, left: bytes) -> str:

@@ -92,6 +92,17 @@ def test_permissions_that_no_call_gave_are_told(owner: tuple[int, int, int]) -> 
         followed(notes, RULES)
 
 
+def test_extended_attributes_that_no_call_gave_are_told() -> None:
+    """The law held of names, permissions and contents alone."""
+    calls = Calls().create("f").xattr("f", "user.a", b"1").xattr("f", "user.b", b"2").fsync("f").fsync(".")
+    left = Left("f", "file", OWNER, xattrs=(("user.a", b"1"), ("user.b", b"2")))
+    notes = replace(calls.ack("done").notes([left]), exit_code=0)
+    followed(notes, RULES)
+    for xattrs, said in (((*left.xattrs[:1], ("user.b", b"3")), "user.b"), (left.xattrs[1:], "user.a")):
+        with pytest.raises(NotJudged, match=f"f has other extended attributes: {said};"):
+            followed(replace(notes, left=(replace(left, xattrs=xattrs),)), RULES)
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o2777])
 def test_set_id_bits_that_no_noted_call_cleared_are_told_as_that(mode: int) -> None:
     """A write that fails, as of memory that cannot be read, clears them. "It has other permissions" led

@@ -7,7 +7,8 @@ not has to be lost, which it may be if nothing made it durable. What is left has
 nothing, or zeros. So the work grows with what the program did, and not with its states.
 
 A tree is refused only if no state gives it. What is not looked at: blocks that are torn (each has to be there
-as a whole, or not at all), and whether two names that may be of one file or of two are of one.
+as a whole, or not at all), extended attributes, and whether two names that may be of one file or of two are
+of one.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ class _File:
     def _owners(self, own: Sequence[Micro]) -> set[tuple[int, int, int]]:
         found = {self.allowed.effect.made[self.inode].owner}
         for m in own:
-            if m.sort is Sort.ATTRIBUTES:
+            if m.sort is Sort.ATTRIBUTES and not m.xattr:
                 found = {m.owner} if m.bit & self.durable else {*found, m.owner}
         return found
 

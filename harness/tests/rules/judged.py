@@ -36,10 +36,10 @@ _CLEAN = FsckResult(FsckClass.CLEAN, 0, "")
 def operations_of(notes: Notes) -> list[Operation]:
     """The calls as operations of a workload."""
     paths: dict[int, str] = {notes.root: ""}
-    return [_operation(call, paths) for call in notes.calls]
+    return [_operation(call, paths, notes.data) for call in notes.calls]
 
 
-def _operation(call: NotedCall, paths: dict[int, str]) -> Operation:
+def _operation(call: NotedCall, paths: dict[int, str], data: bytes) -> Operation:
     kinds = {"size": OperationKind.TRUNCATE, "attributes": OperationKind.CHMOD}
     kind = kinds.get(call.word) or OperationKind(call.word)
     if call.word in ("create", "mkdir"):
@@ -50,6 +50,8 @@ def _operation(call: NotedCall, paths: dict[int, str]) -> Operation:
             del paths[replaced]
         paths[inode] = call.other
     path = call.path or paths.get(call.inode, "")
+    if call.word == "setxattr":
+        return Operation(kind, path, name=call.other, value=data[call.at : call.at + call.length])
     length = call.owner[0] if call.word == "attributes" else call.length
     return Operation(
         kind, path, call.other, call.offset, length, flags=(call.durable,) if call.durable else ()
@@ -97,7 +99,8 @@ class Judged:
         kind = FileKind(entry.kind)
         mode = 0o755 if kind is FileKind.DIRECTORY else entry.owner[0]
         extents = tuple(self._extents(entry)) if entry.kind == "file" else ()
-        return TreeEntry(path, kind, inode, mode, 1, 0, 0, entry.size, 64, extents=extents)
+        xattrs = dict(entry.xattrs)
+        return TreeEntry(path, kind, inode, mode, 1, 0, 0, entry.size, 64, xattrs=xattrs, extents=extents)
 
     def _extents(self, entry: Entry) -> Iterator[Extent]:
         calls = self.effect.notes.calls

@@ -82,6 +82,14 @@ class Calls:
     def chmod(self, path: str, mode: int) -> Calls:
         return self._call("attributes", f"chmod({path})", inode=self.inodes[path], owner=(mode, 0, 0))
 
+    def xattr(self, path: str, name: str, value: bytes | None) -> Calls:
+        """Set an extended attribute; None removes it."""
+        at = len(self.data)
+        self.data += value or b""
+        where = {"inode": self.inodes[path], "other": name, "at": at, "length": len(value or b"")}
+        word = "removexattr" if value is None else "setxattr"
+        return self._call(word, f"{word}({path}, {name})", **where)
+
     def link(self, path: str, other: str) -> Calls:
         self.inodes[other] = self.inodes[path]
         return self._call("link", f"link({path}, {other})", inode=self.inodes[path], path=path, other=other)

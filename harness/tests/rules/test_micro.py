@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
-from harness.rules.calls import Notes
+from harness.rules.calls import Notes, UnreadableNotes, notes_of
 from harness.rules.micro import Micro, Sort, Sync, effect_of, unsynced
 from harness.rules.rules import Rules
 from harness.rules.states import Legal, Partial
@@ -122,6 +123,52 @@ def test_a_write_with_o_dsync_leaves_out_the_bit_that_it_cleared() -> None:
         calls = Calls().create("f").chmod("f", 0o4755).fsync("f").fsync(".")
         calls.write("f", b"A", durable=durable, owner=(0o755, 0, 0))
         assert dict(unsynced(effect_of(calls.notes(), rules()), 5)) == told
+
+
+def test_an_extended_attribute_persists_by_itself_and_with_an_fsync() -> None:
+    """A program that set one was not judged."""
+    calls = Calls().create("f").fsync("f").fsync(".").xattr("f", "user.a", b"1").chmod("f", 0o600)
+    calls.xattr("f", "user.b", b"2").xattr("f", "user.a", None)
+    effect = effect_of(calls.notes(), rules())
+    legal, maker = Legal(effect), Maker(effect)
+    trees = [maker.files(state)["f"] for state in legal.listed() if "f" in maker.files(state)]
+    a, b = ("user.a", b"1"), ("user.b", b"2")
+    assert {(t.xattrs, t.owner[0]) for t in trees} == {
+        (xattrs, mode) for xattrs in ((), (a,), (b,), (a, b)) for mode in (0o644, 0o600)
+    }
+    assert len({key_of(maker.files(state)) for state in legal.listed()}) == 9  # one without `f`
+    for sync, told in (("fdatasync", {"f": "its attributes"}), ("fsync", {})):
+        synced = getattr(replace(calls, made=[*calls.made]), sync)("f").notes()
+        assert dict(unsynced(effect_of(synced, rules()), 8)) == told
+
+
+def test_notes_of_extended_attributes_are_read() -> None:
+    def line(word: str, inode: int, at: int, length: int, flags: str, path: str, other: str) -> str:
+        return f"{word}\t0\t0\t{inode}\t0\t{length}\t{at}\t420\t0\t0\t{flags}\t{path}\t{other}\t\t\n"
+
+    told = [
+        line("start", 1, 0, 0, "", "", ""),
+        line("create", 2, 0, 0, "", "f", ""),
+        line("setxattr", 2, 0, 3, "", "", "user.a"),
+        line("removexattr", 2, 0, 0, "", "", "user.b"),
+        line("left", 2, 3, 0, "file", "f", ""),
+        line("left", 0, 3, 3, "xattr", "f", "user.a"),
+    ]
+
+    def raw(lines: list[str], data: bytes) -> bytes:
+        text = "".join(lines).encode()
+        return struct.pack("<I", len(text)) + text + data
+
+    notes = notes_of(raw(told, b"oneone"))
+    assert [(c.word, c.other, c.at, c.length) for c in notes.calls[1:]] == [
+        ("setxattr", "user.a", 0, 3),
+        ("removexattr", "user.b", 0, 0),
+    ]
+    assert notes.left[0].xattrs == (("user.a", b"one"),)
+    assert notes.digest() != notes_of(raw(told, b"twotwo")).digest()
+    for lines in (told[:4] + told[5:], told[:2] + told[2:3]):
+        with pytest.raises(UnreadableNotes):
+            notes_of(raw(lines, b"on"))
 
 
 def test_a_store_into_a_mapping_clears_no_set_id_bit() -> None:

@@ -58,6 +58,7 @@ _STEPS = (
     "replace",
     "unlink",
     "mode",
+    "xattr",
     "zero",
     "dsync",
 )
@@ -99,6 +100,8 @@ def _take(calls: Calls, step: str, path: str, place: tuple[int, int], number: in
             calls.rename(path, f"{'d/' if path.startswith('d/') else ''}r{number}")
         case "mode":
             calls.chmod(path, 0o600 if length == 512 else 0o644)
+        case "xattr":
+            calls.xattr(path, f"user.{length}", b"%d" % offset)
         case "directory":
             calls.fsync("d" if length == 512 else ".")
         case "sync":

@@ -21,7 +21,10 @@ from harness.tests.rules.programs import ROOT, Calls, rules
 _BRUTE_MAX = 14
 
 
-_STEPS = ("new", "below", "write", "durable", "size", "rename", "unlink", "fsync", "fdatasync", "directory")
+_STEPS = (
+    *("new", "below", "write", "durable", "size", "rename", "unlink", "xattr"),
+    *("fsync", "fdatasync", "directory"),
+)
 
 
 @st.composite
@@ -46,6 +49,9 @@ def _take(draw: st.DrawFn, calls: Calls, step: str, path: str, number: int) -> N
             calls.write(path, b"x", 3, durable=draw(st.sampled_from(["dsync", "sync"])))
         case "size":
             calls.size(path, draw(st.sampled_from([0, 5, 9000])))
+        case "xattr":
+            value = draw(st.sampled_from([None, b"", b"one", b"two"]))
+            calls.xattr(path, draw(st.sampled_from(["user.a", "user.b"])), value)
         case "rename":
             calls.rename(path, f"d/r{number}")
         case "directory":
@@ -127,7 +133,9 @@ def _covered_again(effect: Effect, number: int, *, names: bool) -> int:
         before = m.call < number
         own = m.inode == call.inode and m.sort is not Sort.NAME
         if call.durable and call.word == "write":
-            covered = m.call == number or m is size_for
+            is_owner = m.sort is Sort.ATTRIBUTES
+            covered = (m.call == number and not is_owner) or m is size_for
+            covered |= own and is_owner and call.durable == "sync" and m.call <= number
         elif call.word == "sync":
             covered = before
         else:
@@ -237,8 +245,18 @@ def test_the_state_of_all_calls_is_what_they_left(notes: Notes) -> None:
     made = Maker(effect).files(Partial(effect.every))
     assert set(made) == set(names)
     for path, entry in made.items():
+        assert dict(entry.xattrs) == _xattrs_again(notes, names[path])
         if entry.kind == "file":
             assert contents(notes, entry.size, entry.pieces) == bytes(files[names[path]])
+
+
+def _xattrs_again(notes: Notes, inode: int) -> dict[str, bytes]:
+    found = dict[str, bytes]()
+    for call in (call for call in notes.calls if call.inode == inode and call.word.endswith("xattr")):
+        found.pop(call.other, None)
+        if call.word == "setxattr":
+            found[call.other] = notes.data[call.at : call.at + call.length]
+    return found
 
 
 @given(notes=programs(), data=st.data())

@@ -386,6 +386,48 @@ def test_a_call_that_clears_a_set_user_id_bit_is_noted_with_what_it_left(
     followed(notes, profile.rules)
 
 
+NAMES = """#!/usr/bin/env python3
+import os, subprocess
+f = os.open("f", os.O_CREAT | os.O_RDWR)
+os.setxattr(f, "user.a", b"1")
+os.fsync(f)
+os.fsync(os.open(".", os.O_RDONLY))
+os.symlink("f", "link")
+os.setxattr("link", "user.b", b"two")
+os.removexattr(f, "user.a")
+{sync}
+subprocess.run(["powercut-ack", "0"], check=True)
+"""
+READS_NAMES = """#!/usr/bin/env python3
+import os, sys
+if open(sys.argv[1]).read():
+    found = {name: os.getxattr("f", name) for name in os.listxattr("f")}
+    if found != {"user.b": b"two"}:
+        print(found)
+        sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(("sync", "fails"), [("os.fsync(f)", False), ("os.fdatasync(f)", True)])
+def test_extended_attributes_are_noted_and_may_be_lost(
+    sync: str, fails: bool, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """A program that set one was not judged: the tracer did not follow the call."""
+    (profile,) = select_profiles(["any/posix"])
+    assert profile.rules is not None
+    place = write_program(tmp_path, "names", "true", READS_NAMES)
+    (tmp_path / "names" / "workload.toml").write_text('summary = "names"\nruntime = "python"\n')
+    (tmp_path / "names" / "run").write_text(NAMES.replace("{sync}", sync))
+    workload = select_workloads([place])[0]
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), workload)
+    assert (notes.exit_code, notes.output, notes.unseen) == (0, "", ())
+    assert [entry.xattrs for entry in notes.left if entry.kind == "file"] == [(("user.b", b"two"),)]
+    followed(notes, profile.rules)
+    plan = Plan(configurations=["any/posix"], workloads=[place], machine="uml", kernel=str(uml_kernel))
+    summary, _ = run_plan(plan, tmp_path)
+    assert summary.cases[0].verdict is (CaseVerdict.FAIL if fails else CaseVerdict.PASS)
+
+
 WAITS = """#!/usr/bin/env python3
 import fcntl, os, subprocess, time
 os.symlink("real", "link")

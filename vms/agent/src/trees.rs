@@ -26,7 +26,10 @@ use std::{
 
 use powercut_protocol::{AgentReply, ChangeKind, TreeChange, TreeToTry, Tried};
 use rustix::{
-    fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
+    fs::{
+        inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
+        lremovexattr, lsetxattr, XattrFlags,
+    },
     io::Errno,
     mount::{mount, MountFlags},
 };
@@ -35,6 +38,7 @@ use crate::{
     failure::{errno_of, failed, Failure},
     mounts::MOUNT_POINT,
     processes, program,
+    xattrs::{self, Subject},
 };
 
 /// Bytes of a file that is made.
@@ -314,10 +318,25 @@ fn make(one: &TreeChange, path: &Path, bytes: &[u8]) -> io::Result<()> {
         ChangeKind::Link => return fs::hard_link(below(&one.target), path),
     }
     lchown(path, Some(one.uid), Some(one.gid))?;
+    if stays {
+        remove_xattrs(path)?;
+    }
+    for attribute in &one.xattrs {
+        let name = attribute.name.as_str();
+        lsetxattr(path, name, &attribute.value, XattrFlags::empty())?;
+    }
     match one.kind {
         ChangeKind::Symlink => Ok(()),
         _ => fs::set_permissions(path, fs::Permissions::from_mode(one.mode)),
     }
+}
+
+/// Remove the extended attributes that an earlier tree had.
+fn remove_xattrs(path: &Path) -> io::Result<()> {
+    let subject = Subject::Name(path.as_os_str().as_bytes().to_vec());
+    let found = xattrs::Reader::new().read(&subject).xattrs.into_iter();
+    let mut of_user = found.filter(|one| one.name.starts_with("user."));
+    of_user.try_for_each(|one| Ok(lremovexattr(path, one.name)?))
 }
 
 fn contents(one: &TreeChange, bytes: &[u8]) -> io::Result<Vec<u8>> {

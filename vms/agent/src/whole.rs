@@ -13,8 +13,10 @@
 //! that the file has after the call. PATH and OTHER are escaped. PLACE: where in
 //! the program the call was made (`frames.rs`). Words: `start`, the directory; `create`, `tmpfile`,
 //! `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `rename`, `exchange`; `write`, `zero`, `size`, `attributes`;
+//! `setxattr`, whose bytes are the value of the extended attribute that OTHER names, and `removexattr`;
 //! `fsync`, `fdatasync`, `sync`, `nothing` (a call that syncs nothing for certain); `ack`; `unseen`, whose effect
-//! this does not see; `more`, where a limit was met; `left`, what the program left; `end`, with its exit code.
+//! this does not see; `more`, where a limit was met; `left`, what the program left, with `xattr` in FLAGS an extended
+//! attribute of the name before; `end`, with its exit code.
 //! `harness/rules/calls.py` reads them.
 //!
 //! A program may be recorded at the same time. Then nothing here may change what is recorded, so files are neither
@@ -41,7 +43,7 @@ use crate::{
     calls::{whole_below, Call, Piece},
     frames::Frames,
     mounts::MOUNT_POINT,
-    paths,
+    paths, xattrs,
 };
 
 /// In place of the length of a pwritev2(2): it was RWF_SYNC. 1: RWF_DSYNC.
@@ -56,6 +58,8 @@ pub const BYTES: &str = "/tmp/powercut-noted-bytes";
 /// fit a reply.
 const CALLS_MAX: u64 = 20_000;
 const BYTES_MAX: u64 = 24 << 20;
+/// Extended attributes of this namespace are followed: those of others may change without a call that names them.
+const FOLLOWED: &[u8] = b"user.";
 /// Bytes of a mapping that are compared at once.
 const BLOCK: usize = 4096;
 /// Bytes of it that are read at once: they stay in the processor's cache until they are compared.
@@ -300,7 +304,9 @@ pub fn finish(
     let mut notes = Notes::open()?;
     notes.at = fs::metadata(BYTES)?.len();
     if left_wanted {
-        notes.left(Path::new(MOUNT_POINT))?;
+        let device = fs::metadata(MOUNT_POINT)?.dev();
+        let mut room = CALLS_MAX;
+        notes.left(Path::new(MOUNT_POINT), device, &mut room)?;
     }
     let code = exit_code.map_or_else(|| "none".to_owned(), |code| code.to_string());
     notes.write(&Line {
@@ -414,6 +420,7 @@ impl Notes {
         match pending.word {
             "open" => self.end_open(task, &pending, result as i32),
             "write" => self.end_write(task, &pending, result as u64),
+            "setxattr" => self.end_setxattr(task, &pending),
             "size" | "zero" => self.end_size(task, &pending),
             "unseen" => self.write(&Line {
                 word: "unseen",
@@ -505,6 +512,7 @@ impl Notes {
             ""
         };
         let line = Line {
+            word: "write",
             thread: task,
             number: pending.number,
             inode: seen.ino(),
@@ -529,12 +537,25 @@ impl Notes {
         }
         let (at, length) = (self.at, bytes.len() as u64);
         self.at += length;
-        self.write(&Line {
-            word: "write",
-            length,
-            at,
-            ..line
-        });
+        self.write(&Line { length, at, ..line });
+    }
+
+    fn end_setxattr(&mut self, task: pid_t, pending: &Pending) {
+        let (Some(seen), Some(value)) = (pending.file(task), &pending.given) else {
+            return;
+        };
+        let line = Line {
+            word: pending.word,
+            thread: task,
+            number: pending.number,
+            inode: seen.ino(),
+            owner: owner_of(&seen),
+            other: pending.other.as_os_str().as_bytes(),
+            text: &pending.text,
+            place: &pending.place,
+            ..Line::default()
+        };
+        self.note_bytes(line, value);
     }
 
     fn end_size(&mut self, task: pid_t, pending: &Pending) {
@@ -646,6 +667,7 @@ impl Notes {
         });
         for (inode, offset, block) in stores.collect::<Vec<_>>() {
             let line = Line {
+                word: "write",
                 thread: task,
                 number,
                 inode,
@@ -657,11 +679,17 @@ impl Notes {
         }
     }
 
-    /// Note what is in a directory, and below it.
-    fn left(&mut self, directory: &Path) -> io::Result<()> {
+    /// Note what is in a directory on a device, and below it. `room`: for so many names; a program whose calls are all
+    /// noted has made no more. What it has mounted there, as /proc, may have no end, or make whoever reads it wait.
+    fn left(&mut self, directory: &Path, device: u64, room: &mut u64) -> io::Result<()> {
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             let seen = fs::symlink_metadata(&path)?;
+            if *room == 0 {
+                self.overflow();
+                return Ok(());
+            }
+            *room -= 1;
             let mut line = Line {
                 word: "left",
                 owner: owner_of(&seen),
@@ -677,7 +705,7 @@ impl Notes {
             } else if seen.is_file() && self.at + seen.len() > 2 * BYTES_MAX {
                 self.overflow();
                 continue;
-            } else if seen.is_file() {
+            } else if seen.is_file() && seen.dev() == device {
                 let held = fs::read(&path)?;
                 self.bytes.write_all(&held)?;
                 self.at += held.len() as u64;
@@ -690,9 +718,32 @@ impl Notes {
                 };
             }
             self.write(&line);
-            if seen.is_dir() {
-                self.left(&path)?;
+            if seen.dev() == device {
+                self.left_xattrs(&path, name.as_os_str().as_bytes())?;
             }
+            if seen.is_dir() && seen.dev() == device {
+                self.left(&path, device, room)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Note the extended attributes of a name, but those that are not followed.
+    fn left_xattrs(&mut self, path: &Path, name: &[u8]) -> io::Result<()> {
+        let subject = xattrs::Subject::Name(path.as_os_str().as_bytes().to_vec());
+        let found = xattrs::Reader::new().read(&subject).xattrs.into_iter();
+        for one in found.filter(|one| one.name.as_bytes().starts_with(FOLLOWED)) {
+            self.bytes.write_all(&one.value)?;
+            self.write(&Line {
+                word: "left",
+                flags: "xattr",
+                path: name,
+                other: one.name.as_bytes(),
+                at: self.at,
+                length: one.value.len() as u64,
+                ..Line::default()
+            });
+            self.at += one.value.len() as u64;
         }
         Ok(())
     }
@@ -995,9 +1046,7 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
     let extended = |directory: c_int, argument: usize| {
         let found = Pending::unseen(String::new()).about(call, directory, argument)?;
         let path = found.path.display();
-        Some(Pending::unseen(format!(
-            "a change of extended attributes of {path}"
-        )))
+        Some(unseen_xattr(&path.to_string()))
     };
     let here = libc::AT_FDCWD;
     match call.number() {
@@ -1029,18 +1078,57 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         libc::SYS_setxattr
         | libc::SYS_lsetxattr
         | libc::SYS_removexattr
-        | libc::SYS_lremovexattr => extended(here, 0),
+        | libc::SYS_lremovexattr
+        | libc::SYS_fsetxattr
+        | libc::SYS_fremovexattr => xattr_of(call),
         SYS_SETXATTRAT | SYS_REMOVEXATTRAT => extended(a(0) as i32, 1),
-        libc::SYS_fsetxattr | libc::SYS_fremovexattr => {
-            let file = call.file(0)?;
-            Some(Pending::unseen(format!(
-                "a change of extended attributes of {file}"
-            )))
-        }
         libc::SYS_io_uring_setup => Some(Pending::unseen("io_uring_setup()".to_owned())),
         libc::SYS_io_submit => Some(Pending::unseen(call.text()?)),
         _ => None,
     }
+}
+
+/// What sets or removes an extended attribute: a descriptor or a path, then the name, then its value and length.
+fn xattr_of(call: &Call<'_>) -> Option<Pending> {
+    let removes = matches!(
+        call.number(),
+        libc::SYS_removexattr | libc::SYS_lremovexattr | libc::SYS_fremovexattr
+    );
+    let word = if removes { "removexattr" } else { "setxattr" };
+    let mut pending = Pending::new(word, String::new());
+    let shown = match call.number() {
+        libc::SYS_fsetxattr | libc::SYS_fremovexattr => {
+            pending.descriptor = Some(call.argument(0) as i32);
+            call.file(0)?
+        }
+        libc::SYS_lsetxattr | libc::SYS_lremovexattr => {
+            pending.path = call.named_path(libc::AT_FDCWD, 0)?;
+            pending.path.display().to_string()
+        }
+        _ => {
+            pending = pending.about(call, libc::AT_FDCWD, 0)?;
+            pending.path.display().to_string()
+        }
+    };
+    let name = call
+        .text_at(1)
+        .and_then(|name| String::from_utf8(name).ok())
+        .filter(|name| name.as_bytes().starts_with(FOLLOWED));
+    let Some(name) = name else {
+        return Some(unseen_xattr(&shown));
+    };
+    pending.text = format!("{word}({shown}, {name})");
+    if !removes {
+        let length = call.argument(3).min(xattrs::XATTR_BYTES as u64) as usize;
+        pending.text = format!("{word}({shown}, {name}, {length})");
+        pending.given = Some(call.bytes(call.argument(2), length));
+    }
+    pending.other = name.into();
+    Some(pending)
+}
+
+fn unseen_xattr(shown: &str) -> Pending {
+    Pending::unseen(format!("a change of extended attributes of {shown}"))
 }
 
 fn below(path: &Path) -> PathBuf {
@@ -1233,7 +1321,77 @@ pub mod tests {
         fs::remove_file(&link).unwrap();
     }
 
-    /// What changes an extended attribute is not followed, so it has to be seen.
+    /// The agent read on without end, or until a file in it had something to say.
+    #[test]
+    fn of_what_is_left_no_more_names_are_told_than_calls_made_and_none_of_another_device() {
+        let top = std::env::temp_dir().join(format!("powercut-left-{}", std::process::id()));
+        fs::create_dir_all(top.join("d")).unwrap();
+        for name in ["a", "d/b", "d/c"] {
+            fs::write(top.join(name), name).unwrap();
+        }
+        let device = fs::metadata(&top).unwrap().dev();
+        let told = |device, mut room: u64| {
+            let lines = top.with_extension("lines");
+            let mut notes = Notes {
+                lines: File::create(&lines).unwrap(),
+                bytes: File::options().write(true).open("/dev/null").unwrap(),
+                noted: 0,
+                at: 0,
+                pending: None,
+                waiting: HashMap::new(),
+                mapped: BTreeMap::new(),
+                unmapped: false,
+                frames: Frames::default(),
+                full: false,
+            };
+            notes.left(&top, device, &mut room).unwrap();
+            let text = fs::read_to_string(&lines).unwrap();
+            fs::remove_file(&lines).unwrap();
+            let words = text.lines().map(|line| line.split('\t').next().unwrap());
+            let left = words.filter(|word| *word == "left").count();
+            (left, notes.full, notes.at)
+        };
+        assert_eq!(told(device, 4), (4, false, 7));
+        assert_eq!(told(device, 3).0, 3);
+        assert!(told(device, 3).1);
+        assert_eq!(told(device + 1, 4), (2, false, 0));
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn extended_attributes_of_the_user_are_followed_and_others_seen() {
+        let path = CString::new(format!("{MOUNT_POINT}/f")).unwrap();
+        // SAFETY: any bytes are a value of it.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.cs, registers.rdi) = (0x33, path.as_ptr() as u64);
+        let value = b"value";
+        (registers.rdx, registers.r10) = (value.as_ptr() as u64, 5);
+        for (number, name, word, text) in [
+            (188, c"user.n", "setxattr", "setxattr(f, user.n, 5)"),
+            (189, c"user.n", "setxattr", "setxattr(f, user.n, 5)"),
+            (197, c"user.n", "removexattr", "removexattr(f, user.n)"),
+            (
+                188,
+                c"trusted.n",
+                "unseen",
+                "a change of extended attributes of f",
+            ),
+            (
+                189,
+                c"user.\xff",
+                "unseen",
+                "a change of extended attributes of f",
+            ),
+        ] {
+            (registers.orig_rax, registers.rsi) = (number, name.as_ptr() as u64);
+            let seen = other_of(&Call::own(&registers)).unwrap();
+            assert_eq!((seen.word, seen.text.as_str()), (word, text));
+            let given = (word == "setxattr").then(|| value.to_vec());
+            assert_eq!(seen.given, given);
+        }
+    }
+
+    /// What changes an extended attribute by these is not followed, so it has to be seen.
     #[test]
     fn calls_that_name_a_directory_are_seen_as_those_that_do_not() {
         let name = CString::new(format!("{MOUNT_POINT}/f")).unwrap();

@@ -13,7 +13,7 @@ use rustix::{
 };
 
 /// XATTR_LIST_MAX and XATTR_SIZE_MAX of `include/uapi/linux/limits.h`.
-const XATTR_BYTES: usize = 64 << 10;
+pub const XATTR_BYTES: usize = 64 << 10;
 
 /// What to read extended attributes from: an open file, or a name that cannot be opened.
 pub enum Subject<'a> {

@@ -209,6 +209,9 @@ pub struct TreeChange {
     /// The contents of a symbolic link; another name of the same file for a `link`.
     #[serde(with = "serde_bytes")]
     pub target: Vec<u8>,
+    /// All extended attributes that it is to have.
+    #[serde(default)]
+    pub xattrs: Vec<Xattr>,
 }
 
 /// What a program said of a tree.
