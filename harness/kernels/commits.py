@@ -273,8 +273,10 @@ class CommitTree:
         if len(line) == 1 and len(parents) > 1:
             branches = [self._listed("--reverse", "--first-parent", f"{base}..{p}") for p in parents[1:]]
             of_branches = [self._tried(base, branch) for branch in branches if branch]
-            tried = (c for some, _ in of_branches for c in some)
-            return (*tried, head), tuple(c for _, some in of_branches for c in some)
+            # One that several branches begin with stands where the first of them has it.
+            tried = dict.fromkeys(c for some, _ in of_branches for c in some)
+            left = dict.fromkeys(c for _, some in of_branches for c in some if c not in tried)
+            return (*tried, head), tuple(left)
         on_top = self._on_top(self._git("merge-base", base, head.id).strip(), head.id)
         return tuple(c for c in line if c.id in on_top), tuple(c for c in line if c.id not in on_top)
 

@@ -1087,6 +1087,21 @@ def test_of_a_merge_of_several_branches_the_commits_of_each_are_tried(
     assert [c.subject for c in series.brought] == ["one", "two"]
 
 
+def test_a_commit_that_two_merged_branches_begin_with_is_tried_once(tree: Path, kernels: CommitTree) -> None:
+    """It was in the list twice, and so was what the list was said to bring."""
+    git(tree, "checkout", "-qb", "one", "main")
+    added(tree, "shared")
+    added(tree, "one")
+    git(tree, "checkout", "-qb", "two", "HEAD~1")
+    added(tree, "two")
+    git(tree, "checkout", "-q", "main")
+    added(tree, "moved")
+    git(tree, "merge", "-q", "-m", "merge", "one", "two")
+    series = kernels.series(base="HEAD~1")
+    assert [c.subject for c in series.commits] == ["shared", "one", "two", "merge"]
+    assert [c.subject for c in series.brought] == ["shared", "one", "two"]
+
+
 def test_lines_that_did_not_change_are_in_no_hunk(
     tree: Path, kernels: CommitTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
