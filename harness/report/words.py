@@ -403,8 +403,8 @@ def _by_options(f: Finding) -> bool:
     its oracle, or all that lost writes explain; the usual mode of a file system has no options to blame.
     """
     line = first_match(known_losses(), f.case, f.symptom, f.spared)
-    mode = profiles().get(f.case.configuration.partition("@")[0])
-    return not (line is None or line.symptoms or _OF_FINDING.search(line.reason) or (mode and mode.usual))
+    usual = f.case.configuration.partition("@")[0] in usual_modes()
+    return not (line is None or line.symptoms or _OF_FINDING.search(line.reason) or usual)
 
 
 def _bug_of_loss(f: Finding) -> KnownBug | None:
@@ -560,6 +560,12 @@ def judging(info: CaseInfo) -> Sequence[str]:
         *(["assembles"] if plain else []),
     }
     return [name for name in info.oracles if name not in idle] or info.oracles
+
+
+@cache
+def usual_modes() -> frozenset[str]:
+    """The modes that most people use of a file system."""
+    return frozenset(name for name, profile in profiles().items() if profile.usual)
 
 
 @cache
