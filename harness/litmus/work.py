@@ -100,7 +100,7 @@ class LitmusSeries(Series[OnMode]):
     def _key(self, name: str, kernel: str) -> str:
         """The answers of a column are kept as long as the same is asked, of the same build. What is promised
         is no part of it: that is looked up when the page is written. Of a file that is gone, what is known
-        stays, and so it does where an earlier version kept answers without their build.
+        stays.
         """
         done, build = self.known.done.get(name), self._builds[kernel]
         if done and Path(kernel).is_absolute() and not build:
@@ -109,11 +109,8 @@ class LitmusSeries(Series[OnMode]):
             (p.name, p.operations, p.question.holds, p.question.first, p.question.until)
             for p in self._programs
         ]
-        asked = (programs, self.plan.fault_models, self.plan.budget, self.plan.schedules)
-        without = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
-        if not build or (done and done.cells and done.key == without):
-            return without
-        return hashlib.sha256(msgspec.json.encode((*asked, build))).hexdigest()
+        asked = (programs, self.plan.fault_models, self.plan.budget, self.plan.schedules, build)
+        return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnMode:
         mode, kernel = next(c for c in self.plan.columns if self.plan.column(*c) == item.name)
