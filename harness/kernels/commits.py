@@ -284,6 +284,17 @@ class CommitTree:
         """The commits up to a head that have another below them."""
         return set(self._git("rev-list", "--ancestry-path", f"{below}..{head}").split())
 
+    def below(self, series: CommitRange) -> list[frozenset[int]]:
+        """For each commit of a series, which of the others are in its history."""
+        places = {commit.id: frozenset({n}) for n, commit in enumerate(series.commits)}
+        listed = ("rev-list", "--topo-order", "--reverse", "--parents", f"{series.base.id}..{series.head.id}")
+        found = dict[str, frozenset[int]]()
+        for line in self._git(*listed).splitlines():
+            commit, *parents = line.split()
+            of_parents = (of.get(parent, frozenset[int]()) for parent in parents for of in (found, places))
+            found[commit] = frozenset[int]().union(*of_parents)
+        return [found[commit.id] for commit in series.commits]
+
     def _listed(self, *words: str) -> tuple[Revision, ...]:
         """Commits by their names and subjects. Some characters of a subject end a line for Python."""
         records = self._git("log", "-z", "--format=%H %s", *words).split("\0")

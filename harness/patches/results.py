@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -395,28 +395,32 @@ def by_plain_names(trial: KernelTrial) -> KernelTrial:
     return msgspec.structs.replace(trial, cases=cases, detections=(*trial.detections, *plain))
 
 
-def next_commit(count: int, known: Mapping[int, bool | None]) -> int | None:
-    """Which of `count` commits to try next; None once no further one tells more. The last one shows the
-    finding, the base does not. One that could not be tried (None) is passed over, the nearest to the middle
-    first.
+Below = Sequence[Set[int]]
+"""For each commit of a series, those of the others that are in its history."""
+
+
+def next_commit(below: Below, known: Mapping[int, bool | None]) -> int | None:
+    """Which commit to try next; None once no further one tells more. The last one shows the finding, the base
+    does not. One that could not be tried (None) is passed over, the nearest to the middle first.
     """
-    low, high = _bounds(count, known)
-    open_ = [n for n in range(low + 1, high) if n not in known]
-    middle = (low + high) / 2
-    return min(open_, key=lambda n: (abs(n - middle), n)) if open_ else None
+    _, left = _first_and_left(below, known)
+    open_ = [n for n in left if n not in known]
+    return min(open_, key=lambda n: (abs(2 * n - left[0] - left[-1]), n)) if open_ else None
 
 
-def culprit_of(commits: Sequence[Revision], known: Mapping[int, bool | None]) -> Culprit:
+def culprit_of(commits: Sequence[Revision], below: Below, known: Mapping[int, bool | None]) -> Culprit:
     """What is known of the first commit that shows it."""
-    low, high = _bounds(len(commits), known)
-    return Culprit(commits[high], tuple(commits[low + 1 : high]))
+    first, left = _first_and_left(below, known)
+    return Culprit(commits[first], tuple(commits[n] for n in left))
 
 
-def _bounds(count: int, known: Mapping[int, bool | None]) -> tuple[int, int]:
-    """The last commit known not to show it (-1: the base), before the first known to show it."""
-    high = min((n for n, answer in known.items() if answer), default=count - 1)
-    low = max((n for n, answer in known.items() if answer is False and n < high), default=-1)
-    return low, high
+def _first_and_left(below: Below, known: Mapping[int, bool | None]) -> tuple[int, list[int]]:
+    """The first commit known to show it, and those of its history that are not in that of one known not to. A
+    commit that does not show it says nothing of another branch.
+    """
+    first = min((n for n, answer in known.items() if answer), default=len(below) - 1)
+    without = [n for n, answer in known.items() if answer is False and first not in below[n]]
+    return first, sorted(below[first] - {*without, *(m for n in without for m in below[n])})
 
 
 def grouped(seen: Iterable[Broken]) -> dict[Found, tuple[Broken, ...]]:

@@ -43,6 +43,7 @@ from harness.patches.ran import (
 from harness.patches.results import (
     FIRST,
     Answer,
+    Below,
     Broken,
     Fate,
     Found,
@@ -89,6 +90,8 @@ class Kernels(Protocol):
     """Where the kernels of commits come from: see `harness.kernels.commits.CommitTree`."""
 
     def key(self, commit: str) -> str: ...
+
+    def below(self, series: CommitRange) -> Below: ...
 
     def kernel(self, commit: Revision) -> Path:
         """Its image. Raises KernelError if it does not build."""
@@ -258,9 +261,12 @@ class PatchSeries(Series[KernelTrial]):
                 return
 
     def _next_commit(self, stage: Stage, new: Sequence[Broken]) -> int | None:
-        count = len(self._series.commits)
-        following = (next_commit(count, self._answers(stage, seen)) for seen in new)
+        following = (next_commit(self._below, self._answers(stage, seen)) for seen in new)
         return next((n for n in following if n is not None), None)
+
+    @functools.cached_property
+    def _below(self) -> Below:
+        return self._kernels.below(self._series)
 
     def _answers(self, stage: Stage, seen: Broken) -> dict[int, bool | None]:
         """Of the commits that were tried, whether each shows the finding. One that was asked for other cases,
@@ -519,7 +525,7 @@ class PatchSeries(Series[KernelTrial]):
         for d in seen if standing is Standing.NEW else ():
             answers = self._answers(stage, d)
             if d is seen[0] or len(self._series.commits) == 1 or any(a is not None for a in answers.values()):
-                culprits[d.case] = culprit_of(self._series.commits, answers)
+                culprits[d.case] = culprit_of(self._series.commits, self._below, answers)
         return Regression(seen, standing, stage.name, head.run, head.at, why, culprits)
 
     def ended(self, end: End) -> End:

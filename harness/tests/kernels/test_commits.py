@@ -1100,6 +1100,7 @@ def test_a_commit_that_two_merged_branches_begin_with_is_tried_once(tree: Path, 
     series = kernels.series(base="HEAD~1")
     assert [c.subject for c in series.commits] == ["shared", "one", "two", "merge"]
     assert [c.subject for c in series.brought] == ["shared", "one", "two"]
+    assert kernels.below(series) == [set(), {0}, {0}, {0, 1, 2}]
 
 
 def test_lines_that_did_not_change_are_in_no_hunk(

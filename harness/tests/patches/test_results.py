@@ -170,17 +170,37 @@ def test_the_first_bad_commit_is_found_or_is_among_those_that_are_named(
     bad = data.draw(st.integers(0, count - 1))
     skipped = data.draw(st.sets(st.integers(0, max(0, count - 2)))) if count > 1 else set()
     known: dict[int, bool | None] = {}
-    while (n := next_commit(count, known)) is not None:
+    below = [frozenset(range(n)) for n in range(count)]
+    while (n := next_commit(below, known)) is not None:
         assert n not in known
         assert n != count - 1, "the last one is known"
         known[n] = None if n in skipped else n >= bad
-    found = culprit_of([commit(n) for n in range(count)], known)
+    found = culprit_of([commit(n) for n in range(count)], below, known)
     named = [int(c.id, 16) for c in (*found.among, found.first)]
     assert bad in named
     assert set(named[:-1]) <= skipped, "only what could not be tried is left open"
     if not skipped:
         assert named == [bad]
         assert len(known) <= math.ceil(math.log2(count)) + 1
+
+
+@given(st.data(), st.lists(st.integers(1, 6), min_size=2, max_size=4), st.booleans())
+def test_of_branches_that_one_merge_brings_the_first_bad_commit_is_found(
+    data: st.DataObject, lengths: list[int], shared: bool
+) -> None:
+    """A good commit of one branch counted for the others, too, and the merge was named."""
+    below: list[frozenset[int]] = []
+    for length in lengths:
+        first, common = len(below), {0} if shared and below else set[int]()
+        below += [frozenset({*common, *range(first, first + n)}) for n in range(length)]
+    below.append(frozenset(range(len(below))))
+    bad = data.draw(st.integers(0, len(below) - 1))
+    known: dict[int, bool | None] = {}
+    while (n := next_commit(below, known)) is not None:
+        assert n not in known
+        known[n] = n == bad or bad in below[n]
+    found = culprit_of([commit(n) for n in range(len(below))], below, known)
+    assert (int(found.first.id, 16), found.among) == (bad, ())
 
 
 def test_findings_of_one_symptom_are_one_and_the_shortest_case_stands_first() -> None:

@@ -25,13 +25,13 @@ from harness.errors import ExitCode, KernelError, UsageError
 from harness.expectations import Expectation
 from harness.faults.results import Detection
 from harness.host.progress import Progress
-from harness.kernels.commits import Revision
+from harness.kernels.commits import CommitRange, Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.mistakes import Mistake
 from harness.patches.page import junit_of, page_of
 from harness.patches.questions import Stage
 from harness.patches.ran import ChangedLines
-from harness.patches.results import Answer, Broken, Fate, KernelTrial, PatchPlan, Regression, Standing
+from harness.patches.results import Answer, Below, Broken, Fate, KernelTrial, PatchPlan, Regression, Standing
 from harness.patches.work import Explain, PatchSeries, Phase, create, load_plan
 from harness.plan import Plan
 from harness.series.work import Execute, OnDone, carry_out
@@ -67,6 +67,9 @@ class Kernels:
 
     def text(self, commit: str, file: str) -> str:
         return SOURCE
+
+    def below(self, series: CommitRange) -> Below:
+        return [frozenset(range(n)) for n in range(len(series.commits))]
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
         return Revision(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), subject)
