@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import RunLocked
+from harness.errors import RunLocked, StoreError
 from harness.host.cache import alone, entries
 from harness.store.directory import discard
 from harness.store.layout import DATABASE, DELETING, LOCK, PLAN, RUN, UNPACKING, latest, runs
@@ -122,10 +122,11 @@ def delete(kept: Sequence[Kept]) -> int:
         with contextlib.ExitStack() as kept_off:
             if _is_run(each.path) and lock.is_file() and not lock.is_symlink():
                 try:
-                    with contextlib.suppress(OSError):  # a full disk
-                        kept_off.enter_context(locked(lock, each.path, "powercut gc"))
+                    kept_off.enter_context(locked(lock, each.path, "powercut gc"))
                 except RunLocked:
                     continue
+                except (OSError, StoreError):  # a full disk; one that can only be read
+                    pass
             used = kept_off.enter_context(alone(each.path))
             if used and not each.path.is_symlink():
                 continue

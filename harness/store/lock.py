@@ -10,8 +10,10 @@ lock.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import shlex
 import socket
 import struct
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import RunLocked
+from harness.errors import RunLocked, StoreError
 from harness.host.files import json_bytes
 
 HOLDER_BYTES = 1 << 16
@@ -49,9 +51,10 @@ class Holder(msgspec.Struct, frozen=True):
 def locked(file: Path, run: Path, command: str) -> Iterator[None]:
     """Hold the lock `file` of the run directory `run`; `command` is shown to other processes.
 
-    Raises RunLocked, naming the holder, if another process (or another part of this one) holds it.
+    Raises RunLocked, naming the holder, if another process (or another part of this one) holds it, StoreError
+    if the directory can only be read.
     """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _opened(file, run)
     try:
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _ALL_OF_IT)
@@ -69,10 +72,25 @@ def locked(file: Path, run: Path, command: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def holder_of(file: Path) -> str:
-    """Who holds a lock file; empty if nobody does. Unlike `locked`, leaves the file as it is."""
+def _opened(file: Path, run: Path) -> int:
+    """The lock file, to be written. Raises StoreError if the run directory can only be read."""
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as e:
+        if e.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise StoreError(
+            f"{run} cannot be written to: {e.strerror}",
+            f"copy it, and name the copy: cp -a {shlex.quote(str(run))} DIR/runs/",
+        ) from e
+
+
+def holder_of(file: Path) -> str:
+    """Who holds a lock file, which may be another user's; empty if nobody does. Unlike `locked`, leaves the
+    file as it is.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return ""
     try:

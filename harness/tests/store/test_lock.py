@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from harness.errors import ExitCode, RunLocked
+from harness.errors import ExitCode, RunLocked, StoreError
 from harness.host.progress import Lines
 from harness.plan import Plan
 from harness.run import create_run, execute
@@ -128,3 +130,39 @@ def test_who_asks_whether_a_run_is_written_to_is_in_nobodys_way(store: RunStore)
     finally:
         done.set()
         asking.join()
+
+
+def only_read(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """From now on every lock file can only be read, also where the tests run as root."""
+    real = os.open
+
+    def opened(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if str(path).endswith("/lock") and flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", opened)
+
+
+def test_who_writes_a_run_that_can_only_be_read_is_known(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`powercut list runs` said "cannot be read" of runs on a read-only mount, and of another user."""
+    process = holder(store.path)
+    try:
+        only_read(monkeypatch, errno.EACCES)
+        assert f"process {process.pid} on " in holder_of(store.layout.lock)
+    finally:
+        process.communicate()
+    assert holder_of(store.layout.lock) == ""
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_run_that_can_only_be_read_is_said_to_be_one(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """`run --resume` said "lock: Read-only file system", and to ask powercut doctor."""
+    only_read(monkeypatch, number)
+    with pytest.raises(StoreError, match="cannot be written to") as caught, store.lock("powercut run"):
+        pytest.fail("it was written")
+    assert f"cp -a {store.path} " in caught.value.next_step
