@@ -673,6 +673,18 @@ def test_a_guest_that_has_only_messages_records_and_judges(tmp_path: Path) -> No
     assert played.memory is None
 
 
+@pytest.mark.parametrize("name", ["uml", "qemu"])
+def test_a_disk_that_refused_requests_is_told_before_its_log_is_read(tmp_path: Path, name: str) -> None:
+    """Such a disk differs from its log, of which the next step was to record again: that never helped."""
+    played = Played(tmp_path, errors=3)
+    played.name = name  # as a machine has it
+    ended = SimpleNamespace(log_complete=True)
+    played.session._converse = lambda *_: (ended, None)  # type: ignore[assignment,method-assign]
+    with pytest.raises(DiskError, match="refused 3 requests while recording") as told:
+        played.session.record(played.target, [])
+    assert ("--machine qemu" in told.value.next_step) == (name == "uml")
+
+
 class PlayedNoting(Played):
     """One whose kernel notes what it runs, and which has only messages."""
 
