@@ -59,6 +59,7 @@ from harness.guests.guest_specs import (
 )
 from harness.guests.machine import Machine, default_name, machine_of, profile_of
 from harness.guests.session import GuestSpec, Session
+from harness.host.console import OutputClosed
 from harness.host.files import file_hash, write_atomically
 from harness.host.folders import sweep
 from harness.host.progress import Progress, telling
@@ -99,7 +100,8 @@ def execute(
 
     On KeyboardInterrupt, verdicts so far are kept, reports are written, and the summary says so.
     Raises RunLocked if another process is writing to the run directory, RunChanged if the run was started
-    with other parts, ClusterGone, once the reports are written, if the plan's cluster cannot go on.
+    with other parts; and once the reports are written, ClusterGone if the plan's cluster cannot go on, and
+    OutputClosed if nobody reads what `progress` or `on_done` says.
     """
     begun = time.monotonic()
     with store.lock(" ".join(["powercut", *plan.argv])), _scratch(store) as scratch:
@@ -504,15 +506,25 @@ def with_time_left(plan: Plan, spent_s: float) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How the work ended before it was complete, if it did. `gone`: the cluster on which it was done is."""
+    """How the work ended before it was complete, if it did. `gone`: the cluster on which it was done is, or
+    the reader of the output.
+    """
 
     interrupted: bool = False
     stopped: str = ""
-    gone: ClusterGone | None = None
+    gone: ClusterGone | OutputClosed | None = None
 
 
 def _end_of(progress: Progress, work: Callable[[], None]) -> _End:
     """Do the work until its end, until the plan's limits stop it, or until the user does."""
+    try:
+        return _told_end_of(progress, work)
+    except OutputClosed as e:
+        return _End(gone=e)
+
+
+def _told_end_of(progress: Progress, work: Callable[[], None]) -> _End:
+    """The same, and say why it ended. Raises OutputClosed."""
     try:
         work()
     except EnoughDone as e:
@@ -565,16 +577,17 @@ def new_run(
 ) -> Iterator[RunStore]:
     """`create_run`, as a context. If it ends by an error before anything was recorded or judged, no guest
     having come up, say, the directory goes again: nobody could resume or read it. Otherwise the error's note
-    is the command that goes on with the run.
+    is the command that goes on with the run, unless it is complete and nobody read all that was said of it.
     """
     with create_run(plan, reports, name, expectations, known) as store:
         try:
             yield store
         except BaseException as e:
-            if store.info.pins or store.cases():
-                e.add_note(resume(plan, str(store.path)))
-            else:
+            complete = store.info.finished and not store.info.interrupted
+            if not (store.info.pins or store.cases()):
                 store.discard()
+            elif not (complete and isinstance(e, OutputClosed)):
+                e.add_note(resume(plan, str(store.path)))
             raise
 
 

@@ -36,8 +36,9 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
         except PowercutError as e:
             say_error(e)
             code = e.exit_code
-        except OutputClosed:
+        except OutputClosed as e:
             forget(sys.stdout)
+            _say_unread(e)
             code = ExitCode.OUTPUT_CLOSED
         except KeyboardInterrupt:
             _say("interrupted")
@@ -99,6 +100,12 @@ def make_harmless(e: click.ClickException) -> None:
 def _say(text: str) -> None:
     with contextlib.suppress(OutputClosed):
         errors.block(f"powercut: {text}")
+
+
+def _say_unread(e: OutputClosed) -> None:
+    """Nobody reads the output, which is usual; but say how to go on with what this ended, where it did."""
+    if again := next(iter(getattr(e, "__notes__", ())), ""):
+        _say(f"nobody reads the output any more, which ended the run\n  next: {one_line(again)}")
 
 
 def _say_traceback() -> None:

@@ -38,6 +38,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
 from harness.guests import qemu
 from harness.guests.disk import FOLDER_PREFIX
+from harness.host.console import OutputClosed
 from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
@@ -446,6 +447,40 @@ def test_a_run_that_ends_among_the_rules_knows_its_other_cases(
         summary = execute(plan, store, Lines(Console(quiet=True)))
     assert [(c.case.configuration, c.status) for c in summary.cases] == [("ext4/ordered", CaseStatus.PLANNED)]
     assert shell_code(summary) is not ExitCode.CONSISTENT
+
+
+@pytest.mark.parametrize("at", ["the work", "its end"])
+def test_a_run_whose_output_nobody_reads_is_reported_and_says_how_to_go_on(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`powercut run | head -1` left a run without reports, and not a word of it."""
+
+    def work(*_: object) -> None:
+        raise OutputClosed if at == "the work" else EnoughDone("the time given is up")
+
+    class Unread(Lines):
+        def say(self, text: str) -> None:
+            if "saving the verdicts" in text:
+                raise OutputClosed
+
+    without_guests(monkeypatch, tmp_path, lambda *_: None)
+    monkeypatch.setattr(run._Job, "all_but", work)
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with pytest.raises(OutputClosed) as caught, new_run(plan, tmp_path, "test") as store:
+        store.add_case(CaseInfo(CaseId("ext4", "ordered", "append-fsync"), "", "", ""))
+        execute(plan, store, Unread(Console(quiet=True)))
+    assert caught.value.__notes__ == [f"powercut run --resume {store.path}"]
+    assert store.info.interrupted
+    assert (store.path / "report.html").is_file()
+
+
+def test_a_complete_run_of_which_nobody_reads_the_end_is_not_to_be_gone_on_with(tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["append-fsync"])
+    with pytest.raises(OutputClosed) as caught, new_run(plan, tmp_path, "test") as store:
+        store.put_pins({"powercut": "1"})
+        store.finish()
+        raise OutputClosed
+    assert not hasattr(caught.value, "__notes__")
 
 
 @pytest.mark.parametrize(("minutes", "left"), [(None, None), (10.0, 9.5), (0.25, 0.0)])

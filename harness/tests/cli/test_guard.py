@@ -15,7 +15,7 @@ import pytest
 
 from harness.cli.guard import agreed, code_of, guarded
 from harness.errors import ExitCode, KernelError, UsageError
-from harness.host.console import SafeConsole
+from harness.host.console import OutputClosed, SafeConsole
 from harness.model import Verdict
 
 
@@ -123,6 +123,16 @@ def test_an_output_that_nobody_reads_ends_as_shells_expect() -> None:
         assert ended(lambda: closed.say("all is well")) == 128 + signal.SIGPIPE
         with contextlib.suppress(BrokenPipeError):
             pipe.close()
+
+
+def test_a_run_that_ends_with_its_output_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """`powercut run | head -1` said nothing; standard error is still read."""
+    closed = OutputClosed()
+    assert ended(raises(closed)) == ExitCode.OUTPUT_CLOSED
+    assert capsys.readouterr().err == ""
+    closed.add_note("powercut run --resume /r")
+    assert ended(raises(closed)) == ExitCode.OUTPUT_CLOSED
+    assert capsys.readouterr().err.endswith("\n  next: powercut run --resume /r\n")
 
 
 @pytest.mark.parametrize(
