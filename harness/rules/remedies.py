@@ -62,9 +62,10 @@ def _between(effect: Effect, remedy: Remedy) -> Remedy:
 
 
 def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...]]:
-    """For each file that the program had before what came too late, and that the state lacks or has shorter,
-    syncs of the file and of its directory. That the program has removed it since is no loss: a journal is
-    not among what is lost. The file that was changed last comes first.
+    """For each file that the program had before what came too late, and that the state lacks, has shorter, or
+    has with other contents though what came too late is not of it: syncs of the file and of its directory.
+    That the program has removed it since is no loss: a journal is not among what is lost, nor is its data
+    beside a torn block. The file that was changed last comes first.
     """
     late = found.present or (1 << found.state.last if found.state.torn is not None else 0)
     if not late:
@@ -76,7 +77,13 @@ def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...
     for m in effect.of(effect.issued(first - _HALF)):
         last[m.inode] = m
         named |= {held: directory for directory, _, held in m.names if held is not None}
-    gone = [i for i in before if before[i].kind == "file" and (i not in now or now[i].size < before[i].size)]
+    own = {m.inode for m in effect.of(late)}
+
+    def is_lacking(inode: int) -> bool:
+        was, there = before[inode], now.get(inode)
+        return there is None or there.size < was.size or (inode not in own and there != was)
+
+    gone = [i for i in before if before[i].kind == "file" and is_lacking(i)]
     for inode in sorted(gone, key=lambda i: -last[i].number):
         syncs = [Remedy(last[inode].call, inode)]
         syncs += [] if effect.rules.fsync_names.holds else [Remedy(last[inode].call, named[inode])]

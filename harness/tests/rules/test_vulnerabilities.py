@@ -280,6 +280,27 @@ def test_a_journal_that_the_state_lacks_is_synced(names: bool) -> None:
     assert told.endswith("fsync of `db` after call 5, `write(db, 8192 at 0)`")
 
 
+@pytest.mark.parametrize("names", [True, False])
+def test_a_journal_of_full_size_whose_data_is_lost_is_synced(names: bool) -> None:
+    """A rollback journal that is not synced: "nothing that was tried helps", of a torn page. Only files that
+    were gone or shorter were tried, and what is lost was not tried where a block is torn.
+    """
+    old, new = b"a" * 1024, b"b" * 1024
+    calls = Calls().create("db").write("db", old).sync().ack("0").create("journal").write("journal", old)
+    calls.write("db", new).fsync("db").unlink("journal").fsync(".").ack("1")
+
+    def says(held: Held, acks: int) -> bool:
+        return not acks or old in (held.get("journal"), held.get("db")) or held.get("db") == new
+
+    looked = search(calls.notes(), says, names=names)
+    assert all(kind.remedies for kind in looked.kinds.values()), headlines(looked)
+    least = looked.smallest()
+    told = looked.words.remedies(least)
+    assert "fsync of `journal` after call 4, `write(journal, 1024 at 0)`" in told
+    assert ("fsync of the directory `.` after call 4" in told) is not names
+    assert looked.failing_with(least)[0] == 0
+
+
 def test_a_journal_that_helps_nobody_is_not_synced() -> None:
     """Its fsync is tried, and the check says no all the same."""
     calls = Calls().create("db").write("db", b"a" * 8192).sync().ack("0").create("journal")
