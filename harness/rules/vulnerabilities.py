@@ -91,7 +91,8 @@ class Reducer:
         missing = self._first_of(stretch.asked & ~state.persisted)
         needed = self._fewest_acks(state, acks)
         if missing and needed > self.effect.acks(min(m.call for m in self.effect.of(missing))):
-            # Only what was acknowledged later can promise it.
+            # Only what was acknowledged later can promise it, and that promises nothing called behind it.
+            missing &= self.effect.issued(self.effect.notes.acks[needed - 1].calls - 1)
             missing = self._with_rest_of_calls(missing, stretch.open)
             return Vulnerability(state, needed, missing, 0, stretch.durable, end=stretch.end)
         # With as many acknowledgements as are told: with more, what is left may fail for these alone.

@@ -311,6 +311,26 @@ def test_a_journal_that_helps_nobody_is_not_synced() -> None:
     assert looked.remedies == ()
 
 
+def test_what_is_called_behind_an_acknowledgement_is_not_what_it_promised() -> None:
+    """Of a rename that is not synced and a later write of the same file, the write's fsync was not told, and
+    of the rename "nothing that was tried helps": the removal, which has to be lost too, was among the cause.
+    """
+    calls = Calls().create("c").write("c", b"1").fsync("c").fsync(".").ack("1")
+    calls.create("t").write("t", b"2").fsync("t").rename("t", "c").ack("2").write("c", b"3").ack("3")
+    calls.unlink("c").fsync(".").ack("-")
+
+    def newest(held: Held, acks: int) -> bool:
+        return not acks or "c" not in held or (acks < 4 and held["c"] in (b"1", b"2", b"3")[acks - 1 :])
+
+    looked = search(calls.notes(), newest)
+    assert all(kind.remedies for kind in looked.kinds.values()), headlines(looked)
+    assert {h.rpartition(" must")[0] for h in headlines(looked)} == {
+        "the change of names by `rename(t, c)`",
+        "the data of `write(c, 1 at 0)`",
+    }
+    assert looked.failing_with(looked.smallest())[0] == 0
+
+
 def test_where_no_fsync_helps_none_is_named() -> None:
     """A remedy that does not help was printed: a write in place has no order that would save it."""
     calls = Calls().create("f").write("f", b"a" * 8192).fsync("f").fsync(".").ack("0").write("f", b"b" * 8192)
