@@ -609,7 +609,7 @@ def create_run(
     if Path(plan.kernel).is_file():
         recording_machine(plan.machine, find_chosen(plan.kernel_choice))
     if plan.recordings:
-        _need_recordings(Path(plan.recordings), cases)
+        recorded_by(Path(plan.recordings), cases)
     asked = profile_of(default_name() if plan.machine == "auto" else plan.machine)
     info = RunInfo(
         name=name,
@@ -727,8 +727,8 @@ def _git_head() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _need_recordings(source: Path, cases: Sequence[tuple[Profile, Workload]]) -> None:
-    """Raises StoreError if `source` has none of the recordings to judge again."""
+def recorded_by(source: Path, cases: Sequence[tuple[Profile, Workload]]) -> set[CaseId]:
+    """The cases of which `source` has recordings to judge again. Raises StoreError if it has none."""
     with RunStore.open(source) as store:
         kept = [c.case for c in store.cases() if is_kept(c.case, RunLayout(source))]
     wanted = {CaseId(p.filesystem, p.mode, w.name) for p, w in cases}
@@ -738,6 +738,7 @@ def _need_recordings(source: Path, cases: Sequence[tuple[Profile, Workload]]) ->
             f"{source} has none of the {len(wanted)} recordings requested",
             f"ask for modes and workloads that it recorded: {has}",
         )
+    return wanted.intersection(kept)
 
 
 def recorded_files(plan: Plan) -> dict[CaseId, dict[str, str]]:

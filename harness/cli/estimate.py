@@ -62,7 +62,8 @@ class Estimate:
 def estimate(plan: Plan, cases: Sequence[tuple[Profile, Workload]], judge: str) -> Estimate:
     """About how much a run of these cases is, judged on the machine `judge`."""
     states = round(sum(_states_of(profile.filesystem, workload) for profile, workload in cases))
-    guest_s = len(cases) * RECORDING_S + states * STATE_S.get(judge, STATE_S["qemu"])
+    to_record = 0 if plan.recordings else len(cases)
+    guest_s = to_record * RECORDING_S + states * STATE_S.get(judge, STATE_S["qemu"])
     limits = [f"it stops after {plan.minutes:g} min"] if plan.minutes is not None else []
     harder = [name for name, asked in (("--again", plan.again), ("--disk", plan.disk)) if asked]
     if plan.unit_sectors is not None or harder:

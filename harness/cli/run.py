@@ -78,7 +78,7 @@ from harness.guests.machine import Boot, machine_of
 from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
 from harness.kernels.build import title_of
-from harness.model import DISK_FAULTS, Workload, bounds
+from harness.model import DISK_FAULTS, CaseId, Workload, bounds
 from harness.model.schedules import with_schedules, without_schedule
 from harness.plan import SAMPLE_RATE, Clock, Completions, ExistingDisk, Plan
 from harness.report import print_summary, shown_path, source_words, write_reports
@@ -86,7 +86,7 @@ from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import headline, plural
 from harness.ruled.judging import check_of
-from harness.run import execute, look_up, new_run
+from harness.run import execute, look_up, new_run, recorded_by
 from harness.store import RunStore
 from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
@@ -756,7 +756,8 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     if any(p.rules is None for p, _ in asked.cases) and not plan.recordings:
         need_clock(plan.clock, machine, kernel.image)
     possible = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
-    cases = [(p, w) for p, w in possible if _is_judged(p, w)]
+    judged = [(p, w) for p, w in possible if _is_judged(p, w)]
+    cases = _recorded(plan, judged)
     console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
     for module in asked.kernel.replaced:
         console.say(f"module: {module}, in place of the kernel's own")
@@ -775,6 +776,8 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
         console.say(f"not run: {name}: {why}")
     for mode, left in Counter(p.name for p, w in possible if not _is_judged(p, w)).items():
         console.say(f"not run: {mode}: {plural(left, 'workload')} without a check, and it has no other judge")
+    for mode, left in Counter(p.name for p, w in judged if (p, w) not in cases).items():
+        console.say(f"not run: {mode}: {plan.recordings} has no recording of {plural(left, 'workload')}")
     if not cases:
         return ExitCode.NOTHING_RUN
     console.say(estimate(plan, cases, machine_name).text)
@@ -782,6 +785,18 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
         boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
         console.say(machine.preview(boot))
     return ExitCode.CONSISTENT
+
+
+def _recorded(plan: Plan, cases: Sequence[tuple[Profile, Workload]]) -> list[tuple[Profile, Workload]]:
+    """Those that can be judged: where another run's recordings are to be, it has them. Raises UsageError, and
+    StoreError if it has none.
+    """
+    if not plan.recordings or not cases:
+        return list(cases)
+    source = Path(plan.recordings)
+    need_run(source)
+    kept = recorded_by(source, cases)
+    return [(p, w) for p, w in cases if CaseId(p.filesystem, p.mode, w.name) in kept]
 
 
 def _wanted(named: Sequence[str], random_count: int, seed: int) -> list[str]:

@@ -773,6 +773,32 @@ def test_no_action_reads_the_known_bugs_and_names_the_module(
     assert powercut("run", "-n", "-w", "append-fsync", "--known", known).exit_code == ExitCode.USAGE
 
 
+def test_no_action_counts_the_recordings_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It announced recordings that another run does not have; the run itself refused all of them."""
+    kernel = Kernel("k", Path("bzImage"), None, "")
+    monkeypatch.setattr(run, "look_up", lambda plan: Planned(select_cases(plan), kernel, {}))
+    with RunStore.create(tmp_path, "first", run_info()) as store:
+        store.add_case(CaseInfo(case := CaseId("ext4", "ordered", "append-fsync")))
+        (store.case_directory(case) / "history.json").write_bytes(b"{}")
+    words = ["run", "-n", "-w", "append-fsync", "--recordings", store.path, "-c"]
+    shown = powercut(*words, "ext4/ordered,xfs/default").stdout
+    assert "1 recording," in shown
+    left = f"not run: xfs/default: {store.path} has no recording of 1 workload"
+    assert left.replace(" ", "") in "".join(shown.split())
+    none = powercut(*words, "xfs/default")
+    assert none.exit_code == ExitCode.UNDECIDED
+    assert "has none of the 1 recordings requested" in " ".join(none.stderr.split())
+
+
+def test_what_was_recorded_is_not_estimated_again() -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["quick"], recordings="/w", jobs=2)
+    cases = select_cases(plan)
+    anew = estimate(msgspec.structs.replace(plan, recordings=None), cases, "uml")
+    assert estimate(plan, cases, "uml").seconds < anew.seconds
+
+
 def test_no_action_is_not_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """-n of all modes under ace2 said nothing for minutes."""
     monkeypatch.setattr("harness.host.progress.PLAIN_INTERVAL_S", 0.01)
