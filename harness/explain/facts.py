@@ -180,6 +180,17 @@ class Facts:
             sent += parts
         return None
 
+    @property
+    def promises_data(self) -> bool:
+        """Whether the operation that made the promise promises data of the file concerned: one about it, or a
+        sync of everything. The sync of another file may promise its name.
+        """
+        steps = self.history.steps
+        if self.promise is None or self.promise >= len(steps):
+            return True
+        is_of_all = steps[self.promise].operation.kind in (OperationKind.SYNC, OperationKind.REMOUNT)
+        return is_of_all or self._concerns(self.promise)
+
     def was_asked_for(self, by: int) -> bool:
         """Whether a write was sent by an event that may have what was promised of the file concerned: its
         data, or anything else but data of others, sent since the first operation on the file began.

@@ -436,9 +436,10 @@ _ALL_THERE = "Everything that was sent is on the platter, and"
 
 
 def _not_sent(facts: Facts) -> str:
-    ack = facts.promised_at
-    late = None if ack is None else facts.data_not_sent(ack) or _nothing_sent(facts, ack)
-    if late is None:
+    if (ack := facts.promised_at) is None:
+        return ""
+    late = facts.data_not_sent(ack) if facts.promises_data else None
+    if (late := late or _nothing_sent(facts, ack)) is None:
         return ""
     return (
         f"`{_promising(facts)}` returned at event {ack}, before {facts.name(late.entry)}, was sent "

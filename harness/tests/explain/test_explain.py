@@ -493,6 +493,25 @@ def test_the_file_concerned_is_the_one_that_was_promised(facts: Facts, named: Me
     assert told(facts) is named
 
 
+@pytest.mark.parametrize(
+    ("promising", "named"),
+    [
+        ("fsync f", None),
+        ("append f 1 sync", None),
+        ("fsync g", Mechanism.NOT_SENT),
+        ("sync", Mechanism.NOT_SENT),
+    ],
+)
+def test_the_sync_of_one_file_does_not_promise_the_data_of_another(
+    promising: str, named: Mechanism | None
+) -> None:
+    """`append f 4096 sync` "returned before data of g was sent", which it does not promise: it was g's name
+    that a journal lost.
+    """
+    facts = not_sent((*WRITTEN, "create g", "append g 1", promising), 4, 3, 1, subject="g")
+    assert told(facts) is named
+
+
 def test_the_names_of_a_file_are_kept_once() -> None:
     """10,000 links to one file took 5 GiB: each operation had all of its names."""
     texts = ["create f", *(f"link f g{n}" for n in range(100))]
