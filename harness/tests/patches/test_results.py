@@ -37,7 +37,9 @@ def seen(
     known: str = "",
     promised: tuple[int, ...] = (),
 ) -> Broken:
-    return Broken("id", case, "durability", 1, of, "f is gone", f"{case}@4", known, symptom, promised=promised)
+    return Broken(
+        "id", case, "durability", 1, of, "f is gone", f"{case}@4", known, symptom, promised=promised
+    )
 
 
 def commit(n: int) -> Revision:
