@@ -361,7 +361,8 @@ class Ledger:
                 f"{self.id}: looked at {checked:,} of {info.generated:,} crash states; "
                 f"ended by {coverage.why}"
             )
-            coverage = replace(coverage, why=why)
+            left = max(coverage.unexplored, info.generated - checked)  # states, as the reports count them
+            coverage = replace(coverage, unexplored=left, why=why)
         self._store.add_case(
             replace(
                 info,

@@ -193,8 +193,7 @@ class DrawnCalls(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """How far the crash states of a case were covered: all legal ones, or with a budget those of the log's
-    own order, of which there are no `crash_times`, and `unexplored` counts the contents that were not
-    covered.
+    own order, of which there are no `crash_times`, and `unexplored` counts the states that were left out.
 
     A state makes a choice for every block that may or may not have persisted. `losses`: every state was
     covered in which at most so many choices differ from "all lost" or from "all persisted"; -1: not even

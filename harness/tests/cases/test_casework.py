@@ -51,6 +51,7 @@ from harness.model import (
     Workload,
 )
 from harness.plan import Budget, Plan
+from harness.report.words import Cell, covered_briefly
 from harness.states import enumerate_states
 from harness.store import RunStore
 from harness.store.layout import RunLayout
@@ -844,6 +845,17 @@ def test_what_a_budget_leaves_out_is_counted_and_said(store: RunStore, run: Run)
     assert progress.left["states"] == 0
     (case,) = summarise(store).cases
     assert case.verdict is CaseVerdict.PASS
+
+
+def test_of_states_that_a_budget_left_out_each_is_counted(store: RunStore, run: Run) -> None:
+    """32 of 179 were looked at, and `32 of 142` stood in the table: contents were added to states."""
+    run(Script(entries=40, holds=lambda prefix: prefix // 8), budget=Budget(visits=3))
+    checked, cut = len(verdicts(store)), there(coverage(store))
+    assert cut.unexplored == 41 - checked > 3, "there are six contents"
+    assert cut.why.startswith(f"{checked} of 41 states of the log's order, ")
+    (case,) = summarise(store).cases
+    assert Cell((case,)).figure == f"{checked} of 41"
+    assert covered_briefly(case.info) == f"{41 - checked} left out"
 
 
 def test_a_final_case_stays_as_its_budget_left_it(store: RunStore, run: Run) -> None:
