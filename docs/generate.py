@@ -418,8 +418,10 @@ _CODES = {
     ExitCode.INCONSISTENT: "a promise was broken",
     ExitCode.USAGE: "wrong usage: the message says what to write instead",
     ExitCode.UNDECIDED: "something is UNKNOWN, or the harness has an error",
-    ExitCode.NOTHING_RUN: "nothing was run, or a required case was not (`--require-all`)",
-    ExitCode.TIME_UP: "the time was up (`--minutes`, `--hours`): something is decided, nothing inconsistent",
+    ExitCode.NOTHING_RUN: "nothing was run, or a required case was not (`--require-all`), or `patch` has "
+    "nothing to ask",
+    ExitCode.TIME_UP: "`run`, `patch`, `campaign`: the time was up (`--minutes`, `--hours`), something is "
+    "decided, nothing inconsistent; other commands end with 3 then",
     ExitCode.BISECT_SKIP: "`--bisect`: skip this commit; `patch`: the last commit does not build",
     ExitCode.BISECT_STOP: "`--bisect`: stop, bisecting makes no sense",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C, SIGTERM, SIGHUP); results are kept, `--resume` continues",

@@ -51,6 +51,12 @@ class UsageError(PowercutError):
     exit_code = ExitCode.USAGE
 
 
+class NothingToAsk(UsageError):
+    """What is asked about leaves nothing to run: a script that asks about each push has made no mistake."""
+
+    exit_code = ExitCode.NOTHING_RUN
+
+
 class EnvironmentLacks(PowercutError):
     """A program, package, device or space that the host should have is missing."""
 

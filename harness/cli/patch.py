@@ -27,8 +27,8 @@ from harness.cli.options import (
     resume_option,
     workloads_option,
 )
-from harness.cli.series import show_series, work_at
-from harness.errors import ExitCode, UsageError
+from harness.cli.series import show_page, show_series, work_at
+from harness.errors import ExitCode, NothingToAsk, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
 from harness.findings.repro import repro_context
@@ -36,6 +36,7 @@ from harness.guests.machine import buildable, profile_of
 from harness.kernels.build import BuildFails, Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
+from harness.patches.nothing import write_nothing
 from harness.patches.page import why_not_asked
 from harness.patches.questions import affected_by, chosen, stages
 from harness.patches.results import Answer, PatchPlan
@@ -126,8 +127,9 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     mistake, they would have noticed the same mistake in your patch.
 
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided (also where the modes of -c run none of
-    the changed files, or the cases none of the changed lines) or a harness error, 5 nothing was new when the
-    time was up, 125 the last commit does not build, 130 interrupted.
+    the changed files, or the cases none of the changed lines) or a harness error, 4 there is nothing to ask
+    (the range is empty, or changes no file that a mode is known to run), 5 nothing was new when the time was
+    up, 125 the last commit does not build, 130 interrupted.
     """
     config = tuple(str(path.resolve()) for path in given["config"])
     select_workloads(given["workloads"])  # refused before the tree is looked at
@@ -136,7 +138,10 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
         if begun:
             _need_commits(kernels, begun)
-        plan = begun or _plan(kernels, commits, config, given)
+        try:
+            plan = begun or _plan(kernels, commits, config, given)
+        except NothingToAsk as e:
+            return _nothing(e, commits or shown_path(kernels.tree), given)
         if given["no_action"]:
             return _show(plan)
         path = given["resume"].resolve() if begun else create(plan, given["out"])
@@ -182,6 +187,16 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         jobs=given["jobs"],
         argv=sys.argv[1:],
     )
+
+
+def _nothing(why: NothingToAsk, subject: str, given: dict[str, Any]) -> ExitCode:
+    """Say that there is nothing to ask, also for the page of a CI job, which is no failure."""
+    if given["no_action"]:
+        raise why
+    path, page = write_nothing(why, subject, sys.argv[1:], given["out"])
+    show_page(page)
+    console.say(f"report: {shown_path(path / 'report.html')}")
+    return why.exit_code
 
 
 def _begun(given: dict[str, Any], config: tuple[str, ...]) -> PatchPlan:

@@ -41,7 +41,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.errors import EnvironmentLacks, InUse, KernelError, UsageError
+from harness.errors import EnvironmentLacks, InUse, KernelError, NothingToAsk, UsageError
 from harness.host.cache import cache_dir, hold
 from harness.host.files import write_atomically
 from harness.host.locks import exclusive
@@ -186,17 +186,20 @@ class CommitTree:
         its last commit. `mbox`: patches that are applied to the base, or to HEAD. Of a base that has gone its
         own way since, the commit where the two parted is taken, and that is said.
 
-        Raises UsageError for what names no commit, holds none, or does not apply.
+        Raises UsageError for what names no commit or does not apply, NothingToAsk for what holds none.
         """
         first, dots, last = asked.partition("..")
         if asked and (not dots or "..." in asked):
             raise UsageError(
                 f"{asked!r} is no range of commits", "name one as BASE..HEAD, or only its base with --base"
             )
-        if asked and (base or mbox):
+        if asked and mbox:
             raise UsageError(
-                f"{asked} and {'--base' if base else '--mbox'} both say where it begins", "name one"
+                f"{asked} and --mbox both say what the patch is",
+                f"leave one out; --base {first or 'HEAD'} says what the mailbox is applied to",
             )
+        if asked and base:
+            raise UsageError(f"{asked} and --base both say where it begins", "name one")
         if mbox:
             start = self._named(base or "HEAD")
             with self._alone(self._say):
@@ -244,8 +247,13 @@ class CommitTree:
 
     def _range(self, base: str, head: str) -> CommitRange:
         line = self._listed("--reverse", "--first-parent", f"{base}..{head}")
-        if not line:
+        if not line and base != head:
             raise UsageError(
+                f"{head[:12]} is below {base[:12]}: the range runs the other way",
+                f"name the older commit first: {head[:12]}..{base[:12]}",
+            )
+        if not line:
+            raise NothingToAsk(
                 f"there is no commit from {base[:12]} to {head[:12]}",
                 "name the base of your patch with --base",
             )
@@ -256,7 +264,7 @@ class CommitTree:
         # Where a file came from is changed as well: that it is gone there is part of the patch.
         changed = self._git("diff", "--name-only", "--no-renames", "-z", start.id, head).split("\0")[:-1]
         if not changed:
-            raise UsageError(
+            raise NothingToAsk(
                 f"{line[-1]} has the same files as {start}", "name the base of your patch with --base"
             )
         return CommitRange(start, commits, tuple(changed), brought)
@@ -636,7 +644,9 @@ class CommitTree:
             close_fds=False,
         )
         if done.returncode:
-            told = " ".join((done.stderr.strip() or done.stdout).split())[-_MOST_SAID:]
+            said = (done.stderr.strip() or done.stdout).splitlines()
+            told = " ".join(" ".join(line for line in said if not line.startswith("hint:")).split())
+            told = told[-_MOST_SAID:]
             raise self._fault(f"git {words[0]}: {told or f'exit code {done.returncode}'}")
         return done.stdout
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import NothingToAsk, UsageError
 from harness.filesystems.layers import Layer, layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, select_profiles
@@ -134,17 +134,17 @@ def affected_by(changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
     )
 
 
-def _none_asked(changed: Sequence[str]) -> UsageError:
+def _none_asked(changed: Sequence[str]) -> NothingToAsk:
     """Of files that no mode runs, or only modes that have to be named."""
     files = f"{', '.join(changed[:3])}{' ...' if len(changed) > 3 else ''}"
     known = [(p.name, p.source) for p in profiles().values()]
     known += [(f"{ON_STACKS}@{name}", stack.source) for name, stack in stacks().items()]
     if named := [name for name, source in known if any(is_of(f, s) for f in changed for s in source)]:
-        return UsageError(
+        return NothingToAsk(
             f"{files}: the modes that run this are asked only if they are named",
             f"name them: {to_name(named)}",
         )
-    return UsageError(
+    return NothingToAsk(
         f"nothing here is known to run {files}",
         "name modes with -c, such as -c ext4/ordered: what they break is told, and a pass is undecided",
     )

@@ -155,11 +155,16 @@ class Series(ABC, Generic[DoneT]):
     def write(self) -> Page:
         """Write the page, in its four forms."""
         page = self.page()
-        write_atomically(self.path / self.results, page.json())
-        write_atomically(self.path / "summary.txt", page.text(TEXT_COLUMNS))
-        write_atomically(self.path / "summary.md", page.markdown())
-        write_atomically(self.path / "report.html", page.html())
+        write_page(page, self.path, self.results)
         return page
+
+
+def write_page(page: Page, path: Path, results: str) -> None:
+    """Write a page into a directory, in its four forms. `results`: the file for programs."""
+    write_atomically(path / results, page.json())
+    write_atomically(path / "summary.txt", page.text(TEXT_COLUMNS))
+    write_atomically(path / "summary.md", page.markdown())
+    write_atomically(path / "report.html", page.html())
 
 
 def begin(plan: msgspec.Struct, out: Path, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import msgspec
 import pytest
 
 from harness.cli import patch
+from harness.cli.stored import stored_rows
 from harness.errors import ExitCode, KernelError
 from harness.kernels.build import BuildFails
 from harness.kernels.commits import CommitTree
 from harness.patches.mistakes import Mistake
-from harness.tests.cli.runner import refused
+from harness.tests.cli.runner import powercut, refused
 from harness.tests.patches.test_work import LEFT_OUT, QUICK, plan
 
 
@@ -44,6 +46,39 @@ def test_what_cannot_be_used_is_refused_before_a_kernel_is_built(
         subprocess.run(["git", *command], check=True)
     for more in (["-n"], []):
         assert says in refused("patch", tree, *words, *more)
+
+
+@pytest.mark.parametrize(
+    ("commits", "says"),
+    [
+        ("one..two", "nothing here is known to run Documentation/x.rst"),
+        ("two..two", "there is no commit from"),
+    ],
+)
+def test_a_push_that_changes_nothing_to_ask_about_leaves_the_files_of_a_job(
+    commits: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job was red for each commit to the documentation: exit code 2, and no page to publish."""
+    monkeypatch.chdir(tmp_path)
+    tree = Path("linux")
+    (tree / "Documentation").mkdir(parents=True)
+    (tree / "Kconfig").touch()
+    subprocess.run(["git", "init", "-q", tree], check=True)
+    for tag in ("one", "two"):
+        (tree / "Documentation/x.rst").write_text(tag)
+        for command in (["add", "-A"], [*_WHO, "commit", "-qm", tag], ["tag", tag]):
+            subprocess.run(["git", "-C", tree, *command], check=True)
+    assert powercut("patch", tree, commits, "-n").exit_code == ExitCode.NOTHING_RUN
+    assert not Path("reports").exists()
+    done = powercut("patch", tree, commits)
+    assert done.exit_code == ExitCode.NOTHING_RUN, done.output
+    (path,) = Path("reports/runs").glob("*-patch")
+    assert f"nothing to ask: {says}" in " ".join((path / "summary.md").read_text().replace("\\", "").split())
+    assert "<skipped " in (path / "junit.xml").read_text()
+    page = json.loads((path / "patch.json").read_bytes())
+    assert (page["lines"]["not_run"], page["stages_left"]) == ([], [])
+    assert [row[2] for row in stored_rows(Path("reports"))] == ["finished"]
+    assert "holds no series of a patch" in powercut("patch", tree, "--resume", path).stderr
 
 
 def test_hunks_as_before_the_patch_are_announced_apart_from_mistakes(

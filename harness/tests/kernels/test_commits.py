@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from harness.errors import EnvironmentLacks, KernelError, UsageError
+from harness.errors import EnvironmentLacks, KernelError, NothingToAsk, UsageError
 from harness.kernels import build as build_module
 from harness.kernels import commits as commits_module
 from harness.kernels import git as git_module
@@ -330,8 +330,9 @@ def test_a_mailbox_that_does_not_apply_says_so_and_the_next_one_does(
     git(tree, "reset", "-q", "--hard", "HEAD~1")
     (tree / "fs/other.c").write_text("int something_else;\n")
     git(tree, "commit", "-qam", "else")
-    with pytest.raises(UsageError, match="does not apply to"):
+    with pytest.raises(UsageError, match="does not apply to") as refused:
         kernels.series(mbox=mbox)
+    assert "hint:" not in refused.value.what, "of git am, whose work tree is not the user's"
     assert [c.subject for c in kernels.series(base="HEAD~1", mbox=mbox).commits] == ["three"]
 
 
@@ -491,7 +492,7 @@ def test_a_change_that_git_is_told_not_to_look_for_is_one(tree: Path, kernels: C
         (("nope..main",), "has no commit nope"),
         (("main~1...main",), r"'main~1\.\.\.main' is no range of commits"),
         (("...main",), r"'\.\.\.main' is no range of commits"),
-        (("main..main",), "there is no commit from"),
+        (("main..main~1",), "is below .*: the range runs the other way"),
         (("main~1..main", "main~1"), "both say where it begins"),
     ],
 )
@@ -503,10 +504,18 @@ def test_a_range_that_is_none_is_refused(
         kernels.series(asked=words[0], base="".join(words[1:]))
 
 
-def test_a_series_that_changes_nothing_is_refused(tree: Path, kernels: CommitTree) -> None:
+def test_a_range_beside_a_mailbox_is_a_second_patch(kernels: CommitTree) -> None:
+    """ "Both say where it begins": a mailbox does not."""
+    with pytest.raises(UsageError, match="both say what the patch is"):
+        kernels.series("main~1..main", mbox=Path("series.mbox"))
+
+
+def test_a_series_that_changes_nothing_has_nothing_to_ask(tree: Path, kernels: CommitTree) -> None:
     """`nothing here is known to run `, and nothing after it."""
+    with pytest.raises(NothingToAsk, match="there is no commit from"):
+        kernels.series("main..main")
     git(tree, "commit", "-q", "--allow-empty", "-m", "empty")
-    with pytest.raises(UsageError, match=r"\(empty\) has the same files as .* \(base\)"):
+    with pytest.raises(NothingToAsk, match=r"\(empty\) has the same files as .* \(base\)"):
         kernels.series()
 
 

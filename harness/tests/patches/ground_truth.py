@@ -242,7 +242,7 @@ def why_missed(row: Row) -> str:
     fault is in its file.
     """
     fault, shown_in = faults().get(row.name), []
-    if row.code == ExitCode.USAGE:
+    if row.code in (ExitCode.USAGE, ExitCode.NOTHING_RUN):
         return row.headline
     if fault and fault.workloads:
         shows = {w.name for w in select_workloads(fault.workloads)}

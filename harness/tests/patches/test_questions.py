@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import NothingToAsk, UsageError
 from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
@@ -205,13 +205,13 @@ def test_files_that_nothing_runs_are_named() -> None:
     beside = affected_by(["fs/ext4/inode.c", "fs/hfsplus/extents.c"])
     assert beside.nobodys == ("fs/hfsplus/extents.c",)
     assert beside.named["fs/hfsplus/extents.c"].startswith("hfsplus/"), "it said that no mode runs it"
-    with pytest.raises(UsageError, match=r"nothing here is known to run Documentation/x\.rst"):
+    with pytest.raises(NothingToAsk, match=r"nothing here is known to run Documentation/x\.rst"):
         affected_by(["Documentation/x.rst"])
 
 
 def test_a_file_system_that_has_to_be_named_is_told() -> None:
     """ "Nothing here runs fs/hfsplus", whose fsck is not free: `-c hfsplus/default` runs it."""
-    with pytest.raises(UsageError, match="only if they are named") as refused:
+    with pytest.raises(NothingToAsk, match="only if they are named") as refused:
         affected_by(["fs/hfsplus/inode.c"])
     assert "hfsplus/default" in refused.value.next_step
 
@@ -219,7 +219,7 @@ def test_a_file_system_that_has_to_be_named_is_told() -> None:
 def test_a_stack_whose_driver_our_kernels_lack_has_to_be_named() -> None:
     """Eight stages of dm-vdo were planned; kernels were built for minutes, and then no case could run."""
     file, options = "drivers/md/dm-vdo/vdo.c", "--config FILE, with CONFIG_DM_VDO=y CONFIG_DM_ZERO=y in it"
-    with pytest.raises(UsageError, match="only if they are named") as refused:
+    with pytest.raises(NothingToAsk, match="only if they are named") as refused:
         affected_by([file])
     assert refused.value.next_step == (
         f"name them: -c ext4/ordered@vdo-dedup,ext4/ordered@vdo, and build their drivers: {options}"
