@@ -43,6 +43,13 @@ class CaseSummary:
         return self.info.case
 
     @property
+    def has_extent(self) -> bool:
+        """Whether it is known how far it was covered: not of a case that a stop cut short."""
+        coverage = self.info.coverage
+        told = coverage is not None and (coverage.crash_times or coverage.unexplored)
+        return self.status is CaseStatus.DONE or bool(told)
+
+    @property
     def undecided(self) -> str:
         """Why this case is undecided, in words; empty if it is decided or was left out."""
         counts = self.counts

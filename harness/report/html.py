@@ -290,15 +290,16 @@ def _left_out(cases: Sequence[CaseView]) -> LeftOutView | None:
     views = [view for view in cases if view.summary.counts.checked]
     if not views:
         return None
-    known = [view.summary.info.coverage for view in views]
+    known = [view.summary.info.coverage for view in views if view.summary.has_extent]
+    not_ended = len(views) - len(known)
     some = [row for view in views if (row := _open_row(view))]
-    if not any(known) and not some:
+    if not any(known) and not some and not not_ended:
         return LeftOutView("the write log's own order, in every case", False, False, False, (), 0)
     some.sort(key=lambda row: -row[0])
     every = [c for view in views for c in (view.summary.info.coverage, *_cuts(view)) if c]
     return LeftOutView(
-        ", ".join([words.extent(known), *words.in_cuts(c for view in views for c in _cuts(view))]),
-        not some and all(known),
+        ", ".join([words.extent(known, not_ended), *words.in_cuts(c for view in views for c in _cuts(view))]),
+        not some and all(known) and not not_ended,
         any(c.crash_times for c in every),
         any(c.unexplored for c in every),
         [(view.summary, view.anchor, text) for _, view, text in some[:_OPEN_ROWS]],

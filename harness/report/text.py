@@ -111,9 +111,10 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
     yield _line("dim", f"{machine_name(summary.info)}, {_checked(summary)}")
     if summary.checked:
         yield Text(f"{how_reached(summary)}{_paced(summary)}", style="dim")
-    coverage = [c.info.coverage for c in summary.cases if c.counts.checked]
-    if any(coverage):
-        yield _line("dim", f"covered: {extent(coverage)}")
+    checked = [c for c in summary.cases if c.counts.checked]
+    coverage = [c.info.coverage for c in checked if c.has_extent]
+    if any(coverage) or len(coverage) < len(checked):
+        yield _line("dim", f"covered: {extent(coverage, len(checked) - len(coverage))}")
     if again := recoveries_cut(c.info for c in summary.cases):
         yield _line("dim", again)
     if erred := faulty_disk_words(c.info for c in summary.cases):

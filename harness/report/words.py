@@ -642,8 +642,11 @@ def in_cuts(cuts: Iterable[Coverage]) -> list[str]:
     return [f"{what} in cut recoveries" for what, count in found if count]
 
 
-def extent(cases: Sequence[Coverage | None]) -> str:
-    """`36 of 39 cases complete, 76 choices unexplored in 3`: how far the legal states were covered."""
+def extent(cases: Sequence[Coverage | None], not_ended: int = 0) -> str:
+    """`36 of 39 cases complete, 76 choices unexplored in 3`: how far the legal states were covered. None: the
+    write log's own order was, as a whole. `not_ended`: how many cases there are besides that were cut short,
+    of which that is not known.
+    """
     ordered = [c for c in cases if c is None or not c.crash_times]
     cut = [c for c in ordered if c is not None and c.unexplored]
     sampled = [c for c in cases if c is not None and c.sampled and not c.unexplored]
@@ -656,12 +659,15 @@ def extent(cases: Sequence[Coverage | None]) -> str:
         (f"{plural(sum(c.unexplored for c in cut), 'state')} of the log's own order left out", len(cut)),
     ]
     left = [(what, count) for what, count in found if count]
-    if len(cases) == 1:
-        return left[0][0] if left else "complete"
-    of = f" of {number(len(cases))} cases"
+    open_ = "not ended: how far is not known"
+    if len(cases) + not_ended == 1:
+        return open_ if not_ended else left[0][0] if left else "complete"
+    of = f" of {number(len(cases) + not_ended)} cases"
     parts = [f"{number(complete)}{of} complete"] if complete else []
     for what, count in left:
         parts.append(f"{what} in {number(count)}{'' if parts else of}")
+    if not_ended:
+        parts.append(f"{number(not_ended)}{'' if parts else of} {open_}")
     return ", ".join(parts)
 
 

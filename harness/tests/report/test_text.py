@@ -190,7 +190,10 @@ def test_what_was_left_out_is_told_of_all_cases_and_not_of_those_that_kept_their
     broken = next(c for c in summary.cases if c.verdict is CaseVerdict.FAIL)
     one = replace(summary, cases=(replace(broken, info=replace(broken.info, coverage=cut)),))
     assert "covered: 7 choices unexplored" in shown(one)
-    assert not any(line.startswith("covered: ") for line in shown(summary))
+    done = replace(summary, cases=tuple(replace(c, status=CaseStatus.DONE) for c in summary.cases))
+    assert not any(line.startswith("covered: ") for line in shown(done))
+    short = replace(summary, cases=(replace(broken, status=CaseStatus.RECORDED),))
+    assert "covered: not ended: how far is not known" in shown(short)
 
 
 def test_no_pace_without_states_or_time() -> None:

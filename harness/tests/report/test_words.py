@@ -17,6 +17,7 @@ from harness.report.words import (
     covered_briefly,
     covered_together,
     device_of,
+    extent,
     judging,
     state_words,
 )
@@ -86,6 +87,22 @@ def test_cases_without_a_word_on_their_states_are_not_called_exhaustive() -> Non
     assert covered_together([WHOLE, None], 90) == (
         "90 legal crash states (1 of 2 cases complete, only the log's own order in 1)"
     )
+
+
+@pytest.mark.parametrize(
+    ("cases", "not_ended", "told"),
+    [
+        ([], 1, "not ended: how far is not known"),
+        ([], 2, "2 of 2 cases not ended: how far is not known"),
+        ([WHOLE], 2, "1 of 3 cases complete, 2 not ended: how far is not known"),
+        ([None], 1, "only the log's own order in 1 of 2 cases, 1 not ended: how far is not known"),
+    ],
+)
+def test_of_a_case_that_was_cut_short_it_is_not_known_how_far_it_was_covered(
+    cases: Sequence[Coverage | None], not_ended: int, told: str
+) -> None:
+    """`only the log's own order` was said of each, also where all legal states were asked for."""
+    assert extent(cases, not_ended) == told
 
 
 @pytest.mark.parametrize(
