@@ -374,17 +374,26 @@ def _too_late(effect: Effect, found: Vulnerability, needed: Sequence[Remedy]) ->
 
 def _own_sync(effect: Effect, lost: int, behind: int) -> int:
     """The call, from call `behind` on, with which the program's own syncs have made all of this durable, if
-    the same names are not changed again before; else -1.
+    nothing of the same is changed again before; else -1.
     """
-    names = {(directory, name) for m in effect.of(lost) for directory, name, _ in m.names}
+    places = _places(effect, lost)
     lost &= ~effect.durable(behind)
     for sync in (sync for sync in effect.syncs if sync.time >= behind):
         lost &= ~sync.covers
         if not lost:
-            next_changes = effect.of(effect.issued(sync.time) & ~effect.issued(behind - 1))
-            again = any((directory, name) in names for m in next_changes for directory, name, _ in m.names)
-            return -1 if again else int(sync.time)
+            again = _places(effect, effect.issued(sync.time) & ~effect.issued(behind - 1))
+            return int(sync.time) if places.isdisjoint(again) else -1
     return -1
+
+
+def _places(effect: Effect, some: int) -> set[tuple[int, Sort | str, int]]:
+    """What these are about: names of a directory, and of a file its blocks, its size and its attributes."""
+    block, found = effect.rules.block_bytes, set[tuple[int, Sort | str, int]]()
+    for m in effect.of(some):
+        found |= {(directory, name, 0) for directory, name, _ in m.names}
+        if m.sort is not Sort.NAME:
+            found.add((m.inode, m.xattr or m.sort, m.offset // block if m.sort is Sort.DATA else 0))
+    return found
 
 
 def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
