@@ -79,7 +79,7 @@ from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
 from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, CaseId, Workload, bounds
-from harness.model.schedules import with_schedules, without_schedule
+from harness.model.schedules import with_schedules
 from harness.plan import SAMPLE_RATE, Clock, Completions, ExistingDisk, Plan
 from harness.report import print_summary, shown_path, source_words, write_reports
 from harness.report.lines import full, resume
@@ -92,9 +92,8 @@ from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
-from harness.workloads.applications import is_application
 from harness.workloads.generate.chance import name_of as random_name
-from harness.workloads.load import absolute_word
+from harness.workloads.load import absolute_word, is_own_application
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
 MANY_RANDOM = 1_000
@@ -184,7 +183,12 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
 @with_options(preset_options)
 @schedules_option
 @with_options(kernel_options)
-@with_options(states_options())
+@with_options(
+    states_options(
+        "prefix; where all workloads are programs of your own, exhaustive",
+        "no limit; where all workloads are programs of your own, 400,2m",
+    )
+)
 @click.option(
     "--completions",
     type=click.Choice([c.value for c in Completions], case_sensitive=False),
@@ -582,8 +586,7 @@ def _usual_of_applications(
 
 def _are_own(workloads: Sequence[str]) -> bool:
     """Whether all are applications of the user's own."""
-    paths = [Path(without_schedule(name)[0]) for name in workloads]
-    return all(path.is_absolute() and is_application(path) for path in paths)
+    return all(map(is_own_application, workloads))
 
 
 def _with_sectors(given: Mapping[str, Any]) -> list[str]:
@@ -671,9 +674,14 @@ def _asks_rules(plan: Plan, summary: Summary) -> str:
     if "--" in plan.argv:  # the program as it is by then, not the copy that was tested
         program = shlex.join(plan.argv[plan.argv.index("--") :])
         return f"next: does it rely on what no file system promises? powercut run -c any {program}"
-    paths = [shown_path(Path(w)) for w in plan.workloads]
-    words = shlex.quote(",".join(p if "/" in p else f"./{p}" for p in paths))  # tomb is a name, ./tomb a path
+    words = shlex.quote(",".join(map(_word_of, plan.workloads)))
     return f"next: do they rely on what no file system promises? powercut run -c any -w {words}"
+
+
+def _word_of(workload: str) -> str:
+    """A workload of a plan as a word of -w: tomb is a name, ./tomb a path."""
+    shown = shown_path(Path(workload))
+    return f"./{shown}" if Path(workload).is_absolute() and "/" not in shown else shown
 
 
 def _execute(

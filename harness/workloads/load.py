@@ -430,6 +430,17 @@ def applications() -> dict[str, Path]:
     return {w.name: folder for folder in folders for w in load_application(folder)}
 
 
+def is_own_application(word: str) -> bool:
+    """Whether a word of `select_workloads` stands for an application that this installation does not bring:
+    by its path, or by the name of one that `powercut new` made in this checkout.
+    """
+    place, plain = resource("workloads"), without_schedule(word)[0]
+    if not (folder := Path(plain)).is_absolute():
+        folder = place / plain if is_application(place / plain) else applications().get(plain, place)
+    brought = (place / "applications.txt").read_text().split()
+    return is_application(folder) and folder.resolve() not in {(place / name).resolve() for name in brought}
+
+
 def load_workload(name: str) -> Workload:
     """One by name, or by the path of a file of one's own. Raises UsageError with the nearest names."""
     if is_generated(name):

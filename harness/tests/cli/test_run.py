@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
+import subprocess
 import threading
 from dataclasses import replace
 from html import unescape
@@ -25,6 +27,7 @@ from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation, known_failures
 from harness.guests import guest_specs
+from harness.host.resources import resource
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, ExistingDisk, Plan
@@ -39,7 +42,9 @@ from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut, printed, refused
 from harness.tests.report.demo import demo_run, run_info
 from harness.tests.store.samples import INFO, put_case
+from harness.workloads import load
 from harness.workloads.applications import is_copy, of_program
+from harness.workloads.load import absolute_word
 
 
 @pytest.mark.parametrize(
@@ -863,6 +868,41 @@ def test_an_option_behind_the_program_is_told(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "my-test").write_text("#!/bin/sh\n")
     done = powercut("run", "-n", "-c", "any", "--", "./my-test", "--states", "sectors", "-q")
     assert "--states: given to ./my-test; options of powercut stand before --" in done.stderr
+
+
+def test_an_application_that_lies_in_the_checkout_is_the_users_own_by_its_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-w my-db` looked at prefixes alone, and passed, where `-w workloads/my-db` looked at legal states."""
+    place = tmp_path / "workloads"
+    shutil.copytree(resource("workloads"), place)
+    monkeypatch.setattr(load, "resource", tmp_path.joinpath)
+    monkeypatch.chdir(tmp_path)
+    assert powercut("new", "my-db").exit_code == 0
+    own = ("my-db", "my-db-forgets", "workloads/my-db", "my-db.s2", "my-db,./workloads/my-db")
+    for words in own:
+        assert run._are_own([absolute_word(w) for w in words.split(",")]), words
+    for words in (
+        "sqlite",
+        "workloads/sqlite",
+        "sqlite-wal-full",
+        "applications",
+        "append-fsync",
+        "my-db,stale",
+    ):
+        assert not run._are_own([absolute_word(w) for w in words.split(",")]), words
+
+
+def test_the_applications_of_this_installation_are_listed() -> None:
+    """Another one in its folder counts as the user's own."""
+    names = resource("workloads", "applications.txt").read_text().split()
+    told = {path.parent.name for path in resource("workloads").glob("*/workload.toml")}
+    assert names == sorted(names) and set(names) <= told
+    tracked = subprocess.run(
+        ["git", "ls-files", "*/workload.toml"], cwd=resource("workloads"), capture_output=True, text=True,
+        check=False,
+    ).stdout.split()  # fmt: skip
+    assert {name.split("/")[0] for name in tracked if name.count("/") == 1} <= set(names)
 
 
 def test_states_that_do_not_exist_are_refused_before_anything_is_said_of_them() -> None:
