@@ -621,6 +621,9 @@ def _asked_image(given: Mapping[str, Any], configurations: Sequence[str]) -> Exi
     """The disk of --image. Raises UsageError for one that cannot be these modes'."""
     path = given["image"]
     if path is None or (given["failed_from"] and not given["configurations"]):
+        on_image = [c for c in configurations if EXISTING in c.split("@")[1:]]
+        if on_image and not (given["failed_from"] or given["recordings"]):
+            raise UsageError(f"{on_image[0]} begins with a disk that you have: which?", "add --image FILE")
         return None
     if given["recordings"]:
         raise UsageError("--recordings has disks of its own", "leave out --image")
@@ -660,13 +663,17 @@ def _need_fitting(plan: Plan) -> Plan:
     return plan
 
 
+_NO_CHECK = "has no check of its own"
+"""In the reason of a case (`harness.ruled.work`)."""
+
+
 def _asks_rules(plan: Plan, summary: Summary) -> str:
     """Which command asks whether programs of the user's own rely on more than is promised, where no file
     system lost anything of them; empty if that was asked, or something was lost. Of rules alone that had
     nothing to judge, what they judge.
     """
     ruled = any(c.case.filesystem == ANY for c in summary.cases)
-    if ruled and all(c.case.filesystem == ANY and c.verdict is CaseVerdict.NOT_RUN for c in summary.cases):
+    if ruled and all(c.verdict is CaseVerdict.NOT_RUN and _NO_CHECK in c.reason for c in summary.cases):
         return "next: name a program that has a check: -w workloads/my-db, or -- ./my-test"
     kept = bool(summary.cases) and all(c.verdict is CaseVerdict.PASS for c in summary.cases)
     if ruled or not kept or not _are_own(plan.workloads):

@@ -693,6 +693,12 @@ def test_a_mode_that_is_on_its_image_already_is_named_with_the_image(
         assert planned(monkeypatch, *shlex.split(again)).configurations == ["ext4/ordered@image"]
 
 
+def test_a_mode_on_a_disk_that_nobody_named_is_refused() -> None:
+    """It kept every promise, on a disk of mkfs."""
+    said = refused("run", "-n", "-c", "ext4/ordered@image", "-w", "stale")
+    assert "ext4/ordered@image begins with a disk that you have: which? next: add --image FILE" in said
+
+
 def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
     *_, said = begun_with(monkeypatch, "--failed-from", before, "--budget", "5", "-k", "stale")
@@ -942,14 +948,24 @@ def test_options_that_do_not_go_together_are_told_apart(words: list[str], says: 
 
 
 def test_rules_that_had_nothing_to_judge_say_what_they_judge() -> None:
-    """`-c any -w append-fsync` ended with 4 and no next step."""
+    """`-c any -w append-fsync` ended with 4 and no next step. That of a program whose interpreter is missing
+    was to name one that has a check.
+    """
+    no_check, no_start = "append-fsync has no check of its own, and", "there is no program /usr/bin/nosuch"
     cases = [
-        SimpleNamespace(case=CaseId("any", "posix", "append-fsync"), verdict=verdict)
-        for verdict in (CaseVerdict.NOT_RUN, CaseVerdict.PASS)
+        SimpleNamespace(case=CaseId("any", "posix", "append-fsync"), verdict=verdict, reason=why)
+        for verdict, why in (
+            (CaseVerdict.NOT_RUN, no_check),
+            (CaseVerdict.PASS, ""),
+            (CaseVerdict.NOT_RUN, no_start),
+        )
     ]
     plan = Plan(configurations=["any/posix"], workloads=["append-fsync"])
-    says = [run._asks_rules(plan, cast(Any, SimpleNamespace(cases=cases[:n]))) for n in (1, 2)]
-    assert says == ["next: name a program that has a check: -w workloads/my-db, or -- ./my-test", ""]
+    says = [
+        run._asks_rules(plan, cast(Any, SimpleNamespace(cases=of)))
+        for of in (cases[:1], cases[:2], cases[2:])
+    ]
+    assert says == ["next: name a program that has a check: -w workloads/my-db, or -- ./my-test", "", ""]
 
 
 def test_a_plan_that_looks_harder_is_not_estimated_as_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
