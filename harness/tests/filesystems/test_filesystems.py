@@ -19,6 +19,7 @@ from harness.expectations import covers, first_match, read_expectations
 from harness.filesystems.layers import layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import complaints, profiles, select_profiles
+from harness.filesystems.stacks import stacks
 from harness.filesystems.tools import IMAGE, Tool, attached, succeed
 from harness.host.resources import resource
 from harness.model import CaseId, CrashState, FsckClass
@@ -221,7 +222,7 @@ def test_every_expectation_is_about_a_mode_and_a_workload_there_is(path: str) ->
     modes = [
         CaseId(p.filesystem, mode, "any")
         for p in ALL.values()
-        for mode in (p.mode, *(f"{p.mode}@{layer}" for layer in layers()))
+        for mode in (p.mode, *(f"{p.mode}@{on}" for on in (*layers(), *stacks())))
     ]
     for expectation in read_expectations(resource(*path.split("/"))):
         said = f"{expectation.origin}: {expectation} speaks about nothing that can be run"
