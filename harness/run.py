@@ -114,6 +114,8 @@ def execute(
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked, on_done)
             return _report(store)
+        if said := without_disk(plan, asked):
+            progress.say(said)
         # 2. Make base images: poison, then mkfs on the host. A mode whose mkfs refuses cannot be run here.
         with telling(lambda: "making base images", progress.say):
             bases, refused = _base_images(plan, asked, store, scratch)
@@ -218,8 +220,8 @@ def look_up(plan: Plan) -> Planned:
     kernel = find_chosen(plan.kernel_choice)
     asked = Planned(select_cases(plan), kernel, {})
     lacking = {p.name: reason for p in asked.profiles if (reason := missing_for(p, kernel))}
-    if plan.disk:
-        why = "faults of a member of a stack are not known yet"
+    if plan.disk and all(p.stacked or p.rules for p in asked.profiles):
+        why = "--disk is for single disks, and this is a stack: leave out --disk"
         lacking |= {p.name: why for p in asked.profiles if p.stacked}
     if plan.recordings:
         why = "a mode that is only rules has no recordings"
@@ -239,6 +241,14 @@ def look_up(plan: Plan) -> Planned:
         need_replaced(kernel, [*machine.modules, *(m for p in asked.able for m in p.modules)])
         need_release(kernel, machine_of(machine_name).kernel_release(kernel.image))
     return asked
+
+
+def without_disk(plan: Plan, asked: Planned) -> str:
+    """What is to be said of modes whose disks err in no case, though the plan asks for it; empty for none."""
+    stacks = [p.name for p in asked.able if p.stacked]
+    if not plan.disk or not stacks:
+        return ""
+    return f"{', '.join(stacks)}: not looked at on a faulty disk: --disk is for single disks"
 
 
 def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:

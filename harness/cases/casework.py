@@ -559,9 +559,9 @@ class Casework:
 
     def _err(self, pool: Pool, work: _Work, last: Exploration) -> bool:
         """Visit again what all explorations visited, on a faulty disk, if that is wanted and was not done.
-        False: it is not.
+        False: it is not, or there is a stack, of whose members no faults are known.
         """
-        if not self._plan.disk or work.erred:
+        if not self._plan.disk or work.erred or work.examiner.recording.profile.stacked:
             return False
         work.erred = True
         work.exploration = FaultyDisk(

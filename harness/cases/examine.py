@@ -344,5 +344,5 @@ def examiner_for(
         on_mismatch=on_mismatch,
         oracles=plan.oracles,
         again=plan.again,
-        faulty_disk=bool(plan.disk),
+        faulty_disk=bool(plan.disk) and not recording.profile.stacked,
     )

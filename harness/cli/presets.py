@@ -12,6 +12,7 @@ import click
 from harness.cli.console import errors
 from harness.cli.options import is_typed
 from harness.errors import UsageError
+from harness.filesystems.profiles import select_profiles
 
 PRESETS: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
     {
@@ -76,6 +77,9 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
             f"leave out one, or name single options: {words_of(preset)}",
         )
     taken = {name: words for name, words in PRESETS[preset].items() if not is_typed(name)}
+    if profiles := select_profiles(given["configurations"]):
+        for_disks = any(not p.stacked for p in profiles)
+        taken = {name: words for name, words in taken.items() if name != "disk" or for_disks}
     errors.say(
         f"--{preset}: {shlex.join(w for words in taken.values() for w in words) or 'nothing is left of it'}"
     )

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
@@ -86,7 +86,7 @@ from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import headline, plural
 from harness.ruled.judging import check_of
-from harness.run import execute, look_up, new_run, recorded_by
+from harness.run import Planned, execute, look_up, new_run, recorded_by, without_disk
 from harness.store import RunStore
 from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
@@ -771,8 +771,7 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     if any(p.rules is None for p, _ in asked.cases) and not plan.recordings:
         need_clock(plan.clock, machine, kernel.image)
     possible = [(p, w) for p, w in asked.cases if not {p.name, w.name} & asked.lacking.keys()]
-    judged = [(p, w) for p, w in possible if _is_judged(p, w)]
-    cases = _recorded(plan, judged)
+    cases = _recorded(plan, [(p, w) for p, w in possible if _is_judged(p, w)])
     console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
     for module in asked.kernel.replaced:
         console.say(f"module: {module}, in place of the kernel's own")
@@ -787,12 +786,8 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
             else f"{plural(len(of), 'workload')} (-v: names)"
         )
         console.say(f"{profile.name} (mount -o {profile.mount_options or 'defaults'}): {text}")
-    for name, why in asked.lacking.items():
-        console.say(f"not run: {name}: {why}")
-    for mode, left in Counter(p.name for p, w in possible if not _is_judged(p, w)).items():
-        console.say(f"not run: {mode}: {plural(left, 'workload')} without a check, and it has no other judge")
-    for mode, left in Counter(p.name for p, w in judged if (p, w) not in cases).items():
-        console.say(f"not run: {mode}: {plan.recordings} has no recording of {plural(left, 'workload')}")
+    for line in _left_out(plan, asked, possible, cases):
+        console.say(line)
     if not cases:
         return ExitCode.NOTHING_RUN
     console.say(estimate(plan, cases, machine_name).text)
@@ -800,6 +795,25 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
         boot = Boot(kernel.image, Path(os.devnull), Path("DISK.sock"), Path("LOG"), Path())
         console.say(machine.preview(boot))
     return ExitCode.CONSISTENT
+
+
+def _left_out(
+    plan: Plan,
+    asked: Planned,
+    possible: Sequence[tuple[Profile, Workload]],
+    cases: Sequence[tuple[Profile, Workload]],
+) -> Iterator[str]:
+    """What is not run, or not looked at, and why. `cases`: those of the possible ones that are run."""
+    for name, why in asked.lacking.items():
+        yield f"not run: {name}: {why}"
+    there = {(p.name, w.name) for p, w in cases}
+    left = [(p, w) for p, w in possible if (p.name, w.name) not in there]
+    for mode, count in Counter(p.name for p, w in left if not _is_judged(p, w)).items():
+        yield f"not run: {mode}: {plural(count, 'workload')} without a check, and it has no other judge"
+    for mode, count in Counter(p.name for p, w in left if _is_judged(p, w)).items():
+        yield f"not run: {mode}: {plan.recordings} has no recording of {plural(count, 'workload')}"
+    if said := without_disk(plan, asked):
+        yield said
 
 
 def _recorded(plan: Plan, cases: Sequence[tuple[Profile, Workload]]) -> list[tuple[Profile, Workload]]:

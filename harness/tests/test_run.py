@@ -604,6 +604,19 @@ def test_a_program_is_not_judged_by_what_knows_operations_alone(
     assert "append-fsync" not in lacking
 
 
+def test_a_faulty_disk_is_for_single_disks() -> None:
+    """`--overnight` worked ten hours on a disk and a stack, and ended with 4: the stack was not run."""
+    both = Plan(
+        configurations=["ext4/ordered", "ext4/ordered@raid1"], workloads=["append-fsync"], disk=("errors",)
+    )
+    asked = run.look_up(both)
+    assert not asked.lacking
+    assert run.without_disk(both, asked).startswith("ext4/ordered@raid1: not looked at on a faulty disk")
+    assert not run.without_disk(msgspec.structs.replace(both, disk=()), asked)
+    stack = msgspec.structs.replace(both, configurations=["ext4/ordered@raid1"])
+    assert "leave out --disk" in run.look_up(stack).lacking["ext4/ordered@raid1"]
+
+
 def test_a_run_without_time_for_its_base_images_makes_one_and_goes_on_with_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.filesystems.profiles import select_profiles
 from harness.model import CrashState
 from harness.plan import Budget
 from harness.report.results import results
@@ -147,6 +148,16 @@ def test_a_case_that_passed_on_a_faulty_disk_still_does_when_its_run_is_resumed(
         assert case.info.disk is not None
         assert case.info.disk.tried
         assert case.verdict is CaseVerdict.PASS, case.undecided
+
+
+def test_a_stack_is_looked_at_but_on_no_faulty_disk(bench: Bench) -> None:
+    """`--overnight` did nothing at all on a stack."""
+    (stack,) = select_profiles(["ext4/ordered@raid1"])
+    bench.profile = replace(bench.profile, stacked=stack.stacked)
+    bench.run(Kernel(journal=True), "prefix", disk=("errors",))
+    (case,) = summarise(bench.store).cases
+    assert case.status is CaseStatus.DONE
+    assert case.info.disk is None
 
 
 def test_recoveries_of_what_failed_are_kept_before_the_case_is_done(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
 
-from harness.cli import first_steps, main
+from harness.cli import first_steps, main, run
 from harness.cli.manual import pages_of
 from harness.cli.options import OneOf, asked_oracles, asked_states
 from harness.cli.presets import PRESETS, words_of
 from harness.cli.run import RunCommand, _asked_disk, run_command
 from harness.cli.sections import COMMANDS, option_sections
+from harness.errors import UsageError
 from harness.model import DISK_FAULTS
 from harness.oracles import ORACLES
 from harness.plan import LEGAL
@@ -72,6 +74,18 @@ def test_a_preset_is_the_options_that_it_prints(preset: str) -> None:
     assert short.exit_code == long.exit_code == 0, short.output
     assert short.stdout == long.stdout
     assert f"--{preset}: {words_of(preset)}" in short.stderr
+
+
+def test_a_preset_asks_a_stack_for_no_faulty_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--overnight` of a stack alone ran nothing."""
+    monkeypatch.setattr(run, "_plan", lambda given: refuse(given["disk"]))
+
+    def refuse(disk: Sequence[str]) -> NoReturn:
+        raise UsageError(f"it would be faulty: {', '.join(disk) or 'never'}")
+
+    assert "it would be faulty: never" in refused("run", "-c", "ext4/ordered@raid1", "--overnight")
+    both = refused("run", "-c", "ext4/ordered,ext4/ordered@raid1", "--overnight")
+    assert "it would be faulty: errors" in both
 
 
 def test_what_is_typed_beside_a_preset_counts_instead() -> None:
