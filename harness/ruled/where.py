@@ -7,12 +7,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import msgspec
 
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, ruled_modes, ruled_name
 from harness.model import CaseId
+from harness.oracles.contract import Contract
 from harness.report.explanation import read_explanation, write_explanation
 from harness.report.words import number, plural
 from harness.ruled.judging import ORACLE, Judging
@@ -52,6 +54,18 @@ def modes() -> dict[str, Rules]:
         if profile and profile.rules and not _alike(profile.rules, known[name].filesystem, found):
             found[name] = profile.rules
     return found
+
+
+@cache
+def not_asked() -> tuple[str, ...]:
+    """The modes whose contracts cannot be put into rules: a file system by its name where none of its can."""
+    ruled, known = ruled_modes(), profiles().values()
+    some = {p.filesystem for p in known if ruled_name(p) in ruled}
+    left: dict[tuple[str, Contract], str] = {}
+    for p in sorted(known, key=_last_resort):
+        if ruled_name(p) not in ruled:
+            left.setdefault((p.filesystem, p.contract), p.name if p.filesystem in some else p.filesystem)
+    return tuple(dict.fromkeys(left.values()))
 
 
 def _alike(rules: Rules, filesystem: str, known: Mapping[str, Rules]) -> str:
@@ -158,21 +172,25 @@ def _torn(effect: Effect, found: Vulnerability, stretch: Stretch) -> Iterator[Pa
 
 
 def words_of(says: Mapping[str, Says]) -> str:
-    """In a line: a file system by its name alone where its contracts agree."""
+    """In a line: a file system by its name alone where all its contracts that were asked agree."""
     parts = []
     for answer in Says:
         names = dict.fromkeys(_shown(name, says) for name, said in says.items() if said is answer)
         if names:
             parts.append(f"{answer} {', '.join(names)}")
     if says and Says.PROMISED not in says.values():
-        parts.insert(0, "promised by no contract")
+        parts.insert(0, "promised by none of the contracts that were asked")
+        parts.append(f"not asked: {', '.join(not_asked())}")
     return "; ".join(parts)
 
 
 def _shown(name: str, says: Mapping[str, Says]) -> str:
     filesystem = name.partition("/")[0]
     alike = {said for other, said in says.items() if other.partition("/")[0] == filesystem}
-    return filesystem if len(alike) == 1 and filesystem != "any" else name
+    if len(alike) > 1 or filesystem == "any":
+        return name
+    is_part = any(other.partition("/")[0] == filesystem for other in not_asked())
+    return f"{filesystem} as far as asked" if is_part else filesystem
 
 
 def tell_where_seen(store: RunStore) -> None:

@@ -12,7 +12,7 @@ from harness.filesystems.profiles import profiles, ruled_modes
 from harness.model import CaseId, CheckResult, CrashState, Judgement, Violation
 from harness.report.explanation import Explanation, read_explanation, write_explanation
 from harness.ruled.judging import Judging, answer
-from harness.ruled.where import Says, Where, modes, tell_where_seen, words_of
+from harness.ruled.where import Says, Where, modes, not_asked, tell_where_seen, words_of
 from harness.rules.answers import Tried
 from harness.rules.calls import Left, NotedCall, Notes
 from harness.rules.micro import Effect
@@ -221,7 +221,9 @@ def test_a_mode_says_no_more_than_one_whose_states_are_among_its_own(monkeypatch
 def test_modes_for_which_the_check_was_undecided_are_told_last() -> None:
     """Their rules leave the state possible all the same."""
     says = {"any/linux": Says.UNDECIDED, "any/posix": Says.NOT}
-    assert words_of(says) == "promised by no contract; not by any/posix; undecided for any/linux"
+    assert words_of(says).rpartition("; not asked: ")[0] == (
+        "promised by none of the contracts that were asked; not by any/posix; undecided for any/linux"
+    )
 
 
 def test_a_program_of_thousands_of_calls_is_not_asked_about() -> None:
@@ -247,7 +249,17 @@ def test_a_file_system_whose_contracts_agree_is_told_by_its_name() -> None:
     assert words_of(says) == (
         "promised by ext4/journal; in part by ext3; not by any/linux, xfs, ext4/ordered"
     )
-    assert words_of({"any/linux": Says.NOT}) == "promised by no contract; not by any/linux"
+
+
+def test_what_no_contract_was_asked_of_is_told_as_not_asked() -> None:
+    """`promised by no contract; not by ext4`, of a write that ext4/sync makes durable before it returns: what
+    cannot be put into rules was never asked.
+    """
+    said, _, left = words_of({"ext4/ordered": Says.NOT, "ext4/journal": Says.NOT}).rpartition("; ")
+    assert said == "promised by none of the contracts that were asked; not by ext4 as far as asked"
+    assert left == f"not asked: {', '.join(not_asked())}"
+    assert {"ext4/sync", "ext4/no-journal", "vfat", "ext2"} <= set(not_asked())
+    assert "not asked" not in words_of({"ext4/ordered": Says.PROMISED})
 
 
 def _finding(
