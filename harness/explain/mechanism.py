@@ -349,10 +349,12 @@ def _in_flight(facts: Facts) -> str:
 
 
 def _no_flush(facts: Facts) -> str:
-    ack = facts.promised_at
-    lost = [facts.writes[e] for e in facts.lost]
-    last = max(lost, key=lambda w: w.completed)
-    if ack is None or last.completed > ack or any(_flushed_since(facts, w) for w in lost):
+    """What was sent only after the promise was given is no part of it, though it may have to be lost too."""
+    if (ack := facts.promised_at) is None:
+        return ""
+    lost = [w for e in facts.lost if (w := facts.writes[e]).submitted < ack]
+    last = max(lost, key=lambda w: w.completed, default=None)
+    if last is None or last.completed > ack or any(_flushed_since(facts, w) for w in lost):
         return ""
     to = f" to {facts.device(last.entry)}" if facts.devices else ""
     return (

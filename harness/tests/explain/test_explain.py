@@ -532,6 +532,23 @@ def test_no_flush_at_all() -> None:
     )
 
 
+@pytest.mark.parametrize(("early", "named"), [(False, Mechanism.NO_FLUSH), (True, None)])
+def test_what_was_sent_after_the_promise_does_not_hide_that_no_flush_was(
+    early: bool, named: Mechanism | None
+) -> None:
+    """A commit that was to be written through was lost, and the next one, in flight: no cause was named."""
+    made = Recorder()
+    made.mark("begin 1")
+    data = made.write(1)
+    other = made.submit(2) if early else -1
+    made.mark("ack 1")
+    other = other if early else made.submit(2)
+    made.mark("cut")
+    made.complete(other)
+    facts = facts_of(made, {data: DATA}, (data, other), 1, at="cut")
+    assert told(facts) is named
+
+
 def test_a_flush_that_was_sent_while_the_write_was_in_flight() -> None:
     made = Recorder()
     data, flush = made.submit(1), made.flush()
