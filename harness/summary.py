@@ -56,7 +56,7 @@ class CaseSummary:
         known = f" of {counts.distinct:,}" if counts.distinct > counts.contents else ""  # more may come
         done = f"{counts.contents:,}{known} distinct states"
         unfinished = {
-            CaseStatus.PLANNED: "the run ended before it was started",
+            CaseStatus.PLANNED: "the run ended before it was recorded",
             CaseStatus.RECORDED: f"the run ended after {done}",
             CaseStatus.UNKNOWN: "it could not be decided",
         }

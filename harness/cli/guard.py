@@ -40,8 +40,8 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
             forget(sys.stdout)
             _say_unread(e)
             code = ExitCode.OUTPUT_CLOSED
-        except KeyboardInterrupt:
-            _say("interrupted")
+        except KeyboardInterrupt as e:
+            _say("; continue with: ".join(["interrupted", *getattr(e, "__notes__", ())]))
             code = ExitCode.INTERRUPTED
         except (OSError, sqlite3.OperationalError) as e:
             _say_refused(e)

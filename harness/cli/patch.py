@@ -33,6 +33,7 @@ from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
 from harness.findings.repro import repro_context
 from harness.guests.machine import buildable, profile_of
+from harness.host.text import named_few
 from harness.kernels.build import BuildFails, Flavour
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
@@ -124,7 +125,8 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     A patch that passes is looked at twice more. A kernel that marks the changed lines tells which of them the
     cases run; a mistake in another line cannot have shown. Then Powercut plants mistakes in the patch, one at
     a time: it removes a statement, negates a condition or removes a flush. If the cases notice a planted
-    mistake, they would have noticed the same mistake in your patch.
+    mistake, they would have noticed the same mistake in your patch. Last, it takes back one hunk of the patch
+    at a time ("as before the patch"): where a promise then breaks, that hunk keeps it.
 
     Exit codes: 0 nothing is new, 1 something is, 2 usage, 3 undecided (also where the modes of -c run none of
     the changed files, or the cases none of the changed lines) or a harness error, 4 there is nothing to ask
@@ -236,7 +238,7 @@ def _show(plan: PatchPlan) -> ExitCode:
     """Print what would be asked (--no-action)."""
     console.say(f"{plan.series.head} against {plan.series.base}: {plural(len(plan.commits), 'commit')}")
     for stage in plan.stages:
-        console.say(f"{stage.name}: {', '.join(stage.modes)}: {', '.join(stage.workloads[:3])}")
+        console.say(f"{stage.name}: {', '.join(stage.modes)}: {named_few(stage.workloads, 3)}")
     if mistakes := [m for m in plan.mistakes if not m.reverts]:
         console.say(f"then {plural(len(mistakes), 'mistake')} to plant, such as {mistakes[0]}")
     if hunks := len(plan.mistakes) - len(mistakes):
@@ -249,17 +251,20 @@ def _show(plan: PatchPlan) -> ExitCode:
 
 
 def _carry_out(plan: PatchPlan, path: Path, kernels: CommitTree, *, why: bool) -> ExitCode:
-    try:
-        need_head(kernels, plan)
-    except BuildFails as e:
-        say_error(e)
-        return ExitCode.BISECT_SKIP
-    series = PatchSeries(plan, path, kernels, explained if why else None)
     own = [w for stage in plan.stages for w in stage.workloads]
     again = resume_patch(shown_path(kernels.tree), plan.config, own, shown_path(path))
     console.say(f"{shown_path(path)}: {plural(len(plan.commits), 'commit')} up to {plan.series.head}")
     if plan.runs_none:
         console.say(_RUNS_NONE)
+    try:
+        need_head(kernels, plan)
+    except BuildFails as e:
+        say_error(e)
+        return ExitCode.BISECT_SKIP
+    except KeyboardInterrupt as e:
+        e.add_note(again)
+        raise
+    series = PatchSeries(plan, path, kernels, explained if why else None)
     for phase, what, until_s in _phases(series, series.known.at):
         series.phase = phase
         if work_at(series, what, until_s) is End.INTERRUPTED:

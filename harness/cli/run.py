@@ -705,13 +705,18 @@ def _execute(
     """
     stream = EventStream(store, events)
     stream.began(plan)
-    with progress_for(errors if stream.is_output else console) as progress:
-        try:
+    try:
+        with progress_for(errors if stream.is_output else console) as progress:
             summary = execute(plan, store, progress, stream.done)
-        except ClusterGone as e:
-            then = f"then {resume(plan, shown_path(store.path))}"
-            raise ClusterGone(e.what, f"{e.next_step}, {then}" if e.next_step else then) from e
-    summary = _noted(store, baseline, summary, aside=stream.is_output or brief)
+        summary = _noted(store, baseline, summary, aside=stream.is_output or brief)
+    except ClusterGone as e:
+        then = f"then {resume(plan, shown_path(store.path))}"
+        raise ClusterGone(e.what, f"{e.next_step}, {then}" if e.next_step else then) from e
+    except KeyboardInterrupt as e:  # as reports are written, or before the first case
+        whole = store.info.finished and not store.info.interrupted
+        path = shown_path(store.path)
+        e.add_note(f"powercut report {shlex.quote(path)}" if whole else resume(plan, path))
+        raise
     stream.ended(summary)
     if stream.is_output:  # for a program: no words between the lines
         return summary

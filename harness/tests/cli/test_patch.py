@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from harness.cli import patch
+from harness.cli.guard import guarded
 from harness.cli.stored import stored_rows
 from harness.errors import ExitCode, KernelError
 from harness.kernels.build import BuildFails
@@ -81,6 +83,12 @@ def test_a_push_that_changes_nothing_to_ask_about_leaves_the_files_of_a_job(
     assert "holds no series of a patch" in powercut("patch", tree, "--resume", path).stderr
 
 
+def test_workloads_of_a_stage_that_are_not_named_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three were printed, and of the others nothing."""
+    patch._show(plan(msgspec.structs.replace(QUICK, workloads=("a", "b", "c", "d", "e"))))
+    assert ": a, b, c, 2 more" in capsys.readouterr().out
+
+
 def test_hunks_as_before_the_patch_are_announced_apart_from_mistakes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -101,12 +109,29 @@ def test_only_a_kernel_that_does_not_build_is_one_for_git_bisect_to_skip(
             raise fault
 
         monkeypatch.setattr(patch, "need_head", fail)
-        nothing: Any = None
-        return patch._carry_out(nothing, Path(), nothing, why=False)
+        return patch._carry_out(plan(QUICK), Path("patch"), TREE, why=False)
 
     assert ends_with(BuildFails("main.c:1: error: no")) is ExitCode.BISECT_SKIP
     with pytest.raises(KernelError, match=r"index\.lock"):
         ends_with(KernelError("git checkout: index.lock: File exists"))
 
 
+def test_a_build_that_is_interrupted_names_its_directory_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first build of a tree takes minutes, and `interrupted` was all that was said of it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(patch, "need_head", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        guarded(lambda: patch._carry_out(plan(QUICK), Path("patch"), TREE, why=False))()
+    said = capsys.readouterr()
+    assert ended.value.code == ExitCode.INTERRUPTED
+    assert said.out.startswith("patch: ")
+    assert "interrupted; continue with: powercut patch /linux --resume" in " ".join(said.err.split())
+
+
+TREE: Any = SimpleNamespace(tree=Path("/linux"))
 _WHO = ["-c", "user.name=t", "-c", "user.email=t@localhost"]

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from harness.cli.again import Before, summary_of
 from harness.cli.baseline import Baseline
 from harness.cli.console import errors
 from harness.cli.estimate import estimate
+from harness.cli.guard import guarded
 from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation, known_failures
@@ -32,12 +34,13 @@ from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, ExistingDisk, Plan
 from harness.report import write_reports
-from harness.report.lines import run_again
+from harness.report.lines import resume, run_again
+from harness.report.words import shown_path
 from harness.run import Planned, look_up, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
 from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState, KernelInfo, Step
-from harness.summary import CaseVerdict, summarise
+from harness.summary import CaseVerdict, shell_code, summarise
 from harness.symptoms import Symptom
 from harness.tests.cli.runner import powercut, printed, refused
 from harness.tests.report.demo import demo_run, run_info
@@ -691,6 +694,31 @@ def test_a_mode_that_is_on_its_image_already_is_named_with_the_image(
         assert plan.configurations == ["ext4/ordered@image"]
         again = run_again(plan, plan.configurations[0], "stale").removeprefix("powercut run ")
         assert planned(monkeypatch, *shlex.split(again)).configurations == ["ext4/ordered@image"]
+
+
+def test_a_run_that_is_interrupted_outside_of_its_cases_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`interrupted`, while reports were written, and no report."""
+
+    def interrupt(plan: Plan, store: RunStore, *_: object) -> None:
+        if finished:
+            store.finish()
+        raise KeyboardInterrupt
+
+    def carry_out(store: RunStore) -> ExitCode:
+        return shell_code(run._execute(plan, store))
+
+    monkeypatch.setattr(run, "execute", interrupt)
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(configurations=["ext4/ordered"], workloads=["stale"])
+    for finished in (False, True):
+        with RunStore.create(tmp_path, str(finished), INFO) as store, pytest.raises(SystemExit):
+            store.put_plan(plan)
+            guarded(partial(carry_out, store))()
+        path = shown_path(store.path)
+        again = f"powercut report {path}" if finished else resume(plan, path)
+        assert f"interrupted; continue with: {again}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_mode_on_a_disk_that_nobody_named_is_refused() -> None:

@@ -141,7 +141,7 @@ def test_an_interrupted_run_is_gone_on_with(
     assert [bool(k.run) for k in first.kernels] == [True, False, True]
     assert [k.interrupted for k in first.kernels] == [False, False, True]
     assert [a.verdict for a in first.kernels[2].answers] == [CaseVerdict.FAIL, CaseVerdict.UNKNOWN]
-    assert first.kernels[2].answers[1].reason == "the run ended before it was started"
+    assert first.kernels[2].answers[1].reason == "the run ended before it was recorded"
 
     def rest(store: RunStore) -> None:
         add_case(store, CaseId.parse(KEPT), "")

@@ -140,10 +140,10 @@ def test_a_workload_of_which_the_budget_left_out_states_is_counted() -> None:
 
 
 def test_what_the_time_was_too_short_for_is_told_as_that_and_how_to_go_on() -> None:
-    """Thirty cells said "rename-new: the run ended before it was started", and no line how to go on."""
+    """Thirty cells said "rename-new: the run ended before it was recorded", and no line how to go on."""
     late = msgspec.structs.replace(
         answer("xfs/default", verdict=CaseVerdict.UNKNOWN, name="b"),
-        reason="the run ended before it was started",
+        reason="the run ended before it was recorded",
     )
     both = sweep(
         (answer("xfs/default"), late, msgspec.structs.replace(late, configuration="jfs/default", states=0))
@@ -163,7 +163,7 @@ def test_of_what_nothing_is_known_the_cells_and_kernels_are_told_at_once() -> No
     """ "10 configurations on 2 kernels: 10 not looked at": on both, or on one? And each stood twice below."""
     late = msgspec.structs.replace(
         answer("xfs/default", verdict=CaseVerdict.UNKNOWN),
-        reason="the run ended before it was started", states=0,
+        reason="the run ended before it was recorded", states=0,
     )  # fmt: skip
     of = sweep((late, msgspec.structs.replace(late, configuration="jfs/default")), (late,))
     text = verdict_page(of).text()

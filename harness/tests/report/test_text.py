@@ -554,10 +554,10 @@ def test_cases_that_the_run_did_not_come_to_take_one_line(summary: Summary) -> N
     many = stopped(summary, 200)
     lines = shown(many)
     assert [line for line in lines if line.startswith("UNKNOWN ")] == [
-        "UNKNOWN 200 cases: the run ended before it was started"
+        "UNKNOWN 200 cases: the run ended before it was recorded"
     ]
     text = summary_text(many, SOURCE)
-    assert text.count("before it was started") == 1
+    assert text.count("before it was recorded") == 1
     assert "ext4-journal/w0 ext4-journal/w1 " in text
     assert summary_text(stopped(summary, 1), SOURCE).count("UNKNOWN ext4-journal/w0: the run ended") == 1
 
