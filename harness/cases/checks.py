@@ -19,6 +19,12 @@ ACCEPTS_NOTHING = (
 )
 """The doubt about a check, see `CaseInfo`."""
 
+# Why nothing is said of an application, and what to do about it: of both kinds of judges.
+SILENT = "run acknowledged nothing, so that nothing was promised that could be lost"
+CALL_ACK = "call `powercut-ack TEXT`, or print a line, where the program promises something"
+MUST_PASS_AT_END = "it has to end with 0 there: it finds what `run` left in the folder in which `run` began"
+MUST_PASS_EMPTY = "it has to end with 0 there: the power may fail before anything is acknowledged"
+
 Observe = Callable[[CrashState, Ask], Outcome | Unobserved]
 """Recovers a state in a guest."""
 
@@ -76,9 +82,11 @@ class Checks:
         with self._trying:
             if machine in self._useless:
                 return
-            useless = self._refusing(machine, observe, self._recording.end, "after a clean unmount")
+            end = self._recording.end
+            useless = self._refusing(machine, observe, end, "after a clean unmount", MUST_PASS_AT_END)
             if any(c.application for c in self._checks):
-                useless |= self._refusing(machine, observe, UNTOUCHED, "of an empty file system")
+                when = "of an empty file system"
+                useless |= self._refusing(machine, observe, UNTOUCHED, when, MUST_PASS_EMPTY)
             if not useless and not all(c.application for c in self._checks):
                 useless |= self._accepting_nothing(machine, observe)
             useless |= self._silent()
@@ -86,14 +94,20 @@ class Checks:
                 self.doubt = self.doubt or self._yes_to_nothing(machine, observe)
             self._useless[machine] = useless
 
-    def _refusing(self, machine: str, observe: Observe, state: CrashState, when: str) -> dict[int, str]:
-        """The operations whose check fails at a state that no crash has touched, with the reason."""
+    def _refusing(
+        self, machine: str, observe: Observe, state: CrashState, when: str, next_step: str
+    ) -> dict[int, str]:
+        """The operations whose check fails at a state that no crash has touched, with the reason, and of an
+        application what to do about it.
+        """
         observed = observe(state, self.ask(self.question(machine, [state])))
         if isinstance(observed, Unobserved):
             return {c.operation: observed.reason for c in self._checks}
         text = f"it does not say yes even {when}, so it cannot do its work here"
+        steps = {c.operation: f"; {next_step}" for c in self._checks if c.application}
         return {
             c.operation: f"{text}: {c.output.strip() or f'it ended with {c.exit_code} and said nothing'}"
+            f"{steps.get(c.operation, '')}"
             for c in observed.checks
             if c.exit_code != 0
         }
@@ -125,9 +139,8 @@ class Checks:
     def _silent(self) -> dict[int, str]:
         """The operations whose application never acknowledged anything."""
         acknowledged = {a.operation for a in self._history.acknowledgements}
-        why = "run acknowledged nothing, so that nothing was promised that could be lost"
         checks = (c for c in self._checks if c.application)
-        return {c.operation: why for c in checks if c.operation not in acknowledged}
+        return {c.operation: f"{SILENT}; {CALL_ACK}" for c in checks if c.operation not in acknowledged}
 
     def trusted(self, machine: str, outcome: Outcome) -> Outcome:
         """`outcome`, as this kind of guest gave it, with untrusted results marked as not run, with the

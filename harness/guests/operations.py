@@ -108,9 +108,14 @@ def _advice(operation: Operation, *, printed: bool) -> str:
     its acknowledgements, which the output of a result leaves out.
     """
     if operation.kind is OperationKind.RUN:
-        said = "its last output is above" if printed else "it printed nothing besides its acknowledgements"
-        return f"correct the program: {said}"
+        return correct_the_program(printed=printed)
     return "the file system refuses it in this mode: leave the operation out, or the mode"
+
+
+def correct_the_program(*, printed: bool) -> str:
+    """What to do about a program that failed."""
+    said = "its last output is above" if printed else "it printed nothing besides its acknowledgements"
+    return f"correct the program: {said}"
 
 
 _OF_FULL_DISKS = (errno.ENOSPC, errno.EDQUOT)

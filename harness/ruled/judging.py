@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.cases.checks import ACCEPTS_NOTHING
+from harness.cases.checks import ACCEPTS_NOTHING, CALL_ACK, MUST_PASS_AT_END, MUST_PASS_EMPTY, SILENT
 from harness.errors import NotSupported, PowercutError
-from harness.guests.operations import LACKS
+from harness.guests.operations import LACKS, correct_the_program
 from harness.host.text import ended_with, last_lines, one_line
 from harness.model import Check, CheckResult, CrashState, Judgement, Violation
 from harness.oracles.surface import telling_line
@@ -42,6 +42,7 @@ _LOOK_S = 2.0
 """Where there is a limit of time, no more states than take so long."""
 ORACLE = "program"
 _UNSEEN_SHOWN = 3
+_REPORT = "report it, with the program (docs/howto/find-the-fsync.md)"
 
 
 class NotJudged(PowercutError):
@@ -81,15 +82,16 @@ class Judging:
 
     def _need_able_check(self) -> None:
         end, acks = Partial(self.effect.every), len(self.notes.acks)
-        for state, count, when in (
-            (end, acks, "what the program left"),
-            (Partial(0), 0, "an empty directory"),
+        for state, count, when, next_step in (
+            (end, acks, "what the program left", MUST_PASS_AT_END),
+            (Partial(0), 0, "an empty directory", MUST_PASS_EMPTY),
         ):
             result = self.result(state, count)
             if result.exit_code != 0:
                 said = last_lines(result.output) or f"it {_ended(result)} and said nothing"
                 raise NotJudged(
-                    f"the check does not say yes even to {when}, so it cannot do its work here: {said}"
+                    f"the check does not say yes even to {when}, so it cannot do its work here: {said}",
+                    next_step,
                 )
 
     @property
@@ -258,28 +260,35 @@ def followed(notes: Notes, rules: Rules) -> Effect:
     """
     if notes.unseen:
         named = "; ".join(list(dict.fromkeys(notes.unseen))[:_UNSEEN_SHOWN])
-        raise NotJudged(f"the program made calls that the tracer cannot follow: {named}")
+        raise NotJudged(
+            f"the program made calls that the tracer cannot follow: {named}",
+            "have the program do this by other calls, if it can",
+        )
     if notes.cut:
         raise NotJudged(
             "the program made more than 20,000 calls, wrote more than 24 MiB, or left or mapped a file of "
-            "more than 24 MiB"
+            "more than 24 MiB",
+            "have the program do less",
         )
     if notes.exit_code == LACKS:
         said = last_lines(notes.output) or "it does not say what"
         raise NotSupported(f"this file system lacks what the program needs: {said}")
     if notes.exit_code != 0:
         ended = "did not end in time" if notes.exit_code is None else ended_with(notes.exit_code)
-        raise NotJudged(f"the program {ended}: {last_lines(notes.output) or _acknowledged(notes)}")
+        said = last_lines(notes.output)
+        raise NotJudged(
+            f"the program {ended}: {said or _acknowledged(notes)}", correct_the_program(printed=bool(said))
+        )
     if not notes.acks:
-        raise NotJudged("run acknowledged nothing, so that nothing was promised that could be lost")
+        raise NotJudged(SILENT, CALL_ACK)
     try:
         effect = effect_under(notes, rules)
     except NotFollowed as e:
         raise NotJudged(
-            f"call {e.call}, {notes.calls[e.call].text}, does not fit those before it: {e}"
+            f"call {e.call}, {notes.calls[e.call].text}, does not fit those before it: {e}", _REPORT
         ) from e
     if broken := law_broken(effect):
-        raise NotJudged(broken)
+        raise NotJudged(broken, _REPORT)
     return effect
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.cases.attempts import ATTEMPTS, Unobserved
 from harness.cases.block_answers import Hashes
-from harness.cases.checks import CheckAnswers
+from harness.cases.checks import CALL_ACK, MUST_PASS_AT_END, MUST_PASS_EMPTY, CheckAnswers
 from harness.cases.contents import KnownContent, KnownContents
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation, judge_group
 from harness.cases.fsck_reads import FsckAnswers, FsckReads, parse_trace
@@ -1444,6 +1444,7 @@ def test_an_application_that_acknowledges_nothing_passes_nowhere(application: Re
     judgement = examiner.judge(CrashState(1), seen)
     assert judgement.verdict is Verdict.UNKNOWN
     assert "acknowledged nothing" in judgement.unknown[0]
+    assert judgement.unknown[0].endswith(CALL_ACK), "what to do about it is told"
 
 
 @pytest.mark.parametrize(("held", "told"), [(0, False), (3, True)])
@@ -1570,7 +1571,8 @@ def test_an_application_check_that_refuses_what_no_crash_has_touched_counts_for_
     seen = observe_at(examiner, session, 1, 2)
     judgement = examiner.judge(CrashState(2), seen)
     assert judgement.verdict is Verdict.UNKNOWN
-    assert any("cannot do its work here" in why for why in judgement.unknown)
+    step = MUST_PASS_EMPTY if start != 0 else MUST_PASS_AT_END
+    assert any("cannot do its work here" in why and why.endswith(step) for why in judgement.unknown)
 
 
 def test_an_application_violation_says_what_the_check_said(application: Recording) -> None:

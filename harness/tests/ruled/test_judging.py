@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases.checks import MUST_PASS_EMPTY
 from harness.errors import NotSupported
 from harness.model import Check, CheckResult, CrashState, Verdict
 from harness.plan import Budget
@@ -133,8 +135,10 @@ def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
     """Without its writes by io_uring a program would have passed, since nothing of it could be lost. One that
     printed acknowledgements alone "printed nothing".
     """
-    with pytest.raises(NotJudged, match=says):
+    with pytest.raises(NotJudged) as said:
         followed(replace(of_one_file(synced=True), **changed), RULES)  # type: ignore[arg-type]  # its fields
+    assert re.search(says, said.value.what)
+    assert said.value.next_step, "what to do about it was not said"
 
 
 def test_a_program_that_cannot_do_its_work_here_is_left_out() -> None:
@@ -408,7 +412,7 @@ def test_where_a_call_was_made_is_read_from_its_notes() -> None:
 
 def test_a_check_that_refuses_an_empty_directory_is_no_judge() -> None:
     """All states of a right program would have failed."""
-    with pytest.raises(NotJudged, match="an empty directory"):
+    with pytest.raises(NotJudged, match=f"(?s)an empty directory.*next: {MUST_PASS_EMPTY}"):
         Judging(
             of_one_file(synced=True),
             RULES,
