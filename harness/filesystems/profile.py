@@ -124,6 +124,11 @@ class MountCounter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ) from e
 
 
+def _other(on: str) -> str:
+    """What to name in place of a mode that cannot be on that."""
+    return f"name a mode that can, such as ext4/ordered{on}; powercut list filesystems names all"
+
+
 @dataclass(frozen=True, slots=True)
 class RecoverySource:
     """A file of the kernel's source, and a regular expression for those of its functions that recover."""
@@ -259,19 +264,25 @@ class Profile:
 
     @property
     def needs_bare_disk(self) -> str:
-        """Why it can neither be on a stack nor below a layer; empty if it can."""
-        if self.rules:
-            return "no disk at all"
-        if self.second:
-            return "a second device"
-        if self.stacked:
-            return "devices of its own"
-        if self.first or self.layer:
-            return "a disk on which something is done before it is mounted"
-        if any(tool.always for tool in self.tools):
-            return "programs of another release, which the guest does not have"
-        writes = self.repair or (self.fsck and self.fsck.writes)
-        return "programs of the host that write to its disk" if writes else ""
+        """What it takes, if that is neither a stack nor to be below a layer; empty if it can be there."""
+        older = any(tool.always for tool in self.tools)
+        whys = (
+            (self.rules, "no disk at all"),
+            (self.second, "a second device"),
+            (self.stacked, "devices of its own"),
+            (self.layer, "one layer or stack alone"),
+            (self.first, "a disk on which something is done before it is mounted"),
+            (older, "programs of another release, which the guest does not have"),
+        )
+        return next((why for holds, why in whys if holds), self._of_host)
+
+    @property
+    def _of_host(self) -> str:
+        """The program of this host that changes its disk; empty if there is none."""
+        if self.repair:
+            return f"{self.repair.program} of this host, which repairs its disk before the mount"
+        writes = self.fsck if self.fsck and self.fsck.writes else None
+        return f"{writes.program} of this host, which writes to its disk" if writes else ""
 
     def why_not_below(self, layer: Layer) -> str:
         """What it takes, if that is not to be below this layer; empty if it can."""
@@ -288,7 +299,7 @@ class Profile:
         """
         stack, missing = find_stack(name)
         if why := self.needs_bare_disk:
-            raise UsageError(f"{self.name} takes {why}, and not a stack", "name another mode")
+            raise UsageError(f"{self.name} takes {why}, and not @{name}", _other(f"@{name}"))
         made = Stacked(name, stack, self.size_bytes >> 20, missing)
         there = replace(self, mode=f"{self.mode}@{name}", summary=f"{self.summary}; on {stack.summary}")
         return replace(there._divided(made), on_request=True)
@@ -298,7 +309,8 @@ class Profile:
         makes in a file of it. Raises UsageError for a mode that takes one disk as it is.
         """
         if why := self.why_not_below(layer):
-            raise UsageError(f"{self.name} takes {why}, and no layer", "name another mode")
+            on, asked = ("", "--image") if layer.folder else (f"@{name}", f"@{name}")
+            raise UsageError(f"{self.name} takes {why}, and not {asked}", _other(on))
         below = replace(
             self.sized(layer.image_mib),
             mode=f"{self.mode}@{name}",

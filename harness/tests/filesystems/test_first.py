@@ -57,7 +57,7 @@ def test_the_programs_of_the_steps_come_into_the_guest() -> None:
 
 
 def test_the_steps_are_for_one_disk() -> None:
-    with pytest.raises(UsageError, match="something is done before it is mounted, and not a stack"):
+    with pytest.raises(UsageError, match="something is done before it is mounted, and not @raid1"):
         select_profiles(["ext4/fsck-first@raid1"])
     assert "ext4/fsck-first@raid1" not in {p.name for p in select_profiles(["ext4@raid1"])}
 

@@ -138,11 +138,15 @@ def test_modes_of_a_file_system_run_below_a_layer_where_they_can() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("ext4/external-journal@overlay", "a second device, and no layer"),
-        ("ext4/read-only-first@overlay", "two mounts, and no layer"),
-        ("ext4/ordered@overlay@overlay", "something is done before it is mounted, and no layer"),
-        ("ext4/ordered@overlay@raid1", "something is done before it is mounted, and not a stack"),
-        ("ext4/ordered@raid1@overlay", "devices of its own, and no layer"),
+        ("ext4/external-journal@overlay", "a second device, and not @overlay"),
+        ("ext4/read-only-first@overlay", "two mounts, and not @overlay"),
+        ("ext4/ordered@overlay@loop", "one layer or stack alone, and not @loop"),
+        ("ext4/ordered@overlay@raid1", "one layer or stack alone, and not @raid1"),
+        ("ext4/ordered@raid1@overlay", "devices of its own, and not @overlay"),
+        (
+            "vfat/default@image",
+            "fsck.fat of this host, which repairs its disk before the mount, and not --image",
+        ),
         ("ext4/no-journal@loop", "no fsync for a promise, on which all in a file of it would depend"),
     ],
 )

@@ -209,8 +209,8 @@ def test_a_larger_image_makes_larger_members() -> None:
         ("ext4/ordered@riad1", "no stack 'riad1'"),
         ("ext4/ordered@raid1-2", "does not survive the loss of member 2"),
         ("ext4/ordered@", "no stack ''"),
-        ("ext4/external-journal@raid1", "a second device, and not a stack"),
-        ("ext2/default@raid1", "programs of the host"),
+        ("ext4/external-journal@raid1", "a second device, and not @raid1"),
+        ("ext2/default@raid1", "of this host, which repairs its disk before the mount, and not @raid1"),
     ],
 )
 def test_what_cannot_be_on_a_stack_is_refused(name: str, told: str) -> None:
@@ -270,7 +270,7 @@ def test_a_mode_with_devices_of_its_own_is_there_whole_and_less_each_that_may_be
     assert "--data raid1 --metadata raid1 /dev/member-1 /dev/btrfs" in whole.making_script()
     assert '" /dev/member-0 /dev/member-1 "' in less.stacked.start
     assert '" /dev/member-0 /dev/member-1 /dev/member-2 "' in less.stacked.start_whole
-    with pytest.raises(UsageError, match="takes devices of its own, and not a stack"):
+    with pytest.raises(UsageError, match="takes devices of its own, and not @raid1"):
         select_profiles(["btrfs/raid1@raid1"])
     assert "btrfs/raid1@raid1" not in {p.name for p in select_profiles(["btrfs@raid1"])}
     with pytest.raises(UsageError, match="no mode of btrfs is called 'raid1-0'"):
