@@ -1,2 +1,2 @@
 run: run.c
-	$(CC) -O2 -Wall -static -o $@ $<
+	$(CC) -g -O2 -Wall -static -o $@ $<

@@ -1,2 +1,2 @@
 run: run.rs
-	rustc -O -C target-feature=+crt-static -o $@ $<
+	rustc -g -O -C target-feature=+crt-static -o $@ $<

@@ -35,6 +35,13 @@ def test_what_is_made_is_a_workload(tmp_path: Path, kind: str) -> None:
     assert workload.runtime == ("python" if kind == "python" else "")
 
 
+@pytest.mark.parametrize("kind", COMPILED)
+def test_a_call_of_what_is_compiled_has_a_line(tmp_path: Path, kind: str) -> None:
+    """Of a program in C, only the address of the call that makes the gap was told."""
+    place = make_workload(tmp_path / "my-db", kind)
+    assert b".debug_line" in (place / "run").read_bytes() or b".zdebug_line" in (place / "run").read_bytes()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_that_is_there_is_replaced(tmp_path: Path, kind: str) -> None:
     place = make_workload(tmp_path / "my-db", kind)
