@@ -144,6 +144,13 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether a kernel of this version has the bug, so far as known."""
         return version >= version_of(self.first) and not any(_is_mended(version, m) for m in self.mended)
 
+    def may_affect(self, version: Version) -> bool:
+        """Whether a kernel of this version may have the bug: one before `first` only if nobody knows where it
+        comes from, for then it is the first that was looked at.
+        """
+        early = not self.since and version < version_of(self.first)
+        return early or self.affects(version)
+
     def affects_any(self, version: Version) -> bool:
         """The same; of two numbers, whether any release of that series has it: a bug may have come in one."""
         first = version_of(self.first)

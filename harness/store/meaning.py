@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from harness.errors import UsageError
 from harness.expectations import Expectation, first_match, known_losses
-from harness.known.base import KnownBug, KnownBugs, with_bugs
+from harness.known.base import KnownBug, KnownBugs, installed, version_of, with_bugs
 from harness.known.match import LoggedOperation, Observed, as_expectation, match
 from harness.oracles.surface import WHILE_RECORDED
 from harness.store.records import Finding, KernelInfo, Step
@@ -17,6 +18,8 @@ from harness.workloads.load import parse_operation
 
 FOLLOWS = "the mount, which fails by it at each of these states"
 """What was compared of a finding that follows from a known bug."""
+_OF_BUG = re.compile(r"\b(?:reports/findings|kernels/regressions)/([\w-]+)")
+_BEFORE = re.compile(r"\(before (\d+\.\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Meaning:
         expected = first_match(self.expectations, f.case, f.symptom, f.spared)
         if known and self.new_only:
             expected = expected or as_expectation(known.bug)
-        loss = None if expected or known else first_match(known_losses(), f.case, f.symptom, f.spared)
+        losses = (line for line in known_losses() if _holds(line, self.kernel))
+        loss = None if expected or known else first_match(losses, f.case, f.symptom, f.spared)
         return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
 
     def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:
@@ -65,6 +69,17 @@ class Meaning:
             return f
         known = replace(bugs[0], compared=(FOLLOWS,))
         return replace(f, known=known, expectation=as_expectation(known.bug) if self.new_only else None)
+
+
+def _holds(line: Expectation, kernel: str) -> bool:
+    """Whether a kernel may lose what a line of known losses says: not where the bug that its reason names is
+    mended, nor from the version on that its reason has, as in `(before 7.3)`.
+    """
+    version = version_of(kernel)
+    named, before = _OF_BUG.search(line.reason), _BEFORE.search(line.reason)
+    bug = installed().get(named[1]) if named else None
+    mended = bug is not None and not bug.record.may_affect(version)
+    return not version or not (mended or (before is not None and version >= version_of(before[1])))
 
 
 def paths_in(steps: Sequence[Step]) -> tuple[str, ...]:
