@@ -13,9 +13,10 @@ import concurrent.futures as cf
 import contextlib
 import functools
 import queue
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -72,12 +73,40 @@ WORTH_HELP = 16
 """Visits after which a case counts as a large one: a further worker's guest has to boot before it helps."""
 
 
+class _Clock:
+    """How long workers were at a case, in sum: also those that still are. Thread-safe."""
+
+    def __init__(self, spent: float) -> None:
+        self._spent = spent
+        self._begun: dict[int, float] = {}  # by thread
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While this thread is at the case."""
+        with self._lock:
+            self._begun[threading.get_ident()] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._spent += time.monotonic() - self._begun.pop(threading.get_ident())
+
+    def taken(self) -> float:
+        """The seconds since this was asked last."""
+        with self._lock:
+            now = time.monotonic()
+            spent = self._spent + sum(now - begun for begun in self._begun.values())
+            self._spent, self._begun = 0.0, dict.fromkeys(self._begun, now)
+        return spent
+
+
 @dataclass(slots=True)
 class _Work:
     """A case that has been recorded. Only the thread that owns the store uses it, except for what workers
     share.
 
-    `seconds`: spent on it by all workers. `workers`: that explore it. `confirming`: tasks that confirm
+    `clock`: of all workers that are at it. `workers`: that explore it. `confirming`: tasks that confirm
     findings of it. `confirmed`: findings that were. `machine`: that visits. `earlier`: explorations that came
     to their end, of which the recoveries are now cut again. `erred`: whether the disk was made to. `failure`:
     why it could not be explored to its end.
@@ -85,8 +114,8 @@ class _Work:
 
     ledger: Ledger
     examiner: Examiner
+    clock: _Clock
     exploration: Exploration | FaultyDisk | None = None
-    seconds: float = 0.0
     workers: int = 0
     confirming: int = 0
     confirmed: set[Key] = field(default_factory=set)
@@ -270,6 +299,10 @@ class Casework:
             with self._store.together():
                 for ledger, groups in arrived.items():
                     ledger.keep(groups)
+                    self._put_seconds(self._open[ledger.id])  # a run that is killed has both
+
+    def _put_seconds(self, work: _Work) -> None:
+        self._store.add_case_seconds(work.id, work.clock.taken())
 
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = True
@@ -322,7 +355,7 @@ class Casework:
         except Exception as e:  # whatever was raised, it costs this case and no other
             return self._failed_to_record(pool, case, e)
         ledger = Ledger(case, examiner, self._store, self._plan, self._progress)
-        work = _Work(ledger, examiner, seconds=seconds + time.monotonic() - begun)
+        work = _Work(ledger, examiner, _Clock(seconds + time.monotonic() - begun))
         return lambda: self._recorded(pool, work, groups, why, machine)
 
     def _has_recording(self, case: PlannedCase) -> bool:
@@ -487,29 +520,27 @@ class Casework:
         """Runs in a worker's thread. A failure is reported for this case and costs no other. Raises
         VersionsDiffer, which ends the run.
         """
-        begun, failure = time.monotonic(), ""
-        if helps:  # boot before a state is taken: the others wait for what is taken
-            with contextlib.suppress(PowercutError):  # a visit will say it
-                worker.judge.boot(work.examiner.recording.target)
-        try:
-            exploration.work(worker.judge)
-        except VersionsDiffer:  # it would cost every case
-            raise
-        except PowercutError as e:
-            failure = e.line
-        except Exception as e:  # a defect of the engine, or of the store behind `on_mismatch`
-            failure = reason_of(e)
-        if failure:
-            worker.judge.close()
-        seconds = time.monotonic() - begun
-        return lambda: self._explored(pool, work, exploration, seconds, failure)
+        failure = ""
+        with work.clock.running():
+            if helps:  # boot before a state is taken: the others wait for what is taken
+                with contextlib.suppress(PowercutError):  # a visit will say it
+                    worker.judge.boot(work.examiner.recording.target)
+            try:
+                exploration.work(worker.judge)
+            except VersionsDiffer:  # it would cost every case
+                raise
+            except PowercutError as e:
+                failure = e.line
+            except Exception as e:  # a defect of the engine, or of the store behind `on_mismatch`
+                failure = reason_of(e)
+            if failure:
+                worker.judge.close()
+        return lambda: self._explored(pool, work, exploration, failure)
 
-    def _explored(
-        self, pool: Pool, work: _Work, exploration: Exploration | FaultyDisk, seconds: float, failure: str
-    ) -> None:
+    def _explored(self, pool: Pool, work: _Work, exploration: Exploration | FaultyDisk, failure: str) -> None:
         """One worker has nothing more to do."""
         work.workers -= 1
-        work.seconds += seconds
+        self._put_seconds(work)
         work.failure = work.failure or failure
         if work.workers or pool.stop.is_set():  # stopped: it is unfinished, and what it covers is not known
             return
@@ -634,7 +665,8 @@ class Casework:
 
     def _finish(self, pool: Pool, work: _Work) -> None:
         self._keep_recoveries(work)  # first: nobody looks again at a case that is DONE
-        work.ledger.finish(work.seconds)
+        self._put_seconds(work)
+        work.ledger.finish()
         self._close(pool, work)
 
     def _keep_recoveries(self, work: _Work) -> None:

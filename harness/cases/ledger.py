@@ -419,10 +419,8 @@ class Ledger:
         info = replace(record.info, timeline=self._store.timeline(self.id))
         self._store.add_case(replace(info, generated=info.generated + 1, distinct=info.distinct + more))
 
-    def finish(self, seconds: float) -> None:
-        """Close the case. `seconds`: spent on it by all workers. What this part did not visit, and an earlier
-        one did, is forgotten.
-        """
+    def finish(self) -> None:
+        """Close the case. What this part did not visit, and an earlier one did, is forgotten."""
         self._store.forget_states(self.id, self._earlier)
         self._earlier = set()
         self._put_recording()
@@ -431,7 +429,6 @@ class Ledger:
         if before and self._examiner.doubt:
             timeline = self._store.timeline(self.id)
             self._store.add_case(replace(before.info, doubt=self._examiner.doubt, timeline=timeline))
-        self._store.set_case_seconds(self.id, (before.seconds if before else 0.0) + seconds)
         mismatched = self.mismatched()
         self._store.set_case_status(
             self.id, CaseStatus.UNKNOWN if mismatched else CaseStatus.DONE, mismatched

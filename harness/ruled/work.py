@@ -99,13 +99,17 @@ class RuledWork:
                     self._store.set_case_status(case, CaseStatus.NOT_RUN, reason)
                 else:
                     self._limits.need_more()
-                    self._decide(case, profile, workload, bases[profile.name])
+                    begun = time.monotonic()
+                    try:
+                        self._decide(case, profile, workload, bases[profile.name])
+                    finally:  # a part that is stopped took its time, too
+                        self._store.add_case_seconds(case, time.monotonic() - begun)
                 self._progress.advance("recorded", 1)
             self._limits.ended(self._store, case)
             self._on_done(case)
 
     def _decide(self, case: CaseId, profile: Profile, workload: Workload, base: Path) -> None:
-        check, begun = check_of(workload.checks), time.monotonic()
+        check = check_of(workload.checks)
         if check is None or profile.rules is None:
             why = f"{workload.name} has no check of its own, and a mode that is only rules has no other judge"
             self._store.set_case_status(case, CaseStatus.NOT_SUPPORTED, why)
@@ -144,7 +148,6 @@ class RuledWork:
             self._store.set_case_status(case, CaseStatus.UNKNOWN, e.line)
         else:
             self._store.set_case_status(case, CaseStatus.DONE)
-        self._store.set_case_seconds(case, time.monotonic() - begun)
 
     def _notes(self, case: CaseId, trees: MadeTrees, argv: Sequence[str]) -> Notes:
         """The notes on which an earlier part of the run judged states of the case, if there are any: of a

@@ -339,10 +339,12 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             )
             move_states(db, number, out=gone.values())
 
-    def set_case_seconds(self, case: CaseId, seconds: float) -> None:
-        """Set how long a case took, in total over all parts of a resumed run."""
+    def add_case_seconds(self, case: CaseId, seconds: float) -> None:
+        """Add to how long a case took, in total over all parts of a resumed run."""
         with self._writing() as db:
-            change_case(db, self._number(case), seconds=float(seconds))
+            number = self._number(case)
+            ((spent,),) = db.execute("SELECT seconds FROM cases WHERE id = ?", (number,)).fetchall()
+            change_case(db, number, seconds=float(spent) + seconds)
 
     def cases(self) -> tuple[CaseRecord, ...]:
         """All cases, in the order they were added."""

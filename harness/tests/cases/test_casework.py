@@ -5,13 +5,12 @@ from __future__ import annotations
 import concurrent.futures as cf
 import contextlib
 import functools
-import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -601,7 +600,7 @@ WRITES = (
     "add_case",
     "set_case_status",
     "set_case_mismatch",
-    "set_case_seconds",
+    "add_case_seconds",
     "put_judgements",
     "put_evidence",
 )
@@ -749,14 +748,31 @@ def test_a_case_takes_the_time_of_all_its_tasks_in_all_parts_of_the_run(
     store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers added to one number concurrently, and lost updates."""
-    clock = itertools.count()
-    monkeypatch.setattr("harness.cases.casework.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    run(Script(lost={2}))  # a second each to record, to keep the recording, and to explore
-    record = there(store.case(case_of("w")))
-    assert record.seconds == 3
-    run(Script())
-    record = there(store.case(case_of("w")))
-    assert record.seconds == 3 + 3
+    first, second = Script(lost={2}), Script()
+    looks = SimpleNamespace(monotonic=lambda: float(len(first.looks) + len(second.looks)))
+    monkeypatch.setattr("harness.cases.casework.time", looks)  # a second each
+    run(first)
+    assert there(store.case(case_of("w"))).seconds == len(first.looks) > 0
+    run(second)
+    assert second.looks
+    assert there(store.case(case_of("w"))).seconds == len(first.looks) + len(second.looks)
+
+
+def test_a_case_has_the_time_of_what_is_stored_when_the_run_is_killed(
+    store: RunStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its states stayed, and their time was gone: the resumed run was too fast."""
+    script = Script()
+    looks = SimpleNamespace(monotonic=lambda: float(len(script.looks)))
+    monkeypatch.setattr("harness.cases.casework.time", looks)
+
+    def killed(*_: object) -> NoReturn:
+        raise Killed
+
+    monkeypatch.setattr(store, "forget_states", killed)  # as the case is finished
+    with pytest.raises(Killed):
+        run(script)
+    assert there(store.case(case_of("w"))).seconds == len(script.looks) > 0
 
 
 def test_a_case_that_was_stopped_is_not_done(store: RunStore, run: Run) -> None:
@@ -898,7 +914,13 @@ def after_confirming(earlier: Sequence[Ended], last: object) -> object:
     casework = object.__new__(Casework)
     casework._progress = cast(Any, SimpleNamespace(advance=lambda *_: None))
     work = cast(Any, _Work)(
-        ledger=None, examiner=None, exploration=last, confirming=1, earlier=list(earlier), explored=True
+        ledger=None,
+        examiner=None,
+        clock=None,
+        exploration=last,
+        confirming=1,
+        earlier=list(earlier),
+        explored=True,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(casework, "_add_worker", lambda _, work: gone_on.append(work.exploration))

@@ -167,15 +167,16 @@ def test_recoveries_of_what_failed_are_kept_before_the_case_is_done(
     case that is DONE is not looked at again.
     """
     there: list[list[bool]] = []
-    done = RunStore.set_case_seconds
+    set_status = RunStore.set_case_status
 
-    def noted(store: RunStore, case: Any, seconds: float) -> None:
-        kept = store.layout.case(case)
-        nested = [f.state.recovered for f in store.findings_of(case) if f.state.again]
-        there.append([kept.recovery(state).is_file() for state in nested])
-        done(store, case, seconds)
+    def noted(store: RunStore, case: Any, status: CaseStatus, *reason: str) -> None:
+        if status is CaseStatus.DONE:
+            kept = store.layout.case(case)
+            nested = [f.state.recovered for f in store.findings_of(case) if f.state.again]
+            there.append([kept.recovery(state).is_file() for state in nested])
+        set_status(store, case, status, *reason)
 
-    monkeypatch.setattr(RunStore, "set_case_seconds", noted)
+    monkeypatch.setattr(RunStore, "set_case_status", noted)
     bench.run(Kernel(program=ADDS), "exhaustive", again=1)
     assert there
     assert all(all(found) and found for found in there)

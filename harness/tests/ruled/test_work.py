@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -320,6 +321,15 @@ def test_a_program_that_draws_something_is_judged_on_the_notes_of_the_part_befor
     resumed = part()
     assert (resumed.status, resumed.reason, resumed.verdict) == (CaseStatus.DONE, "", CaseVerdict.FAIL)
     assert Drawn.ran == 1
+
+
+def test_a_case_takes_the_time_of_all_parts_of_the_run(
+    part: Callable[..., CaseSummary], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that was stopped took none, and the next one's time was that of the case: a rate too high."""
+    clock = itertools.count()
+    monkeypatch.setattr("harness.ruled.work.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    assert [part(stop_at=4).seconds, part().seconds] == [1, 2]
 
 
 def test_a_resumed_part_that_comes_to_nothing_leaves_what_was_known(part: Callable[..., CaseSummary]) -> None:

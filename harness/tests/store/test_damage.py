@@ -134,7 +134,7 @@ def test_rows_that_change_often_keep_their_digests(store: RunStore) -> None:
     for i in range(6):
         put(store, JudgedState(CrashState(i), "h", broken() if i % 2 else Judgement()))
         put(store, JudgedState(CrashState(i), "h", Judgement() if i % 2 else broken()))
-        store.set_case_seconds(CASE, i * 0.1)
+        store.add_case_seconds(CASE, i * 0.1)
         store.set_case_status(CASE, CaseStatus.UNKNOWN, f"caf\udce9 {i}")
     with RunStore.open(store.path) as again:
         assert again.counts(CASE) == store.counts(CASE)

@@ -269,7 +269,7 @@ def test_a_case_travels_whole_from_one_run_directory_to_another(store: RunStore,
     store.put_evidence(store.findings_of(CASE)[0], Evidence(CrashState(3), "log \udcff", "fsck", {"a": "b"}))
     store.set_case_status(CASE, CaseStatus.UNKNOWN, "why")
     store.set_case_mismatch(CASE, "two outcomes")
-    store.set_case_seconds(CASE, 1.5)
+    store.add_case_seconds(CASE, 1.5)
     rows = msgspec.json.decode(json_bytes(store.rows_of(CASE)), type=CaseRows)
     assert rows.record.seconds == 1.5
     with RunStore.create(tmp_path / "other", "other", INFO) as other:
