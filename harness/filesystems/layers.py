@@ -7,7 +7,6 @@ are judged as the layer shows them; fsck checks the file system below.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 import tomllib
@@ -110,14 +109,6 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def layers() -> dict[str, Layer]:
     """Every layer, by name. Raises UsageError for a file that does not parse, or contradicts itself."""
     return {path.stem: _load(path.stem) for path in sorted(resource("vms", "layers").glob("*.toml"))}
-
-
-def find_layer(name: str) -> Layer:
-    """Raises UsageError with the nearest."""
-    if (known := layers()).get(name):
-        return known[name]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or [*known]
-    raise UsageError(f"no layer {name!r}", f"try one of: {', '.join(near)} (powercut list layers)")
 
 
 def _load(name: str) -> Layer:

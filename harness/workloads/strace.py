@@ -28,7 +28,6 @@ _LINE = re.compile(
 _UNFINISHED = "<unfinished ...>"
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|([0-7]{1,3})|(.))")
 _LETTERS = {"n": "\n", "t": "\t", "v": "\v", "f": "\f", "r": "\r"}
-_CLOSES = {"(": ")", "[": "]", "{": "}"}
 _WHOLE = re.compile(
     r'(?:[^"]|"(?:[^"\\]|\\.)*")*'
     r"(?:\+\+\+ \w.* \+\+\+|--- SIG.* ---|\)\s+= (?:\d+<[^>]*>|-1 E\w+ \(.*\)|(?P<zero>0)))"
