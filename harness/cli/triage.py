@@ -49,7 +49,7 @@ _SHOWN = 6
     "shrinks",
     default=True,
     show_default=True,
-    help="--no-shrink: only group the findings by symptom and mechanism, which takes no guest.",
+    help="--no-shrink: only group the findings by symptom or mechanism, which takes no guest.",
 )
 @click.option("--json", "json_file", type=NewFile(), metavar="FILE", help="Write the causes as JSON, too.")
 @click.option(
@@ -125,7 +125,7 @@ def _of_runs(given: Sequence[Path]) -> list[Path]:
 
 
 def _alike(stores: Sequence[RunStore], *, expected: bool) -> list[SimilarFindings]:
-    """The findings of these runs by symptom and mechanism. `expected`: known failures, too."""
+    """The findings of these runs by symptom or mechanism. `expected`: known failures, too."""
     findings = [f for s in stores for f in s.findings() if expected or f.expectation is None]
     explained = {f.id: e for s in stores for f in s.findings() if (e := read_explanation(s.layout, f.id))}
     return similar(findings, explained)
@@ -136,7 +136,7 @@ def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
         yield "no findings, so there is nothing to group"
         return
     count = sum(len(g.findings) for g in groups)
-    yield f"{plural(count, 'finding')} in {plural(len(groups), 'group')}, by symptom and mechanism:"
+    yield f"{plural(count, 'finding')} in {plural(len(groups), 'group')}, by symptom or mechanism:"
     for number, g in enumerate(groups, 1):
         cases, others = plural(g.cases, "case"), len({f.symptom for f in g.findings}) - 1
         more = f", and {plural(others, 'more symptom')}" if others else ""

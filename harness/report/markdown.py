@@ -150,8 +150,8 @@ def _finding(f: Finding, summary: Summary, source: str) -> Iterator[str]:
 def _elsewhere(summary: Summary) -> str:
     """How whoever reads this on another machine follows the commands."""
     text = (
-        "The commands name this run where it was made. On another machine, name the file that "
-        "`powercut pack` made of it, and the recipes for CI jobs publish: `--from run.tar.zst`."
+        "The commands name this run where it was made. On another machine, name its packed file, which "
+        "`powercut pack` makes and the recipes for CI jobs publish: `--from run.tar.zst`."
     )
     modules = [f"{Path(p).name} (sha256 {sha[:12]})" for p, sha in summary.info.kernel.replaced.items()]
     if modules:

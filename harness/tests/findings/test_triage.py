@@ -398,7 +398,7 @@ def test_findings_are_grouped_at_once_and_shrunk_only_if_asked_for(
     done = powercut("triage", run, "--no-shrink")
     assert done.exit_code == ExitCode.INCONSISTENT
     said = done.stdout.splitlines()
-    assert said[0] == "4 findings in 2 groups, by symptom and mechanism:"
+    assert said[0] == "4 findings in 2 groups, by symptom or mechanism:"
     assert said[1].startswith("1. 2 findings in 2 cases: ")
     assert said[-1] == "NAME and N stand for any name and any number."  # the headings hold both
     assert said[1].endswith(" (new)")
