@@ -305,7 +305,10 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
 )
 @out_option()
 @click.option("--name", default="run", show_default=True, help="Part of the run directory's name.")
-@resume_option("Continue a stopped run.", metavar="RUN")
+@resume_option(
+    "Continue a stopped run. With -j above 16, cases that kill -9 ended begin anew.",
+    metavar="RUN",
+)
 @click.option(
     "-n",
     "--no-action",
