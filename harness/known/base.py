@@ -156,6 +156,12 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         first = version_of(self.first)
         return self.affects(first if len(version) == 2 and first[:2] == version else version)
 
+    def looked_for(self, version: Version) -> bool:
+        """Whether the bug was looked for in a kernel as late as this one."""
+        last = version_of(self.last or self.first)
+        both = min(len(last), len(version))
+        return last[:both] >= version[:both]
+
 
 def _is_mended(version: Version, mended: str) -> bool:
     since = version_of(mended)
