@@ -609,15 +609,21 @@ class _Import:
 
     def duplicates(self, call: SystemCall, process: _Process) -> None:
         known = self._known(process, call.arguments[0])
+        if call.name == "dup2" and int(call.arguments[0].partition("<")[0]) == call.result:
+            return  # it changes nothing
         if call.name != "fcntl" or call.arguments[1].startswith("F_DUPFD"):
             closing = "CLOEXEC" in " ".join(call.arguments[1:])
             self._put(process, call.result, known, closing=closing)
         elif known and call.arguments[1] == "F_SETFD":
-            number, closes = int(call.arguments[0].partition("<")[0]), "FD_CLOEXEC" in call.arguments[2]
-            (process.files.closing.add if closes else process.files.closing.discard)(number)
+            self._marks(call, process, closing="FD_CLOEXEC" in call.arguments[2])
         elif known and call.arguments[1] == "F_SETFL":
             set_ = frozenset(re.findall(r"O_\w+", call.arguments[2]))
             known.flags = (known.flags - {"O_APPEND", "O_DIRECT"}) | (set_ & {"O_APPEND", "O_DIRECT"})
+
+    def _marks(self, call: SystemCall, process: _Process, *, closing: bool) -> None:
+        """Whether execve(2) closes the descriptor that is the first argument."""
+        number = int(call.arguments[0].partition("<")[0])
+        (process.files.closing.add if closing else process.files.closing.discard)(number)
 
     def _known(self, process: _Process, argument: str) -> _Open | None:
         return process.files.get(int(m[0])) if (m := re.match(r"\d+", argument)) else None
@@ -961,6 +967,8 @@ class _Import:
 
     def controls(self, call: SystemCall, process: _Process) -> None:
         asked = call.arguments[1]
+        if asked in ("FIOCLEX", "FIONCLEX"):
+            self._marks(call, process, closing=asked == "FIOCLEX")
         if _READING_IOCTL.match(asked):
             return
         found = self._file(process, call.arguments[0])

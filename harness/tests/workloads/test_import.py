@@ -458,6 +458,10 @@ def test_a_program_that_is_executed_has_none_of_what_was_mapped() -> None:
         ("O_CREAT|O_RDWR|O_CLOEXEC", "7 dup(3</r/f>) = 4</r/f>", False),
         ("O_CREAT|O_RDWR|O_CLOEXEC", "7 dup3(3</r/f>, 4, O_CLOEXEC) = 4</r/f>", True),
         ("O_CREAT|O_RDWR|O_CLOEXEC", "7 fcntl(3</r/f>, F_DUPFD_CLOEXEC, 4) = 4</r/f>", True),
+        ("O_CREAT|O_RDWR", "7 ioctl(3</r/f>, FIOCLEX) = 0", True),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 ioctl(3</r/f>, FIONCLEX) = 0", False),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 dup2(3</r/f>, 3</r/f>) = 3</r/f>", True),
+        ("O_CREAT|O_RDWR|O_CLOEXEC", "7 dup2(3</r/f>, 4) = 4</r/f>", False),
         ("O_CREAT|O_RDWR|O_CLOEXEC", "7 clone(flags=SIGCHLD) = 8", False),
         ("O_CREAT|O_RDWR|O_CLOEXEC", "7 clone(flags=CLONE_FILES|SIGCHLD) = 8", False),
     ],
@@ -466,7 +470,8 @@ def test_a_program_that_is_executed_has_no_descriptor_that_was_to_be_closed_then
     opened: str, marked: str, is_closed: bool
 ) -> None:
     """It kept a file without a name until it ended: what was written and synced behind that did so beside an
-    orphan that the kernel had freed.
+    orphan that the kernel had freed. Later, one that ioctl(2) had kept open was closed, as Python's
+    os.set_inheritable does: what the program wrote by it was left out.
     """
     lines = f"""7 openat(AT_FDCWD</r>, "f", {opened}, 0644) = 3</r/f>
 {marked}
