@@ -415,10 +415,12 @@ def culprit_of(commits: Sequence[Revision], below: Below, known: Mapping[int, bo
 
 
 def _first_and_left(below: Below, known: Mapping[int, bool | None]) -> tuple[int, list[int]]:
-    """The first commit known to show it, and those of its history that are not in that of one known not to. A
-    commit that does not show it says nothing of another branch.
+    """The first commit known to show it, with no other in its history, and those of its history that are not
+    in that of one known not to. A commit that does not show it says nothing of another branch. One may stand
+    before another that is in its history: its branch has merged that of the other.
     """
-    first = min((n for n, answer in known.items() if answer), default=len(below) - 1)
+    bad = {n for n, answer in known.items() if answer} or {len(below) - 1}
+    first = min(n for n in bad if bad.isdisjoint(below[n]))
     without = [n for n, answer in known.items() if answer is False and first not in below[n]]
     return first, sorted(below[first] - {*without, *(m for n in without for m in below[n])})
 

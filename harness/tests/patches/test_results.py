@@ -14,6 +14,7 @@ from harness.patches.questions import Stage
 from harness.patches.results import (
     Answer,
     Broken,
+    Culprit,
     KernelTrial,
     PatchPlan,
     Standing,
@@ -190,12 +191,16 @@ def test_the_first_bad_commit_is_found_or_is_among_those_that_are_named(
 def test_of_branches_that_one_merge_brings_the_first_bad_commit_is_found(
     data: st.DataObject, lengths: list[int], shared: bool
 ) -> None:
-    """A good commit of one branch counted for the others, too, and the merge was named."""
-    below: list[frozenset[int]] = []
+    """A good commit of one branch counted for the others, too, and the merge was named. A branch that has
+    merged a commit of a later one stands before it: the order of the list is not that of history.
+    """
+    topological: list[frozenset[int]] = []
     for length in lengths:
-        first, common = len(below), {0} if shared and below else set[int]()
-        below += [frozenset({*common, *range(first, first + n)}) for n in range(length)]
-    below.append(frozenset(range(len(below))))
+        first, common = len(topological), {0} if shared and topological else set[int]()
+        topological += [frozenset({*common, *range(first, first + n)}) for n in range(length)]
+    topological.append(frozenset(range(len(topological))))
+    order = [*data.draw(st.permutations(range(len(topological) - 1))), len(topological) - 1]
+    below = [frozenset(order.index(m) for m in topological[n]) for n in order]
     bad = data.draw(st.integers(0, len(below) - 1))
     known: dict[int, bool | None] = {}
     while (n := next_commit(below, known)) is not None:
@@ -203,6 +208,15 @@ def test_of_branches_that_one_merge_brings_the_first_bad_commit_is_found(
         known[n] = n == bad or bad in below[n]
     found = culprit_of([commit(n) for n in range(len(below))], below, known)
     assert (int(found.first.id, 16), found.among) == (bad, ())
+
+
+def test_the_first_of_bad_commits_has_none_in_its_history() -> None:
+    """The branch with x has merged y1, the first of the next: that merge was named beside y1."""
+    x, merged, y1, _ = range(4)
+    below = [frozenset[int](), {x, y1}, frozenset[int](), {y1}, {x, merged, y1, 3}]
+    known = {merged: True, x: False, y1: True}
+    assert next_commit(below, known) is None
+    assert culprit_of([commit(n) for n in range(5)], below, known) == Culprit(commit(y1), ())
 
 
 def test_findings_of_one_symptom_are_one_and_the_shortest_case_stands_first() -> None:
