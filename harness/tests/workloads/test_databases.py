@@ -164,6 +164,23 @@ def test_a_cluster_of_postgresql_that_was_copied_is_not_left_elsewhere(postgresq
     assert not (scratch / "cluster").exists()
 
 
+def test_a_cluster_of_postgresql_of_somebody_else_stays(postgresql: Here) -> None:
+    """initdb refused it, and the way out removed it."""
+    scratch = postgresql.folder / "scratch"
+    others = [scratch / "cluster" / "data", scratch / "postgresql.log"]
+    others[0].parent.mkdir()
+    for path in others:
+        path.write_text("of somebody else")
+    for path in (others[0].parent, *others) if os.geteuid() == 0 else ():
+        os.chown(path, NOBODY, NOBODY)
+    assert postgresql.call("prepare").returncode == 0
+    assert [path.read_text() for path in others] == ["of somebody else"] * 2
+    done = postgresql.call("run", "single", "fsync=on", "synchronous_commit=on")
+    assert done.returncode != 0
+    assert "cluster" in done.stdout + done.stderr
+    assert others[0].read_text() == "of somebody else"
+
+
 def test_a_page_of_postgresql_that_does_not_fit_its_checksum_is_found(postgresql: Here) -> None:
     here, arguments = postgresql, ("single", "fsync=on", "synchronous_commit=on")
     assert here.call("run", *arguments).returncode == 0
