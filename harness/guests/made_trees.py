@@ -35,7 +35,11 @@ NOTES_MAX_BYTES = wire.LIMITS["FRAME_BYTES"]
 """The most that a guest notes of a program's calls: they come in one frame."""
 _MARGIN_S = 60.0
 _PIECES_MAX = 20_000
-"""Changes and pieces of files in one request; a tree that has more goes alone."""
+"""Changes, pieces of files and extended attributes in one request; a tree that has more goes alone."""
+_TEXT_BYTES_MAX = 8 << 20
+"""Paths and values of extended attributes in one request, which is one frame; the same."""
+_TREE_BYTES_MAX = _TEXT_BYTES_MAX + (4 << 20)
+"""The most of these that one tree may have: the frame has room for its pieces beside them."""
 
 
 @dataclass(slots=True)
@@ -115,13 +119,20 @@ class MadeTrees(contextlib.AbstractContextManager["MadeTrees"]):
         return found
 
     def _some(self, trees: Sequence[tuple[Files, int]]) -> Iterator[wire.TreeToTry]:
-        """As many trees as fit a request, at least one."""
-        size = 0
-        for files, count in trees:
+        """As many trees as fit a request, at least one. Raises GuestError for one that fits none."""
+        pieces, held = 0, 0
+        for n, (files, count) in enumerate(trees):
             changes = list(differences(self._there, files))
-            size += sum(1 + len(change.pieces) for change in changes)
-            if size - _PIECES_MAX > 0 and size > sum(1 + len(c.pieces) for c in changes):
+            pieces += sum(1 + len(change.pieces) + len(change.xattrs) for change in changes)
+            held += sum(map(_text_bytes, changes))
+            if n and (pieces > _PIECES_MAX or held > _TEXT_BYTES_MAX):
                 return
+            if held > _TREE_BYTES_MAX:
+                limit = f"{_TREE_BYTES_MAX >> 20} MiB"
+                raise GuestError(
+                    f"a tree differs from the one before in {held:,} bytes of paths and extended attributes; "
+                    f"a request has room for {limit} of them"
+                )
             self._there = files
             yield wire.TreeToTry(changes, count)
 
@@ -157,6 +168,11 @@ def differences(there: Files, wanted: Files) -> Iterator[wire.TreeChange]:
     changed |= {p for p, e in wanted.items() if e.first and e.first in changed}
     for path in sorted(changed, key=lambda p: (wanted[p].kind == "link", p)):
         yield _made(path, wanted[path])
+
+
+def _text_bytes(change: wire.TreeChange) -> int:
+    values = sum(len(xattr.name) + len(xattr.value) for xattr in change.xattrs)
+    return len(change.path) + len(change.target) + values
 
 
 def _made(path: str, entry: Entry) -> wire.TreeChange:
