@@ -137,7 +137,8 @@ impl Trees {
     }
 
     fn make_anew(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        empty(&self.top).map_err(|e| failed(format!("empty {MOUNT_POINT}"))(errno_of(&e)))?;
+        empty(Path::new(MOUNT_POINT), &self.top)
+            .map_err(|e| failed(format!("empty {MOUNT_POINT}"))(errno_of(&e)))?;
         let there = std::mem::take(&mut self.there);
         let is_link = |one: &TreeChange| one.kind == ChangeKind::Link;
         for links in [false, true] {
@@ -188,9 +189,9 @@ impl Trees {
     }
 }
 
-/// Remove all that is at the mount point.
-fn empty(top: &fs::Metadata) -> io::Result<()> {
-    for entry in fs::read_dir(MOUNT_POINT)? {
+/// Remove all that is in a directory, which then is as it was seen: no tree has extended attributes of it.
+fn empty(top: &Path, seen: &fs::Metadata) -> io::Result<()> {
+    for entry in fs::read_dir(top)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             fs::remove_dir_all(entry.path())?;
@@ -198,8 +199,9 @@ fn empty(top: &fs::Metadata) -> io::Result<()> {
             fs::remove_file(entry.path())?;
         }
     }
-    lchown(MOUNT_POINT, Some(top.uid()), Some(top.gid()))?;
-    fs::set_permissions(MOUNT_POINT, top.permissions())
+    remove_xattrs(top)?;
+    lchown(top, Some(seen.uid()), Some(seen.gid()))?;
+    fs::set_permissions(top, seen.permissions())
 }
 
 /// What a program did in directories that are watched.
@@ -378,6 +380,27 @@ mod tests {
             assert!(contents(&file(5, pieces), bytes).is_err());
         }
         assert!(contents(&file(u64::MAX, vec![]), bytes).is_err());
+    }
+
+    /// A check that set an attribute of the directory saw it in the trees behind that.
+    #[test]
+    fn an_attribute_of_the_directory_goes_with_what_is_in_it() {
+        let top = std::env::temp_dir().join(format!("powercut-empty-{}", std::process::id()));
+        fs::create_dir_all(top.join("d")).unwrap();
+        fs::write(top.join("f"), b"").unwrap();
+        let seen = fs::metadata(&top).unwrap();
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o700)).unwrap();
+        let set = lsetxattr(&top, "user.seen", b"1", XattrFlags::empty());
+        empty(&top, &seen).unwrap();
+        let subject = Subject::Name(top.as_os_str().as_bytes().to_vec());
+        let found = xattrs::Reader::new().read(&subject).xattrs;
+        assert_eq!(fs::read_dir(&top).unwrap().count(), 0);
+        assert_eq!(fs::metadata(&top).unwrap().mode(), seen.mode());
+        fs::remove_dir(&top).unwrap();
+        // A file system without them, such as an old tmpfs: nothing to see.
+        if set != Err(Errno::OPNOTSUPP) {
+            assert!(set.is_ok() && found.iter().all(|one| one.name != "user.seen"));
+        }
     }
 
     /// What is seen of a program in a directory that holds the files `a`, `b` and `d/c`.
