@@ -428,6 +428,28 @@ def test_extended_attributes_are_noted_and_may_be_lost(
     assert summary.cases[0].verdict is (CaseVerdict.FAIL if fails else CaseVerdict.PASS)
 
 
+TOP = """#!/usr/bin/env python3
+import os, subprocess
+{setting}
+os.removexattr(".", "user.dirty")
+subprocess.run(["powercut-ack", "clean"], check=True)
+"""
+
+
+@pytest.mark.parametrize("where", ['"."', 'os.open(".", os.O_RDONLY)', "os.getcwd()"])
+def test_extended_attributes_of_the_directory_itself_are_not_followed(
+    where: str, tmp_path: Path, uml_kernel: Path
+) -> None:
+    """No tree has them: a program that acknowledged what it had not synced passed."""
+    place = write_program(tmp_path, "top", "true")
+    (tmp_path / "top" / "workload.toml").write_text('summary = "top"\nruntime = "python"\n')
+    setting = f'os.setxattr({where}, "user.dirty", b"1")'
+    (tmp_path / "top" / "run").write_text(TOP.replace("{setting}", setting))
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.output) == (0, "")
+    assert notes.unseen == ("a change of extended attributes of ., the directory itself",) * 2
+
+
 WAITS = """#!/usr/bin/env python3
 import fcntl, os, subprocess, time
 os.symlink("real", "link")

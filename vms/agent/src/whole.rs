@@ -60,6 +60,8 @@ const CALLS_MAX: u64 = 20_000;
 const BYTES_MAX: u64 = 24 << 20;
 /// Extended attributes of this namespace are followed: those of others may change without a call that names them.
 const FOLLOWED: &[u8] = b"user.";
+/// How the directory itself is shown. No tree that is made has attributes of it, so a change of them is not followed.
+const TOP: &str = ".";
 /// Bytes of a mapping that are compared at once.
 const BLOCK: usize = 4096;
 /// Bytes of it that are read at once: they stay in the processor's cache until they are compared.
@@ -160,6 +162,15 @@ impl Pending {
             None => return None,
         }
         Some(self)
+    }
+
+    /// The path of the file that it is about, for people.
+    fn shown(&self) -> String {
+        let is_top = self.path.as_os_str().is_empty() && self.nameless.as_os_str().is_empty();
+        if is_top {
+            return TOP.to_owned();
+        }
+        self.path.display().to_string()
     }
 
     /// The file that it is about.
@@ -1101,15 +1112,19 @@ fn xattr_of(call: &Call<'_>) -> Option<Pending> {
             pending.descriptor = Some(call.argument(0) as i32);
             call.file(0)?
         }
-        libc::SYS_lsetxattr | libc::SYS_lremovexattr => {
+        // A link with a slash behind it is followed (path_resolution(7)).
+        libc::SYS_lsetxattr | libc::SYS_lremovexattr if !call.text_at(0)?.ends_with(b"/") => {
             pending.path = call.named_path(libc::AT_FDCWD, 0)?;
-            pending.path.display().to_string()
+            pending.shown()
         }
         _ => {
             pending = pending.about(call, libc::AT_FDCWD, 0)?;
-            pending.path.display().to_string()
+            pending.shown()
         }
     };
+    if shown == TOP {
+        return Some(unseen_xattr("., the directory itself"));
+    }
     let name = call
         .text_at(1)
         .and_then(|name| String::from_utf8(name).ok())
@@ -1389,6 +1404,49 @@ pub mod tests {
             let given = (word == "setxattr").then(|| value.to_vec());
             assert_eq!(seen.given, given);
         }
+    }
+
+    /// They show in no tree that is made, and a program that relied on one passed.
+    #[test]
+    fn extended_attributes_of_the_directory_itself_are_seen_and_not_followed() {
+        // SAFETY: any bytes are a value of it.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.cs, registers.rsi) = (0x33, c"user.n".as_ptr() as u64);
+        for path in [MOUNT_POINT.to_owned(), format!("{MOUNT_POINT}/d/../.")] {
+            let path = CString::new(path).unwrap();
+            for number in [188, 189, 197, 198] {
+                (registers.orig_rax, registers.rdi) = (number, path.as_ptr() as u64);
+                let seen = other_of(&Call::own(&registers)).unwrap();
+                let text = "a change of extended attributes of ., the directory itself";
+                assert_eq!((seen.word, seen.text.as_str()), ("unseen", text));
+            }
+        }
+    }
+
+    /// The link was taken for what the call is about, and the kernel follows it.
+    #[test]
+    fn a_link_with_a_slash_behind_it_is_followed() {
+        let top = std::env::temp_dir().join(format!("powercut-slash-{}", std::process::id()));
+        std::os::unix::fs::symlink(format!("{MOUNT_POINT}/real"), &top).unwrap();
+        // SAFETY: any bytes are a value of it.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.cs, registers.rsi) = (0x33, c"user.n".as_ptr() as u64);
+        for (number, word) in [
+            (libc::SYS_lsetxattr, "setxattr"),
+            (libc::SYS_lremovexattr, "removexattr"),
+        ] {
+            registers.orig_rax = number as u64;
+            let seen = |end: &str| {
+                let path = CString::new(format!("{}{end}", top.display())).unwrap();
+                let registers = libc::user_regs_struct {
+                    rdi: path.as_ptr() as u64,
+                    ..registers
+                };
+                other_of(&Call::own(&registers)).map(|seen| (seen.word, seen.path))
+            };
+            assert_eq!((seen(""), seen("/")), (None, Some((word, "real".into()))));
+        }
+        fs::remove_file(top).unwrap();
     }
 
     /// What changes an extended attribute by these is not followed, so it has to be seen.
