@@ -10,6 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.expectations import known_losses
 from harness.kernels.find import look_up_kernel
+from harness.known.base import installed
 from harness.regressions import catalogue
 from harness.regressions.catalogue import Bug, bugs, select_bugs
 
@@ -54,6 +55,20 @@ def test_a_bug_is_whole(bug: Bug) -> None:
 def test_a_bug_that_was_found_before_stands_among_the_known_failures(bug: Bug) -> None:
     told = [e for e in known_losses() if bug.known in e.reason]
     assert {e.configuration for e in told} == set(bug.modes)
+
+
+def test_a_bug_that_was_found_before_is_mended_where_its_record_says_so() -> None:
+    """The record had it mended in 6.17, and 6.16.3 is run here as the first kernel without it."""
+    both = [
+        (bug, known.record)
+        for bug in ALL.values()
+        for known in installed().values()
+        if bug.commit and known.record.mended_by.startswith(bug.commit)
+    ]
+    assert both
+    for bug, record in both:
+        affected = [record.affects(tuple(version(kernel))) for kernel in (bug.before, bug.after)]
+        assert affected == [True, False], bug.name
 
 
 def test_most_of_them_can_be_run() -> None:
