@@ -13,7 +13,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shlex
 import socket
 import struct
 from collections.abc import Iterator
@@ -81,7 +80,7 @@ def _opened(file: Path, run: Path) -> int:
             raise
         raise StoreError(
             f"{run} cannot be written to: {e.strerror}",
-            f"copy it, and name the copy: cp -a {shlex.quote(str(run))} DIR/runs/",
+            "copy it to a folder that can be written to, and name the copy",
         ) from e
 
 
