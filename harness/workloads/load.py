@@ -497,7 +497,8 @@ def _no_workload(name: str, known: Iterable[str]) -> UsageError:
         if inside and not is_application(path):
             step = f"each workload of a folder is named by itself: {inside}"
         return UsageError(f"no workload {name!r}", step)
-    made = [p for p in (_MADE_IN / name, _MADE_IN / f"{name}.toml") if p.exists() and "/" not in name]
+    places = (_MADE_IN / name, _MADE_IN / f"{name}.toml") if "/" not in name else ()
+    made = [p for p in places if is_application(p) or (p.suffix in LOADERS and p.is_file())]
     if made:
         return UsageError(f"no workload {name!r}", f"one of your own is named by its path: {made[0]}")
     if variant_of := _variant_of(path):

@@ -63,6 +63,17 @@ def test_what_new_made_is_found_by_its_plain_name(
     assert f"named by its path: {made}" in refused("run", "-c", "ext4/ordered", "-w", "mine", "-n")
 
 
+def test_what_is_no_workload_is_not_told_as_one_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-w new`, in a checkout, proposed the folder of the templates; `-w README.md`, a page."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workloads/new").mkdir(parents=True)
+    (tmp_path / "workloads/README.md").touch()
+    for name in ("new", "README.md"):
+        assert f"workloads/{name}" not in refused("run", "-c", "ext4/ordered", "-w", name, "-n")
+
+
 @pytest.mark.parametrize("kind", ["shell", "python", "operations"])
 def test_new_proposes_modes_in_which_what_it_made_holds(kind: str, tmp_path: Path) -> None:
     """It proposed ext4/nobarrier beside, on which the correct variant is red as well."""
