@@ -196,8 +196,10 @@ def has_drivers(image: Path, profiles: Sequence[Profile], *, records: bool = Fal
 
 
 def _lacking_options(image: Path, profiles: Sequence[Profile], *, records: bool) -> list[str]:
-    """The options that `has_drivers` misses: `CONFIG_DM_VDO`."""
-    config = (image.parent / "config").read_text()
+    """The options that `has_drivers` misses, without CONFIG_ in front: `DM_VDO`. See `option_of` of a
+    module's.
+    """
+    config = _config_of(image)
     parts = [
         part for p in profiles for part in (p.stacked and p.stacked.stack, p.layer) if part and part.options
     ]
@@ -206,7 +208,22 @@ def _lacking_options(image: Path, profiles: Sequence[Profile], *, records: bool)
     left_out = [p.layer for p in profiles if p.layer and p.layer.judged_below and not records]
     options = {o for part in (*parts, *profiles) if part not in left_out for o in part.options}
     wanted = sorted(names | options)
-    return [f"CONFIG_{name}" for name in wanted if not re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config)]
+    return [name for name in wanted if not re.search(rf"(?m)^CONFIG_{name}(_FS)?=y$", config)]
+
+
+def _config_of(image: Path) -> str:
+    return (image.parent / "config").read_text()
+
+
+def _to_set(lacking: Sequence[str], image: Path, profile: Profile) -> list[str]:
+    """The options to build a kernel with: those that the configuration mentions, as it does, and those that
+    a file names. Any other is a guess by a module's name, and there may be none such.
+    """
+    config = _config_of(image)
+    parts = (profile, profile.stacked and profile.stacked.stack, profile.layer)
+    named = {o for part in parts if part for o in part.options}
+    forms = [f for name in lacking for f in (name, f"{name}_FS")]
+    return [f"CONFIG_{f}" for f in forms if f in named or re.search(rf"\bCONFIG_{f}\b", config)]
 
 
 def booted_kernel(name: str, kernel: Kernel) -> Kernel:
@@ -227,10 +244,11 @@ def lacks_drivers(name: str, kernel: Kernel, profile: Profile) -> str:
         return ""
     if not (lacking := _lacking_options(booted.image, [profile], records=True)):
         return ""
-    return (
-        f"{profile_of(name).title} {booted.name} is built without its drivers ({', '.join(lacking)}): build "
-        "a kernel with these options, or leave the machine to powercut, which takes a kernel that has them"
-    )
+    lacks = f"{profile_of(name).title} {booted.name} is built without its drivers"
+    other_way = "leave the machine to powercut, which takes a kernel that has them"
+    if not (options := _to_set(lacking, booted.image, profile)):
+        return f"{lacks}: {other_way}"
+    return f"{lacks} ({', '.join(options)}): build a kernel with these options, or {other_way}"
 
 
 def built_kernel(name: str, package_version: str) -> Kernel | None:

@@ -121,6 +121,29 @@ def test_what_a_built_kernel_lacks_for_a_mode_is_told_by_its_options(tmp_path: P
     assert lacks_drivers("uml", built, mode("ext4/ordered")) == ""
 
 
+@pytest.mark.parametrize(
+    ("of", "config", "options"),
+    [
+        ("ntfs/default", "# CONFIG_NTFS_FS is not set\nCONFIG_NTFS3_FS=y\n", "CONFIG_NTFS_FS"),
+        ("bcachefs/default", "# CONFIG_BCACHEFS_FS is not set\n", "CONFIG_BCACHEFS_FS"),
+        ("ext4/ordered", "CONFIG_EXT4_FS=m\n", "CONFIG_EXT4_FS"),
+        ("xfs/realtime", "CONFIG_XFS_FS=y\n", "CONFIG_XFS_RT"),
+        ("reiserfs/ordered", "CONFIG_EXT4_FS=y\n", ""),
+        ("zfs/default", "CONFIG_EXT4_FS=y\n", ""),
+    ],
+)
+def test_an_option_that_a_kernel_lacks_is_named_as_its_configuration_does(
+    tmp_path: Path, of: str, config: str, options: str
+) -> None:
+    """`run -c ntfs/default` said to set CONFIG_NTFS, of ZFS CONFIG_ZFS: no kernel's source has them."""
+    (tmp_path / "config").write_text(config)
+    said = lacks_drivers("uml", Kernel("built", tmp_path / "image", None, "", machine="uml"), mode(of))
+    how = f" ({options}): build a kernel with these options, or" if options else ":"
+    assert said.endswith(
+        f"without its drivers{how} leave the machine to powercut, which takes a kernel that has them"
+    )
+
+
 @pytest.mark.parametrize(("of", "records"), [("nfs", True), ("nfs3", True), ("loop", False)])
 def test_who_records_and_judges_in_one_guest_has_what_a_recording_needs(of: str, *, records: bool) -> None:
     """`try -c ext4/ordered@nfs3` recorded in UML, whose kernel judges below NFS and has none."""
