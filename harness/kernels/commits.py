@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import operator
 import os
 import re
 import shlex
@@ -37,7 +38,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email import policy
 from email.parser import BytesHeaderParser
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from types import MappingProxyType
 
@@ -292,15 +293,19 @@ class CommitTree:
         """The commits up to a head that have another below them."""
         return set(self._git("rev-list", "--ancestry-path", f"{below}..{head}").split())
 
-    def below(self, series: CommitRange) -> list[frozenset[int]]:
-        """For each commit of a series, which of the others are in its history."""
-        places = {commit.id: frozenset({n}) for n, commit in enumerate(series.commits)}
+    def below(self, series: CommitRange) -> list[int]:
+        """For each commit of a series, which of the others are in its history: a bit for each place, for
+        sets take as much room as the square of a long series.
+        """
+        if len(series.commits) == 1:
+            return [0]
+        places = {commit.id: 1 << n for n, commit in enumerate(series.commits)}
         listed = ("rev-list", "--topo-order", "--reverse", "--parents", f"{series.base.id}..{series.head.id}")
-        found = dict[str, frozenset[int]]()
+        found = dict[str, int]()
         for line in self._git(*listed).splitlines():
             commit, *parents = line.split()
-            of_parents = (of.get(parent, frozenset[int]()) for parent in parents for of in (found, places))
-            found[commit] = frozenset[int]().union(*of_parents)
+            of_parents = (of.get(parent, 0) for parent in parents for of in (found, places))
+            found[commit] = reduce(operator.or_, of_parents, 0)
         return [found[commit.id] for commit in series.commits]
 
     def _listed(self, *words: str) -> tuple[Revision, ...]:

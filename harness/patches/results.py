@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
@@ -395,8 +397,8 @@ def by_plain_names(trial: KernelTrial) -> KernelTrial:
     return msgspec.structs.replace(trial, cases=cases, detections=(*trial.detections, *plain))
 
 
-Below = Sequence[Set[int]]
-"""For each commit of a series, those of the others that are in its history."""
+Below = Sequence[int]
+"""For each commit of a series, those of the others that are in its history: commit `n` as `1 << n`."""
 
 
 def next_commit(below: Below, known: Mapping[int, bool | None]) -> int | None:
@@ -420,9 +422,10 @@ def _first_and_left(below: Below, known: Mapping[int, bool | None]) -> tuple[int
     before another that is in its history: its branch has merged that of the other.
     """
     bad = {n for n, answer in known.items() if answer} or {len(below) - 1}
-    first = min(n for n in bad if bad.isdisjoint(below[n]))
-    without = [n for n, answer in known.items() if answer is False and first not in below[n]]
-    return first, sorted(below[first] - {*without, *(m for n in without for m in below[n])})
+    first = min(n for n in bad if not any(below[n] >> m & 1 for m in bad))
+    without = [n for n, answer in known.items() if answer is False and not below[n] >> first & 1]
+    left = below[first] & ~reduce(operator.or_, (below[n] | 1 << n for n in without), 0)
+    return first, [n for n in range(left.bit_length()) if left >> n & 1]
 
 
 def grouped(seen: Iterable[Broken]) -> dict[Found, tuple[Broken, ...]]:

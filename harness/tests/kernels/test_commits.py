@@ -8,6 +8,7 @@ import gzip
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from harness.kernels import commits as commits_module
 from harness.kernels import git as git_module
 from harness.kernels import variants
 from harness.kernels.build import Addition, BuildFails, Flavour, ReleaseEdit, make_again
-from harness.kernels.commits import UNCOMMITTED, CommitTree, commit_tree
+from harness.kernels.commits import UNCOMMITTED, CommitRange, CommitTree, Revision, commit_tree
 from harness.kernels.instrumented import Points, points_of
 from harness.patches.marks import marked
 from harness.patches.mistakes import hunks
@@ -1109,7 +1110,28 @@ def test_a_commit_that_two_merged_branches_begin_with_is_tried_once(tree: Path, 
     series = kernels.series(base="HEAD~1")
     assert [c.subject for c in series.commits] == ["shared", "one", "two", "merge"]
     assert [c.subject for c in series.brought] == ["shared", "one", "two"]
-    assert kernels.below(series) == [set(), {0}, {0}, {0, 1, 2}]
+    assert kernels.below(series) == [0, 0b1, 0b1, 0b111]
+
+
+def test_the_histories_of_a_long_series_take_little_room(tree: Path, kernels: CommitTree) -> None:
+    """A set of all that is below each of 10,000 commits took 2.3 GiB."""
+    base, count = git(tree, "rev-parse", "main"), 500
+    made = [f"commit refs/heads/main\ncommitter a <a> {n} +0000\ndata 1\na\n" for n in range(count)]
+    made[0] += f"from {base}\n"
+    subprocess.run(
+        ["git", "-C", str(tree), "fast-import", "--quiet"], input="\n".join(made), text=True, check=True
+    )
+    names = git(tree, "rev-list", "--reverse", f"{base}..main").split()
+    series = CommitRange(Revision(base, "base"), tuple(Revision(name, "a") for name in names), ())
+    below = kernels.below(series)
+    assert len(below) == count
+    assert sum(map(sys.getsizeof, below)) < 100 * count
+
+
+def test_one_commit_has_no_others_to_look_for(kernels: CommitTree) -> None:
+    """The histories of all that a merge brings were made, although it was the one commit to try."""
+    base, head = Revision("0" * 40, "is not there"), Revision("1" * 40, "nor is this")
+    assert kernels.below(CommitRange(base, (head,), ())) == [0]
 
 
 def test_lines_that_did_not_change_are_in_no_hunk(

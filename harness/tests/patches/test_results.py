@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from harness.kernels.commits import Revision
 from harness.patches.questions import Stage
 from harness.patches.results import (
     Answer,
+    Below,
     Broken,
     Culprit,
     KernelTrial,
@@ -41,6 +43,10 @@ def seen(
     return Broken(
         "id", case, "durability", 1, of, "f is gone", f"{case}@4", known, symptom, promised=promised
     )
+
+
+def bits(*numbers: Iterable[int]) -> Below:
+    return [sum(1 << n for n in of) for of in numbers]
 
 
 def commit(n: int) -> Revision:
@@ -173,7 +179,7 @@ def test_the_first_bad_commit_is_found_or_is_among_those_that_are_named(
     bad = data.draw(st.integers(0, count - 1))
     skipped = data.draw(st.sets(st.integers(0, max(0, count - 2)))) if count > 1 else set()
     known: dict[int, bool | None] = {}
-    below = [frozenset(range(n)) for n in range(count)]
+    below = bits(*map(range, range(count)))
     while (n := next_commit(below, known)) is not None:
         assert n not in known
         assert n != count - 1, "the last one is known"
@@ -194,18 +200,18 @@ def test_of_branches_that_one_merge_brings_the_first_bad_commit_is_found(
     """A good commit of one branch counted for the others, too, and the merge was named. A branch that has
     merged a commit of a later one stands before it: the order of the list is not that of history.
     """
-    topological: list[frozenset[int]] = []
+    topological: list[set[int]] = []
     for length in lengths:
         first, common = len(topological), {0} if shared and topological else set[int]()
-        topological += [frozenset({*common, *range(first, first + n)}) for n in range(length)]
-    topological.append(frozenset(range(len(topological))))
+        topological += [{*common, *range(first, first + n)} for n in range(length)]
+    topological.append({*range(len(topological))})
     order = [*data.draw(st.permutations(range(len(topological) - 1))), len(topological) - 1]
-    below = [frozenset(order.index(m) for m in topological[n]) for n in order]
+    below = bits(*({order.index(m) for m in topological[n]} for n in order))
     bad = data.draw(st.integers(0, len(below) - 1))
     known: dict[int, bool | None] = {}
     while (n := next_commit(below, known)) is not None:
         assert n not in known
-        known[n] = n == bad or bad in below[n]
+        known[n] = n == bad or bool(below[n] >> bad & 1)
     found = culprit_of([commit(n) for n in range(len(below))], below, known)
     assert (int(found.first.id, 16), found.among) == (bad, ())
 
@@ -213,7 +219,7 @@ def test_of_branches_that_one_merge_brings_the_first_bad_commit_is_found(
 def test_the_first_of_bad_commits_has_none_in_its_history() -> None:
     """The branch with x has merged y1, the first of the next: that merge was named beside y1."""
     x, merged, y1, _ = range(4)
-    below = [frozenset[int](), {x, y1}, frozenset[int](), {y1}, {x, merged, y1, 3}]
+    below = bits((), (x, y1), (), (y1,), (x, merged, y1, 3))
     known = {merged: True, x: False, y1: True}
     assert next_commit(below, known) is None
     assert culprit_of([commit(n) for n in range(5)], below, known) == Culprit(commit(y1), ())

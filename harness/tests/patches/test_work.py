@@ -69,7 +69,7 @@ class Kernels:
         return SOURCE
 
     def below(self, series: CommitRange) -> Below:
-        return [frozenset(range(n)) for n in range(len(series.commits))]
+        return [(1 << n) - 1 for n in range(len(series.commits))]
 
     def with_text(self, commit: Revision, file: str, text: str, subject: str) -> Revision:
         return Revision(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), subject)
