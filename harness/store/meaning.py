@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -51,12 +51,15 @@ class Meaning:
             f.case, f.symptom, f.state, f.violations[0], self.kernel, ran, flushed, cause, f.spared
         )  # fmt: skip
         known = match(self.bugs, seen)
-        expected = first_match(self.expectations, f.case, f.symptom, f.spared)
+        expected = first_match(self._holding(self.expectations), f.case, f.symptom, f.spared)
         if known and self.new_only:
             expected = expected or as_expectation(known.bug)
-        losses = (line for line in known_losses() if _holds(line, self.kernel))
+        losses = self._holding(known_losses())
         loss = None if expected or known else first_match(losses, f.case, f.symptom, f.spared)
         return replace(f, expectation=expected, known=known, loss=loss.reason if loss else "")
+
+    def _holding(self, lines: Iterable[Expectation]) -> Iterator[Expectation]:
+        return (line for line in lines if _holds(line, self.kernel))
 
     def following(self, f: Finding, mounts: Sequence[Finding]) -> Finding:
         """A finding of states that all fail to mount, as these findings say. Nothing was recovered there, so
@@ -72,8 +75,8 @@ class Meaning:
 
 
 def _holds(line: Expectation, kernel: str) -> bool:
-    """Whether a kernel may lose what a line of known losses says: not where the bug that its reason names is
-    mended, nor from the version on that its reason has, as in `(before 7.3)`.
+    """Whether a kernel may lose what a line of expected failures says: not where the bug that its reason
+    names is mended, nor from the version on that its reason has, as in `(before 7.3)`.
     """
     version = version_of(kernel)
     named, before = _OF_BUG.search(line.reason), _BEFORE.search(line.reason)
