@@ -27,6 +27,8 @@ _OPENED = 1024
 _MORE = re.compile(r" \.\.\. \(\d+ in all\)\Z")
 """Behind the names of a file that has more of them."""
 _HANDLE = re.compile(r"@\w")
+_MISSING_FLUSH = ("no flush at all", "flush sent while the write was in flight")
+"""Causes of `powercut show` by which writes were lost."""
 _PROMISE = re.compile(r"\(operation (\d+)\) was acknowledged")
 
 
@@ -169,6 +171,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and (not sighting.quiet or _was_quiet(seen))
         and sighting.loses in (None, _lacks_writes(seen.lacking))
         and (sighting.whole or not seen.lacking.is_whole)
+        and not (sighting.loses is False and _lacks_a_flush(seen))
         and (not sighting.causes or _has_cause(sighting, seen.cause()))
     )
 
@@ -218,9 +221,22 @@ def _lacks_writes(state: CrashState) -> bool:
     return torn or bool(state.dropped) or (kept is not None and (kept.only or bool(kept.parts)))
 
 
+def _says_nothing(state: CrashState) -> bool:
+    """Whether nobody can tell of a state if it lacks writes: a prefix of the log, which is all that was
+    sent until then.
+    """
+    return not (_lacks_writes(state) or state.is_whole)
+
+
+def _lacks_a_flush(seen: Observed) -> bool:
+    """Whether it is the cause of a finding that was explained in a prefix of the log."""
+    return _says_nothing(seen.lacking) and (seen.cause() or "").lower() in _MISSING_FLUSH
+
+
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
     also = ["operations"] * bool(sighting.operations or sighting.later) + ["flushes"] * sighting.quiet
-    also += ["lost writes"] * (sighting.loses is not None or not sighting.whole)
+    stated = sighting.loses is not None or not sighting.whole
+    also += ["lost writes"] * (stated and not _says_nothing(seen.lacking))
     if sighting.causes and seen.cause():
         also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)

@@ -740,6 +740,31 @@ def test_what_another_fault_loses_in_the_mode_of_a_bug_is_new(seen: Observed) ->
     assert name_of(seen) == ""
 
 
+@pytest.mark.parametrize(
+    ("mode", "bug"),
+    [
+        ("vfat/default", "vfat-rename-fsync-directory"),
+        ("ntfs3/default", "ntfs3-rename-fsync-directory"),
+        ("f2fs/posix", ""),
+    ],
+)
+def test_in_a_prefix_of_the_log_the_cause_alone_tells_a_lost_flush_from_a_bug_of_names(
+    mode: str, bug: str
+) -> None:
+    """Nobody can tell of a prefix that it lacks writes, and what a flush that was left out lost had the name
+    of the bug, explained or not, with "lost writes" among what was compared. Not explained, it still has it.
+    """
+    renamed = ("create t", "fsync t", "rename t f", "fsync .")
+    names = {
+        cause: name_of(_foreign(mode, GONE, renamed, state="@200", cause=cause))
+        for cause in ("", NO_FLUSH, Mechanism.IN_FLIGHT.value, Mechanism.NOT_SENT.value)
+    }
+    assert names == {"": bug, NO_FLUSH: "", Mechanism.IN_FLIGHT.value: "", Mechanism.NOT_SENT.value: bug}
+    for state, compared in (("@200", False), ("@t200", True)):
+        found = match(installed().values(), _foreign(mode, GONE, renamed, state=state, cause=""))
+        assert found is None or ("lost writes" in found.compared) is compared
+
+
 GENERIC = re.compile(
     r"(NAME: (missing|undone|attributes|size after N|poison|data of operation N.*)|made by .*)"
 )
