@@ -65,7 +65,7 @@ def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...
     """For each file that the program had before what came too late, and that the state lacks, has shorter, or
     has with other contents though what came too late is not of it: syncs of the file and of its directory.
     That the program has removed it since is no loss: a journal is not among what is lost, nor is its data
-    beside a torn block. The file that was changed last comes first.
+    beside a torn block. Files that are gone or shorter come first, and of each sort the one changed last.
     """
     late = found.present or (1 << found.state.last if found.state.torn is not None else 0)
     if not late:
@@ -79,12 +79,14 @@ def _lacking(effect: Effect, found: Vulnerability) -> Iterator[tuple[Remedy, ...
         named |= {held: directory for directory, _, held in m.names if held is not None}
     own = {m.inode for m in effect.of(late)}
 
+    def is_whole(inode: int) -> bool:
+        return inode in now and now[inode].size >= before[inode].size
+
     def is_lacking(inode: int) -> bool:
-        was, there = before[inode], now.get(inode)
-        return there is None or there.size < was.size or (inode not in own and there != was)
+        return not is_whole(inode) or (inode not in own and now[inode] != before[inode])
 
     gone = [i for i in before if before[i].kind == "file" and is_lacking(i)]
-    for inode in sorted(gone, key=lambda i: -last[i].number):
+    for inode in sorted(gone, key=lambda i: (is_whole(i), -last[i].number)):
         syncs = [Remedy(last[inode].call, inode)]
         syncs += [] if effect.rules.fsync_names.holds else [Remedy(last[inode].call, named[inode])]
         yield tuple(syncs)

@@ -301,6 +301,26 @@ def test_a_journal_of_full_size_whose_data_is_lost_is_synced(names: bool) -> Non
     assert looked.failing_with(least)[0] == 0
 
 
+def test_files_with_other_contents_do_not_hide_a_journal_that_is_gone() -> None:
+    """Of four files that are tried, all were some that had been overwritten in place behind the journal."""
+    old, new, many = b"a" * 8192, b"b" * 8192, range(4)
+    calls = Calls().create("db").write("db", old).mkdir("D")
+    for i in many:
+        calls.create(f"x{i}").write(f"x{i}", b"0000")
+    calls.sync().ack("0").create("D/journal").write("D/journal", old)
+    for i in many:
+        calls.write(f"x{i}", b"1111")
+    calls.write("db", new).unlink("D/journal").sync().ack("1")
+
+    def says(held: Held, acks: int) -> bool:
+        return not acks or held.get("D/journal") == old or held.get("db") in (old, new)
+
+    looked = search(calls.notes(), says)
+    assert all(kind.remedies for kind in looked.kinds.values()), headlines(looked)
+    told = looked.words.remedies(looked.smallest())
+    assert "fsync of `D/journal`" in told and "`x" not in told
+
+
 def test_a_journal_that_helps_nobody_is_not_synced() -> None:
     """Its fsync is tried, and the check says no all the same."""
     calls = Calls().create("db").write("db", b"a" * 8192).sync().ack("0").create("journal")
