@@ -332,6 +332,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         synced=sync_of_the_lost(facts, explainer.recording.calls.calls),
         keeps=minimal.control is not None and explainer.keeps_all(minimal.control),
         needed=minimal.needed,
+        commits_data=explainer.recording.profile.contract.commits_data,
     )
     diagnosis = mechanism_of(
         facts,

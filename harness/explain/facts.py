@@ -36,7 +36,8 @@ class Facts:
     `program`: of an application's finding. `devices`: of each entry, where there are several. `turning`:
     entries on its platter without any one of which it does not fail (see `Minimal`). `without`: those on its
     platter that are not on that of the control. `keeps`: whether the control keeps every promise. `commits`:
-    whether the file system makes changes durable by a commit. `synced`: the program's sync in which the first
+    whether the file system makes changes durable by a commit; `commits_data`: with the data of every file
+    (see `Contract`). `synced`: the program's sync in which the first
     lost write was sent and which had returned, where none of its calls explains the loss.
     """
 
@@ -57,6 +58,7 @@ class Facts:
     synced: ProgramCall | None = None
     keeps: bool = False
     needed: tuple[int, ...] = ()
+    commits_data: bool = False
 
     @property
     def brings_back(self) -> tuple[int, ...]:
@@ -183,10 +185,10 @@ class Facts:
     @property
     def promises_data(self) -> bool:
         """Whether the operation that made the promise promises data of the file concerned: one about it, or a
-        sync of everything. The sync of another file may promise its name.
+        sync of everything. The sync of another file may promise its name; its data, where commits have that.
         """
         steps = self.history.steps
-        if self.promise is None or self.promise >= len(steps):
+        if self.commits_data or self.promise is None or self.promise >= len(steps):
             return True
         is_of_all = steps[self.promise].operation.kind in (OperationKind.SYNC, OperationKind.REMOUNT)
         return is_of_all or self._concerns(self.promise)

@@ -65,6 +65,12 @@ class Contract:
         return self.persists != "nothing" and "only-sync" not in self.rules
 
     @property
+    def commits_data(self) -> bool:
+        """Whether what makes one operation durable does so with the data of those before it, of any file."""
+        ordered = self.data == "ordered" and not (self.size_lags or self.zeros_in_new_blocks)
+        return self.persists in ("transaction", "operations") and (self.data == "journal" or ordered)
+
+    @property
     def fills_gaps(self) -> bool:
         """Whether a file has no holes, so that a write behind its end writes zeros up to there, to new blocks
         and in its own time. So it is in the file systems that lose what is moved.

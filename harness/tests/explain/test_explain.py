@@ -43,7 +43,7 @@ from harness.explain.program import (
     program_of,
     wanted_sync,
 )
-from harness.filesystems.profiles import select_profiles
+from harness.filesystems.profiles import profiles, select_profiles
 from harness.model import (
     BeforeCrash,
     CaseId,
@@ -505,11 +505,28 @@ def test_the_file_concerned_is_the_one_that_was_promised(facts: Facts, named: Me
 def test_the_sync_of_one_file_does_not_promise_the_data_of_another(
     promising: str, named: Mechanism | None
 ) -> None:
-    """`append f 4096 sync` "returned before data of g was sent", which it does not promise: it was g's name
-    that a journal lost.
+    """`append f 4096 sync` "returned before data of g was sent", which it does not promise in ext4/ordered:
+    it was g's name that a journal lost.
     """
     facts = not_sent((*WRITTEN, "create g", "append g 1", promising), 4, 3, 1, subject="g")
     assert told(facts) is named
+    assert told(replace(facts, commits_data=True)) is Mechanism.NOT_SENT, "any sync promises it, as below"
+
+
+@pytest.mark.parametrize(
+    ("mode", "does"),
+    [
+        ("ext4/ordered", False),  # delayed allocation: the size follows later
+        ("ext3/writeback", False),
+        ("ext3/ordered", True),
+        ("ext4/journal", True),
+        ("btrfs/flushoncommit-notreelog", True),
+        ("btrfs/default", False),
+        ("f2fs/strict", False),
+    ],
+)
+def test_the_contract_says_whether_a_commit_has_the_data_of_every_file(mode: str, does: bool) -> None:
+    assert profiles()[mode].contract.commits_data is does
 
 
 def test_the_names_of_a_file_are_kept_once() -> None:
