@@ -22,6 +22,8 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from harness.host.console import OutputClosed
+
 PLAIN_INTERVAL_S = 5.0
 ETA_AFTER_S = 20.0
 """Before that, booting guests would be taken for the pace of the work."""
@@ -61,8 +63,9 @@ def telling(
     begun, done = time.monotonic(), threading.Event()
 
     def tell() -> None:
-        while not done.wait(every_s or PLAIN_INTERVAL_S):
-            say(f"{time.monotonic() - begun:5.0f} s  {what()}")
+        with contextlib.suppress(OutputClosed):  # the block meets it where it says something itself
+            while not done.wait(every_s or PLAIN_INTERVAL_S):
+                say(f"{time.monotonic() - begun:5.0f} s  {what()}")
 
     thread = threading.Thread(target=tell, daemon=True)
     if say is not silent:

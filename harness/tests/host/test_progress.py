@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from harness.host import progress as progress_module
-from harness.host.progress import Bars, Lines, at_work, time_left
+from harness.host.console import OutputClosed
+from harness.host.progress import Bars, Lines, at_work, telling, time_left
 
 
 @pytest.mark.parametrize("kind", [Bars, Lines])
@@ -106,3 +107,19 @@ def test_a_line_comes_before_the_first_unit_is_done() -> None:
     with Lines(Console(file=out, width=200)) as progress:
         progress.begin("recorded", 8)
         assert out.getvalue().strip() == "0 s  recorded 0/8"
+
+
+def test_an_output_that_nobody_reads_ends_the_telling_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`run | head -1` printed that of a thread, while base images were made."""
+    died, told = list[type[BaseException]](), threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda of: died.append(of.exc_type))
+
+    def unread(_: str) -> None:
+        told.set()
+        raise OutputClosed
+
+    with telling(lambda: "making base images", unread, every_s=0.001):
+        assert told.wait(60)
+    assert not died
