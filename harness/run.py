@@ -13,6 +13,7 @@ import itertools
 import os
 import platform
 import secrets
+import shlex
 import shutil
 import subprocess
 import time
@@ -73,7 +74,7 @@ from harness.model.schedules import without_schedule
 from harness.oracles import OF_OPERATIONS
 from harness.plan import Clock, Plan
 from harness.report import write_reports
-from harness.report.lines import resume
+from harness.report.lines import full, resume
 from harness.ruled.where import tell_where_seen
 from harness.ruled.work import RuledWork
 from harness.store import RunStore
@@ -586,19 +587,28 @@ def new_run(
     known: KnownBugs | None = None,
 ) -> Iterator[RunStore]:
     """`create_run`, as a context. If it ends by an error before anything was recorded or judged, no guest
-    having come up, say, the directory goes again: nobody could resume or read it. Otherwise the error's note
-    is the command that goes on with the run, unless it is complete and nobody read all that was said of it.
+    having come up, say, the directory goes again: nobody could resume or read it. Otherwise see `note_next`.
     """
     with create_run(plan, reports, name, expectations, known) as store:
         try:
             yield store
         except BaseException as e:
-            complete = store.info.finished and not store.info.interrupted
-            if not (store.info.pins or store.cases()):
+            if store.info.pins or store.cases():
+                note_next(e, plan, store)
+            else:
                 store.discard()
-            elif not (complete and isinstance(e, OutputClosed)):
-                e.add_note(resume(plan, str(store.path)))
             raise
+
+
+def note_next(e: BaseException, plan: Plan, store: RunStore) -> None:
+    """Note on what ended a run the command that goes on with it. Of a complete run, whose reports may have
+    been interrupted, it writes these; nothing is noted if only nobody read all that was said of it.
+    """
+    complete = store.info.finished and not store.info.interrupted
+    if complete and isinstance(e, KeyboardInterrupt):
+        e.add_note(f"powercut report {shlex.quote(full(store.path))}")
+    elif not (complete and isinstance(e, OutputClosed)):
+        e.add_note(resume(plan, str(store.path)))
 
 
 def create_run(

@@ -41,7 +41,7 @@ def guarded(command: Callable[..., ExitCode | None]) -> Callable[..., None]:
             _say_unread(e)
             code = ExitCode.OUTPUT_CLOSED
         except KeyboardInterrupt as e:
-            _say("; continue with: ".join(["interrupted", *getattr(e, "__notes__", ())]))
+            _say("; continue with: ".join(["interrupted", *getattr(e, "__notes__", ())[:1]]))
             code = ExitCode.INTERRUPTED
         except (OSError, sqlite3.OperationalError) as e:
             _say_refused(e)

@@ -75,6 +75,7 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import ANY, select_profiles
 from harness.guests.guest_specs import booted_kernel, need_clock, recording_machine
 from harness.guests.machine import Boot, machine_of
+from harness.host.console import OutputClosed
 from harness.host.progress import progress_for, telling
 from harness.host.text import one_line
 from harness.kernels.build import title_of
@@ -86,7 +87,7 @@ from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import headline, plural
 from harness.ruled.judging import check_of
-from harness.run import Planned, execute, look_up, new_run, recorded_by, without_disk
+from harness.run import Planned, execute, look_up, new_run, note_next, recorded_by, without_disk
 from harness.store import RunStore
 from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
@@ -406,6 +407,9 @@ def _resumed(
     """
     try:
         return shell_code(_execute(plan, store, events, named, baseline=baseline))
+    except (KeyboardInterrupt, OutputClosed) as e:
+        note_next(e, plan, store)
+        raise
     except RunChanged as e:
         if store.info.finished and not store.info.interrupted:
             summary = summarise(store)
@@ -715,11 +719,6 @@ def _execute(
     except ClusterGone as e:
         then = f"then {resume(plan, shown_path(store.path))}"
         raise ClusterGone(e.what, f"{e.next_step}, {then}" if e.next_step else then) from e
-    except KeyboardInterrupt as e:  # as reports are written, or before the first case
-        whole = store.info.finished and not store.info.interrupted
-        path = shown_path(store.path)
-        e.add_note(f"powercut report {shlex.quote(path)}" if whole else resume(plan, path))
-        raise
     stream.ended(summary)
     if stream.is_output:  # for a program: no words between the lines
         return summary

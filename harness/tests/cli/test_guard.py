@@ -151,6 +151,18 @@ def test_a_broken_promise_counts_before_what_could_not_be_decided(
     assert code_of(*verdicts) is code
 
 
+def test_of_two_commands_that_go_on_the_first_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> ExitCode:
+        e = KeyboardInterrupt()
+        e.add_note("powercut one")
+        e.add_note("powercut two")
+        raise e
+
+    with pytest.raises(SystemExit):
+        guarded(interrupted)()
+    assert capsys.readouterr().err == "powercut: interrupted; continue with: powercut one\n"
+
+
 @pytest.mark.parametrize(
     ("answered", "code"), [(KeyboardInterrupt, ExitCode.INTERRUPTED), (EOFError, ExitCode.USAGE)]
 )

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import threading
 from dataclasses import replace
-from functools import partial
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,14 +28,14 @@ from harness.cli.options import asked_expectations
 from harness.errors import ExitCode, RunChanged, UsageError
 from harness.expectations import Expectation, known_failures
 from harness.guests import guest_specs
+from harness.host.console import OutputClosed
 from harness.host.resources import resource
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Budget, Completions, ExistingDisk, Plan
 from harness.report import write_reports
 from harness.report.lines import resume, run_again
-from harness.report.words import shown_path
-from harness.run import Planned, look_up, select_cases
+from harness.run import Planned, look_up, new_run, select_cases
 from harness.store import RunStore
 from harness.store.bundle import bundle
 from harness.store.records import CaseInfo, CaseStatus, Coverage, JudgedState, KernelInfo, Step
@@ -696,29 +695,53 @@ def test_a_mode_that_is_on_its_image_already_is_named_with_the_image(
         assert planned(monkeypatch, *shlex.split(again)).configurations == ["ext4/ordered@image"]
 
 
+@pytest.mark.parametrize("at", ["before its pins", "before a case", "reports"])
 def test_a_run_that_is_interrupted_outside_of_its_cases_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`interrupted`, while reports were written, and no report."""
+    """`interrupted`, while reports were written, and no report. Then it named a directory that was gone, or
+    two commands.
+    """
 
     def interrupt(plan: Plan, store: RunStore, *_: object) -> None:
-        if finished:
+        if at != "before its pins":
+            store.put_pins({"powercut": "1"})
+        if at == "reports":
             store.finish()
         raise KeyboardInterrupt
 
-    def carry_out(store: RunStore) -> ExitCode:
-        return shell_code(run._execute(plan, store))
+    def carry_out() -> ExitCode:
+        with new_run(plan, tmp_path, "test") as store:
+            return shell_code(run._execute(plan, store))
 
     monkeypatch.setattr(run, "execute", interrupt)
-    monkeypatch.chdir(tmp_path)
     plan = Plan(configurations=["ext4/ordered"], workloads=["stale"])
-    for finished in (False, True):
-        with RunStore.create(tmp_path, str(finished), INFO) as store, pytest.raises(SystemExit):
-            store.put_plan(plan)
-            guarded(partial(carry_out, store))()
-        path = shown_path(store.path)
-        again = f"powercut report {path}" if finished else resume(plan, path)
-        assert f"interrupted; continue with: {again}" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(SystemExit):
+        guarded(carry_out)()
+    said = " ".join(capsys.readouterr().err.split())
+    there = [str(path) for path in tmp_path.glob("runs/*-test")]
+    if at == "before its pins":
+        assert (there, said) == ([], "powercut: interrupted")
+    else:
+        again = f"powercut report {there[0]}" if at == "reports" else resume(plan, there[0])
+        assert said == f"powercut: interrupted; continue with: {again}"
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, OutputClosed])
+def test_a_run_that_is_gone_on_with_says_how_to_do_so_again(
+    ends: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run --resume RUN | head -1` ended without a word."""
+
+    def end(*_: object) -> None:
+        raise ends
+
+    monkeypatch.setattr(run, "execute", end)
+    plan = Plan(configurations=["ext4/ordered"], workloads=["stale"])
+    with RunStore.create(tmp_path, "test", INFO) as store, pytest.raises(ends) as caught:
+        store.put_plan(plan)
+        run._resumed(plan, store, None, None, None)
+    assert caught.value.__notes__ == [resume(plan, str(store.path))]
 
 
 def test_a_mode_on_a_disk_that_nobody_named_is_refused() -> None:
