@@ -158,6 +158,7 @@ class Ledger:
         self._told: set[int] = set()
         self._expected = 0
         self._counted = (0, 0)
+        self._in_order = (0, 0)  # states, and contents, of the log's own order, whatever a budget leaves out
         self._earlier: set[str] = set()  # states of an earlier part, until this one has visited them
         self.smallest: dict[Key, CrashState] = {}
 
@@ -174,10 +175,11 @@ class Ledger:
         are.
         """
         recording, before = self._examiner.recording, self._case.before
+        self._in_order = sum(len(g.states) for g in groups), len(groups)
         info = replace(
             info_of(self._case, self._plan),
-            generated=sum(len(g.states) for g in groups),
-            distinct=len(groups),
+            generated=self._in_order[0],
+            distinct=self._in_order[1],
             log_hash=recording.digest(),
             steps=steps_of(recording.history),
             timeline=timeline_of(recording.write_log.entries),
@@ -351,17 +353,16 @@ class Ledger:
             return
         record = self._store.case(self.id)
         assert record is not None  # noqa: S101 - it was added when it was recorded; tells mypy
-        (checked, contents), info = self._counts(), record.info
+        (checked, contents), (states, distinct), info = self._counts(), self._in_order, record.info
         if not coverage.crash_times:
             why = (
-                f"{checked:,} of {info.generated:,} states of the log's order, {contents:,} of "
-                f"{info.distinct:,} different ones; ended by {coverage.why}"
+                f"{checked:,} of {states:,} states of the log's order, {contents:,} of "
+                f"{distinct:,} different ones; ended by {coverage.why}"
             )
             self._progress.say(
-                f"{self.id}: looked at {checked:,} of {info.generated:,} crash states; "
-                f"ended by {coverage.why}"
+                f"{self.id}: looked at {checked:,} of {states:,} crash states; ended by {coverage.why}"
             )
-            left = max(coverage.unexplored, info.generated - checked)  # states, as the reports count them
+            left = max(coverage.unexplored, states - checked)  # states, as the reports count them
             coverage = replace(coverage, unexplored=left, why=why)
         self._store.add_case(
             replace(

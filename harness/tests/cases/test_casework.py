@@ -883,6 +883,22 @@ def test_a_final_case_stays_as_its_budget_left_it(store: RunStore, run: Run) -> 
     assert len(script.looks) == 5
 
 
+def test_a_second_look_at_what_was_undecided_does_not_forget_what_was_left_out(
+    store: RunStore, run: Run
+) -> None:
+    """A budget cut the second look as well: `12 of 12` were told, of 41 states."""
+    run(Script(entries=40, lost={3, 4, 5, 6, 10, 20, 30}), budget=Budget(visits=12))
+    before = there(coverage(store))
+    assert before.unexplored == 29
+    assert store.counts(case_of("w")).unknown > 1
+    run(Script(entries=40), budget=Budget(visits=1))
+    after = there(coverage(store))
+    assert after.unexplored == 29
+    assert after.why.startswith("12 of 41 states of the log's order, 12 of 41 different ones; ")
+    (case,) = summarise(store).cases
+    assert covered_briefly(case.info) == "29 left out"
+
+
 def test_a_budget_that_reaches_the_end_leaves_nothing_to_say(store: RunStore, run: Run) -> None:
     run(Script(entries=4), budget=Budget(visits=5))
     assert len(verdicts(store)) == 5
