@@ -44,10 +44,13 @@ class CaseSummary:
 
     @property
     def has_extent(self) -> bool:
-        """Whether it is known how far it was covered: not of a case that a stop cut short."""
+        """Whether it is known how far it was covered: not of a case that a stop, or an error, cut short. One
+        that is undecided for nothing but its mismatch came to its end.
+        """
         coverage = self.info.coverage
         told = coverage is not None and (coverage.crash_times or coverage.unexplored)
-        return self.status is CaseStatus.DONE or bool(told)
+        mismatched = self.status is CaseStatus.UNKNOWN and self.reason == self.mismatch != ""
+        return self.status is CaseStatus.DONE or mismatched or bool(told)
 
     @property
     def undecided(self) -> str:

@@ -563,6 +563,16 @@ def test_doubt_is_stored_before_the_look_that_found_it_returns(store: RunStore, 
     assert known[:4] == [(1, ""), (0, ""), (2, "two outcomes"), (3, "two outcomes")]
 
 
+def test_a_case_that_a_mismatch_left_undecided_was_covered(store: RunStore, run: Run) -> None:
+    """`not ended: how far is not known` was told of it, though all of it had been visited."""
+    run(Script(entries=6, recalled={3}, mismatches_at=4))
+    (case,) = summarise(store).cases
+    assert (case.status, case.reason) == (CaseStatus.UNKNOWN, "two outcomes")
+    assert case.has_extent
+    assert not replace(case, reason="the guest never boots").has_extent
+    assert not replace(case, status=CaseStatus.RECORDED, reason="").has_extent
+
+
 def test_a_case_in_doubt_stays_unknown_when_the_run_is_resumed(store: RunStore, run: Run) -> None:
     """The mismatch was in memory only: the resumed run found every state decided and called the case done."""
     run(Script(recalled={1, 2}, mismatches_at=4))
