@@ -28,6 +28,7 @@ import msgspec
 from harness import __version__
 from harness.cases.casework import Casework, EnoughDone, Limits
 from harness.cases.crash_and_continue import crash_of
+from harness.cases.examine import WITHOUT_DISK
 from harness.cases.first_mount import finish_base
 from harness.cases.ledger import PlannedCase, info_of, is_decided
 from harness.cases.pins import pin, pins_of
@@ -115,8 +116,8 @@ def execute(
         if not asked.able or not asked.loaded:
             _note_why_not(store, asked, on_done)
             return _report(store)
-        if said := without_disk(plan, asked):
-            progress.say(said)
+        if aside := without_disk(plan, asked):
+            progress.say(aside)
         # 2. Make base images: poison, then mkfs on the host. A mode whose mkfs refuses cannot be run here.
         with telling(lambda: "making base images", progress.say):
             bases, refused = _base_images(plan, asked, store, scratch)
@@ -140,7 +141,7 @@ def execute(
         # 4. Pin what verdicts depend on: a run continues with what it started with.
         image = {"image": plan.image.sha256} if plan.image else {}
         pin(store, pins_of(asked.kernel, specs, able, loaded) | image)
-        store.update_info(run_info(plan, store.info, asked.kernel, specs, finished.said))
+        store.update_info(run_info(plan, store.info, asked.kernel, specs, finished.said, aside))
         _keep_modules(store)
         asked = _undecided(store, asked, finished.lost, on_done)
         asked = _not_reached(store, plan, asked, finished.late)
@@ -221,8 +222,8 @@ def look_up(plan: Plan) -> Planned:
     kernel = find_chosen(plan.kernel_choice)
     asked = Planned(select_cases(plan), kernel, {})
     lacking = {p.name: reason for p in asked.profiles if (reason := missing_for(p, kernel))}
-    if plan.disk and all(p.stacked or p.rules for p in asked.profiles):
-        why = "--disk is for single disks, and this is a stack: leave out --disk"
+    if plan.disk and [*plan.oracles] == ["honesty"]:
+        why = "honesty would judge a faulty disk, and --disk is for single disks: name other oracles as well"
         lacking |= {p.name: why for p in asked.profiles if p.stacked}
     if plan.recordings:
         why = "a mode that is only rules has no recordings"
@@ -249,7 +250,7 @@ def without_disk(plan: Plan, asked: Planned) -> str:
     stacks = [p.name for p in asked.able if p.stacked]
     if not plan.disk or not stacks:
         return ""
-    return f"{', '.join(stacks)}: not looked at on a faulty disk: --disk is for single disks"
+    return f"{', '.join(stacks)}: {WITHOUT_DISK}"
 
 
 def select_cases(plan: Plan) -> list[tuple[Profile, Workload]]:
@@ -652,10 +653,10 @@ def create_run(
 
 
 def run_info(
-    plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs, said: Sequence[str] = ()
+    plan: Plan, info: RunInfo, kernel: Kernel, specs: GuestSpecs, said: Sequence[str] = (), aside: str = ""
 ) -> RunInfo:
     """`info` with what became known after the run directory was created. `said`: of the plan's disk, unless
-    an earlier part of the run found it out.
+    an earlier part of the run found it out. `aside`: see `without_disk`.
     """
     return replace(
         info,
@@ -669,6 +670,7 @@ def run_info(
             | ({"accelerator": specs.accel_reason} if specs.accel_reason else {})
             | ({} if plan.recordings else {"completions": plan.completions.description})
             | ({"clock": clock} if (clock := _clock(plan, specs)) else {})
+            | ({"faulty disk": aside} if aside else {})
             | _image_details(plan, info, said),
         ),
         finished=None,

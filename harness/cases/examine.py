@@ -35,6 +35,9 @@ from harness.oracles.case import InjectedFault
 from harness.plan import SAMPLE_RATE, Plan
 from harness.store.records import How, JudgedState
 
+WITHOUT_DISK = "not looked at on a faulty disk: --disk is for single disks"
+"""What is to be said of a stack where a faulty disk is asked for: of its members no faults are known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -123,6 +126,7 @@ class Examiner:
         self._requests_seen: dict[CrashState, RequestsSeen] = {}
         self.cuts = CutOnce(self._promised)
         self._checks = Checks(recording)
+        self.not_looked_at = ""
         self._judge = Judge(
             profile.contract,
             recording.history,
@@ -176,8 +180,8 @@ class Examiner:
 
     @property
     def doubt(self) -> str:
-        """Why the workload's check may find nothing, in words."""
-        return self._checks.doubt
+        """Why the workload's check may find nothing, and what was not looked at, in words."""
+        return "; ".join(filter(None, [self._checks.doubt, self.not_looked_at]))
 
     def _attempt(
         self, session: AnySession, state: CrashState, ask: Ask | None, stop: threading.Event
@@ -336,7 +340,8 @@ def examiner_for(
     # Only the memo's tree tells which legal states there are. Without recalls, each is recovered as well.
     disturbed = bool(plan.again or plan.disk)
     every = (recording.legal is not None or disturbed) and not plan.memo
-    return Examiner(
+    stacked = recording.profile.stacked
+    examiner = Examiner(
         recording,
         memo=plan.memo or every,
         sample_rate=1.0 if every else plan.sample_rate,
@@ -344,5 +349,7 @@ def examiner_for(
         on_mismatch=on_mismatch,
         oracles=plan.oracles,
         again=plan.again,
-        faulty_disk=bool(plan.disk) and not recording.profile.stacked,
+        faulty_disk=bool(plan.disk) and not stacked,
     )
+    examiner.not_looked_at = WITHOUT_DISK if plan.disk and stacked else ""
+    return examiner

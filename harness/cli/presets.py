@@ -78,7 +78,7 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     taken = {name: words for name, words in PRESETS[preset].items() if not is_typed(name)}
     if profiles := select_profiles(given["configurations"]):
-        for_disks = any(not p.stacked for p in profiles)
+        for_disks = any(not p.stacked and not p.rules for p in profiles)
         taken = {name: words for name, words in taken.items() if name != "disk" or for_disks}
     errors.say(
         f"--{preset}: {shlex.join(w for words in taken.values() for w in words) or 'nothing is left of it'}"

@@ -77,7 +77,7 @@ from harness.guests.guest_specs import booted_kernel, need_clock, recording_mach
 from harness.guests.machine import Boot, machine_of
 from harness.host.console import OutputClosed
 from harness.host.progress import progress_for, telling
-from harness.host.text import one_line
+from harness.host.text import named_few, one_line
 from harness.kernels.build import title_of
 from harness.model import DISK_FAULTS, CaseId, Workload, bounds
 from harness.model.schedules import with_schedules
@@ -87,7 +87,7 @@ from harness.report.lines import full, resume
 from harness.report.recovery_code import in_words
 from harness.report.words import headline, plural
 from harness.ruled.judging import check_of
-from harness.run import Planned, execute, look_up, new_run, note_next, recorded_by, without_disk
+from harness.run import Planned, execute, look_up, new_run, note_next, recorded_by, select_cases, without_disk
 from harness.store import RunStore
 from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
@@ -666,8 +666,26 @@ def _need_fitting(plan: Plan) -> Plan:
             f"--oracle names {', '.join(plan.oracles)}",
             "name honesty, too",
         )
+    _need_single_disk(plan)
     need_machine_of(plan.accel, plan.machine)
     return plan
+
+
+def _need_single_disk(plan: Plan) -> None:
+    """Raises UsageError where this command line names --disk for stacks alone: no disk would be faulty."""
+    if (
+        not plan.disk
+        or not is_typed("disk")
+        or not any(p.stacked for p in select_profiles(plan.configurations))
+    ):
+        return
+    profiles = {p.name: p for p, _ in select_cases(plan)}
+    if all(p.stacked or p.rules for p in profiles.values()):
+        stacks = named_few([name for name, p in profiles.items() if p.stacked])
+        raise UsageError(
+            f"--disk {','.join(plan.disk)} is for single disks, and here are stacks alone: {stacks}",
+            "leave out --disk, or name a mode on a single disk as well",
+        )
 
 
 _NO_CHECK = "has no check of its own"

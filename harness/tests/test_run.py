@@ -613,8 +613,20 @@ def test_a_faulty_disk_is_for_single_disks() -> None:
     assert not asked.lacking
     assert run.without_disk(both, asked).startswith("ext4/ordered@raid1: not looked at on a faulty disk")
     assert not run.without_disk(msgspec.structs.replace(both, disk=()), asked)
-    stack = msgspec.structs.replace(both, configurations=["ext4/ordered@raid1"])
-    assert "leave out --disk" in run.look_up(stack).lacking["ext4/ordered@raid1"]
+    of_a_stack = msgspec.structs.replace(both, only=["ext4-ordered@raid1/append-fsync"])
+    assert not run.look_up(of_a_stack).lacking, "as --failed-from and -k have it"
+
+
+def test_a_stack_is_not_judged_by_what_knows_faulty_disks_alone() -> None:
+    """It kept every promise, and nothing had judged it."""
+    both = Plan(
+        configurations=["ext4/ordered", "ext4/ordered@raid1"],
+        workloads=["append-fsync"],
+        disk=("errors",),
+        oracles=("honesty",),
+    )
+    assert [*run.look_up(both).lacking] == ["ext4/ordered@raid1"]
+    assert not run.look_up(msgspec.structs.replace(both, oracles=("honesty", "fsck"))).lacking
 
 
 def test_a_run_without_time_for_its_base_images_makes_one_and_goes_on_with_the_others(

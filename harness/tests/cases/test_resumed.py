@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases.examine import WITHOUT_DISK
 from harness.filesystems.profiles import select_profiles
 from harness.model import CrashState
 from harness.plan import Budget
@@ -158,6 +159,7 @@ def test_a_stack_is_looked_at_but_on_no_faulty_disk(bench: Bench) -> None:
     (case,) = summarise(bench.store).cases
     assert case.status is CaseStatus.DONE
     assert case.info.disk is None
+    assert case.info.doubt == WITHOUT_DISK, "which reports print; only the terminal had it"
 
 
 def test_recoveries_of_what_failed_are_kept_before_the_case_is_done(

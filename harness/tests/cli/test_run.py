@@ -744,6 +744,18 @@ def test_a_run_that_is_gone_on_with_says_how_to_do_so_again(
     assert caught.value.__notes__ == [resume(plan, str(store.path))]
 
 
+def test_stacks_alone_are_refused_only_where_a_faulty_disk_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They ran nothing where `--overnight` had asked for it: "leave out --disk", which nobody had typed."""
+    both = ("-c", "ext4/ordered,ext4/ordered@raid1", "-w", "stale")
+    assert planned(monkeypatch, *both, "--overnight", "-k", "raid1").disk == ("errors",)
+    assert planned(monkeypatch, *both, "--disk", "errors").disk == ("errors",)
+    says = "--disk errors is for single disks, and here are stacks alone: ext4/ordered@raid1 next: leave out"
+    assert says in refused("run", *both, "--disk", "errors", "-k", "raid1")
+    assert says in refused("run", "-c", "any,ext4/ordered@raid1", "-w", "stale", "--disk", "errors")
+
+
 def test_a_mode_on_a_disk_that_nobody_named_is_refused() -> None:
     """It kept every promise, on a disk of mkfs."""
     said = refused("run", "-n", "-c", "ext4/ordered@image", "-w", "stale")

@@ -83,7 +83,8 @@ def test_a_preset_asks_a_stack_for_no_faulty_disk(monkeypatch: pytest.MonkeyPatc
     def refuse(disk: Sequence[str]) -> NoReturn:
         raise UsageError(f"it would be faulty: {', '.join(disk) or 'never'}")
 
-    assert "it would be faulty: never" in refused("run", "-c", "ext4/ordered@raid1", "--overnight")
+    for modes in ("ext4/ordered@raid1", "any,ext4/ordered@raid1"):
+        assert "it would be faulty: never" in refused("run", "-c", modes, "--overnight")
     both = refused("run", "-c", "ext4/ordered,ext4/ordered@raid1", "--overnight")
     assert "it would be faulty: errors" in both
 
