@@ -22,7 +22,7 @@ from harness.oracles.surface import telling_line
 from harness.plan import Budget
 from harness.rules.answers import Answers, Tried
 from harness.rules.calls import Notes, drawn_names, told
-from harness.rules.micro import Effect, NotFollowed, Sort, unsynced
+from harness.rules.micro import Effect, Micro, NotFollowed, Sort, unsynced
 from harness.rules.promised import effect_under
 from harness.rules.remedies import Remedy
 from harness.rules.rules import Rules
@@ -383,26 +383,52 @@ def _too_late(effect: Effect, found: Vulnerability, needed: Sequence[Remedy]) ->
 
 def _own_sync(effect: Effect, lost: int, behind: int) -> int:
     """The call, from call `behind` on, with which the program's own syncs have made all of this durable, if
-    nothing of the same is changed again before; else -1.
+    nothing of the same is changed again before, and no file of it loses a name; else -1.
     """
-    places = _places(effect, lost)
-    lost &= ~effect.durable(behind)
+    left = lost & ~effect.durable(behind)
     for sync in (sync for sync in effect.syncs if sync.time >= behind):
-        lost &= ~sync.covers
-        if not lost:
-            again = _places(effect, effect.issued(sync.time) & ~effect.issued(behind - 1))
-            return int(sync.time) if places.isdisjoint(again) else -1
+        left &= ~sync.covers
+        if not left:
+            again = effect.issued(sync.time) & ~effect.issued(behind - 1)
+            gone = _lose_a_name(effect, lost, behind - 1, sync.time) or _is_changed(effect, lost, again)
+            return -1 if gone else int(sync.time)
     return -1
 
 
-def _places(effect: Effect, some: int) -> set[tuple[int, Sort | str, int]]:
-    """What these are about: names of a directory, and of a file its blocks, its size and its attributes."""
-    block, found = effect.rules.block_bytes, set[tuple[int, Sort | str, int]]()
-    for m in effect.of(some):
-        found |= {(directory, name, 0) for directory, name, _ in m.names}
-        if m.sort is not Sort.NAME:
-            found.add((m.inode, m.xattr or m.sort, m.offset // block if m.sort is Sort.DATA else 0))
-    return found
+def _lose_a_name(effect: Effect, some: int, time: float, later: float) -> bool:
+    """Whether a file with contents or attributes among these has fewer names later: it was removed or
+    replaced. One that was renamed has as many.
+    """
+    files = {m.inode for m in effect.of(some) if m.sort is not Sort.NAME}
+    return any(len([*effect.names(i, later)]) < len([*effect.names(i, time)]) for i in files)
+
+
+def _is_changed(effect: Effect, some: int, again: int) -> bool:
+    """Whether what these set is set again. A file that grows does so only where sizes are all that they set:
+    a log holds the record before.
+    """
+    sizes_alone = all(m.sort is Sort.SIZE for m in effect.of(some))
+
+    def changes(m: Micro, was: Micro) -> bool:
+        if m.sort is Sort.SIZE:
+            return sizes_alone or m.size < was.size
+        apart = m.offset + m.length <= was.offset or was.offset + was.length <= m.offset
+        return m.sort is not Sort.DATA or not apart
+
+    at = dict[tuple[int, Sort | str, int], list[Micro]]()
+    for was in effect.of(some):
+        for place in _places(effect, was):
+            at.setdefault(place, []).append(was)
+    then = ((m, place) for m in effect.of(again) for place in _places(effect, m))
+    return any(changes(m, was) for m, place in then for was in at.get(place, ()))
+
+
+def _places(effect: Effect, m: Micro) -> set[tuple[int, Sort | str, int]]:
+    """What it is about: names of a directory, or of a file a block, its size or its attributes."""
+    if m.sort is Sort.NAME:
+        return {(directory, name, 0) for directory, name, _ in m.names}
+    block = m.offset // effect.rules.block_bytes if m.sort is Sort.DATA else 0
+    return {(m.inode, m.xattr or m.sort, block)}
 
 
 def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:

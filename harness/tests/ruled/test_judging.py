@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -581,6 +581,63 @@ def test_the_sync_of_the_next_contents_is_none_that_came_too_late(offset: int, t
     (found, *_) = answer(made, failed).told
     assert "fsync of `f` after call 3" in found.remedy
     assert found.too_late.partition(", comes")[0] == told
+
+
+def too_late(calls: Calls, left: Sequence[Left], holds: Callable[[dict[str, bytes]], bool]) -> str:
+    """What is told of the sync that came too late for the acknowledgement `1`, of which the check asks for
+    files that hold this.
+    """
+    notes = replace(calls.notes(list(left)), exit_code=0)
+
+    def says(files: Files, acks: int) -> Tried:
+        held = {p: contents(notes, e.size, e.pieces) for p, e in files.items() if e.kind == "file"}
+        return Tried(CheckResult(0, int(acks > 1 and not holds(held)), "lost"))
+
+    made = Judging(notes, RULES, lambda trees: [says(*tree) for tree in trees])
+    failed = [s for s, r in made.visited(made.legal.listed()) if r.exit_code == 1]
+    found = [t for t in answer(made, failed).told if t.headline.endswith("before `1` is acknowledged")]
+    return found[0].too_late.partition(", comes")[0]
+
+
+OLD, TEXT, NEXT = b"old0", b"text", b"next"
+
+
+@pytest.mark.parametrize(
+    ("then", "left", "told"),
+    [
+        (lambda c: c.create("t").write("t", NEXT).fsync("t").rename("t", "f").fsync("."), {"f": NEXT}, ""),
+        (lambda c: c.create("t").write("t", NEXT).rename("t", "f").sync(), {"f": NEXT}, ""),
+        (lambda c: c.unlink("f").sync(), {}, ""),
+        (lambda c: c.rename("f", "g").sync(), {"g": TEXT}, "Call 5, `sync()`"),
+        (lambda c: c.create("g").sync(), {"f": TEXT, "g": b""}, "Call 5, `sync()`"),
+    ],
+    ids=["replaced", "replaced, then sync", "removed", "renamed", "beside it"],
+)
+def test_a_sync_behind_which_the_file_is_gone_is_none_that_came_too_late(
+    then: Callable[[Calls], Calls], left: dict[str, bytes], told: str
+) -> None:
+    """`acknowledge after it`: of a file that another one replaced before that sync, which covers it still."""
+    calls = Calls().create("f").write("f", OLD).sync().ack("0").write("f", TEXT).ack("1")
+    entries = [Left(path, "file", OWNER, holds) for path, holds in left.items()]
+    is_lost = too_late(then(calls).ack("2"), entries, lambda held: OLD not in held.values())
+    assert is_lost == told
+
+
+@pytest.mark.parametrize("record", [4, 4096], ids=["in one block", "in blocks"])
+def test_one_sync_of_several_records_of_a_log_comes_too_late_for_the_first(record: int) -> None:
+    """Nothing was told: each record sets the size of the log, and may be in a block with the one before."""
+    calls = Calls().create("log").sync().ack("0").write("log", b"r" * record).ack("1")
+    calls.write("log", b"s" * record, record).fsync("log").ack("2")
+    left = [Left("log", "file", OWNER, b"r" * record + b"s" * record)]
+    told = too_late(calls, left, lambda held: held.get("log", b"")[:record] == b"r" * record)
+    assert told == "Call 4, `fsync(log)`"
+
+
+def test_the_sync_of_the_next_size_is_none_that_came_too_late() -> None:
+    """Of a log, a size that grows is no other one; of sizes alone it is."""
+    calls = Calls().create("f").sync().ack("0").size("f", 100).ack("1").size("f", 200).fsync("f").ack("2")
+    left = [Left("f", "file", OWNER, bytes(200))]
+    assert not too_late(calls, left, lambda held: len(held["f"]) >= 100)
 
 
 @pytest.mark.parametrize(
