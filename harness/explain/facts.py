@@ -193,15 +193,17 @@ class Facts:
         is_of_all = steps[self.promise].operation.kind in (OperationKind.SYNC, OperationKind.REMOUNT)
         return is_of_all or self._concerns(self.promise)
 
-    def was_asked_for(self, by: int) -> bool:
-        """Whether a write was sent by an event that may have what was promised of the file concerned: its
-        data, or anything else but data of others, sent since the first operation on the file began.
+    def was_asked_for(self, by: int, some: Sequence[TimedWrite] | None = None) -> bool:
+        """Whether a write, or one of `some`, was sent by an event that may have what was promised of the file
+        concerned: its data, or anything else but data of others, sent since the first operation on the file
+        began.
         """
+        writes = self.times.writes if some is None else some
         known = range(min((self.promise or 0) + 1, len(self.history.steps)))
         begun = self.mark(f"begin {next(filter(self._concerns, known), 0)}") or 0
-        others = (w for w in self.times.writes if self.kinds(w.entry) != {Kind.DATA})
+        others = (w for w in writes if self.kinds(w.entry) != {Kind.DATA})
         sent = any(begun < w.submitted < by for w in others)
-        return sent or any(w.submitted < by for w in self.data_of_subject())
+        return sent or any(w.submitted < by and w in writes for w in self.data_of_subject())
 
     def has_journal(self) -> bool:
         """Whether the log shows a journal: blocks that count only once a record of it is written."""

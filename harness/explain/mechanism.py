@@ -349,12 +349,16 @@ def _in_flight(facts: Facts) -> str:
 
 
 def _no_flush(facts: Facts) -> str:
-    """What was sent only after the promise was given is no part of it, though it may have to be lost too."""
+    """What was sent only after the promise was given is no part of it, though it may have to be lost too.
+    Then what was sent before may be data of others, which has to be lost as well, and not what was promised.
+    """
     if (ack := facts.promised_at) is None:
         return ""
     lost = [w for e in facts.lost if (w := facts.writes[e]).submitted < ack]
     last = max(lost, key=lambda w: w.completed, default=None)
     if last is None or last.completed > ack or any(_flushed_since(facts, w) for w in lost):
+        return ""
+    if len(lost) < len(facts.lost) and facts.promise is not None and not facts.was_asked_for(ack, lost):
         return ""
     to = f" to {facts.device(last.entry)}" if facts.devices else ""
     return (

@@ -566,6 +566,31 @@ def test_what_was_sent_after_the_promise_does_not_hide_that_no_flush_was(
     assert told(facts) is named
 
 
+@pytest.mark.parametrize(
+    ("early", "named"),
+    [
+        (name(Kind.DATA, "data of h", writer=0), None),
+        (name(Kind.DATA, "data of f", writer=1), Mechanism.NO_FLUSH),
+        (name(Kind.METADATA, "inode of f", writer=1), Mechanism.NO_FLUSH),
+    ],
+)
+def test_the_data_of_another_file_is_not_what_no_flush_was_sent_for(
+    early: tuple[BlockName, ...], named: Mechanism | None
+) -> None:
+    """It had to be lost too, beside what was sent after the promise: `no flush at all` was told of it."""
+    made = Recorder()
+    made.mark("begin 2")
+    first = made.write(1)
+    made.mark("ack 2")
+    late = made.write(2)
+    made.mark("cut")
+    texts = ("append h 1", "append f 1", "fsync f")
+    steps = [HistoryStep(n, parse_operation(text), 0, 0) for n, text in enumerate(texts)]
+    names = {first: early, late: name(Kind.METADATA, "inode of f", writer=1)}
+    facts = facts_of(made, names, (first, late), 2, at="cut")
+    assert told(replace(facts, history=History(tuple(steps)))) is named
+
+
 def test_a_flush_that_was_sent_while_the_write_was_in_flight() -> None:
     made = Recorder()
     data, flush = made.submit(1), made.flush()
