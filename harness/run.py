@@ -47,7 +47,7 @@ from harness.errors import (
     VersionsDiffer,
 )
 from harness.expectations import Expectation
-from harness.filesystems.existing import allocated_bytes
+from harness.filesystems.existing import allocated_bytes, need_made
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import select_profiles
 from harness.guests.disk import FOLDER_PREFIX
@@ -221,6 +221,7 @@ def look_up(plan: Plan) -> Planned:
     """Raises UsageError or KernelError for what does not exist, or would not be tested."""
     kernel = find_chosen(plan.kernel_choice)
     asked = Planned(select_cases(plan), kernel, {})
+    _need_image(plan, asked.cases)
     lacking = {p.name: reason for p in asked.profiles if (reason := missing_for(p, kernel))}
     if plan.disk and [*plan.oracles] == ["honesty"]:
         why = "honesty would judge a faulty disk, and --disk is for single disks: name other oracles as well"
@@ -243,6 +244,12 @@ def look_up(plan: Plan) -> Planned:
         need_replaced(kernel, [*machine.modules, *(m for p in asked.able for m in p.modules)])
         need_release(kernel, machine_of(machine_name).kernel_release(kernel.image))
     return asked
+
+
+def _need_image(plan: Plan, cases: Sequence[tuple[Profile, Workload]]) -> None:
+    """Raises UsageError for a mode on a disk that somebody has where the plan has none."""
+    if plan.image is None and not plan.recordings:
+        need_made([p for p, _ in cases])
 
 
 def without_disk(plan: Plan, asked: Planned) -> str:
@@ -626,6 +633,7 @@ def create_run(
     Raises UsageError, KernelError or StoreError for a plan that cannot be run.
     """
     cases = select_cases(plan)
+    _need_image(plan, cases)
     look_up_chosen(plan.kernel_choice)
     if Path(plan.kernel).is_file():
         recording_machine(plan.machine, find_chosen(plan.kernel_choice))

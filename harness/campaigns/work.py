@@ -29,6 +29,7 @@ from harness.campaigns.journal import (
 )
 from harness.campaigns.page import page_of
 from harness.errors import EnvironmentLacks, GuestLost, StoreError, UsageError
+from harness.filesystems.existing import need_made
 from harness.filesystems.profiles import select_profiles
 from harness.findings.causes import CauseMember, contains
 from harness.findings.simplify import Operations
@@ -69,7 +70,7 @@ class _TimeUp(Exception):
 
 def create(plan: CampaignPlan, out: Path, name: str) -> Path:
     """Make the directory of a campaign. Raises UsageError or KernelError for what does not exist."""
-    select_profiles(plan.run.configurations)
+    need_made(select_profiles(plan.run.configurations))
     look_up_chosen(plan.run.kernel_choice)
     return begin(plan, out, name)
 

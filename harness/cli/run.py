@@ -69,7 +69,7 @@ from harness.cli.why import explain_first
 from harness.cluster.addresses import need_cluster, warning_of
 from harness.errors import ClusterGone, ExitCode, RunChanged, UsageError
 from harness.filesystems.disks import USUAL, disks, with_sectors
-from harness.filesystems.existing import look_at
+from harness.filesystems.existing import look_at, need_made
 from harness.filesystems.layers import EXISTING
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import ANY, select_profiles
@@ -628,9 +628,8 @@ def _asked_image(given: Mapping[str, Any], configurations: Sequence[str]) -> Exi
     """The disk of --image. Raises UsageError for one that cannot be these modes'."""
     path = given["image"]
     if path is None or (given["failed_from"] and not given["configurations"]):
-        on_image = [c for c in configurations if EXISTING in c.split("@")[1:]]
-        if on_image and not (given["failed_from"] or given["recordings"]):
-            raise UsageError(f"{on_image[0]} begins with a disk that you have: which?", "add --image FILE")
+        if not given["recordings"]:
+            need_made(select_profiles(configurations), "add --image FILE")
         return None
     if given["recordings"]:
         raise UsageError("--recordings has disks of its own", "leave out --image")

@@ -30,6 +30,7 @@ from harness.cli.options import (
 from harness.cli.series import absolute_kernels, run_series
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation
+from harness.filesystems.existing import need_made
 from harness.filesystems.profiles import select_profiles
 from harness.host.resources import resource
 from harness.model import bounds
@@ -115,9 +116,11 @@ def _plan(given: dict[str, Any]) -> SweepPlan:
 
 
 def _run(modes: list[str], depth: Depth, given: dict[str, Any]) -> Plan:
-    """The run on each kernel. Raises UsageError for an unknown mode."""
+    """The run on each kernel. Raises UsageError for an unknown mode, and one that begins with a disk."""
+    profiles = select_profiles(modes)
+    need_made(profiles)
     return Plan(
-        configurations=[p.name for p in select_profiles(modes)],
+        configurations=[p.name for p in profiles],
         workloads=list(depth.workloads),
         fault_models=depth.fault_models,
         again=depth.again,

@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, UsageError
@@ -33,6 +33,14 @@ def look_at(path: Path, profiles: Sequence[Profile]) -> ExistingDisk:
             f"{path} is {found}, and {other.name} takes {other.fstype}", f"name modes of {found}"
         )
     return ExistingDisk(str(path.resolve()), contents_of(path), size)
+
+
+def need_made(profiles: Iterable[Profile], next_step: str = "powercut run --image FILE names it") -> None:
+    """Raises UsageError for a mode that begins with a disk that somebody has, where nobody has named one: it
+    would be tested on a disk of mkfs.
+    """
+    if found := next((p for p in profiles if p.folder), None):
+        raise UsageError(f"{found.name} begins with a disk that you have: which?", next_step)
 
 
 def copy_of(image: ExistingDisk, copy: Path) -> None:

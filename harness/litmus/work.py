@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import UsageError
+from harness.filesystems.existing import need_made
 from harness.filesystems.profiles import select_profiles
 from harness.host.files import write_atomically
 from harness.kernels.find import build_of, look_up_kernel
@@ -41,7 +42,9 @@ def create(plan: LitmusPlan, out: Path) -> Path:
     _programs(plan)
     for kernel in plan.kernels:
         look_up_kernel(kernel)
-    names = [p.name for p in select_profiles(plan.modes)]
+    profiles = select_profiles(plan.modes)
+    need_made(profiles)
+    names = [p.name for p in profiles]
     plan = msgspec.structs.replace(plan, modes=names, kernels=list(dict.fromkeys(plan.kernels)))
     if plan.compare and len(plan.columns) != 2:  # a difference is between two
         raise UsageError(

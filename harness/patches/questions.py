@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from harness.errors import NothingToAsk, UsageError
+from harness.filesystems.existing import need_made
 from harness.filesystems.layers import Layer, layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, select_profiles
@@ -209,9 +210,10 @@ def recovery_of(changed: Sequence[str], own: Sequence[Profile]) -> tuple[str, ..
 
 def chosen(modes: Sequence[str], changed: Sequence[str], diff: Diff = no_diff) -> AffectedModes:
     """The same where the user named the modes, which may run none of the files. Raises UsageError for a mode
-    that there is not, and for one that is only rules.
+    that there is not, one that is only rules, and one that begins with a disk that somebody has.
     """
     found = select_profiles(modes)
+    need_made(found)
     if ruled := [p.name for p in found if p.rules is not None]:
         raise UsageError(
             f"{named_few(ruled)}: a mode that is only rules runs no kernel, so no patch changes it",

@@ -43,7 +43,7 @@ from harness.host.folders import LOCK_NAME
 from harness.host.progress import Lines
 from harness.kernels.find import Kernel
 from harness.model import CaseId, CrashState, Judgement, Violation, Workload
-from harness.plan import Budget, Plan
+from harness.plan import Budget, ExistingDisk, Plan
 from harness.ruled.work import RuledWork
 from harness.run import create_run, execute, need_space, new_run
 from harness.store import RunStore
@@ -416,7 +416,9 @@ def test_a_base_image_is_finished_once(mode: str, tmp_path: Path, monkeypatch: p
         return tmp_path / profile.name.replace("/", "-")
 
     monkeypatch.setattr(run, "make_base", make)
-    plan = Plan(configurations=[mode], workloads=["append-fsync"])
+    (disk := tmp_path / "disk").touch()
+    image = ExistingDisk(str(disk), "0" * 64, 1 << 20) if mode.endswith("@image") else None
+    plan = Plan(configurations=[mode], workloads=["append-fsync"], image=image)
     no_workers: Any = SimpleNamespace(close=lambda: None)
     with create_run(plan, tmp_path, "test") as store:
         (profile,) = select_profiles([mode])

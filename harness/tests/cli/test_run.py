@@ -762,6 +762,32 @@ def test_a_mode_on_a_disk_that_nobody_named_is_refused() -> None:
     assert "ext4/ordered@image begins with a disk that you have: which? next: add --image FILE" in said
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["litmus", "-c", "ext4/ordered@image"],
+        ["verdict", "-c", "ext4/ordered@image"],
+        ["campaign", "-c", "ext4/ordered@image"],
+    ],
+)
+def test_no_series_begins_with_a_disk_that_nobody_can_name(words: list[str], tmp_path: Path) -> None:
+    said = refused(*words, "--out", tmp_path)
+    assert "ext4/ordered@image begins with a disk that you have: which?" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_cases_that_are_run_again_begin_with_no_disk_that_nobody_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--failed-from RUN -c ext4/ordered@image` kept every promise, on a disk of mkfs."""
+    plan = Plan(configurations=["ext4/ordered@image"], workloads=["stale"])
+    begun = Before("r", plan, (CaseId.parse("ext4-ordered@image/stale"),), ())
+    monkeypatch.setattr(run, "before", lambda *_: begun)
+    for words in ([], ["-c", "ext4/ordered@image"]):
+        said = refused("run", "--failed-from", tmp_path, *words, "--out", tmp_path)
+        assert "ext4/ordered@image begins with a disk that you have: which?" in said
+
+
 def test_what_is_inherited_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = earlier(tmp_path, DEEP, {FAILED: LOST, OPEN: None})
     *_, said = begun_with(monkeypatch, "--failed-from", before, "--budget", "5", "-k", "stale")

@@ -317,3 +317,8 @@ def test_every_file_system_and_stack_says_which_code_is_its_own() -> None:
     """A patch to one that does not would be asked nothing."""
     assert [p.name for p in profiles().values() if not p.source] == []
     assert [name for name, stack in stacks().items() if not stack.source] == []
+
+
+def test_a_mode_on_a_disk_that_nobody_can_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="ext4/ordered@image begins with a disk that you have"):
+        chosen(["ext4/ordered@image"], ["fs/ext4/inode.c"])
