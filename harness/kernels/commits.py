@@ -206,7 +206,7 @@ class CommitTree:
             with self._alone(self._say):
                 return self._range(start, self._applied(start, mbox))
         if asked:
-            return self._range(self._named(first or "HEAD"), self._named(last or "HEAD"))
+            return self._range(self._named(first or "HEAD"), self._named(last or "HEAD"), is_typed=True)
         head = self._named("HEAD")
         end = self._uncommitted(head) or head
         self._say_unknown()
@@ -246,12 +246,16 @@ class CommitTree:
             )
         return below.stdout.strip()
 
-    def _range(self, base: str, head: str) -> CommitRange:
+    def _range(self, base: str, head: str, *, is_typed: bool = False) -> CommitRange:
         line = self._listed("--reverse", "--first-parent", f"{base}..{head}")
-        if not line and base != head:
-            raise UsageError(
-                f"{head[:12]} is below {base[:12]}: the range runs the other way",
-                f"name the older commit first: {head[:12]}..{base[:12]}",
+        if not line and base != head:  # so it is where a push has taken commits away
+            if is_typed:
+                raise NothingToAsk(
+                    f"{head[:12]} is below {base[:12]}: the range runs the other way",
+                    f"name the older commit first: {head[:12]}..{base[:12]}",
+                )
+            raise NothingToAsk(
+                f"{head[:12]} has no commit that {base[:12]} lacks", "name a base that is below your patch"
             )
         if not line:
             raise NothingToAsk(

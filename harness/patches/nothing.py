@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from harness import __version__
 from harness.errors import NothingToAsk
 from harness.host.files import write_atomically
+from harness.patches.results import NothingPlan
 from harness.report.junit import TestCase, cases_xml
 from harness.report.page import Line, Page, Section
 from harness.series.journal import Done, End, Ended, Journal, Known, Started
@@ -20,15 +19,11 @@ from harness.series.work import begin, write_page
 NOTHING = "nothing to ask"
 
 
-class _Plan(msgspec.Struct):
-    argv: Sequence[str]
-
-
 def write_nothing(why: NothingToAsk, subject: str, argv: Sequence[str], out: Path) -> tuple[Path, Page]:
     """Make the directory below `out`, with a page and a JUnit file that say so. `subject`: what is not asked
     about.
     """
-    path = begin(_Plan(argv), out, "patch")
+    path = begin(NothingPlan(argv, why.what), out, "patch")
     journal, now = Journal(path, Known(Done)), datetime.now(UTC).isoformat(timespec="seconds")
     journal.put(Started(when=now, powercut=__version__))
     journal.put(Ended(when=now, how=End.COMPLETE))

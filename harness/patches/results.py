@@ -40,6 +40,13 @@ class KernelTrial(Trial, frozen=True, kw_only=True, tag="done"):
     detections: tuple[Broken, ...] = ()
 
 
+class NothingPlan(msgspec.Struct):
+    """In place of a plan, in the directory of a patch that nothing was asked about. `nothing_to_ask`: why."""
+
+    argv: Sequence[str]
+    nothing_to_ask: str
+
+
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `tree`: for people; `series`: see `CommitRange`. `mistakes`: those to plant once the
     last commit has passed, in order. `lines`: the changed lines of which it is asked whether they run.

@@ -6,6 +6,7 @@ given mistakes, one at a time, to see whether its cases notice them.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import re
@@ -17,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from harness.errors import EnvironmentLacks, PowercutError, StoreError, UsageError
+from harness.errors import EnvironmentLacks, NothingToAsk, PowercutError, StoreError, UsageError
 from harness.expectations import known_losses
 from harness.faults.campaign import asked_key, detection_of, trial_of
 from harness.faults.results import Detection
@@ -49,6 +50,7 @@ from harness.patches.results import (
     Found,
     KernelTrial,
     LinesSeen,
+    NothingPlan,
     PatchPlan,
     Planted,
     Regression,
@@ -119,10 +121,17 @@ def create(plan: PatchPlan, out: Path) -> Path:
 
 
 def load_plan(path: Path) -> PatchPlan:
-    """The plan of a directory. Raises as `read_plan`, and StoreError for a commit that is no full name of
-    one: it is a word of git's command line.
+    """The plan of a directory. Raises as `read_plan`, NothingToAsk where that was so, and StoreError for a
+    commit that is no full name of one: it is a word of git's command line.
     """
-    plan = read_plan(path, PatchPlan, "series of a patch", "patch")
+    what = "series of a patch", "patch"
+    try:
+        plan = read_plan(path, PatchPlan, *what)
+    except StoreError:
+        with contextlib.suppress(StoreError):
+            why = f"there was nothing to ask: {read_plan(path, NothingPlan, *what).nothing_to_ask}"
+            raise NothingToAsk(f"{path}: {why}", "begin anew, without --resume") from None
+        raise
     for commit, _ in (plan.base, *plan.commits):
         if not _FULL_NAME.fullmatch(commit):
             raise StoreError(f"{path}: {commit!r} is no full name of a commit", "start a new series")
