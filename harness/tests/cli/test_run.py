@@ -46,7 +46,7 @@ from harness.tests.report.demo import demo_run, run_info
 from harness.tests.store.samples import INFO, put_case
 from harness.workloads import load
 from harness.workloads.applications import is_copy, of_program
-from harness.workloads.load import absolute_word
+from harness.workloads.load import absolute_word, is_own_application
 
 
 @pytest.mark.parametrize(
@@ -989,14 +989,15 @@ def test_an_application_that_lies_in_the_checkout_is_the_users_own_by_its_name_t
 
 def test_the_applications_of_this_installation_are_listed() -> None:
     """Another one in its folder counts as the user's own."""
-    names = resource("workloads", "applications.txt").read_text().split()
-    told = {path.parent.name for path in resource("workloads").glob("*/workload.toml")}
-    assert names == sorted(names) and set(names) <= told
+    place = resource("workloads")
+    names = (place / "applications.txt").read_text().split()
+    there = {str(path.parent.relative_to(place)) for path in place.rglob("workload.toml")}
+    assert names == sorted(names) and set(names) <= there
     tracked = subprocess.run(
-        ["git", "ls-files", "*/workload.toml"], cwd=resource("workloads"), capture_output=True, text=True,
-        check=False,
-    ).stdout.split()  # fmt: skip
-    assert {name.split("/")[0] for name in tracked if name.count("/") == 1} <= set(names)
+        ["git", "ls-files", "*/workload.toml"], cwd=place, capture_output=True, text=True, check=False
+    ).stdout.split()
+    assert {name.removesuffix("/workload.toml") for name in tracked} <= set(names)
+    assert not any(is_own_application(str(place / name)) for name in names)
 
 
 def test_states_that_do_not_exist_are_refused_before_anything_is_said_of_them() -> None:

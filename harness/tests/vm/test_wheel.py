@@ -56,6 +56,9 @@ def test_it_carries_the_rust_parts_and_the_data_and_no_tests(wheel: Path) -> Non
         held = archive.namelist()
     assert {Path(n).name for n in held if n.startswith("harness/_data/parts/")} == PARTS
     assert "harness/_data/workloads/quick.set" in held
+    assert "harness/_data/workloads/applications.txt" in held, "what counts as the user's own"
+    new = {path.name for path in (CHECKOUT / "workloads/new").iterdir()}
+    assert new == {Path(n).name for n in held if n.startswith("harness/_data/workloads/new/")}
     assert "harness/_data/vms/filesystems/complaints.toml" in held
     assert not [n for n in held if n.startswith("harness/tests/")]
 
