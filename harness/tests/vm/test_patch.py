@@ -14,10 +14,10 @@ from harness.cli.patch import exit_code, explained
 from harness.errors import ExitCode
 from harness.faults.catalogue import faults
 from harness.guests.machine import profile_of
-from harness.kernels.commits import Revision
+from harness.kernels.commits import CommitRange, Revision
 from harness.kernels.variants import KeptTree, kept_tree
 from harness.patches.questions import Stage
-from harness.patches.results import PatchPlan, Standing
+from harness.patches.results import Below, PatchPlan, Standing
 from harness.patches.work import PatchSeries, create, load_plan
 from harness.series.work import carry_out
 from harness.tests.said import Said
@@ -34,6 +34,9 @@ class Commits:
 
     def key(self, commit: str) -> str:
         return self._tree.key(FAULT.edits if commit in (BAD, LAST) else ()) + commit
+
+    def below(self, series: CommitRange) -> Below:
+        return [(1 << n) - 1 for n in range(len(series.commits))]
 
     def text(self, commit: str, file: str) -> str:
         pytest.fail(f"the plan holds no mistake, and {file} was asked for")
