@@ -166,25 +166,6 @@ def test_answers_of_another_build_are_not_shown(carried: list[LitmusSeries], tmp
     assert shown == [["ext4/ordered"], [], ["ext4/ordered"]], "those of a file that is gone stay"
 
 
-def test_answers_that_were_kept_without_their_build_are_shown(
-    carried: list[LitmusSeries], tmp_path: Path
-) -> None:
-    """After an upgrade, what was known of a kernel's file was gone from the table."""
-    image = tmp_path / "vmlinux"
-    image.write_bytes(b"\x7fELF one")
-    words = ("-c", "ext4/ordered", NAME, "--kernels", image, "--machine", "uml", "--out", tmp_path)
-    assert powercut("litmus", *words).exit_code == ExitCode.CONSISTENT
-    (series,) = carried
-    (done,) = series.known.done.values()
-    again = LitmusSeries(series.plan, series.path)
-    again._builds[str(image)] = ""
-    without = again._key("", str(image))
-    assert without != done.key
-    again = LitmusSeries(series.plan, series.path)
-    again.known.add(msgspec.structs.replace(done, key=without))
-    assert list(again.litmus.shown) == ["ext4/ordered"]
-
-
 def test_two_modes_are_compared(carried: list[LitmusSeries], tmp_path: Path) -> None:
     modes = "ext4/ordered,ext4/nobarrier"
     done = powercut("litmus", "-c", modes, NAME, "--compare", "--machine", "uml", "--out", tmp_path)
