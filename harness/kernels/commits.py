@@ -87,6 +87,10 @@ _PLAIN = {
 }
 """For our repository: the user's settings are not for commits that nobody sees."""
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+"""For a repository of SHA-1."""
+_EXTENDED = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = {}\n"
+"""For one of another hash."""
+_SHA1 = "sha1"
 _FETCHING = r"^(remote|url|http|credential|protocol|ssh)\..*$|^core\.sshcommand$"
 """Settings by which git fetches."""
 _NO_ROOM = re.compile(r"No space left on device|Out of diskspace|Disk quota exceeded")
@@ -152,7 +156,7 @@ class CommitTree:
         self.tree, self.path, self.flavour = tree, path, flavour
         self._jobs, self._say = jobs, say
         self._surroundings = _ALONE | _WHO | _promised(tree)
-        self._store = _store_of(tree)
+        self._store, self._hash = _store_of(tree), _hash_of(tree)
 
     @contextlib.contextmanager
     def _alone(self, say: Callable[[str], None], wait_s: float = WAIT_S) -> Iterator[None]:
@@ -162,7 +166,7 @@ class CommitTree:
         with exclusive(self.path / "lock", f"the kept build of {self.tree}", say, wait_s):
             with self._opening():
                 left = _removed_leftovers(self.path / "git")
-                _borrow(self.path / "git", self._store)
+                _borrow(self.path / "git", self._store, self._hash)
             if left:
                 self._clean()
             yield
@@ -177,7 +181,7 @@ class CommitTree:
                 pass
         except InUse:
             with self._opening():
-                _borrow(self.path / "git", self._store)
+                _borrow(self.path / "git", self._store, self._hash)
 
     # --- commits ------------------------------------------------------------------------------
 
@@ -690,7 +694,10 @@ def commit_tree(
     """
     root = _top(tree)
     need_tools(flavour)
-    name = hashlib.sha256(os.fsencode(f"{_store_of(root)} {key_for('', flavour)}")).hexdigest()[:12]
+    known_by = f"{_store_of(root)} {key_for('', flavour)}"
+    if (by := _hash_of(root)) != _SHA1:  # a tree that was there before at this path may have had another
+        known_by += f" {by}"
+    name = hashlib.sha256(os.fsencode(known_by)).hexdigest()[:12]
     path = cache_dir("kernels", "commits") / f"{machine}-{name}"
     path.mkdir(exist_ok=True)
     hold(path)
@@ -703,6 +710,11 @@ def _store_of(root: Path) -> Path:
     """Where the repository of a tree is."""
     found = read_only_git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout
     return Path(found.rstrip("\n"))
+
+
+def _hash_of(root: Path) -> str:
+    """By which hash a repository names its objects (git-init(1), --object-format)."""
+    return read_only_git(root, "rev-parse", "--show-object-format").stdout.strip() or _SHA1
 
 
 def _top(tree: Path) -> Path:
@@ -803,22 +815,25 @@ def _begins(file: Path, letters: bytes) -> bool:
 def _is_whole(index: Path) -> bool:
     """Whether the hash at the end of git's index is that of the rest (gitformat-index(5))."""
     data = index.read_bytes()
-    return hashlib.sha1(data[:-20], usedforsecurity=False).digest() == data[-20:]
+    kinds = (hashlib.sha1(usedforsecurity=False), hashlib.sha256())
+    for kind in kinds:
+        kind.update(data[: -kind.digest_size])
+    return any(kind.digest() == data[-kind.digest_size :] for kind in kinds)
 
 
-def _borrow(ours: Path, theirs: Path) -> None:
-    """Our repository, with the user's objects."""
-    config = ours / "config"
-    there = config.exists() and config.read_bytes() == _CONFIG.encode()
+def _borrow(ours: Path, theirs: Path, by: str) -> None:
+    """Our repository, with the user's objects, which are named by a hash."""
+    config, wanted = ours / "config", _CONFIG if by == _SHA1 else _EXTENDED.format(by)
+    there = config.exists() and config.read_bytes() == wanted.encode()
     if not there or not all((ours / name).exists() for name in ("HEAD", "refs", "objects")):
         config.unlink(missing_ok=True)
         done = subprocess.run(
-            ["git", "init", "--quiet", "--bare", str(ours)],
+            ["git", "init", "--quiet", "--bare", f"--object-format={by}", str(ours)],
             env=plain_environment() | _ALONE, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
             raise KernelError(f"git init: {done.stderr.strip()}", f"is there room in the cache, at {ours}?")
-        write_atomically(config, _CONFIG)
+        write_atomically(config, wanted)
     (ours / "objects/info").mkdir(parents=True, exist_ok=True)
     (ours / "info").mkdir(exist_ok=True)
     _keep(ours / "info/attributes", b"*.[ch] diff=cpp\n")  # a label does not begin a function

@@ -67,7 +67,11 @@ def change(tree: Path, answer: str, subject: str = "") -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    path = tmp_path / "linux"
+    return a_tree(tmp_path / "linux")
+
+
+def a_tree(path: Path, *options: str) -> Path:
+    """`options`: of git init."""
     (path / "fs").mkdir(parents=True)
     (path / "scripts/kconfig").mkdir(parents=True)
     merge = path / "scripts/kconfig/merge_config.sh"
@@ -76,7 +80,7 @@ def tree(tmp_path: Path) -> Path:
     files = {"Kconfig": "", "Makefile": MAKEFILE, "fs/main.c": MAIN, "fs/other.c": OTHER}
     for name, text in files.items():
         (path / name).write_text(text)
-    git(path, "init", "-q", "-b", "main")
+    git(path, "init", "-q", "-b", "main", *options)
     git(path, "add", "-A")
     git(path, "commit", "-qm", "base")
     return path
@@ -604,6 +608,20 @@ def test_a_tree_that_is_cut_off_says_how_it_gets_its_history(tree: Path, cache: 
             with pytest.raises(UsageError, match=r"has no commit (below|main)") as refused:
                 kept.series(*words)
             assert refused.value.next_step.endswith(f"git -C {cut} fetch --unshallow")
+
+
+def test_a_repository_of_sha256_has_its_kernels(cache: Path, tmp_path: Path) -> None:
+    """Its objects were not found, and the tree was said not to be whole."""
+    tree = a_tree(tmp_path / "linux", "--object-format=sha256")
+    change(tree, "3", "three")
+    mbox = tmp_path / "series.mbox"
+    mbox.write_text(git(tree, "format-patch", "--stdout", "HEAD~1..HEAD") + "\n")
+    change(tree, "4")
+    for _ in range(2):  # the second time, our repository is there
+        with commit_tree(tree, "toy", FLAVOUR, 1, lambda text: None) as kept:
+            series = kept.series(base="HEAD~1")
+            assert [answer(kept.kernel(c)) for c in (series.base, *series.commits)] == [107, 103, 104]
+            assert [c.subject for c in kept.series(base="HEAD~1", mbox=mbox).commits] == ["three"]
 
 
 def test_another_configuration_is_another_kernel(tree: Path, kernels: CommitTree, tmp_path: Path) -> None:
