@@ -841,6 +841,19 @@ def test_a_difference_names_its_function(tree: Path, kernels: CommitTree) -> Non
     assert said.splitlines()[4] == "@@ -6 +6 @@ int fs_collapse_range(int a)"
 
 
+def test_a_file_that_was_renamed_differs_in_what_the_patch_changed(tree: Path, kernels: CommitTree) -> None:
+    """All of a renamed file was taken for changed: 41 mistakes were to be planted in a patch of two lines."""
+    (tree / "Makefile").write_text(MAKEFILE.replace("other.o", "another.o"))
+    git(tree, "mv", "fs/other.c", "fs/another.c")
+    (tree / "fs/another.c").write_text(OTHER.replace("7", "8"))
+    git(tree, "commit", "-qam", "renamed, and changed")
+    series = kernels.series()
+    assert series.changed == ("Makefile", "fs/another.c", "fs/other.c")
+    old, new = (kernels.diff(series.base.id, series.head.id, f"fs/{name}.c") for name in ("other", "another"))
+    assert [(h.first, h.before) for h in hunks(new)] == [(3, ("\treturn 7;\n",))]
+    assert not old
+
+
 def test_a_commit_that_is_gone_is_not_known(tree: Path, kernels: CommitTree) -> None:
     assert kernels.knows(git(tree, "rev-parse", "HEAD"))
     assert not kernels.knows("a" * 40)
