@@ -452,8 +452,8 @@ class CommitTree:
         return True
 
     def diff(self, base: str, head: str, file: str) -> str:
-        """How two commits differ in a file, without lines around; with the function that each place is in. One
-        that was renamed is compared with what it was, and differs in nothing by its old name.
+        """How two commits differ in a file, without lines around; with the function that each place is in.
+        One that was renamed is compared with what it was, and differs in nothing by its old name.
         """
         renamed = self._renames(base, head)
         if file in renamed.values():
