@@ -58,10 +58,16 @@ def _program(name: str) -> Program:
             f"litmus program {name}: {behind} operations behind the setup",
             f"1 to {MAX_OPERATIONS} are possible",
         )
-    if not asked.setup <= asked.first <= len(workload.operations):
+    if not 0 <= asked.setup <= asked.first <= len(workload.operations):
         raise UsageError(
             f"litmus program {name}: the question is put after operation {asked.first}",
-            f"name one between the setup, {asked.setup}, and the end, {len(workload.operations)}",
+            f"name one between the setup, {max(0, asked.setup)}, and the end, {len(workload.operations)}",
+        )
+    if asked.until is not None and asked.until < asked.first:
+        raise UsageError(
+            f"litmus program {name}: the question is put after operation {asked.first} and until "
+            f"{asked.until}, so nowhere",
+            f"name an `until` from {asked.first} on",
         )
     if asked.group not in GROUPS:
         raise UsageError(f"litmus program {name}: no group {asked.group!r}", f"one of: {', '.join(GROUPS)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.filesystems.profiles import profiles
+from harness.litmus import programs as programs_module
 from harness.litmus.programs import GROUPS, MAX_OPERATIONS, Program, programs
 from harness.litmus.promises import promises, tree_of
 from harness.model.questions import PlantedEntry
@@ -125,6 +127,22 @@ def test_what_a_contract_allows_of_new_blocks_is_planted_everywhere(name: str) -
 def test_a_program_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="no litmus program 'replace-no-fsink'"):
         programs(["replace-no-fsink"])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [({"until": 3}, "until 3, so nowhere"), ({"setup": -1, "after": None}, "put after operation -1")],
+)
+def test_a_question_that_is_put_nowhere_is_refused(
+    given: dict[str, int], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No state had the answer no, and no contract allowed one: the cell of such a program said `always`."""
+    known = named("append-fsync-file")
+    asked = msgspec.structs.replace(known.question, **given)
+    changed = dataclasses.replace(known.workload, question=asked)
+    monkeypatch.setattr(programs_module, "load_workload", lambda name: changed)
+    with pytest.raises(UsageError, match=why):
+        programs([known.name])
 
 
 def unstated(mode: str) -> set[str]:
