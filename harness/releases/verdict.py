@@ -33,7 +33,7 @@ DEPTHS: Mapping[str, Depth] = {
         "the power fails at each write, in the order in which the disk had them",
     ),
     "normal": Depth(
-        ("quick", "more"), ("exhaustive",), 0, Budget(400, 60),
+        ("all", "more"), ("exhaustive",), 0, Budget(400, 60),
         "the power fails at each write, and what was in the disk's cache may be lost in any order",
     ),
     "deep": Depth(
