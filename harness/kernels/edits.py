@@ -7,6 +7,7 @@ Pure: text in, text out.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 
@@ -65,6 +66,11 @@ def _pattern(edit: Edit) -> re.Pattern[str]:
 
 def _is_word(token: str) -> bool:
     return token[0].isalnum() or token[0] == "_"
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines as git and compilers count them, with their ends: a form feed ends one for Python alone."""
+    return io.StringIO(text).readlines()
 
 
 def without_comments(source: str) -> str:

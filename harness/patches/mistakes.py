@@ -18,7 +18,7 @@ from itertools import accumulate, chain, zip_longest
 import msgspec
 
 from harness.host.text import one_line
-from harness.kernels.edits import without_comments, without_comments_and_strings
+from harness.kernels.edits import lines_of, without_comments, without_comments_and_strings
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _MOST_LINES = 8
@@ -62,7 +62,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def planted(self, source: str) -> str:
         """The text of the file with the mistake."""
-        lines = source.splitlines(keepends=True)
+        lines = lines_of(source)
         return "".join([*lines[: self.first - 1], self.text, *lines[self.last :]])
 
 
@@ -76,7 +76,7 @@ class Hunk(msgspec.Struct, frozen=True):
 
 def hunks(diff: str) -> Iterator[Hunk]:
     """Those of one file, of `git diff -U0`."""
-    lines = iter([*diff.splitlines(keepends=True), "@@ end"])
+    lines = iter([*lines_of(diff), "@@ end"])
     at, before = None, []  # type: re.Match[str] | None, list[str]
     for line in lines:
         if line.startswith("@@"):
@@ -90,7 +90,7 @@ def hunks(diff: str) -> Iterator[Hunk]:
 
 def mistakes(file: str, source: str, changed: Iterable[Hunk]) -> list[Mistake]:
     """Those for one file of the patch: those that order writes first, and of each hunk in turn."""
-    code, lines, text = without_comments_and_strings(source).splitlines(), source.splitlines(), _Text(source)
+    code, lines, text = without_comments_and_strings(source).split("\n"), source.split("\n"), _Text(source)
     of_hunks = [list(_of_hunk(file, lines, code, hunk)) for hunk in changed]
     by_turns = (m for m in chain.from_iterable(zip_longest(*of_hunks)) if m is not None)
     return sorted((m for m in by_turns if text.changes(m)), key=_rank)
@@ -102,7 +102,7 @@ class _Text:
     """
 
     def __init__(self, source: str) -> None:
-        self._lines = source.splitlines(keepends=True)
+        self._lines = lines_of(source)
         noted = without_comments_and_strings("".join(f"{_BEGIN}{line}" for line in self._lines))
         begins = accumulate((1 + len(line) for line in self._lines), initial=0)
         self._apart = [noted[at : at + 1] != " " for at in begins]

@@ -46,7 +46,7 @@ def changed_lines(file: str, source: str, changed: Iterable[Hunk]) -> ChangedLin
     """The lines of these hunks. For statements that are only removed, the next lines with code before and
     behind stand: what runs neither did not run what was removed.
     """
-    code = without_comments_and_strings(source).splitlines()
+    code = without_comments_and_strings(source).split("\n")
     numbers: set[int] = set()
     for hunk in changed:
         behind = hunk.first + hunk.count

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.kernels.edits import without_comments
 from harness.patches import mistakes as mistakes_module
 from harness.patches.mistakes import Hunk, Mistake, hunks, in_turn, mistakes
+from harness.patches.ran import changed_lines
 
 SOURCE = """static int sync(struct inode *inode)
 {
@@ -55,6 +56,19 @@ def planted(what: str) -> str:
 )
 def test_each_kind_of_mistake(what: str, reads: str) -> None:
     assert planted(what) == reads
+
+
+@pytest.mark.parametrize("odd", ["\f", "\v", "\x85", "\u2028"])
+def test_lines_are_those_of_the_compiler(odd: str) -> None:
+    """A form feed above, as between the parts of drivers/scsi/st.c, moved every mistake by a line."""
+    source = f"int first;\n{odd}\nint sync(void)\n{{\n\tflush();\n\treturn 0;\n}}\n"
+    diff = f"@@ -5 +5 @@ int sync(void)\n-\told{odd}();\n+\tflush();\n"
+    (hunk,) = hunks(diff)
+    left_out, before = mistakes("a.c", source, [hunk])
+    assert left_out.what == "`flush()` left out"
+    assert left_out.planted(source) == source.replace("flush()", "")
+    assert before.planted(source) == source.replace("flush", f"old{odd}")
+    assert changed_lines("a.c", source, [Hunk(5, 0, ("\tgone();\n",))]).numbers == [3, 5]
 
 
 def test_what_is_no_statement_of_its_own_is_not_left_out() -> None:
