@@ -55,6 +55,7 @@ _READING_IOCTL = re.compile(
 _NAMED_IOCTLS = {"_IOC(_IOC_WRITE, 0x58, 0x81, 0x28)": "XFS_IOC_EXCHANGE_RANGE"}
 """Names that strace does not know; nor does it show what these are given."""
 _MAKING = frozenset({"O_CREAT", "O_TRUNC", "O_TMPFILE"})
+_NAMELESS = "calls on a file that had no name when it was opened"
 _TWO_NAMES = ("rename", "link", "symlink", "mount")
 _DIRECTORY = re.compile(r"(\d+|AT_FDCWD)<")
 _MOUNTED = "calls below a mount point"
@@ -434,7 +435,7 @@ class _Import:
         if (known := process.files.get(told.number)) is None:
             self._put(process, told.number, known := _Open(path))
         if told.is_deleted and not known.handle:
-            raise _LeftOut("calls on a file that had no name when it was opened")
+            raise _LeftOut(_NAMELESS)
         if not told.is_deleted:
             known.path = path
             self._need(path)
@@ -494,8 +495,9 @@ class _Import:
         """stat(2): the name is there, and how long it is. readlink(2): where it leads."""
         at = next((i for i, a in enumerate(call.arguments) if a.startswith('"')), None)
         if at is None or (at and not string(call.arguments[at])):
-            told = call.arguments[0]
-            path = self._below(process, descriptor(told).path) if "<" in told else None
+            seen = descriptor(call.arguments[0]) if "<" in call.arguments[0] else None
+            # Another file may have the name that one has lost.
+            path = self._below(process, seen.path) if seen and not seen.is_deleted else None
         else:
             is_link = call.name.startswith(("lstat", "readlink")) or "NOFOLLOW" in " ".join(call.arguments)
             of_process = _OF_PROCESS.fullmatch(string(call.arguments[at]))
@@ -531,13 +533,12 @@ class _Import:
             raise ValueError(call.name)
         self._put(process, call.result, None)
         try:
-            path = self._below(process, call.path)
+            path = self._opened(call, process, flags)
         except _LeftOut:
             if flags.isdisjoint(_MAKING):
                 return  # it changes nothing
             raise
         if path is None:
-            self._need_the_same_root(call, process)
             return
         self._put(process, call.result, known := _Open(path, flags, 0), closing="O_CLOEXEC" in flags)
         if "O_TMPFILE" in flags:
@@ -553,6 +554,16 @@ class _Import:
             self._need(path, directory="O_DIRECTORY" in flags)
             if "O_TRUNC" in flags:
                 self._do(_K.TRUNCATE, path)
+
+    def _opened(self, call: SystemCall, process: _Process, flags: frozenset[str]) -> str | None:
+        """What is opened; None: it is not below the root. Its name may be that of another file, if it lost it
+        before and is opened by a link in /proc.
+        """
+        if (path := self._below(process, call.path)) is None:
+            self._need_the_same_root(call, process)
+        elif call.is_deleted and "O_TMPFILE" not in flags:
+            raise _LeftOut(_NAMELESS)
+        return path
 
     def _need_the_same_root(self, call: SystemCall, process: _Process) -> None:
         """The name of a descriptor has no symbolic links. Raises UsageError if there is one in the root's."""

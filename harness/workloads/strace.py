@@ -40,7 +40,8 @@ _RETURNED = re.compile(r"\)\s+= (0x[0-9a-f]+|-?\d+|\?)(?:<([^>]*)>(\(deleted\))?
 @dataclass(frozen=True, slots=True)
 class SystemCall:
     """One call that succeeded, or, without `has_returned`, one of which the log has no end: it may lack
-    arguments, or a part of one. `arguments`: as strace writes them. `path`: of the descriptor returned.
+    arguments, or a part of one. `arguments`: as strace writes them. `path`: of the descriptor returned;
+    `is_deleted`: it is the name that the file had.
     """
 
     pid: int
@@ -49,6 +50,7 @@ class SystemCall:
     result: int
     path: str = ""
     has_returned: bool = True
+    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ def _call(pid: int, name: str, rest: str, *, is_cut: bool) -> Iterator[SystemCal
             yield _without_end(pid, name, rest[: end.start()] if end else rest)
     elif (result := int(end[1], 0)) >= 0:
         path = unescaped(end[2] or "")
-        yield SystemCall(pid, name, tuple(split(rest[1 : end.start()])), result, path)
+        arguments = tuple(split(rest[1 : end.start()]))
+        yield SystemCall(pid, name, arguments, result, path, is_deleted=bool(end[3]))
 
 
 def _without_end(pid: int, name: str, begin: str) -> SystemCall:

@@ -497,6 +497,33 @@ def test_a_link_out_of_the_folder_is_counted(call: str) -> None:
     )
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_file_opened_again_behind_its_name_is_not_the_one_that_has_the_name_now(is_there: bool) -> None:
+    """The new file was emptied in its place, and nothing said so. Where there was none, an open(2) that only
+    reads counted as a call that was left out.
+    """
+    again = '1 openat(AT_FDCWD</r>, "f", O_CREAT|O_EXCL|O_RDWR, 0600) = 4</r/f>\n' if is_there else ""
+    lines = f"""1 openat(AT_FDCWD</r>, "f", O_CREAT|O_EXCL|O_RDWR, 0600) = 3</r/f>
+1 unlink("/r/f") = 0
+{again}1 openat(AT_FDCWD</r>, "/proc/self/fd/3", FLAGS) = 5</r/f>(deleted)
+"""
+    done = ["create f", "unlink f", *(["create f"] if is_there else [])]
+    read = of(lines.replace("FLAGS", "O_RDONLY"))
+    assert (told(read), read.left_out) == (done, {})
+    emptied = of(lines.replace("FLAGS", "O_WRONLY|O_TRUNC"))
+    assert told(emptied) == done
+    assert emptied.left_out == {"calls on a file that had no name when it was opened": 1}
+
+
+def test_the_size_of_a_file_that_was_replaced_is_not_that_of_the_one_in_its_place() -> None:
+    """`g` was made with it, before the program began."""
+    lines = """1 openat(AT_FDCWD</r>, "f", O_RDONLY) = 3</r/f>
+1 rename("/r/g", "/r/f") = 0
+1 fstat(3</r/f>(deleted), {st_mode=S_IFREG|0644, st_size=500, ...}) = 0
+"""
+    assert [str(op) for op in of(lines).before] == ["create f", "create g"]
+
+
 def test_no_memory_at_all_is_an_address() -> None:
     """It was no number: the whole log was refused."""
     assert told(of("7 msync(NULL, 0, MS_SYNC) = 0\n7 mprotect(NULL, 0, PROT_READ|PROT_WRITE) = 0\n")) == []
