@@ -64,8 +64,9 @@ from harness.workloads.load import absolute_word
     "-x",
     "--first",
     is_flag=True,
-    help="End a fault's run with the first case that finds it: many workloads in little time, but it is not "
-    "known how many of them find it.",
+    help="End a fault's run with the first case that finds it, and ask the unmodified kernel only in cases "
+    "in which a fault's kernel shows something: many workloads in little time, but it is not known how many "
+    "of them find it.",
 )
 @click.option("--list", "want_list", is_flag=True, help="List the faults; run nothing.")
 @click.option("-n", "--no-action", is_flag=True, help="Print what would be run; run nothing.")
@@ -103,8 +104,8 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
 
     A fault is a file of kernels/faults: a few changed words in one function of Linux. The first use downloads
     the kernel's source and builds it, which takes minutes; each fault then takes about ten seconds to build.
-    The unmodified kernel runs first, under the same workloads: what it shows too does not count. Unless
-    --states says otherwise, all legal crash states are covered, with a budget of 300 states a case.
+    The unmodified kernel runs first, or with -x as needed: what it shows too does not count. Unless --states
+    says otherwise, all legal crash states are covered, with a budget of 300 states a case.
     reports/latest keeps pointing to the last `powercut run`.
 
     Exit codes: 0 every fault was found, or its file says why it is not, 1 another one was missed, or one was
@@ -182,7 +183,9 @@ def _list(chosen: list[PlantedFault]) -> ExitCode:
 def _show(plan: FaultsPlan) -> ExitCode:
     """Print what a campaign would do (--no-action)."""
     chosen = chosen_faults(plan)
-    runs = [("the unmodified kernel", asked) for asked in baseline_runs(chosen)]
+    runs = [] if plan.first else [("the unmodified kernel", asked) for asked in baseline_runs(chosen)]
     for name, asked in [*runs, *((f.name, test_set_of(f)) for f in chosen)]:
         console.say(f"{name}: {', '.join(asked.modes)}: {', '.join(asked.workloads)}{asked.words}")
+    if plan.first:
+        console.say("the unmodified kernel: each case in which one of these shows something")
     return ExitCode.CONSISTENT

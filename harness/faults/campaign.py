@@ -1,12 +1,16 @@
 """Planted faults: the unmodified kernel and then one kernel per fault, each under the same workloads. Each is
 an item of a series; those of the unmodified kernel, the baseline, are called `baseline-1`, `baseline-2`, ...
+
+Where the first case that finds a fault is enough, the unmodified kernel is asked only in the cases in which a
+fault's kernel shows something, each an item `baseline-CASE`. A fault's run stops at such a case, and goes on
+if the unmodified kernel shows that, too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -138,12 +142,13 @@ def need_places(chosen: Sequence[PlantedFault], source: Editable) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TestSet:
-    """What a kernel is asked. `disk`, `again`: see `PlantedFault`."""
+    """What a kernel is asked. `disk`, `again`: see `PlantedFault`. `case`: this one alone; None: all."""
 
     modes: tuple[str, ...]
     workloads: tuple[str, ...]
     disk: tuple[str, ...] = ()
     again: int = 0
+    case: CaseId | None = None
 
     @property
     def words(self) -> str:
@@ -183,28 +188,65 @@ class FaultSeries(Series[Trial]):
         need_places(self._chosen, kernels)
         self._done_by = cache(done_by)
         self._build_s: dict[str, float] = {}
-        self._asked = {f"{BASELINE}-{n}": asked for n, asked in enumerate(baseline_runs(self._chosen), 1)}
+        runs = [] if plan.first else baseline_runs(self._chosen)
+        self._asked = {f"{BASELINE}-{n}": asked for n, asked in enumerate(runs, 1)}
         self._baseline = [self._item(name, (), asked) for name, asked in self._asked.items()]
         self._trials = {f.name: self._trial_of(f) for f in self._chosen}
         super().__init__(path, plan.argv, list(known_losses()))
 
-    def items(self, work: Work[Trial]) -> Sequence[Item]:
-        return [*self._baseline, *self._trials.values()]
+    def items(self, work: Work[Trial]) -> Iterable[Item]:
+        return self._until_found(work) if self.plan.first else [*self._baseline, *self._trials.values()]
+
+    def _until_found(self, work: Work[Trial]) -> Iterator[Item]:
+        """Each fault, then the cases of the baseline that it is held against, and the rest of it if they show
+        the same.
+        """
+        asked: set[str] = set()
+        for fault in self._chosen:
+            yield (trial := self._trials[fault.name])
+            while new := [i for i in self._baseline_items(fault) if i.name not in asked]:
+                asked.update(i.name for i in new)
+                yield from new
+                if self.whole(trial):
+                    work.progress.say(_row_words(self._row(fault)))
+                else:
+                    yield trial
+
+    def whole(self, item: Item) -> Trial | None:
+        """None also for a run that a case ended, if nothing that it shows counts, as is known by now."""
+        done = super().whole(item)
+        if done and done.ended_early:
+            fault = next(f for f in self._chosen if f.name == item.name)
+            return done if any(self._may_count(fault, d) for d in done.detections) else None
+        return done
 
     def _trial_of(self, fault: PlantedFault) -> Item:
         item = self._item(fault.name, fault.edits, test_set_of(fault))
         return replace(item, enough=partial(self._found_by, fault)) if self.plan.first else item
 
     def _found_by(self, fault: PlantedFault, store: RunStore, case: CaseId) -> str:
-        """Why no further case is needed after this one; empty if it does not find the fault."""
+        """Why no further case is needed after this one for now; empty if it does not find the fault."""
         seen = (detection_of(f, 0) for f in store.findings_of(case))
-        baseline = self._baseline_of(fault)
-        return f"{case} finds the fault" if any(counts(s, baseline) for s in seen) else ""
+        return f"{case} finds the fault" if any(self._may_count(fault, s) for s in seen) else ""
+
+    def _may_count(self, fault: PlantedFault, seen: Detection) -> bool:
+        """Whether a finding is credited to the fault, or may be once the unmodified kernel has been asked."""
+        theirs = self.whole(self._one_case(fault, seen.case))
+        return theirs is None or counts(seen, theirs)
+
+    def _one_case(self, fault: PlantedFault, name: str) -> Item:
+        """The run of the unmodified kernel in one case of a fault."""
+        case = CaseId.parse(name)
+        asked = replace(test_set_of(fault), modes=(case.configuration,), case=case)
+        return self._item(f"{BASELINE}-{name}{asked.words}", (), asked)
 
     def _item(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Item:
         again = [f"again {asked.again}"] if asked.again else []
         states = [*self.plan.fault_models, self.plan.budget.option, *asked.disk, *again]
-        key = key_of(self._kernels.key(edits), asked.modes, self._done_by(asked.workloads), states)
+        done = self._done_by(asked.workloads)
+        if asked.case:
+            done = [of for of in done if of[0] == asked.case.workload]
+        key = key_of(self._kernels.key(edits), asked.modes, done, states)
         return Item(name, self._built(name, edits, asked), key)
 
     def _built(self, name: str, edits: Sequence[Edit], asked: TestSet) -> Callable[[], Plan]:
@@ -221,6 +263,7 @@ class FaultSeries(Series[Trial]):
                 budget=self.plan.budget,
                 disk=asked.disk,
                 again=asked.again,
+                only=(str(asked.case),) if asked.case else (),
                 jobs=self.plan.jobs,
                 argv=self.plan.argv,
             )
@@ -241,7 +284,7 @@ class FaultSeries(Series[Trial]):
         kernel = " ".join(filter(None, [built.source, built.source_version, built.release]))
         rows = tuple(map(self._row, self._chosen))
         known = self.known
-        baseline = self._joined(self._baseline)
+        baseline = self._joined({i.name: i for f in self._chosen for i in self._baseline_items(f)}.values())
         return Campaign(self.plan, kernel, baseline, rows, self.path, known.finished, known.interrupted)
 
     def page(self) -> Page:
@@ -251,11 +294,18 @@ class FaultSeries(Series[Trial]):
         return row_of(fault, self.whole(self._trials[fault.name]), self._baseline_of(fault))
 
     def _baseline_of(self, fault: PlantedFault) -> Trial:
-        """What the unmodified kernel came to on such a disk, with recoveries cut as often: cases of other
-        runs have the same names.
+        return self._joined(self._baseline_items(fault))
+
+    def _baseline_items(self, fault: PlantedFault) -> list[Item]:
+        """The runs of the unmodified kernel that a fault is held against: on such a disk, with recoveries cut
+        as often, since cases of other runs have the same names.
         """
-        asked = {name: (of.disk, of.again) for name, of in self._asked.items()}
-        return self._joined(i for i in self._baseline if asked[i.name] == (fault.disk, fault.again))
+        if not self.plan.first:
+            asked = {name: (of.disk, of.again) for name, of in self._asked.items()}
+            return [i for i in self._baseline if asked[i.name] == (fault.disk, fault.again)]
+        done = super().whole(self._trials[fault.name])
+        cases = dict.fromkeys(d.case for d in done.detections) if done else ()
+        return [self._one_case(fault, case) for case in cases]
 
     def _joined(self, items: Iterable[Item]) -> Trial:
         return joined(BASELINE, [t for item in items if (t := self.whole(item))])
@@ -269,7 +319,7 @@ def trial_of(item: Item, store: RunStore, summary: Summary) -> Trial:
     unfinished = (CaseStatus.PLANNED, CaseStatus.RECORDED) if summary.info.stopped else ()
     cases = [c for c in summary.cases if c.status not in unfinished]
     decided = [c for c in cases if not c.was_not_run and not c.undecided]
-    enough = summary.info.stopped and any(item.enough(store, c.case) for c in cases)
+    enough = bool(summary.info.stopped) and any(item.enough(store, c.case) for c in cases)
     shown = cases if enough else summary.cases
     return Trial(
         item=item.name,
@@ -278,6 +328,7 @@ def trial_of(item: Item, store: RunStore, summary: Summary) -> Trial:
         detections=tuple(detection_of(f, c.counts.checked) for c in shown for f in c.findings),
         undecided={str(c.case): _reason(c) for c in cases if c.undecided or c.lacks},
         states=summary.checked,
+        ended_early=enough,
     )
 
 

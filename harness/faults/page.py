@@ -41,6 +41,11 @@ _ABOUT = (
     "it; where the same oracle found other things there, only if more states show it than show all of those."
 )
 
+_FIRST = (
+    "each fault's run ended with the first case that found it; the unmodified kernel was asked only in cases "
+    "in which a fault's kernel showed something"
+)
+
 
 def page_of(campaign: Campaign) -> Page:
     """All of it. What was not found comes first."""
@@ -55,7 +60,7 @@ def page_of(campaign: Campaign) -> Page:
             asked_states(campaign.plan.fault_models, campaign.plan.budget),
             baseline_words(campaign),
             *_other_words(campaign.plan.other),
-            *["each fault's run ended with the first case that found it"] * campaign.plan.first,
+            *[_FIRST] * campaign.plan.first,
             _when(campaign),
         ),
         notice="Interrupted: the faults not tried are listed as such." * campaign.interrupted,

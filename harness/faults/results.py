@@ -53,8 +53,8 @@ class Detection(msgspec.Struct, frozen=True):
 
 class Trial(Done, frozen=True, kw_only=True, tag="done"):
     """The run of one kernel, an item; or all of the baseline's: see `joined`. `asked`: the cases that it was
-    for; empty: all. `cases`: those that were decided. `undecided`: why the others were not, by case. `runs`:
-    the run directories, if it is joined.
+    for; empty: all. `cases`: those that were decided. `undecided`: why the others were not, by case.
+    `ended_early`: by a case that was enough. `runs`: the run directories, if it is joined.
     """
 
     asked: tuple[str, ...] = ()
@@ -63,6 +63,7 @@ class Trial(Done, frozen=True, kw_only=True, tag="done"):
     undecided: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
     states: int = 0
     build_seconds: float = 0
+    ended_early: bool = False
     runs: tuple[str, ...] = ()
 
     @property
@@ -181,8 +182,8 @@ def row_of(fault: PlantedFault, trial: Trial | None, baseline: Trial) -> Row:
     otherwise in the baseline, as with a race that hits now this file, now that one, more states have to show
     it than show all of those; another symptom of the same oracle says nothing of it. What unmodified kernels
     are known to show counts only in such a comparison: by itself it may be that race, which the baseline
-    happened to miss. A fault is missed only if all its cases were decided, in the baseline too; an undecided
-    case never makes it found or missed.
+    happened to miss. A fault is missed only if all its cases were decided, and those that show something in
+    the baseline too; an undecided case never makes it found or missed.
     """
     if trial is None:
         return Row(fault, Status.NOT_TRIED)
@@ -232,11 +233,10 @@ def _not_found(fault: PlantedFault, trial: Trial, baseline: Trial) -> tuple[Stat
     if trial.failed:
         return Status.UNDECIDED, trial.failed
     undecided = dict(trial.undecided)
-    undecided |= {
-        case: f"the unmodified kernel's case is undecided: {baseline.undecided.get(case, baseline.failed)}"
-        for case in trial.cases
-        if case not in baseline.cases
-    }
+    for case in dict.fromkeys(d.case for d in trial.detections if d.case not in baseline.cases):
+        why = baseline.undecided.get(case) or baseline.failed
+        asked = f"the unmodified kernel's case is undecided: {why}"
+        undecided[case] = asked if why else "the unmodified kernel is asked next"
     if undecided:
         case, why = next(iter(undecided.items()))
         more = f" (and {len(undecided) - 1} more cases)" if len(undecided) > 1 else ""

@@ -316,8 +316,8 @@ class Work(Generic[DoneT]):
         return End.TIME_UP if stopped or (total is None and self.time_is_up) else End.COMPLETE
 
     def _is_decided(self, item: Item) -> bool:
-        before = self._series.known.done.get(item.name)
-        return before is not None and before.key == item.key and before.decided
+        before = self._series.whole(item)
+        return before is not None and before.decided
 
     def _left(self, left: int) -> str:
         """How long so many more items may take; nothing where the time is up before they begin."""

@@ -223,21 +223,33 @@ def test_a_run_ends_with_the_first_case_that_finds_the_fault(
     assert [r.status for r in campaign.rows] == [Status.FOUND, Status.MISSED]
     assert len(campaign.rows[0].workloads) == found
     done = FaultSeries(load_plan(path), path, kernels).known.done
-    assert [len(done[name].cases) for name in ("baseline-1", "forgetful", "harmless")] == [2, found, 2]
+    assert [len(done[name].cases) for name in ("forgetful", "harmless")] == [found, 2]
+    assert campaign.baseline.cases == tuple(f"ext4-ordered/{name}" for name in ("dirs", "more")[:found])
     assert ("ended with the first case" in page_of(campaign).text()) is first
-    gone_on(path, kernels)
+    assert gone_on(path, kernels).rows == campaign.rows
     assert kernels.variants == ["forgetful", "harmless"]
 
 
+@pytest.mark.parametrize("stop_at", ["never", "[forgetful]", "[baseline-ext4-ordered/dirs]"])
 def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch, stop_at: str
 ) -> None:
-    kernels.plant(fault("forgetful"))
+    """It is asked after the fault's kernel has shown something, also where the campaign was stopped then: the
+    fault's run goes on, and the answer is that of a campaign which asked it everything first.
+    """
+    kernels.plant(fault("forgetful"), fault("harmless"))
     monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
     (tmp_path / "more.toml").write_text(WORKLOAD)
     workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
-    path = create(FaultsPlan(machine="toy", workloads=workloads, first=True, argv=["faults"]), tmp_path)
-    assert [r.status for r in gone_on(path, kernels).rows] == [Status.MISSED]
+    plan = FaultsPlan(machine="toy", workloads=workloads, argv=["faults"])
+    whole = gone_on(create(plan, tmp_path / "whole"), kernels)
+    path = create(msgspec.structs.replace(plan, first=True), tmp_path / "first")
+    if stop_at != "never":
+        first = gone_on(path, kernels, Progress(stop_at))
+        assert not {row.status for row in first.rows} & {Status.FOUND, Status.MISSED}
+    campaign = gone_on(path, kernels)
+    assert [r.status for r in campaign.rows] == [r.status for r in whole.rows] == [Status.MISSED] * 2
+    assert campaign.baseline.cases == whole.baseline.cases
     done = FaultSeries(load_plan(path), path, kernels).known.done["forgetful"]
     assert (len(done.cases), len(done.detections)) == (2, 2)
 
