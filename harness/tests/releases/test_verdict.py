@@ -312,6 +312,13 @@ def test_the_workloads_of_every_depth_exist() -> None:
         assert select_workloads(list(depth.workloads))
 
 
+def test_only_a_quick_verdict_asks_less_than_a_run_does_without_options() -> None:
+    """`normal` lost six workloads that went from `more` to `all`."""
+    for name in DEPTHS.keys() - {"quick"}:
+        asked = {w.name for w in select_workloads(DEPTHS[name].workloads)}
+        assert asked >= {w.name for w in select_workloads(["all"])}
+
+
 def test_a_verdict_of_which_no_workload_was_looked_at_whole_says_so() -> None:
     """`9 of 9 workloads, 9 of them in part`: the green cell read as nine workloads."""
     part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
