@@ -433,7 +433,9 @@ def _places(effect: Effect, m: Micro) -> set[tuple[int, Sort | str, int]]:
 
 def _no_remedy(search: Search, kinds: Sequence[Kind]) -> str:
     if not all(kind.is_tried for kind in kinds):
-        return "not every fsync was tried: the time for it was up (--budget gives more)"
+        is_over = search.check.is_over
+        time_up = "of the run was up (--resume goes on)" if is_over else "for it was up (--budget gives more)"
+        return f"not every fsync was tried: the time {time_up}"
     guess = "the new under another name, synced, and then a rename; of a log, a checksum in each record"
     founds = [kind.found for kind in kinds]
     lost = {m.sort for found in founds for m in search.effect.of(found.missing)}

@@ -182,8 +182,8 @@ class _Case:
     stored: set[str] = field(default_factory=set)
 
     def decide(self) -> bool:
-        """Visit the states, and store what comes of them. Returns whether all were visited. Raises NotJudged,
-        GuestLost.
+        """Visit the states, and store what comes of them. Returns whether all were visited, and why some fail
+        was looked for to the end. Raises NotJudged, GuestLost.
         """
         judging = self._judging
         listed = judging.legal.listed()
@@ -215,7 +215,7 @@ class _Case:
         self._put(sound)
         self._put_findings(found, failed)
         self._put_case(listed, visited, {told.found.state for told in found.told})
-        return judging.all_visited
+        return judging.all_visited and not (failed and judging.is_over)
 
     def _put(self, judged: Sequence[JudgedState]) -> None:
         self._store.put_judgements(self._id, judged)

@@ -53,6 +53,10 @@ class Check(Protocol):
     def is_late(self) -> bool:
         """Whether it may be asked no more than what is needed to end."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether that is for the time of the run."""
+
 
 class _TimeUp(Exception):
     """A cause was not found in time."""

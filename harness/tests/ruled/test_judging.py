@@ -281,6 +281,17 @@ def test_the_time_of_the_run_ends_the_visits_anywhere() -> None:
     assert made.is_late
 
 
+@pytest.mark.parametrize(
+    ("deadline", "says"),
+    [(None, "for it was up (--budget gives more)"), (0.0, "of the run was up (--resume")],
+)
+def test_whose_time_left_a_remedy_open_is_told(deadline: float | None, says: str) -> None:
+    """A run of two minutes said that a budget gives more, which had been left as it is."""
+    made = Judging(many_writes(), RULES, always_yes, deadline=deadline)
+    untried = Kind(Vulnerability(Partial(0), 0, 0, 0, 0), "", is_tried=False)
+    assert says in _no_remedy(Search(made.legal, made), [untried])
+
+
 def test_a_slow_check_is_asked_about_few_states_before_the_next_look_at_the_time() -> None:
     """64 checks of a second each came between two looks at a budget of five."""
     made = Judging(many_writes(), RULES, always_yes)

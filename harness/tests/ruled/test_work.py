@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.cases.casework import EnoughDone
+from harness.cases.casework import EnoughDone, Limits
 from harness.filesystems.profiles import ruled_modes
 from harness.host.progress import Quiet
 from harness.model import CaseId, Check, CheckResult, CrashPoint, CrashState, Workload
@@ -330,6 +330,28 @@ def test_a_case_takes_the_time_of_all_parts_of_the_run(
     clock = itertools.count()
     monkeypatch.setattr("harness.ruled.work.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
     assert [part(stop_at=4).seconds, part().seconds] == [1, 2]
+
+
+def test_a_case_goes_on_whose_cause_the_time_of_the_run_left_open(
+    part: Callable[..., CaseSummary], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all states had been visited by then, it was done: "not every fsync was tried" stayed, whatever
+    time the run got later, and it was the time of a budget that nobody had given.
+    """
+
+    def enough(_: Limits) -> None:
+        raise EnoughDone("the time given is up")
+
+    with monkeypatch.context() as patch:
+
+        def begin(_: Judging) -> None:
+            patch.setattr(Judging, "is_over", True)
+            patch.setattr(Limits, "need_more", enough)
+
+        patch.setattr(Judging, "begin_search", begin)
+        stopped = part()
+    assert (stopped.status, stopped.verdict) == (CaseStatus.RECORDED, CaseVerdict.FAIL)
+    assert part().status is CaseStatus.DONE
 
 
 def test_a_resumed_part_that_comes_to_nothing_leaves_what_was_known(part: Callable[..., CaseSummary]) -> None:

@@ -31,6 +31,7 @@ class FunctionCheck:
     says: Says
     tells: Callable[[Held, int], str] = lambda held, acks: ""
     is_late: bool = False
+    is_over: bool = False
     at_once: int = 64
 
     def passes(self, state: Partial, acks: int) -> bool:
