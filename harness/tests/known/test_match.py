@@ -633,6 +633,8 @@ ALIKE = {
     "md-preflush-not-waited": 144,
     "md-raid5-journal-tail": 78,
     "md-raid5-ppl-no-flush": 68,
+    # dm-thin without its flush does the same: its metadata is committed before the blocks that it names.
+    "dm-cache-no-flush": 1,
     # The flush that jbd2 leaves out is that of data; a planted one of the same data shows the same.
     "ext4-external-journal-no-flush": 19,
     # Recovery undoes a synced change, and another recovery, or an fsync that logs less, does so as well.
@@ -732,6 +734,10 @@ NO_FLUSH, LOST = Mechanism.NO_FLUSH.value, "@t200-190"
         _foreign("ext4/fast_commit-fsck-first", GONE, ("create f", "fsync f"), state="@t200=", cause=""),
         _foreign("ext4/ordered@raid5-journal", GONE, ("create f", "fsync f"), state="@t200",
                  cause=Mechanism.DROPPED.value),
+        _foreign("ext4/ordered@cache", Symptom("mountable", "mount: EUCLEAN"), ("create f", "fsync f"),
+                 state=LOST, cause=""),
+        _foreign("ext4/ordered@cache", GONE, ("create f", "fsync f"), state=LOST, cause=NO_FLUSH),
+        _foreign("ntfs3g/default", GONE, ("create f", "fsync f"), state=LOST, cause=NO_FLUSH),
     ],
     ids=lambda seen: f"{seen.case.configuration}: {seen.symptom.what}",
 )  # fmt: skip
