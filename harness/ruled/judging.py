@@ -464,9 +464,15 @@ def _comes_behind(effect: Effect, found: Vulnerability) -> bool:
 
 
 def _makes_it(effect: Effect, found: Vulnerability) -> bool:
-    """Whether what is there gives a name to a file of which something is lost: before it, nothing can be."""
-    lost = {m.inode for m in effect.of(found.missing) if m.sort is not Sort.NAME}
-    return any(held in lost for m in effect.of(found.present) for _, _, held in m.names)
+    """Whether what is there gives a name to a file of which something is lost, or cuts it where that was
+    written: before it, nothing can be.
+    """
+    ends = dict[int, int]()
+    for m in (m for m in effect.of(found.missing) if m.sort is not Sort.NAME):
+        ends[m.inode] = max(ends.get(m.inode, 0), m.size, m.offset + m.length)
+    there = list(effect.of(found.present))
+    makes = any(held in ends for m in there for _, _, held in m.names)
+    return makes or any(m.exact and m.size < ends.get(m.inode, 0) for m in there)
 
 
 def _are_stores(effect: Effect, found: Vulnerability) -> bool:

@@ -790,6 +790,27 @@ def test_a_file_has_to_be_made_before_its_data(made_by: str, guess: str) -> None
     assert _no_remedy(search, [Kind(found, "")]).endswith(f"A guess: {guess}")
 
 
+@pytest.mark.parametrize(
+    ("cut", "guess"),
+    [
+        (0, "write the file under a temporary name, sync it, and then rename it"),
+        (8, "another order of these calls, with an fsync between them"),
+    ],
+)
+def test_a_file_has_to_be_emptied_before_it_is_written_anew(cut: int, guess: str) -> None:
+    """ "Another order of these calls", of open(f, O_TRUNC) and the write to it: behind it, all would be cut
+    off.
+    """
+    calls = Calls().create("f").write("f", b"f" * 5000).sync().ack("old").size("f", cut).write("f", b"new!")
+    left = [Left("f", "file", OWNER, b"new!" + b"f" * max(0, cut - 4))]
+    made = Judging(replace(calls.notes(left), exit_code=0), RULES, always_yes)
+    search = Search(made.legal, made)
+    there = next(m.bit for m in search.effect.micros if m.exact and not m.on_the_way)
+    late = sum(m.bit for m in search.effect.micros if m.call == 4)
+    found = Vulnerability(Partial(there), 1, late, there, 0)
+    assert _no_remedy(search, [Kind(found, "")]).endswith(f"A guess: {guess}")
+
+
 def test_a_state_that_an_earlier_version_named_stands_for_the_one_in_which_a_program_sees_the_same() -> None:
     """`repro` refused it with "the rules do not leave it possible": it left out a size that a later one of
     the same call hides, and said so nowhere.
