@@ -85,7 +85,8 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     have had all that it was sent, which is never said of a prefix of the log. `causes`: the causes that
     `powercut show` names for it, in its words (`record ahead of its blocks`). A finding that was explained
     has to have one of these: one whose cause could not be told is new.
-    `during`: what went wrong: power-cut alone, cut-recovery or faulty-disk.
+    `during`: what went wrong: power-cut alone, cut-recovery (of which alone confluence judges) or faulty-disk
+    (of which honesty does, and no other oracle).
     """
 
     modes: tuple[str, ...]
@@ -217,8 +218,9 @@ def _bug_in(name: str, path: Path) -> KnownBug | None:
 
 
 def read_known(path: Path, oracles: Collection[str]) -> tuple[KnownBug, ...]:
-    """The bugs in a file of the user. Raises UsageError if it cannot be read or is malformed, or names an
-    oracle that is none of `oracles`: such a bug would be known and match nothing.
+    """The bugs in a file of the user. Raises UsageError if it cannot be read or is malformed, names an oracle
+    that is none of `oracles`, or one that does not judge what went wrong: such a bug would be known and match
+    nothing.
     """
     bugs = _decoded(path, KnownBugs).bug
     for bug in bugs:
@@ -227,7 +229,23 @@ def read_known(path: Path, oracles: Collection[str]) -> tuple[KnownBug, ...]:
                 f"{path}: {bug.name}: no oracle is called {name}",
                 near_or(name, oracles, f"there are: {', '.join(oracles)}"),
             )
+        for why in filter(None, map(never_seen, bug.record.shows)):
+            raise UsageError(f"{path}: {bug.name}: {why}", "give each a [[bug.record.shows]] of its own")
     return bugs
+
+
+_JUDGES_ONLY: Mapping[str, During] = {"honesty": During.FAULTY_DISK, "confluence": During.CUT_RECOVERY}
+
+
+def never_seen(sighting: Sighting) -> str:
+    """Why no finding can be this: an oracle of it does not judge what went wrong. Empty if each does."""
+    for oracle in sighting.oracles:
+        only = _JUDGES_ONLY.get(oracle)
+        if only not in (None, sighting.during):
+            return f"{oracle} is for {only}, and not for {sighting.during}"
+        if only is None and sighting.during is During.FAULTY_DISK:
+            return f"{oracle} does not judge a {sighting.during}: honesty alone does"
+    return ""
 
 
 def _decoded(path: Path, kind: type[T]) -> T:

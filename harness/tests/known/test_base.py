@@ -12,10 +12,11 @@ from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
 from harness.findings.bug_report import bug_reports, findings_folder
-from harness.known.base import installed, read_known, version_of, with_bugs
+from harness.known.base import installed, never_seen, read_known, version_of, with_bugs
 from harness.known.match import Match
 from harness.known.words import NEW, about, brief, details, named
 from harness.oracles import ORACLES
+from harness.oracles.honesty import Seen
 
 OURS = """
 [[bug]]
@@ -45,6 +46,30 @@ def test_records_name_oracles_that_exist_and_modes_that_some_mode_is() -> None:
                 plain, _, stack = mode.partition("@")
                 assert any(fnmatchcase(name, plain) for name in profiles()), (bug.name, mode)
                 assert not stack or any(fnmatchcase(name, stack) for name in above_or_below), (bug.name, mode)
+
+
+BEGIN = {
+    "assembles": ("start: ",),
+    "fsck": ("fsck: ",),
+    "honesty": tuple(f"{what}: " for what in Seen),
+    "mountable": ("mount: ", "lost: ", "hangs: "),
+    "program": ("check N: ",),
+}
+"""How all symptoms of an oracle begin."""
+
+
+def test_every_sighting_is_one_that_a_finding_can_be() -> None:
+    """Of XFS's refused mount the record had what fsck says, under --disk, where honesty alone judges: each of
+    its findings was new, and failed a run with --new-only.
+    """
+    for bug in installed().values():
+        for sighting in bug.record.shows:
+            assert not never_seen(sighting), bug.name
+            for oracle in BEGIN.keys() & set(sighting.oracles):
+                assert any(s.startswith(("*", *BEGIN[oracle])) for s in sighting.symptoms), (bug.name, oracle)
+            if BEGIN.keys() >= set(sighting.oracles):
+                begun = tuple(begin for oracle in sighting.oracles for begin in BEGIN[oracle])
+                assert all(s.startswith(("*", *begun)) for s in sighting.symptoms), bug.name
 
 
 def test_each_bug_says_what_to_do_and_how_likely_it_is() -> None:
@@ -88,6 +113,24 @@ def test_a_bug_that_would_match_by_oracle_alone_or_does_not_parse_is_refused(
     file = tmp_path / "known.toml"
     file.write_text(OURS.replace(old, new))
     with pytest.raises(UsageError, match=r"known\.toml"):
+        read_known(file, ORACLES)
+
+
+@pytest.mark.parametrize(
+    ("sighting", "why"),
+    [
+        ('oracles = ["durability"]\nduring = "faulty-disk"', "durability does not judge a faulty-disk"),
+        ('oracles = ["durability", "confluence"]', "confluence is for cut-recovery, and not for power-cut"),
+        ('oracles = ["honesty"]\nduring = "cut-recovery"', "honesty is for faulty-disk, and not for cut-"),
+    ],
+)
+def test_an_oracle_that_does_not_judge_what_went_wrong_is_refused(
+    tmp_path: Path, sighting: str, why: str
+) -> None:
+    """Such a bug was read, and matched nothing."""
+    file = tmp_path / "known.toml"
+    file.write_text(OURS.replace('oracles = ["durability"]', sighting))
+    with pytest.raises(UsageError, match=f"known.toml: xfs-sync-no-flush: {why}"):
         read_known(file, ORACLES)
 
 
