@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from dataclasses import replace
@@ -337,6 +338,17 @@ def test_a_run_that_died_is_not_green(tmp_path: Path, demo: RunStore) -> None:
         page = Page(report_html(summarise(store), store, SOURCE))
     assert page.all("header") == [{"class": "unknown"}]
     assert "The run was interrupted before it was complete." in page.text
+
+
+def test_headings_come_in_order_and_their_cards_have_a_style(summary: Summary, demo: RunStore) -> None:
+    """Groups of findings had a heading two levels below their section's, and the name of no style."""
+    text = report_html(summary, demo, SOURCE)
+    levels = [int(tag[1]) for tag, _ in Page(text).tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after <= before + 1 for before, after in itertools.pairwise([0, *levels]))
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    cards = {name for tag, had in Page(text).tags if tag == "article" for name in had["class"].split()}
+    assert "similar" in cards
+    assert all(re.search(rf"\.{name}\b", style) for name in cards)
 
 
 def test_the_name_of_a_workload_stays_as_it_is_in_the_headline(summary: Summary) -> None:
