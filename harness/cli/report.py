@@ -52,6 +52,7 @@ from harness.report.changes import (
     changes_json,
     changes_text,
 )
+from harness.report.lines import resume_of
 from harness.report.words import number, plural
 from harness.store import RunStore
 from harness.store.garbage import Kept, kept_runs
@@ -114,6 +115,8 @@ def report_command(
                 console.say(line)
             return shell_code(summary)
         print_summary(summary, source_words(store, shown_path(store.path)), console)
+        if again := resume_of(store, shown_path(store.path)):
+            console.say(f"continue with: {again}")
         if not expect:
             console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
         if serve:

@@ -13,7 +13,7 @@ from harness.report.explanation import read_explanation
 from harness.report.findings import write_findings
 from harness.report.html import report_html
 from harness.report.junit import junit_xml
-from harness.report.lines import source_words
+from harness.report.lines import resume_of, source_words
 from harness.report.markdown import summary_markdown
 from harness.report.results import results_json
 from harness.report.shrunk import shrunk_file
@@ -76,5 +76,6 @@ def write_reports(store: RunStore, source: Path | None = None) -> None:
     write_atomically(store.path / "results.json", results_json(summary, shown))
     write_atomically(store.path / "junit.xml", junit_xml(summary, shown))
     write_atomically(store.path / "summary.txt", summary_text(summary, shown))
-    write_atomically(store.path / "summary.md", summary_markdown(summary, shown))
+    again = resume_of(store, shown_path(store.path))
+    write_atomically(store.path / "summary.md", summary_markdown(summary, shown, again))
     write_atomically(store.path / "report.html", report_html(summary, store, shown))

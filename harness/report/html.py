@@ -20,7 +20,7 @@ from harness.report import words
 from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
 from harness.report.faulty_disk import OUTCOMES, faulty_disk_tables
 from harness.report.ladder import ladder_svg
-from harness.report.lines import can_be_shrunk, commands, explain, reproduce, shrink
+from harness.report.lines import can_be_shrunk, commands, explain, reproduce, resume_of, shrink
 from harness.report.pages import begun, sentence, template
 from harness.report.recovery_code import headline as recovery_headline
 from harness.report.recovery_code import unreached_by_file
@@ -132,6 +132,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
     return page.render(
         summary=summary,
         info=summary.info,
+        again=resume_of(store, words.shown_path(store.path)),
         headline=_headline(summary),
         verdict=_verdict(summary),
         matrix=words.Matrix.of(summary),

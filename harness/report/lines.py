@@ -14,6 +14,7 @@ from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import LOG_BYTES, Budget, Clock, Completions, Plan
 from harness.store import RunStore
+from harness.store.bundle import packed_case
 from harness.store.directory import read_info, read_plan
 from harness.store.records import CaseInfo, Finding
 from harness.trust import is_own, may_hold, with_kept_modules
@@ -101,6 +102,19 @@ def resume(plan: Plan, path: str) -> str:
     if plan.image:
         words += _shown(["--image", plan.image.path])
     return f"powercut run --resume {shlex.join(words)}"
+
+
+def resume_of(store: RunStore, path: str) -> str:
+    """`resume` of a run that ended before it was complete; empty of another one, and where not all that it
+    needs is here: it was packed with the recording of one case, or its plan cannot be read.
+    """
+    info = store.info
+    if not (info.interrupted or info.finished is None) or packed_case(store.layout):
+        return ""
+    try:
+        return resume(with_kept_modules(store), path)
+    except StoreError:
+        return ""
 
 
 def resume_measurement(kernel: str, modules: str | None, path: str, beside: Sequence[str] = ()) -> str:

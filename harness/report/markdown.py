@@ -43,12 +43,12 @@ _MARKS = {
 }
 
 
-def summary_markdown(summary: Summary, source: str) -> str:
-    """The run as Markdown. `source`: see `lines.source_words`."""
-    return "\n".join(_lines(summary, source)) + "\n"
+def summary_markdown(summary: Summary, source: str, resuming: str = "") -> str:
+    """The run as Markdown. `source`: see `lines.source_words`. `resuming`: the command that continues it."""
+    return "\n".join(_lines(summary, source, resuming)) + "\n"
 
 
-def _lines(summary: Summary, source: str) -> Iterator[str]:
+def _lines(summary: Summary, source: str, resuming: str) -> Iterator[str]:
     yield f"## {markdown_plain(headline(summary))}"
     yield ""
     checked = f"{plural(summary.checked, 'crash state')} checked"
@@ -59,6 +59,9 @@ def _lines(summary: Summary, source: str) -> Iterator[str]:
     if summary.info.stopped or summary.interrupted:
         yield ""
         yield f"**Not complete:** {markdown_plain(summary.info.stopped or 'interrupted')}"
+        if resuming:
+            yield ""
+            yield _command(resuming)
     yield ""
     yield from _table(Matrix.of(summary))
     yield from _unexpected(summary, source)

@@ -16,12 +16,15 @@ from harness.cases import application
 from harness.expectations import parse_expectations
 from harness.host.resources import resource
 from harness.model import CaseId, CrashState, Judgement, Violation
+from harness.plan import Plan
+from harness.report import write_reports
 from harness.report.html import _headline, report_html
 from harness.report.pages import begun, sentence
 from harness.store import RunStore
-from harness.store.records import Coverage, Evidence, JudgedState, NestedCrashes
+from harness.store.records import CaseInfo, Coverage, Evidence, JudgedState, NestedCrashes
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseVerdict, Summary, summarise
+from harness.tests.cli.runner import powercut
 from harness.tests.report.conftest import SOURCE
 from harness.tests.report.demo import FINISHED, run_info
 from harness.tests.report.test_machine_readable import HOSTILE, hostile
@@ -338,6 +341,22 @@ def test_a_run_that_died_is_not_green(tmp_path: Path, demo: RunStore) -> None:
         page = Page(report_html(summarise(store), store, SOURCE))
     assert page.all("header") == [{"class": "unknown"}]
     assert "The run was interrupted before it was complete." in page.text
+
+
+def test_what_was_stopped_says_by_what_and_how_to_go_on(tmp_path: Path) -> None:
+    """The page said "interrupted" of a run whose time was up, and neither it nor a job's had the command."""
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"]))
+        store.add_case(CaseInfo(CaseId("ext4", "ordered", "append-fsync"), "", "", ""))
+        store.finish(FINISHED, interrupted=True, stopped="the time given is up")
+        write_reports(store)
+    again = f"powercut run --resume {store.path}"
+    page = Page((store.path / "report.html").read_text())
+    assert "The run was stopped before it was complete: the time given is up." in page.text
+    assert f"continue with: {again}" in page.text
+    assert f"\n    {again}\n" in (store.path / "summary.md").read_text()
+    told = powercut("report", store.path)
+    assert f"continue with: {again}" in told.stdout.splitlines()
 
 
 def test_headings_come_in_order_and_their_cards_have_a_style(summary: Summary, demo: RunStore) -> None:
