@@ -349,21 +349,40 @@ def _in_flight(facts: Facts) -> str:
 
 
 def _no_flush(facts: Facts) -> str:
-    """What was sent only after the promise was given is no part of it, though it may have to be lost too.
-    Then what was sent before may be data of others, which has to be lost as well, and not what was promised.
-    """
     if (ack := facts.promised_at) is None:
         return ""
-    lost = [w for e in facts.lost if (w := facts.writes[e]).submitted < ack]
+    lost = _lost_by(facts, ack)
     last = max(lost, key=lambda w: w.completed, default=None)
     if last is None or last.completed > ack or any(_flushed_since(facts, w) for w in lost):
-        return ""
-    if len(lost) < len(facts.lost) and facts.promise is not None and not facts.was_asked_for(ack, lost):
         return ""
     to = f" to {facts.device(last.entry)}" if facts.devices else ""
     return (
         f"No flush was sent{to} between the completion of entry {last.entry} (event {last.completed}) and "
         f"the return of `{_promising(facts)}` (event {ack})."
+    )
+
+
+def _lost_by(facts: Facts, ack: int) -> list[TimedWrite]:
+    """The lost writes that were sent before the promise was given. What was sent only then is no part of it,
+    though it may have to be lost too. Then what was sent before may be data of others, which has to be lost
+    as well, and not what was promised: none.
+    """
+    lost = [w for e in facts.lost if (w := facts.writes[e]).submitted < ack]
+    if len(lost) < len(facts.lost) and facts.promise is not None and not facts.was_asked_for(ack, lost):
+        return []
+    return lost
+
+
+def _not_waited(facts: Facts) -> str:
+    """The promise was given while a lost write was in flight."""
+    if (ack := facts.promised_at) is None:
+        return ""
+    flying = [w for w in _lost_by(facts, ack) if w.completed > ack]
+    if not flying:
+        return ""
+    return (
+        f"`{_promising(facts)}` returned at event {ack}, while entry {flying[0].entry} was still in flight "
+        f"(it completed at {flying[0].completed}): nobody had waited for it."
     )
 
 
@@ -431,6 +450,7 @@ _OF_A_LOSS: Mapping[Mechanism, Sentence] = {
         {Kind.METADATA},
         "{it}, was written in place at event {sent}, before entry {lost} was durable.",
     ),
+    Mechanism.NOT_SENT: _not_waited,
 }
 """In this order: the first that fits is told."""
 

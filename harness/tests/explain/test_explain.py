@@ -549,9 +549,9 @@ def test_no_flush_at_all() -> None:
     )
 
 
-@pytest.mark.parametrize(("early", "named"), [(False, Mechanism.NO_FLUSH), (True, None)])
+@pytest.mark.parametrize(("early", "named"), [(False, Mechanism.NO_FLUSH), (True, Mechanism.NOT_SENT)])
 def test_what_was_sent_after_the_promise_does_not_hide_that_no_flush_was(
-    early: bool, named: Mechanism | None
+    early: bool, named: Mechanism
 ) -> None:
     """A commit that was to be written through was lost, and the next one, in flight: no cause was named."""
     made = Recorder()
@@ -660,6 +660,30 @@ def test_acknowledged_before_the_flush_had_completed() -> None:
     made.mark("cut")
     made.complete(flush)
     assert told(facts_of(made, {data: DATA}, (data,), 1, at="cut")) is Mechanism.EARLY_ACK
+
+
+@pytest.mark.parametrize(("flushes", "fua"), [(True, False), (False, False), (False, True)])
+def test_a_write_that_nobody_waited_for_is_missing_a_wait(flushes: bool, fua: bool) -> None:
+    """ "missing: a flush sent after event 5, done before event 4"; and no cause where no flush was sent."""
+    made = Recorder()
+    made.mark("begin 1")
+    data = made.submit(1, fua=fua)
+    if flushes:
+        made.complete(made.flush())
+    made.mark("ack 1")
+    if fua:
+        made.mark("cut")
+    made.complete(data)
+    if not fua:
+        made.mark("cut")
+    facts = facts_of(made, {data: DATA}, (data,), 1, at="cut")
+    found = there(mechanism_of(facts, made_up=False))
+    assert found.mechanism is (Mechanism.IN_FLIGHT if flushes else Mechanism.NOT_SENT)
+    write, ack = facts.writes[data], there(facts.promised_at)
+    assert f"still in flight (it completed at {write.completed})" in found.sentence
+    flush = "" if fua else ", and a flush after it"
+    wanted = f"a wait for entry {data}, which completed only at event {write.completed}{flush}"
+    assert _missing(facts, found.mechanism) == f"{wanted}, before event {ack}"
 
 
 def test_a_record_ahead_of_its_blocks() -> None:
