@@ -202,10 +202,15 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
 
 
 def _expected(of: Sequence[Standing]) -> dict[str, list[str]]:
-    """What a configuration is expected to do on some kernel, the worst first, with the reasons."""
+    """What a configuration is expected to do on some kernel, the worst first, with the reasons; and with the
+    kernels that show it, where another one that was looked at does not: it may be mended there.
+    """
     told: dict[str, list[str]] = {}
+    looked = sum(s.kind is not Kind.NOT_LOOKED for s in of)
     for why in worst_first(why for s in of for why in s.by_design):
-        told.setdefault(_LOSES.get(why.severity, "be damaged, or to need a repair"), []).append(why.reason)
+        on = [s.kernel.title for s in of if any(w.reason == why.reason for w in s.by_design)]
+        reason = why.reason if len(on) == looked else f"{why.reason} (on {enumerated(on)})"
+        told.setdefault(_LOSES.get(why.severity, "be damaged, or to need a repair"), []).append(reason)
     return told
 
 

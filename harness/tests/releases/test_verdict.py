@@ -256,6 +256,17 @@ def test_what_is_expected_is_told_as_what_it_is_the_worst_first(
     assert row["expected"].split("; ")[0] in text[places[0] :].splitlines()[0]
 
 
+def test_what_one_kernel_alone_shows_is_not_told_of_another_that_was_looked_at() -> None:
+    """The page said of a mode that it is expected to lose data, beside a kernel that has it mended, and on
+    which the table called the mode safe as far as looked.
+    """
+    shows, keeps = answer("ext4/nobarrier", FLAG, DESIGN), answer("ext4/nobarrier")
+    said = "ext4/nobarrier: It is expected to lose data: it sends no flush"
+    assert f"{said} (on 6.1)." in verdict_page(sweep((shows,), (keeps,))).text()
+    for kernels in (((shows,), (shows,)), ((shows,), ())):
+        assert f"{said}." in verdict_page(sweep(*kernels)).text()
+
+
 def test_the_worst_bug_comes_first() -> None:
     both = (answer("xfs/default", KNOWN, msgspec.structs.replace(KNOWN, known="=ours")),)
     lines = verdict_page(sweep(both)).text().splitlines()
