@@ -696,9 +696,10 @@ def _missing(facts: Facts, mechanism: Mechanism | None) -> str:
         return f"the rest of entry {facts.torn}: no flush, but a disk that writes a block whole or not at all"
     entry = facts.lost[0]
     write, flush, ack = facts.writes[entry], facts.flush_over(entry), facts.promised_at
-    if ack is not None and write.completed > ack:
-        return _too_late(facts, write, ack)
     until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
+    in_flight = write.completed >= facts.at
+    if (write.fua and in_flight) or (ack is not None and write.completed > ack):
+        return _too_late(facts, write, until)
     to = f" to {facts.device(entry)}" if facts.devices else ""
     wanted = f"a flush sent{to} after event {write.completed}, done {until}"
     if flush is None:
@@ -706,15 +707,16 @@ def _missing(facts: Facts, mechanism: Mechanism | None) -> str:
     return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"
 
 
-def _too_late(facts: Facts, write: TimedWrite, ack: int) -> str:
-    """What is missing where a write was not done when the promise was given: no flush that covers it could
-    have been done by then.
+def _too_late(facts: Facts, write: TimedWrite, until: str) -> str:
+    """What is missing where a write was not done when it had to be: no flush that covers it could have been
+    done by then, and a FUA write takes none.
     """
-    if write.submitted > ack:
+    ack = facts.promised_at
+    if ack is not None and write.submitted > ack:
         return f"{facts.name(write.entry)}, sent only at event {write.submitted}"
     flush = "" if write.fua else ", and a flush after it"
     late = f"which completed only at event {write.completed}"
-    return f"a wait for entry {write.entry}, {late}{flush}, before event {ack}"
+    return f"a wait for entry {write.entry}, {late}{flush}, {until}"
 
 
 def _missing_of_nothing(facts: Facts, mechanism: Mechanism | None) -> str:

@@ -323,9 +323,11 @@ def _torn(facts: Facts) -> str:
     entry = facts.torn
     if entry is None or facts.promise is not None:
         return ""
+    completed = facts.writes[entry].completed
+    where = "in flight" if completed >= facts.at else f"in the cache (it completed at event {completed})"
     return (
         f"Of entry {entry}, {facts.part(entry).removesuffix(' of ')} were lost and the others written: it "
-        "was in flight when the power failed."
+        f"was {where} when the power failed."
     )
 
 

@@ -686,6 +686,21 @@ def test_a_write_that_nobody_waited_for_is_missing_a_wait(flushes: bool, fua: bo
     assert _missing(facts, found.mechanism) == f"{wanted}, before event {ack}"
 
 
+def test_a_fua_write_is_missing_no_flush() -> None:
+    """ "missing: a flush sent after event 3, done before what depends on it was sent; there is none"."""
+    made = Recorder()
+    record = made.submit(1, fua=True)
+    made.complete(made.submit(2))
+    made.mark("cut")
+    made.complete(record)
+    facts = facts_of(made, {}, (record,), None, at="cut")
+    completed = facts.writes[record].completed
+    assert _missing(facts, None) == (
+        f"a wait for entry {record}, which completed only at event {completed}, before what depends on it "
+        "was sent"
+    )
+
+
 def test_a_record_ahead_of_its_blocks() -> None:
     made = Recorder()
     block, record = made.submit(1), made.submit(2, fua=True)
@@ -2126,17 +2141,25 @@ def test_where_only_rules_decide_the_ladder_is_of_calls() -> None:
     assert "block layer" not in text
 
 
-def test_a_torn_write() -> None:
-    """Of a superblock's sectors some are there: its checksum is wrong, and no flush would have helped."""
+@pytest.mark.parametrize("in_flight", [True, False])
+def test_a_torn_write(in_flight: bool) -> None:
+    """Of a superblock's sectors some are there: its checksum is wrong, and no flush would have helped. Of one
+    that had completed, it was said that it was in flight.
+    """
     made = Recorder()
-    superblock = made.submit(0)
+    superblock = made.submit(0) if in_flight else made.write(0)
     made.mark("cut")
-    made.complete(superblock)
+    if in_flight:
+        made.complete(superblock)
     legal = made.legal(1)
-    state = legal.losing(CrashState.parse("@t1"), {0})
+    (cut,) = (m.entry for m in made.marks)
+    state = legal.losing(CrashState.parse(f"@t{cut}"), {0})
     names = {superblock: name(Kind.RECORD, "superblock")}
     facts = Facts(state, legal, legal._times, History(()), names, (superblock,), None, "mount")
-    assert told(facts) is Mechanism.TORN
+    found = there(mechanism_of(facts, made_up=False))
+    assert found.mechanism is Mechanism.TORN
+    assert ("was in flight when" in found.sentence) is in_flight
+    assert ("was in the cache (it completed at event 1) when" in found.sentence) is not in_flight
     assert facts.part(superblock) == "1 of 8 sectors of "
 
 
