@@ -351,12 +351,14 @@ def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
 
 def _last(summary: Summary, by: dict[CaseVerdict, list[CaseSummary]]) -> str:
     of = len(summary.cases) - len(by[CaseVerdict.NOT_RUN])
+    undecided = len(by[CaseVerdict.UNKNOWN])
     if by[CaseVerdict.FAIL]:
-        return f"Failed {len(by[CaseVerdict.FAIL])} of {plural(of, 'case')}"
+        left = f"; {number(undecided)} undecided" if undecided else ""
+        return f"Failed {len(by[CaseVerdict.FAIL])} of {plural(of, 'case')}{left}"
     if not summary.checked:
         return f"Nothing was checked (exit code {int(shell_code(summary))})"
-    if by[CaseVerdict.UNKNOWN] or summary.interrupted:
-        return f"Undecided {len(by[CaseVerdict.UNKNOWN])} of {plural(of, 'case')}"
+    if undecided or summary.interrupted:
+        return f"Undecided {undecided} of {plural(of, 'case')}"
     others = of - len(by[CaseVerdict.XFAIL])
     if not others:
         text = f"Failed as expected: {_all(of)}"

@@ -307,7 +307,7 @@ def headline(summary: Summary) -> str:
     judged = _of_file_systems(summary)
     kept = [name for name, verdict in judged.items() if verdict is CaseVerdict.PASS]
     parts = _not_kept(summary, judged, CaseVerdict.FAIL) + own
-    parts += _not_kept(summary, judged, CaseVerdict.UNKNOWN)
+    parts += _undecided(summary, judged)
     if kept or (len(judged) > 1 and CaseVerdict.UNKNOWN not in judged.values()):
         # Beside "my-db lost ...", "every promise" alone would read as if nothing had been lost.
         parts.append(f"{'in all other cases ' if own else ''}{_kept(summary, kept, len(judged))}")
@@ -497,8 +497,6 @@ def _not_kept(summary: Summary, run: Mapping[str, CaseVerdict], verdict: CaseVer
     names = [name for name, seen in run.items() if seen is verdict]
     if len(names) > _NAMED_MODES:
         return [f"{len(names)} modes {_did(verdict, '')}{_known(summary, names, verdict)}"]
-    if verdict is CaseVerdict.UNKNOWN:
-        return [_not_decided(summary, name) for name in names]
     return [
         f"{name} {_did(verdict, _oracles(summary, name, verdict))}{_known(summary, [name], verdict)}"
         for name in names
@@ -527,6 +525,17 @@ def _losses(found: Sequence[Finding], such: str) -> str:
     parts = [f"known losses of {such}"] * any(by_options)
     parts += ["known faults of some kernels"] * (not all(by_options))
     return enumerated(parts)
+
+
+def _undecided(summary: Summary, run: Mapping[str, CaseVerdict]) -> list[str]:
+    """The modes of which a case could not be decided, those that broke promises in another one, too."""
+    open_ones = [c.case.configuration for c in summary.cases if c.verdict is CaseVerdict.UNKNOWN]
+    names = [name for name in run if name in open_ones]
+    if len(names) <= _NAMED_MODES:
+        return [_not_decided(summary, name) for name in names]
+    some = any(run[name] is not CaseVerdict.UNKNOWN for name in names)
+    cases = f"{plural(len(open_ones), 'case')} of " if some else ""
+    return [f"{cases}{len(names)} modes could not be decided"]
 
 
 def _not_decided(summary: Summary, mode: str) -> str:
@@ -580,11 +589,7 @@ def enumerated(names: Sequence[str]) -> str:
 
 
 def _did(verdict: CaseVerdict, oracles: str) -> str:
-    said = {
-        CaseVerdict.FAIL: f"broke promises{oracles}",
-        CaseVerdict.XFAIL: f"broke promises{oracles}, as expected",
-    }
-    return said.get(verdict, "could not be decided")
+    return f"broke promises{oracles}{', as expected' if verdict is CaseVerdict.XFAIL else ''}"
 
 
 def _oracles(summary: Summary, mode: str, verdict: CaseVerdict) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -262,6 +263,31 @@ def test_one_case_that_passed_beside_expected_failures_was_not_expected_to_fail(
 def test_the_answer_in_one_sentence(summary: Summary, first: int, last: int, answer: str) -> None:
     part = replace(summary, cases=summary.cases[first:last])
     assert headline(part).partition(": ")[2] == answer
+
+
+@pytest.mark.parametrize(
+    ("kinds", "answer"),
+    [
+        (["ordered"], "1 of 2 cases of ext4/ordered could not be decided."),
+        (["a", "b", "c"], "3 cases of 3 modes could not be decided; none of 3 modes kept every promise."),
+    ],
+)
+def test_a_mode_that_broke_promises_is_not_decided_by_that(
+    summary: Summary, kinds: list[str], answer: str
+) -> None:
+    """A mode of which 34 of 207 cases failed and 172 were left seemed to have kept all others."""
+    failed = next(c for c in summary.cases if c.verdict is CaseVerdict.FAIL)
+    left = next(c for c in summary.cases if c.verdict is CaseVerdict.UNKNOWN)
+    cases = []
+    for kind, c in itertools.product(kinds, (failed, left)):
+        name = CaseId("ext4", kind, c.case.workload)
+        found = tuple(replace(f, case=name) for f in c.findings)
+        cases.append(replace(c, info=replace(c.info, case=name), findings=found))
+    part = replace(summary, cases=tuple(cases), unmet=())
+    assert headline(part).partition("; ")[2] == answer
+    assert summary_text(part, SOURCE).endswith(
+        f"\nFailed {len(kinds)} of {2 * len(kinds)} cases; {len(kinds)} undecided\n"
+    )
 
 
 def test_a_set_asks_each_of_its_cases_a_few_times(summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
