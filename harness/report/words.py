@@ -64,6 +64,10 @@ MEANINGS = {
     "crash point": "@52: the power fails when the first 52 entries are on the platter; @t52-40: it fails "
     "just before entry 52 completes, and entry 40, still in the disk's cache, is lost",
     "platter": "what the disk keeps without power, whatever it is made of; the rest was in its cache",
+    "flush": "a request of the kernel: all writes that had completed before it was sent are on the platter "
+    "once it completes",
+    "FUA write": "forced unit access: a write that is on the platter once it has completed",
+    "kept, broken, undecided": "verdicts, which a terminal calls ok, FAIL and UNKNOWN",
     "finding": "a broken promise of one case, shown at the smallest crash state that has it",
     "smallest": "of crash states: the fewest writes that differ from all lost or from all kept, and then the "
     "earliest; the fewest lost writes are looked for where a finding is explained",
@@ -82,6 +86,7 @@ RULES_MEANINGS = {
     "which was lost",
 }
 """The same where only rules decide what persists."""
+_ALWAYS = ("kept, broken, undecided", "finding", "symptom")
 
 
 def meanings(summary: Summary) -> dict[str, str]:
@@ -89,7 +94,7 @@ def meanings(summary: Summary) -> dict[str, str]:
     ruled = [c.case.filesystem == ANY for c in summary.cases]
     if not ruled or not all(ruled):
         return MEANINGS | (RULES_MEANINGS if any(ruled) else {})
-    return {word: MEANINGS[word] for word in ("finding", "symptom")} | RULES_MEANINGS
+    return {word: MEANINGS[word] for word in _ALWAYS} | RULES_MEANINGS
 
 
 def code_words(code: ExitCode, summary: Summary) -> str:

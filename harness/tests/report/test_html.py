@@ -359,6 +359,19 @@ def test_what_was_stopped_says_by_what_and_how_to_go_on(tmp_path: Path) -> None:
     assert f"continue with: {again}" in told.stdout.splitlines()
 
 
+def test_what_a_flush_makes_durable_is_said_as_the_crash_model_says_it(
+    summary: Summary, demo: RunStore
+) -> None:
+    """The page said "what completed before a completed flush": a write may complete while that is under way.
+    Its legend had FUA and flushes, and its verdicts other names than a terminal's, without a meaning.
+    """
+    text = report_html(summary, demo, SOURCE)
+    assert "a write that completed before a flush was sent is durable once that flush completes" in text
+    assert "medium" not in text
+    for word in ("flush", "FUA write", "kept, broken, undecided", "platter"):
+        assert f"<dt>{word}</dt>" in text
+
+
 def test_headings_come_in_order_and_their_cards_have_a_style(summary: Summary, demo: RunStore) -> None:
     """Groups of findings had a heading two levels below their section's, and the name of no style."""
     text = report_html(summary, demo, SOURCE)
