@@ -108,14 +108,14 @@ def report_command(
         if is_typed("known_files") or is_typed("new_only"):
             named = asked_known(given)
             known = KnownBugs(bug=named.bug or known.bug, new_only=named.new_only)
-        _prepare(store, expect, known)
+        is_ours = _prepare(store, expect, known)
         summary = explained(store)
         if annotate:
             for line in annotation_lines(summary, source_words(store, shown_path(store.path))):
                 console.say(line)
             return shell_code(summary)
         print_summary(summary, source_words(store, shown_path(store.path)), console)
-        if again := resume_of(store, shown_path(store.path)):
+        if is_ours and (again := resume_of(store, shown_path(store.path))):
             console.say(f"continue with: {again}")
         if not expect:
             console.print(f"report: {shown_path(store.path / 'report.html')}", highlight=False)
@@ -128,13 +128,17 @@ def report_command(
         return shell_code(summary)
 
 
-def _prepare(store: RunStore, expect: Sequence[Path], known: KnownBugs) -> None:
-    """Write the reports; where only a look is asked for, or possible, what is kept does not change."""
+def _prepare(store: RunStore, expect: Sequence[Path], known: KnownBugs) -> bool:
+    """Write the reports, and tell whether that was done; where only a look is asked for, or possible, what is
+    kept does not change.
+    """
     if expect:
         store.view_with(asked_expectations(expect), known)
-    elif why := refuses(store.path) or refuses(store.layout.lock) or _rewritten(store, known):
+        return False
+    if why := refuses(store.path) or refuses(store.layout.lock) or _rewritten(store, known):
         errors.say(f"{why}: its reports stay as they are")
         store.view_with(store.expectations(), known)
+    return not why
 
 
 def _rewritten(store: RunStore, known: KnownBugs) -> str:

@@ -357,6 +357,8 @@ def test_what_was_stopped_says_by_what_and_how_to_go_on(tmp_path: Path) -> None:
     assert f"\n    {again}\n" in (store.path / "summary.md").read_text()
     told = powercut("report", store.path)
     assert f"continue with: {again}" in told.stdout.splitlines()
+    with RunStore.open(store.path) as store, store.lock("another process"):  # it would be refused
+        assert "continue with" not in powercut("report", store.path).stdout
 
 
 def test_what_a_flush_makes_durable_is_said_as_the_crash_model_says_it(
