@@ -24,6 +24,7 @@ class Mechanism(enum.StrEnum):
     NO_FLUSH = "no flush at all"
     IN_FLIGHT = "flush sent while the write was in flight"
     EARLY_ACK = "acknowledged before the flush"
+    NOT_WAITED = "acknowledged while the write was in flight"
     NOT_SENT = "acknowledged before it was written"
     NO_COMMIT = "acknowledged without a commit"
     PROGRAM_EARLY = "the program acknowledged before fsync had returned"
@@ -452,7 +453,7 @@ _OF_A_LOSS: Mapping[Mechanism, Sentence] = {
         {Kind.METADATA},
         "{it}, was written in place at event {sent}, before entry {lost} was durable.",
     ),
-    Mechanism.NOT_SENT: _not_waited,
+    Mechanism.NOT_WAITED: _not_waited,
 }
 """In this order: the first that fits is told."""
 

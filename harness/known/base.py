@@ -81,7 +81,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
     with FUA. `loses`: whether the state lacks writes that had been sent; a prefix of the log is not told to,
-    and false refuses one only if the finding was explained by a missing flush. `whole`: whether the disk may
+    and false refuses one only if the finding was explained by a lost write. `whole`: whether the disk may
     have had all that it was sent, which is never said of a prefix of the log. `causes`: the causes that
     `powercut show` names for it, in its words (`record ahead of its blocks`). A finding that was explained
     has to have one of these: one whose cause could not be told is new.

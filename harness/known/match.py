@@ -27,8 +27,12 @@ _OPENED = 1024
 _MORE = re.compile(r" \.\.\. \(\d+ in all\)\Z")
 """Behind the names of a file that has more of them."""
 _HANDLE = re.compile(r"@\w")
-_MISSING_FLUSH = ("no flush at all", "flush sent while the write was in flight")
-"""Causes of `powercut show` by which writes were lost."""
+_OF_A_LOSS = (
+    *("no flush at all", "flush sent while the write was in flight", "acknowledged before the flush"),
+    *("acknowledged while the write was in flight", "record ahead of its blocks", "torn write"),
+    "in place ahead of its record",
+)
+"""Causes of `powercut show` by which alone writes were lost."""
 _PROMISE = re.compile(r"\(operation (\d+)\) was acknowledged")
 
 
@@ -171,7 +175,7 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
         and (not sighting.quiet or _was_quiet(seen))
         and sighting.loses in (None, _lacks_writes(seen.lacking))
         and (sighting.whole or not seen.lacking.is_whole)
-        and not (sighting.loses is False and _lacks_a_flush(seen))
+        and not (sighting.loses is False and _lost_writes(seen))
         and (not sighting.causes or _has_cause(sighting, seen.cause()))
     )
 
@@ -228,9 +232,9 @@ def _says_nothing(state: CrashState) -> bool:
     return not (_lacks_writes(state) or state.is_whole)
 
 
-def _lacks_a_flush(seen: Observed) -> bool:
-    """Whether it is the cause of a finding that was explained in a prefix of the log."""
-    return _says_nothing(seen.lacking) and (seen.cause() or "").lower() in _MISSING_FLUSH
+def _lost_writes(seen: Observed) -> bool:
+    """Whether that is the cause of a finding that was explained in a prefix of the log."""
+    return _says_nothing(seen.lacking) and (seen.cause() or "").lower() in _OF_A_LOSS
 
 
 def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:

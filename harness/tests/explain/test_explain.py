@@ -549,7 +549,7 @@ def test_no_flush_at_all() -> None:
     )
 
 
-@pytest.mark.parametrize(("early", "named"), [(False, Mechanism.NO_FLUSH), (True, Mechanism.NOT_SENT)])
+@pytest.mark.parametrize(("early", "named"), [(False, Mechanism.NO_FLUSH), (True, Mechanism.NOT_WAITED)])
 def test_what_was_sent_after_the_promise_does_not_hide_that_no_flush_was(
     early: bool, named: Mechanism
 ) -> None:
@@ -678,7 +678,7 @@ def test_a_write_that_nobody_waited_for_is_missing_a_wait(flushes: bool, fua: bo
         made.mark("cut")
     facts = facts_of(made, {data: DATA}, (data,), 1, at="cut")
     found = there(mechanism_of(facts, made_up=False))
-    assert found.mechanism is (Mechanism.IN_FLIGHT if flushes else Mechanism.NOT_SENT)
+    assert found.mechanism is (Mechanism.IN_FLIGHT if flushes else Mechanism.NOT_WAITED)
     write, ack = facts.writes[data], there(facts.promised_at)
     assert f"still in flight (it completed at {write.completed})" in found.sentence
     flush = "" if fua else ", and a flush after it"
