@@ -374,6 +374,15 @@ def test_what_a_flush_makes_durable_is_said_as_the_crash_model_says_it(
         assert f"<dt>{word}</dt>" in text
 
 
+def test_quoted_words_of_a_reason_are_code(summary: Summary, demo: RunStore) -> None:
+    """Why a case was not run had its backticks on the page."""
+    why = "this file system does not support `setxattr f <a>`"
+    left = (replace(c, reason=why) if c.verdict is CaseVerdict.NOT_RUN else c for c in summary.cases)
+    text = report_html(replace(summary, cases=tuple(left)), demo, SOURCE)
+    assert "does not support <code>setxattr f &lt;a&gt;</code>" in text
+    assert "`setxattr" not in text
+
+
 def test_headings_come_in_order_and_their_cards_have_a_style(summary: Summary, demo: RunStore) -> None:
     """Groups of findings had a heading two levels below their section's, and the name of no style."""
     text = report_html(summary, demo, SOURCE)
