@@ -50,6 +50,7 @@ from harness.patches.work import (
     load_plan,
     mistakes_in,
     need_head,
+    untouched_in,
 )
 from harness.report.explanation import mail_text, write_explanation
 from harness.report.lines import resume_patch, source_of
@@ -178,6 +179,7 @@ def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dic
         changed=series.changed,
         stages=tuple(stages(asked, workloads)),
         lines=lines_in(kernels, series, asked.nobodys) if given["looking"] else (),
+        untouched=untouched_in(kernels, series) if given["looking"] else (),
         mistakes=mistakes_in(kernels, series, asked.nobodys) if given["planting"] else (),
         nobodys=asked.nobodys,
         named=asked.named,

@@ -50,6 +50,7 @@ class NothingPlan(msgspec.Struct):
 class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked. `tree`: for people; `series`: see `CommitRange`. `mistakes`: those to plant once the
     last commit has passed, in order. `lines`: the changed lines of which it is asked whether they run.
+    `untouched`: changed files of C without a changed line, such as the old name of one that was renamed.
     `nobodys`, `named`: see `AffectedModes`. `minutes`: None: until all stages are done. `first`: until the
     first finding that is new, too.
     """
@@ -62,6 +63,7 @@ class PatchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     stages: tuple[Stage, ...]
     mistakes: tuple[Mistake, ...] = ()
     lines: tuple[ChangedLines, ...] = ()
+    untouched: tuple[str, ...] = ()
     nobodys: tuple[str, ...] = ()
     named: dict[str, str] = {}
     recovery: tuple[str, ...] = ()
@@ -271,7 +273,8 @@ class Answer:
     def unmarked(self) -> set[str]:
         """Changed files with code of which no line can take a mark."""
         looked = {line.file for line in self.lines.lines}
-        return {f for f in self.plan.changed if f.endswith((".c", ".h"))} - looked - set(self.plan.nobodys)
+        without = looked.union(self.plan.nobodys, self.plan.untouched)
+        return {f for f in self.plan.changed if f.endswith((".c", ".h"))} - without
 
     @property
     def passes(self) -> bool:

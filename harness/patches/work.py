@@ -604,6 +604,13 @@ def lines_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -
     return tuple(lines for lines in found if lines.pieces)
 
 
+def untouched_in(kernels: CommitTree, series: CommitRange) -> tuple[str, ...]:
+    """See `PatchPlan.untouched`."""
+    base, head = series.base.id, series.head.id
+    files = (f for f in series.changed if f.endswith((".c", ".h")))
+    return tuple(f for f in files if not any(hunks(kernels.diff(base, head, f))))
+
+
 def mistakes_in(kernels: CommitTree, series: CommitRange, nobodys: Sequence[str]) -> tuple[Mistake, ...]:
     """Those that can be planted in the C code of a patch, `nobodys` left out: MOST_MISTAKES at most."""
     base, head = series.base.id, series.head.id

@@ -28,6 +28,7 @@ from harness.kernels.commits import UNCOMMITTED, CommitRange, CommitTree, Revisi
 from harness.kernels.instrumented import Points, points_of
 from harness.patches.marks import marked
 from harness.patches.mistakes import hunks
+from harness.patches.work import untouched_in
 
 MAIN = "int other(void);\nint main(void)\n{\n\treturn other();\n}\n"
 OTHER = "int other(void)\n{\n\treturn 7;\n}\n"
@@ -852,6 +853,7 @@ def test_a_file_that_was_renamed_differs_in_what_the_patch_changed(tree: Path, k
     old, new = (kernels.diff(series.base.id, series.head.id, f"fs/{name}.c") for name in ("other", "another"))
     assert [(h.first, h.before) for h in hunks(new)] == [(3, ("\treturn 7;\n",))]
     assert not old
+    assert untouched_in(kernels, series) == ("fs/other.c",)
 
 
 def test_a_commit_that_is_gone_is_not_known(tree: Path, kernels: CommitTree) -> None:

@@ -740,6 +740,9 @@ def test_a_pass_that_ran_no_changed_line_is_undecided(tmp_path: Path) -> None:
     page = series.page()
     assert page.kind == "unknown"
     assert page.headline.endswith("none of the changed lines was run.")
+    changed = ("fs/ext4/old.c", *series.plan.changed)
+    renamed = msgspec.structs.replace(series.plan, changed=changed, untouched=("fs/ext4/old.c",))
+    assert exit_code(replace(series.answer, plan=renamed)) is ExitCode.UNDECIDED
 
 
 def test_a_pass_of_which_not_all_was_looked_at_for_lines_stands(tmp_path: Path) -> None:
