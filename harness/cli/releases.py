@@ -192,7 +192,11 @@ def matrix_command(**given: Any) -> ExitCode:
         require_all=required(None, given["modes"] or ["all"]),
         argv=sys.argv[1:],
     )
-    select_profiles(plan.configurations)
+    if ruled := [p.name for p in select_profiles(plan.configurations) if p.rules]:
+        raise UsageError(
+            f"{', '.join(ruled)}: a mode that is only rules has no kernel, so it is the same across releases",
+            f"ask it of a program: powercut run -c {','.join(ruled)} -w WORKLOAD",
+        )
     select_workloads(plan.workloads)
     sweep = SweepPlan(
         title="Consistency across releases",

@@ -70,7 +70,8 @@ def headline(litmus: Litmus) -> str:
     looked = [c for c in cells if c.standing is not Standing.UNSEEN]
     no = [c for c in looked if c.no]
     so_far = sum(bool(c.left) for c in looked if not c.no)
-    yes = f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} are yes"
+    are = "is" if len(looked) == 1 else "are"
+    yes = f"{number(len(looked) - len(no))} of {plural(len(looked), 'answer')} {are} yes"
     parts = [
         f"{yes}{f' ({number(so_far)} so far)' if so_far else ''}, {number(len(no))} no",
         _broken_promises(len(litmus.broken), sum(c.standing is Standing.KNOWN for c in looked)),

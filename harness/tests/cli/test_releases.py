@@ -145,6 +145,7 @@ def test_a_matrix_takes_all_kernels_unless_some_are_named(carried: list[SweepPla
         (["-c", "ext5"], "ext4"),
         (["-c", "ext4/ordered", "--kernels", "debian-5.99"], "debian-5.99"),
         (["-c", "ext4/ordered", "--fault-model", "prefx"], "prefix"),
+        (["-c", "ext4/ordered,any/posix"], "any/posix: a mode that is only rules"),
     ],
 )
 def test_a_wrong_name_leaves_nothing_behind(

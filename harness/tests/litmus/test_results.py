@@ -158,6 +158,7 @@ def test_a_promise_that_was_broken_makes_the_page_red_and_luck_does_not() -> Non
     chosen = programs([NAME])
     for cell, kind in ((KEPT, "pass"), (HELD, "pass"), (NO, "pass"), (BROKEN, "fail")):
         assert page_of(table(cell), chosen).kind == kind
+    assert "1 of 1 answer is yes" in headline(table(KEPT))
     assert headline(table(KEPT, BROKEN)) == "2 columns: 1 of 2 answers are yes, 1 no; 1 promise broken; " + (
         "new findings of other oracles in 1 cell"
     )
