@@ -92,6 +92,8 @@ def report_command(
     state of a case has a link that recovers it in a guest, and shows what was on the disk, what recovery read
     and what it wrote. Nothing of the run is changed by that.
 
+    Known bugs that are named are added to those of the run, and stay there; so does --new-only.
+
     \b
     powercut report reports/latest --expect vms/filesystems/natural-faults.expected
 
@@ -104,10 +106,7 @@ def report_command(
             "--annotations prints lines for CI, and --serve a page for browsers", "use one of them"
         )
     with open_run(run) as store:
-        known = store.known()
-        if is_typed("known_files") or is_typed("new_only"):
-            named = asked_known(given)
-            known = KnownBugs(bug=named.bug or known.bug, new_only=named.new_only)
+        known = _known_with(store.known(), asked_known(given))
         is_ours = _prepare(store, expect, known)
         summary = explained(store)
         if annotate:
@@ -126,6 +125,12 @@ def report_command(
                 with contextlib.suppress(KeyboardInterrupt):
                     server.work()
         return shell_code(summary)
+
+
+def _known_with(known: KnownBugs, named: KnownBugs) -> KnownBugs:
+    """The known bugs of a run and those that were named; one of the same name counts instead."""
+    bugs = {bug.name: bug for bug in (*known.bug, *named.bug)}
+    return KnownBugs(bug=tuple(bugs.values()), new_only=known.new_only or named.new_only)
 
 
 def _prepare(store: RunStore, expect: Sequence[Path], known: KnownBugs) -> bool:

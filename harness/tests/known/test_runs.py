@@ -381,6 +381,19 @@ def test_a_report_of_what_is_new_keeps_the_known_bugs_of_the_run(store: RunStore
     assert not summarise(store).unexpected
 
 
+def test_a_report_with_more_known_bugs_adds_to_those_of_the_run(store: RunStore, tmp_path: Path) -> None:
+    """`powercut report RUN --known FILE` of a run with --new-only took both from it: known bugs failed it."""
+    known_all(store, new_only=True)
+    (more := tmp_path / "more.toml").write_text(
+        '[[bug]]\nname = "other"\ntitle = "other: it forgets"\n[bug.record]\nseverity = "loses-synced"\n'
+        'mechanism = "m"\nfirst = "5.0"\n'
+    )
+    powercut("report", store.path, "--known", more)
+    assert [b.name for b in store.known().bug] == ["demo-bug", "other"]
+    assert store.known().new_only
+    assert not summarise(store).unexpected
+
+
 @pytest.mark.parametrize(
     ("release", "package", "known"),
     [
