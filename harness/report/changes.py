@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 from harness.errors import UsageError
 from harness.known.words import named
 from harness.model import CaseId, CrashPoint, CrashState, OperationKind, Verdict
+from harness.model.schedules import without_schedule
 from harness.oracles import BY_DEFAULT
-from harness.plan import Plan
+from harness.plan import Clock, Plan
 from harness.report import page
 from harness.report.lines import reproduce, source_words
 from harness.report.reach import Looked, SectorsOf, looked_at
@@ -266,6 +267,7 @@ def _made_otherwise(case: CaseId, first: Side, second: Side) -> str:
     one, two = first.cases[case].info, second.cases[case].info
     recorded = {
         "completions": (first.plan.completions, second.plan.completions),
+        "the clock": (_in_virtual_time(case, first), _in_virtual_time(case, second)),
         "the disk that it began with": (first.plan.image, second.plan.image),
     }
     # A run that judges another one's recordings has none of its own.
@@ -274,6 +276,14 @@ def _made_otherwise(case: CaseId, first: Side, second: Side) -> str:
         "the options of mount": (one.mount_options, two.mount_options),
     }
     return enumerated([what for what, (mine, theirs) in both.items() if mine != theirs])
+
+
+def _in_virtual_time(case: CaseId, side: Side) -> bool:
+    """Whether a case was recorded in virtual time: of its own accord, only one under a schedule is."""
+    if side.plan.clock is not Clock.AUTO:
+        return side.plan.clock is Clock.VIRTUAL
+    scheduled = bool(without_schedule(case.workload)[1])
+    return scheduled and "clock" in side.summary.info.machine.details
 
 
 def _of_one_recording(case: CaseId, first: Side, second: Side) -> bool:

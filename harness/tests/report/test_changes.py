@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from harness.model import CrashState
-from harness.plan import Plan
+from harness.plan import Clock, Plan
 from harness.report.changes import Changed, Changes, FindingChange, Side, changes, changes_html, is_other_work
 from harness.store.records import Finding, Step
 from harness.summary import CaseSummary, summarise
@@ -64,6 +64,38 @@ def test_a_run_that_judges_the_recordings_of_another_has_no_completions_of_its_o
 
     assert became("a") == {FindingChange.FIXED}
     assert became("b") == {FindingChange.GONE}
+
+
+@pytest.mark.parametrize(
+    ("workload", "first", "second", "change"),
+    [
+        ("", "virtual", "real", FindingChange.GONE),
+        ("", "virtual", "auto", FindingChange.GONE),
+        ("", "real", "auto", FindingChange.FIXED),
+        (".s3", "auto", "real", FindingChange.GONE),
+        (".s3", "auto", "virtual", FindingChange.FIXED),
+    ],
+)
+def test_what_was_seen_in_virtual_time_is_not_fixed_in_real_time(
+    tmp_path: Path, workload: str, first: str, second: str, change: FindingChange
+) -> None:
+    """What only a timer shows that virtual time lets fire was told as fixed."""
+    with demo_run(tmp_path) as store:
+        summary = summarise(store)
+    case = next(c for c in summary.cases if [f.oracle for f in c.findings] == ["durability"])
+    machine = replace(summary.info.machine, details={"clock": "schedules recorded in virtual time"})
+    named = replace(case.case, workload=case.case.workload + workload)
+    own = replace(case.info, case=named, coverage=None, log_hash="")
+    passed = replace(case.counts, failed=0, passed=case.counts.passed + case.counts.failed)
+    broken = replace(case, info=own, findings=tuple(replace(f, case=named) for f in case.findings))
+
+    def side(clock: str, case: CaseSummary) -> Side:
+        seen = replace(summary, cases=(case,), info=replace(summary.info, machine=machine))
+        return Side(seen, Plan(configurations=[], workloads=[], clock=Clock(clock)), "RUN", lambda _: {})
+
+    found = changes(side(first, broken), side(second, replace(broken, findings=(), counts=passed)))
+    assert [c.change for c in found.found] == [change]
+    assert ("the clock differed" in "".join(found.undecided)) == (change is FindingChange.GONE)
 
 
 def test_a_finding_of_other_operations_is_not_fixed(tmp_path: Path) -> None:
