@@ -9,6 +9,7 @@ import importlib.util
 import itertools
 import re
 import runpy
+import tomllib
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import ModuleType
@@ -82,6 +83,25 @@ def test_a_tutorial_for_each_kind_of_user_and_no_more() -> None:
 def test_prose_wraps_at_120_columns(name: str) -> None:
     lines = prose((ROOT / name).read_text()).splitlines()
     assert [line for line in lines if len(line) > WIDTH and not line.startswith(("|", "!["))] == []
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(WIDE)])
+def test_one_blank_line_parts_paragraphs(name: str) -> None:
+    outside = (ROOT / name).read_text().split("\n```")[::2]
+    assert [text for text in outside if "\n\n\n" in text] == []
+
+
+def test_the_mode_that_is_shown_is_a_part_of_its_file() -> None:
+    """Its summary was of no file."""
+    page = (ROOT / "docs/howto/write-a-mode.md").read_text()
+    shown = re.search(r"```toml\n(.*?)```\n\n\(This is `([\w/]+)`, shortened", page, re.DOTALL)
+    assert shown
+    part, whole = (
+        tomllib.loads(shown[1]),
+        tomllib.loads((ROOT / f"vms/filesystems/{shown[2]}.toml").read_text()),
+    )
+    assert part.pop("contract").items() <= whole.pop("contract").items()
+    assert part.items() <= whole.items()
 
 
 TABLES = sorted({*NAMES, *(str(p.relative_to(ROOT)) for p in (ROOT / "reports/examples").rglob("*.md"))})
