@@ -71,10 +71,11 @@ def show_command(
     powercut show ext4-nobarrier/overwrite@t36=
     powercut show --all --no-ladder
 
-    ID is the id of a finding or the beginning of it, or any crash point that shows the finding. Powercut
-    recovers the state again with fewer writes lost, at earlier times and with the lost writes present, until
-    the smallest loss that still fails and the most similar state that passes are known. That takes seconds
-    where a UML kernel judges. The explanation is kept in the run directory, and the run's reports show it.
+    ID is the id of a finding, or four or more of its first digits, or any crash point that shows the finding.
+    Powercut recovers the state again with fewer writes lost, at earlier times and with the lost writes
+    present, until the smallest loss that still fails and the most similar state that passes are known. That
+    takes seconds where a UML kernel judges. The explanation is kept in the run directory, and the run's
+    reports show it.
     """
     if every and findings:
         raise UsageError(

@@ -28,7 +28,8 @@ def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
         )
     known = [f.id for f in store.findings()]
     if meant := [n for n in known if text and n.startswith(text)]:
-        return f"{text!r} is only the beginning of a finding's id", f"is {' or '.join(meant[:3])} meant?"
+        short = f"{text!r} is too short for the id of a finding: it takes {ID_DIGITS_MIN} digits or more"
+        return short, f"is {' or '.join(meant[:3])} meant?"
     cases = named_few([str(c.case) for c in store.cases()])
     has = f"its findings: {named_few(known)}" if known else f"a state of one of its cases: {cases}"
     return f"{why}, nor the id of a finding of the run {store.path.name}", has

@@ -159,7 +159,7 @@ def test_what_names_no_finding_says_which_there_are(run: Path) -> None:
     with demo_run(run.parent.parent / "other") as store:
         known = store.findings()[0].id
         path = store.path
-    says(powercut("show", known[:3], "--from", path), "only the beginning of a finding's id", f"{known}")
+    says(powercut("show", known[:3], "--from", path), "too short", "it takes 4 digits", known)
     says(powercut("show", "zzz", "--from", path), "'zzz'", "nor the id of a finding", known)
     says(powercut("bugreport", "zzz", "--from", path), "'zzz'", "nor the id of a finding", known)
     says(powercut("show", path, "--from", path), "is a path", f"--from {path}")
