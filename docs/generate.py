@@ -369,7 +369,7 @@ def _oracles() -> Lines:
 def _modes() -> Lines:
     yield from ("# Modes, stacks, disks and kernels", "")
     yield from (
-        "`powercut list filesystems`, `list stacks`, `list disks` and `list kernels` say the same. A mode",
+        "`powercut list modes`, `list stacks`, `list disks` and `list kernels` say the same. A mode",
         "marked *named* runs only if it is named in full.",
         "",
     )

@@ -412,7 +412,7 @@ def asked_expectations(files: Sequence[Path]) -> tuple[Expectation, ...]:
     found = tuple(e for file in files for e in read_expectations(file))
     modes = profiles().keys() | ruled_modes().keys()
     for e in found:
-        _need_name(e, "mode", e.configuration.partition("@")[0], modes, "powercut list filesystems names all")
+        _need_name(e, "mode", e.configuration.partition("@")[0], modes, "powercut list modes names all")
         for pattern in filter(None, e.oracle.split(",")):
             _need_name(e, "oracle", pattern, ORACLES, f"name one of: {', '.join(ORACLES)}")
     return found

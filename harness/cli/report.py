@@ -259,21 +259,23 @@ def _compared(found: Comparison) -> str:
 @click.argument(
     "what",
     type=click.Choice(
-        ["filesystems", "stacks", "layers", "disks", "workloads", "kernels", "runs"], case_sensitive=False
+        ["modes", "filesystems", "stacks", "layers", "disks", "workloads", "kernels", "runs"],
+        case_sensitive=False,
     ),
 )
 @out_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @guarded
 def list_command(what: str, out: Path, as_json: bool) -> None:
-    """List what can be named: file systems and modes, stacks, layers, kinds of disk, workloads, kernels,
-    and what is stored: runs, campaigns and other series, measurements, each with its state.
+    """List what can be named: modes of file systems, stacks, layers, kinds of disk, workloads, kernels, and
+    what is stored: runs, campaigns and other series, measurements, each with its state. The words modes and
+    filesystems list the same.
 
     Of kernels it says which version can be had (package lists of other suites are downloaded on first use),
     which are in the cache, and whether UML judges them.
 
     \b
-    powercut list filesystems
+    powercut list modes
     powercut list kernels
     powercut list runs --out /mnt/large/reports
     """
@@ -304,6 +306,7 @@ def _piled_up(kept: Sequence[Kept]) -> str:
 
 
 COLUMNS = {
+    "modes": ("name", "mount_options", "summary"),
     "filesystems": ("name", "mount_options", "summary"),
     "stacks": ("name", "summary", "promises"),
     "layers": ("name", "summary", "promises"),
@@ -335,7 +338,7 @@ _OF_A_CONTRACT = "what the contract of FS/MODE promises, as rules, such as any/e
 
 def _rows(what: str, out: Path) -> list[tuple[str, ...]]:
     match what:
-        case "filesystems":
+        case "modes" | "filesystems":
             asked = " (only if named in full)"
             known = (p for p in (profiles() | ruled_modes()).values() if not p.rules or p.is_of_any)
             return [

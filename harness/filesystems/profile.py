@@ -126,7 +126,7 @@ class MountCounter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _other(on: str) -> str:
     """What to name in place of a mode that cannot be on that."""
-    return f"name a mode that can, such as ext4/ordered{on}; powercut list filesystems names all"
+    return f"name a mode that can, such as ext4/ordered{on}; powercut list modes names all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -439,6 +439,6 @@ def _named(name: str, known: Mapping[str, Profile]) -> list[Profile]:
         candidates = [*dict.fromkeys(p.filesystem for p in known.values()), *known]
         raise UsageError(
             f"no file system or mode {name!r}",
-            near_or(name, candidates, "powercut list filesystems names all"),
+            near_or(name, candidates, "powercut list modes names all"),
         )
     return found

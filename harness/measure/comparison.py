@@ -43,7 +43,7 @@ class Configuration:
         try:
             profile = profiles()[name]
         except KeyError:
-            raise UsageError(f"there is no mode {name}", "powercut list filesystems") from None
+            raise UsageError(f"there is no mode {name}", "powercut list modes") from None
         mounted = profile.mount_options if options is None else options
         return cls(called or name, profile, mounted, tuple(mkfs))
 

@@ -46,6 +46,13 @@ def test_list_names_what_there_is(what: str) -> None:
     ] in done.output
 
 
+def test_modes_are_listed_by_their_own_name_too() -> None:
+    """Every page says modes, and the list was to be asked for file systems."""
+    assert powercut("list", "modes").output == powercut("list", "filesystems").output
+    named = (powercut("list", word, "--json").output for word in ("modes", "filesystems"))
+    assert len({*named}) == 1
+
+
 def test_a_folder_of_many_workloads_is_one_row() -> None:
     """A hundred rows of one folder pushed the workloads of `all` off the screen."""
     rows = [line.split()[0] for line in powercut("list", "workloads").output.splitlines()]
