@@ -75,6 +75,10 @@ def _within_bounds(text: str, given: Mapping[str, int]) -> Budget:
         raise ValueError(f"budget {text!r} is too large: a billion states, or 366 days, at most") from None
 
 
+FIRST_BUDGET = Budget(visits=400, seconds=120)
+"""For a first look at all legal crash states."""
+
+
 class KernelChoice(msgspec.Struct, frozen=True):
     """The kernel to use: a pin, a version or a file; its modules directory; single modules to replace."""
 

@@ -6,9 +6,10 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from harness.errors import ExitCode
+from harness.errors import ExitCode, StoreError
 from harness.expectations import Expectation
 from harness.model import CaseId
+from harness.plan import Plan
 from harness.store import RunStore
 from harness.store.bundle import packed_case
 from harness.store.records import CaseInfo, CaseStatus, Counts, Finding, How, RunInfo, UnknownReason
@@ -143,7 +144,7 @@ class Summary:
     """A whole run. `unmet`: expectations that applied to something decided and matched no finding (XPASS).
     `packed`: the one case whose recording came along, where it was packed with one. `why`: a sentence for
     each finding that was explained, by its id; from a run directory, so anybody's. `fewest`: likewise the
-    operations that show a finding, of those that were shrunk.
+    operations that show a finding, of those that were shrunk. `plan`: None where it cannot be read.
     """
 
     run: str
@@ -153,6 +154,7 @@ class Summary:
     packed: CaseId | None = None
     why: Mapping[str, str] = field(default_factory=dict)
     fewest: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    plan: Plan | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -207,7 +209,16 @@ def summarise(store: RunStore) -> Summary:
         for record in store.cases()
     )
     unmet = tuple(e for e in store.expectations() if _is_unmet(e, cases))
-    return Summary(store.path.name, store.info, cases, unmet, packed_case(store.layout))
+    plan = _plan_of(store)
+    return Summary(store.path.name, store.info, cases, unmet, packed_case(store.layout), plan=plan)
+
+
+def _plan_of(store: RunStore) -> Plan | None:
+    """What was asked; None of a run that was never planned."""
+    try:
+        return store.plan()
+    except StoreError:
+        return None
 
 
 WORST_FIRST = (

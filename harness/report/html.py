@@ -21,6 +21,7 @@ from harness.report.explanation import LABELS, Explanation, read_explanation, sh
 from harness.report.faulty_disk import OUTCOMES, faulty_disk_tables
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, commands, explain, reproduce, resume_of, shrink
+from harness.report.next_step import next_step
 from harness.report.pages import begun, sentence, template
 from harness.report.recovery_code import headline as recovery_headline
 from harness.report.recovery_code import unreached_by_file
@@ -142,6 +143,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
         not_checked=words.together(c for c in summary.cases if c.undecided)
         + words.together(c for c in summary.cases if c.verdict is CaseVerdict.NOT_RUN),
         left_out=_left_out(cases),
+        next_step=next_step(summary),
         recovery=code and recovery_headline(code),
         unreached=unreached_by_file(code) if code else {},
         recovery_command=shlex.join(["powercut", "coverage", words.shown_path(store.path)]),

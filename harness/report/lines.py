@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from harness.errors import StoreError
 from harness.model import CaseId, CrashPoint, CrashState
 from harness.plan import LOG_BYTES, Budget, Clock, Completions, Plan
@@ -160,8 +162,14 @@ def resume_litmus(kernels: Sequence[str], path: str) -> str:
 
 def run_again(plan: Plan, configuration: str, workload: str) -> str:
     """The command that records and judges one workload with the settings of `plan`."""
-    named = full(workload) if "/" in workload else workload
-    words = ["powercut", "run", "-c", configuration, "-w", named, *_kernel(plan)]
+    return run_of(msgspec.structs.replace(plan, configurations=[configuration], workloads=[workload]))
+
+
+def run_of(plan: Plan) -> str:
+    """The command that records and judges what `plan` names, with its settings."""
+    modes = ",".join(plan.configurations)
+    named = ",".join(full(word) if "/" in word else word for word in plan.workloads)
+    words = ["powercut", "run", "-c", modes, "-w", named, *_kernel(plan)]
     for option, value in (("--machine", plan.machine), ("--accel", plan.accel)):
         words += [option, value] if value != "auto" else []
     if plan.fault_models != ("prefix",):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.host.text import markdown, markdown_plain, one_line
 from harness.report.lines import commands, reproduce
+from harness.report.next_step import next_step
 from harness.report.pages import on_page
 from harness.report.words import (
     Cell,
@@ -81,6 +82,11 @@ def _lines(summary: Summary, source: str, resuming: str) -> Iterator[str]:
     if (more := len(summary.info.notes) - MAX_FINDINGS) > 0:
         yield ""
         yield f"... and {plural(more, 'more note')} in report.html"
+    if (step := next_step(summary)).how:
+        yield ""
+        yield f"{markdown_plain(step.left_out)} Next:"
+        yield ""
+        yield _command(step.how)
 
 
 def _unmet(summary: Summary) -> Iterator[str]:

@@ -21,6 +21,7 @@ from harness.host.text import indented, one_line
 from harness.model import CaseId
 from harness.report.faulty_disk import faulty_disk_words
 from harness.report.lines import can_be_shrunk, commands, reproduce, shrink
+from harness.report.next_step import next_step
 from harness.report.words import (
     Cell,
     Matrix,
@@ -346,6 +347,8 @@ def _tail(summary: Summary, limits: Limits) -> Iterator[Text]:
         yield _line(STYLES[CaseVerdict.UNKNOWN], f"Before it was complete, the run was {how}.")
     if by[CaseVerdict.FAIL]:
         yield _line(STYLES[CaseVerdict.FAIL], "Failures: " + _names(by[CaseVerdict.FAIL], limits))
+    if told := next_step(summary).text:
+        yield _line("", told)
     yield _line("bold", _last(summary, by))
 
 
