@@ -219,7 +219,7 @@ class Cell:
     def figure(self) -> str:
         """The number of states checked, and of those that have the verdict: `117`, `93 of 111`; where the
         budget left out some of the log's own order, `49 of 183` that were kept are those checked; for a set,
-        cases: `207 cases`, `2 of 207`; else empty.
+        cases: `207 cases`, `2 of 207`; else empty. What is undecided beside another verdict is said, too.
         """
         run = [c for c in self.cases if c.verdict is not CaseVerdict.NOT_RUN]
         if not run:
@@ -234,10 +234,16 @@ class Cell:
                 return f"{number(counts.checked)} of {number(counts.checked + left)}"
             unlike = counts.unknown if self.verdict is CaseVerdict.UNKNOWN else counts.failed
             part = f"{number(unlike)} of " if 0 < unlike < counts.checked else ""
-            return part + number(counts.checked)
-        verdict = self.verdict  # of all cases: asked once
-        alike = sum(c.verdict is verdict for c in run)
-        return plural(len(run), "case") if alike == len(run) else f"{number(alike)} of {number(len(run))}"
+            return part + number(counts.checked) + self._beside(counts.unknown)
+        verdicts = Counter(c.verdict for c in run)  # each is asked once
+        alike, every = verdicts[worst(verdicts)], len(run)
+        beside = self._beside(verdicts[CaseVerdict.UNKNOWN])
+        return plural(every, "case") if alike == every else f"{number(alike)} of {number(every)}{beside}"
+
+    def _beside(self, undecided: int) -> str:
+        """The undecided ones, where the verdict is another: nobody may take them for kept."""
+        is_told = undecided and self.verdict is not CaseVerdict.UNKNOWN
+        return f" ({number(undecided)} undecided)" if is_told else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,6 +316,8 @@ def test_a_cell_counts_the_states_that_broke(summary: Summary) -> None:
     assert Cell((all_of_them,)).figure == "27"
     open_ = replace(broken, findings=(), counts=replace(broken.counts, failed=0, unknown=3, passed=24))
     assert Cell((open_,)).figure == "3 of 27"
+    both = replace(broken, counts=replace(broken.counts, passed=20, unknown=6))
+    assert Cell((both,)).figure == "1 of 27 (6 undecided)"
 
 
 def test_a_case_that_was_not_begun_has_no_figure(summary: Summary) -> None:
