@@ -78,6 +78,8 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     of the names of what was. Names stand in place of handles, where what they hold has a name at the time; a
     write with O_SYNC or O_DSYNC is found as it is written, and as one with fsync or fdatasync behind it. An
     expression that names a handle (`@h`) is looked for in the operations as they were written, too.
+    Lines between two operations are `(.*\\n)*`: where it may end a line in more ways than one, as in
+    `(.*\\n?)*`, the search may never end.
     `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
     with FUA. `loses`: whether the state lacks writes that had been sent; a prefix of the log is not told to,
