@@ -114,9 +114,18 @@ def resume_of(store: RunStore, path: str) -> str:
     if not (info.interrupted or info.finished is None) or packed_case(store.layout):
         return ""
     try:
-        return resume(with_kept_modules(store), path)
+        plan = with_kept_modules(store)
     except StoreError:
         return ""
+    return shlex.join([*shlex.split(resume(plan, path)), *_baseline(plan.argv)])
+
+
+def _baseline(argv: Sequence[str]) -> list[str]:
+    """The baseline that a run was begun with, as an option, if it is here."""
+    own = [*itertools.takewhile(lambda word: word != "--", argv)]  # behind it is a program
+    words = [w for word in own for w in (word.split("=", 1) if word.startswith("--baseline=") else [word])]
+    named = [path for option, path in itertools.pairwise(words) if option == "--baseline"]
+    return _shown(["--baseline", *named[-1:]]) if named and Path(named[-1]).exists() else []
 
 
 def resume_measurement(kernel: str, modules: str | None, path: str, beside: Sequence[str] = ()) -> str:

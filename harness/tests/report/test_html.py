@@ -19,6 +19,7 @@ from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.plan import Plan
 from harness.report import write_reports
 from harness.report.html import _headline, report_html
+from harness.report.lines import resume_of
 from harness.report.pages import begun, sentence
 from harness.store import RunStore
 from harness.store.records import CaseInfo, Coverage, Evidence, JudgedState, NestedCrashes
@@ -359,6 +360,19 @@ def test_what_was_stopped_says_by_what_and_how_to_go_on(tmp_path: Path) -> None:
     assert f"continue with: {again}" in told.stdout.splitlines()
     with RunStore.open(store.path) as store, store.lock("another process"):  # it would be refused
         assert "continue with" not in powercut("report", store.path).stdout
+
+
+@pytest.mark.parametrize("form", ["--baseline {}", "--baseline={}"])
+def test_how_to_go_on_names_the_baseline(tmp_path: Path, form: str) -> None:
+    """The command of a page had none, and a run that went on noted nothing beside it."""
+    (before := tmp_path / "before").mkdir()
+    with RunStore.create(tmp_path, "t", run_info()) as store:
+        argv = ["run", *form.format(before).split(), "--", "./test", "--baseline", "/"]
+        store.put_plan(Plan(configurations=["ext4/ordered"], workloads=["append-fsync"], argv=argv))
+        store.finish(FINISHED, interrupted=True)
+        assert resume_of(store, str(store.path)).endswith(f"{store.path} --baseline {before}")
+        before.rmdir()
+        assert resume_of(store, str(store.path)).endswith(str(store.path))
 
 
 def test_what_a_flush_makes_durable_is_said_as_the_crash_model_says_it(
