@@ -300,7 +300,11 @@ def test_a_torn_superblock_is_known_by_its_symptom(
         ("gfs2-default", "stale", "f: bytes nobody wrote", False),
         ("btrfs-default", "durability", "f: blocks freed", True),
         ("btrfs-raid1", "durability", "f: blocks freed", True),
+        ("btrfs-flushoncommit@overlay", "durability", "f: blocks freed", True),
         ("btrfs-notreelog", "durability", "f: blocks freed", False),
+        ("btrfs-notreelog@4k", "durability", "f: blocks freed", False),
+        ("btrfs-notreelog@raid1", "durability", "f: blocks freed", False),
+        ("btrfs-flushoncommit-notreelog@4k", "durability", "f: blocks freed", False),
         ("btrfs-default", "durability", "f: missing", False),
         ("ext4-nobarrier", "confluence", "f: existence", True),
         ("ext4-ordered", "confluence", "f: existence", False),
@@ -532,6 +536,33 @@ def test_a_finding_of_fsck_says_its_complaint_not_its_banner(
     """
     fsck = there(select_profiles([filesystem])[0].fsck)
     assert fsck.complaint(output) == complaint
+
+
+XFS_COUNTERS = """\
+Phase 2 - using internal log
+        - zero log...
+        - scan filesystem freespace and inode maps...
+sb_ifree 61, counted 59
+sb_fdblocks 60384, counted 60376
+        - found root inode chunk
+Phase 3 - for each AG...
+        - agno = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ("", "sb_ifree 61, counted 59"),
+        ("bad CRC for inode 133\nwould have cleared inode 133\n", "bad CRC for inode 133"),
+    ],
+)
+def test_xfs_counters_are_the_complaint_only_where_nothing_else_is_damaged(more: str, complaint: str) -> None:
+    """They come first in xfs_repair's output: what said `dirty (sb_ifree 61, counted 59)` had lost inodes,
+    and was the known bug whose damage is wrong counters.
+    """
+    fsck = there(select_profiles(["xfs/default"])[0].fsck)
+    assert fsck.decoded(1, XFS_COUNTERS + more).complaint == complaint
 
 
 def test_without_known_chatter_no_line_is_picked() -> None:
