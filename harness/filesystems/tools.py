@@ -37,7 +37,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     means that it could not check. `environment` is added to the process's own. `writes`: it changes the image
     even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
     output that report no error. `allowed`: those for runs of whole lines that call an error what recovery
-    means to leave; where an fsck finds nothing else, it has found nothing. `too_old`: those for parts of
+    means to leave; where an fsck finds nothing else, it has found nothing. `lesser`: those for whole lines
+    that are its complaint only where it has no other. `too_old`: those for parts of
     lines in which it says that it does not know the file system's features: a newer kernel may use some that
     this host's program has never heard of.
     `taken`: those in which an mkfs says that this host has a file system with the same UUID: an exported
@@ -56,6 +57,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writes: bool = False
     chatter: list[str] = []
     allowed: list[str] = []
+    lesser: list[str] = []
     too_old: list[str] = []
     taken: list[str] = []
     suites: list[str] = []
@@ -71,8 +73,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _line_like(self.taken, output)
 
     def complaint(self, output: str) -> str:
-        """The first line of output that reports an error which is not allowed; empty if there is none, or no
-        chatter is known. A path alone on a line is followed by what is said of it.
+        """The first line of output that reports an error which is not allowed, lesser ones last; empty if
+        there is none, or no chatter is known. A path alone on a line is followed by what is said of it.
         """
         if not self.chatter:
             return ""
@@ -80,7 +82,9 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         said = _PATH_ALONE.sub(r"\1: ", said)
         lines = (line.strip() for line in said.splitlines())
         no_complaint = re.compile("|".join(["", *self.chatter]), re.IGNORECASE)
-        return next((line for line in lines if not no_complaint.fullmatch(line)), "")
+        complaints = [line for line in lines if not no_complaint.fullmatch(line)]
+        lesser = re.compile("|".join(["", *self.lesser]))
+        return next((line for line in complaints if not lesser.fullmatch(line)), next(iter(complaints), ""))
 
     def _without_allowed(self, output: str) -> str:
         for pattern in self.allowed:
