@@ -356,6 +356,21 @@ def test_a_known_cause_is_not_known_where_it_does_not_show(mode: str, workload: 
     assert first_match(expectations, CaseId("btrfs", mode, workload), symptom) is None
 
 
+@pytest.mark.parametrize("mode", ["ordered", "writeback", "journal", "nobarrier"])
+@pytest.mark.parametrize("workload", ["direct-append", "revoke-reuse"])
+def test_what_reiserfsck_finds_is_known_by_the_damage_and_not_by_its_banner(mode: str, workload: str) -> None:
+    """Any damage under these workloads was known, since each output began with `Replaying journal:`."""
+    expectations = read_expectations(resource("vms", "filesystems", "natural-faults.expected"))
+    case = CaseId("reiserfs", mode, workload)
+    said = "fsck: vpf-10670: The file [2 4] has the wrong size in the StatData (0), should be (4096)"
+    assert first_match(expectations, case, symptom_of("fsck", said, ["f"]))
+    for other in (
+        "fsck: Replaying journal:",
+        "fsck: vpf-10640: The on-disk and the correct bitmaps differs.",
+    ):
+        assert first_match(expectations, case, symptom_of("fsck", other, ["f"])) is None
+
+
 def test_what_xfs_loses_after_sync_is_known_where_it_was_seen() -> None:
     """CONTRACTS.md had it as a finding, and each series counted it as news of the bug that it asked for."""
     expectations = read_expectations(resource("vms", "filesystems", "natural-faults.expected"))
@@ -480,6 +495,25 @@ Comparing bitmaps..Checking Semantic tree:
 vpf-10640: The on-disk and the correct bitmaps differs.
 1 found corruptions can be fixed when running with --fix-fixable
 """
+REPLAYED = """reiserfsck 3.6.27
+
+Will read-only check consistency of the filesystem on IMAGE
+Will put log info to 'stdout'
+###########
+reiserfsck --check started at Mon Nov 30 20:28:36 2026
+###########
+Replaying journal: \rReplaying journal: Done.
+Reiserfs journal 'IMAGE' in blocks [18..1042]: 0 transactions replayed
+Checking internal tree..  \b\\\bfinished
+Comparing bitmaps..finished
+Checking Semantic tree:
+finished
+1 found corruptions can be fixed when running with --fix-fixable
+###########
+reiserfsck finished at Mon Nov 30 20:28:36 2026
+###########
+vpf-10670: The file [2 4] has the wrong size in the StatData (0), should be (4096)
+"""
 GFS2 = """Initializing fsck
 Validating resource group index.
 Level 1 resource group check: Checking if all rgrp and rindex values are good.
@@ -516,6 +550,11 @@ NOTHING_ELSE = EXT4.replace("Inode 2 ref count is 7, should be 3.  Fix? no", "")
         ("xfs", XFS, "bad CRC for inode 139"),
         ("f2fs", F2FS, "NID[0x28] is unreachable, blkaddr:0x4000"),
         ("reiserfs", REISERFS, "vpf-10640: The on-disk and the correct bitmaps differs."),
+        (
+            "reiserfs",
+            REPLAYED,
+            "vpf-10670: The file [2 4] has the wrong size in the StatData (0), should be (4096)",
+        ),
         ("gfs2", GFS2, "Block 18 (0x12) bitmap says 3 (inode) but FSCK saw 0 (free)"),
         (
             "btrfs",
