@@ -774,6 +774,18 @@ def test_in_a_prefix_of_the_log_the_cause_alone_tells_a_lost_write_from_a_bug_of
         assert found is None or ("lost writes" in found.compared) is compared
 
 
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [("7.2.12", "ntfs-dir-fsync-no-flush"), ("7.3.4", ""), ("7.4.1", "")],
+)
+@pytest.mark.parametrize("cause", ["", NO_FLUSH])
+def test_a_relapse_of_a_mend_is_new(kernel: str, name: str, cause: str) -> None:
+    """A flush that ntfs sends since 7.3.4 could have gone again: it was a symptom of a bug not mended."""
+    synced = ("mkdir d", "create d/a", "append d/a 10", "fsync d")
+    seen = replace(_foreign("ntfs/default", GONE, synced, state=LOST, cause=cause), kernel=kernel)
+    assert name_of(replace(seen, violation=replace(seen.violation, subject="d"))) == name
+
+
 GENERIC = re.compile(
     r"(NAME: (missing|undone|attributes|size after N|poison|data of operation N.*)|made by .*)"
 )
