@@ -213,9 +213,11 @@ class FaultSeries(Series[Trial]):
                     yield trial
 
     def whole(self, item: Item) -> Trial | None:
-        """None also for a run that a case ended, if nothing that it shows counts, as is known by now."""
+        """None also for a run that a case ended, if nothing that it shows counts, as is known by now; but not
+        if it could not go on: then what is kept says why.
+        """
         done = super().whole(item)
-        if done and done.ended_early:
+        if done and done.ended_early and not done.failed:
             fault = next(f for f in self._chosen if f.name == item.name)
             return done if any(self._may_count(fault, d) for d in done.detections) else None
         return done

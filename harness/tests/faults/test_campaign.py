@@ -254,6 +254,35 @@ def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
     assert (len(done.cases), len(done.detections)) == (2, 2)
 
 
+def two_workloads(tmp_path: Path) -> FaultsPlan:
+    """Which ends a fault's run with the first case that finds it."""
+    (tmp_path / "more.toml").write_text(WORKLOAD)
+    workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
+    return FaultsPlan(machine="toy", workloads=workloads, first=True, argv=["faults"])
+
+
+def test_a_run_that_cannot_go_on_is_undecided_and_says_why(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a fault whose kernel could not be had a second time, the page said `not tried`, and nothing else."""
+    kernels.plant(fault("forgetful"))
+    monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
+    variant = ToyKernels.variant
+
+    def once(kernels: ToyKernels, edits: Sequence[Edit]) -> Path:
+        if kernels.variants:
+            raise KernelError("no room left to build")
+        return variant(kernels, edits)
+
+    path = create(two_workloads(tmp_path), tmp_path / "reports")
+    with monkeypatch.context() as patched:
+        patched.setattr(ToyKernels, "variant", once)
+        (row,) = gone_on(path, kernels).rows
+    assert (row.status, row.why) == (Status.UNDECIDED, "no room left to build")
+    (row,) = gone_on(path, kernels).rows
+    assert row.status is Status.MISSED
+
+
 def test_a_kernel_that_dies_or_does_not_build_is_undecided(tmp_path: Path, kernels: ToyKernels) -> None:
     """It said nothing about the fault; a miss would be as wrong as a find."""
     kernels.plant(fault("mortal"), fault("broken"))
