@@ -786,6 +786,32 @@ def test_a_relapse_of_a_mend_is_new(kernel: str, name: str, cause: str) -> None:
     assert name_of(replace(seen, violation=replace(seen.violation, subject="d"))) == name
 
 
+@pytest.mark.parametrize(
+    ("mode", "fault", "then", "name"),
+    [
+        ("f2fs/posix", "read fails, inode", "f: existence: there, now not there",
+         "f2fs-roll-forward-read-error"),
+        ("f2fs/posix", "flush fails", "d/a: size: 4096, now 0", "f2fs-roll-forward-read-error"),
+        ("f2fs/posix", "read fails, inode", "fsck says dirty ([ASSERT] sanity_check_nid)", ""),
+        ("f2fs/posix", "read fails, SIT copy", "file system: mount: succeeds, now EUCLEAN", ""),
+        ("f2fs/posix", "write fails, inode", "file system: reading: everything can be read, now read f: EIO",
+         ""),
+        ("f2fs/posix", "bit rot, inode", "f: existence: there, now not there", ""),
+        ("xfs/default", "read fails, inode header", "fsck says dirty (sb_ifree 61, counted 59)",
+         "xfs-refused-mount-counters"),
+        ("xfs/default", "read fails, inode header", "fsck says dirty (bad CRC for inode 133)", ""),
+    ],
+)  # fmt: skip
+def test_on_a_faulty_disk_only_what_its_bug_destroys_is_known(
+    mode: str, fault: str, then: str, name: str
+) -> None:
+    """Whatever a fault had destroyed on F2FS, by a mount that fails or what fsck says, was its known bug."""
+    seen = _foreign(mode, Symptom("honesty", f"destroyed more: {fault}"), OPERATIONS, state="@40", cause="")
+    said = Violation("honesty", "f", f"destroyed more: it; then without the fault, {then}", "", "", "")
+    state = CrashState.parse("@40+eio-read36864")
+    assert name_of(replace(seen, state=state, violation=said)) == name
+
+
 GENERIC = re.compile(
     r"(NAME: (missing|undone|attributes|size after N|poison|data of operation N.*)|made by .*)"
 )
