@@ -206,7 +206,7 @@ def states_words(detections: Sequence[Detection], states: int) -> str:
 def baseline_words(campaign: Campaign) -> str:
     """How the unmodified kernel did."""
     baseline = campaign.baseline
-    if baseline.failed:
+    if baseline.failed and not (baseline.cases or baseline.undecided):
         return f"the unmodified kernel could not be run: {baseline.failed}"
     shown = [s for s in baseline.detections if not s.reason]
     known = len(baseline.detections) - len(shown)
@@ -216,6 +216,7 @@ def baseline_words(campaign: Campaign) -> str:
         f"{plural(len(shown), 'unexpected finding')}" if shown else "no unexpected finding",
         plural(known, "known one") + (f" ({', '.join(bugs)})" if bugs else "") if known else "",
         f"{plural(len(baseline.undecided), 'case')} undecided" if baseline.undecided else "",
+        f"not run in some cases: {baseline.failed}" if baseline.failed else "",
     ]
     return ", ".join(filter(None, parts))
 

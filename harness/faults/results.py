@@ -313,7 +313,7 @@ def joined(name: str, trials: Iterable[Trial]) -> Trial:
         cases=tuple(c for t in all_of for c in t.cases),
         detections=tuple(s for t in all_of for s in t.detections),
         undecided={c: why for t in all_of for c, why in t.undecided.items()},
-        failed="; ".join(t.failed for t in all_of if t.failed),
+        failed="; ".join(dict.fromkeys(t.failed for t in all_of if t.failed)),
         states=sum(t.states for t in all_of),
         seconds=sum(t.seconds for t in all_of),
         runs=tuple(t.run for t in all_of if t.run),

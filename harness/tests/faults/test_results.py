@@ -238,3 +238,14 @@ def test_a_fault_whose_finding_agrees_with_a_known_bug_has_credit_and_says_so() 
     assert row.status is Status.FOUND
     page = page_of(Campaign(FaultsPlan(machine="uml"), "linux", BASELINE, (row,)))
     assert "it also agrees with the known bug ocfs2-root-before-recovery" in page.html()
+
+
+def test_a_baseline_that_failed_in_some_cases_was_run_in_the_others() -> None:
+    """One case in which nothing came of it, and the page said that the unmodified kernel could not be run."""
+    failed = Trial(item="baseline-2", failed="no room left")
+    campaign = Campaign(FaultsPlan(machine="uml"), "linux", joined("baseline", [failed]), ())
+    assert baseline_words(campaign) == "the unmodified kernel could not be run: no room left"
+    both = joined("baseline", [msgspec.structs.replace(BASELINE, detections=(seen(),)), failed, failed])
+    assert baseline_words(replace(campaign, baseline=both)) == (
+        "the unmodified kernel: 2 cases, 0 states, 1 unexpected finding, not run in some cases: no room left"
+    )
