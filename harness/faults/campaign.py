@@ -305,8 +305,9 @@ class FaultSeries(Series[Trial]):
         if not self.plan.first:
             asked = {name: (of.disk, of.again) for name, of in self._asked.items()}
             return [i for i in self._baseline if asked[i.name] == (fault.disk, fault.again)]
-        done = super().whole(self._trials[fault.name])
-        cases = dict.fromkeys(d.case for d in done.detections) if done else ()
+        item, done = self._trials[fault.name], self.known.done.get(fault.name)  # interrupted or not
+        shown = done.detections if done and done.key == item.key else ()
+        cases = dict.fromkeys(d.case for d in shown)
         return [self._one_case(fault, case) for case in cases]
 
     def _joined(self, items: Iterable[Item]) -> Trial:

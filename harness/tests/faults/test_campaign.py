@@ -23,12 +23,18 @@ from harness.faults.results import Campaign, Detection, FaultsPlan, Row, Status,
 from harness.guests import disk as disk_module
 from harness.guests import machine
 from harness.guests.session import find_agent
+from harness.host.progress import Progress as Told
 from harness.host.resources import resource
 from harness.kernels.build import Built
 from harness.kernels.edits import Edit
-from harness.model import Workload
-from harness.series.work import carry_out
+from harness.model import CaseId, Workload
+from harness.plan import Plan
+from harness.run import execute
+from harness.series.journal import End
+from harness.series.work import OnDone, carry_out
+from harness.store import RunStore
 from harness.store.directory import read_info, read_plan
+from harness.summary import Summary
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
 from harness.tests.said import Said
@@ -254,11 +260,12 @@ def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
     assert (len(done.cases), len(done.detections)) == (2, 2)
 
 
-def two_workloads(tmp_path: Path) -> FaultsPlan:
-    """Which ends a fault's run with the first case that finds it."""
-    (tmp_path / "more.toml").write_text(WORKLOAD)
-    workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
-    return FaultsPlan(machine="toy", workloads=workloads, first=True, argv=["faults"])
+def workloads_in_turn(tmp_path: Path, *names: str) -> FaultsPlan:
+    """A plan that ends a fault's run with the first case that finds it. The workloads do the same."""
+    files = [tmp_path / f"{name}.toml" for name in names]
+    for file in files:
+        file.write_text(WORKLOAD)
+    return FaultsPlan(machine="toy", workloads=list(map(str, files)), first=True, argv=["faults"])
 
 
 def test_a_run_that_cannot_go_on_is_undecided_and_says_why(
@@ -274,13 +281,36 @@ def test_a_run_that_cannot_go_on_is_undecided_and_says_why(
             raise KernelError("no room left to build")
         return variant(kernels, edits)
 
-    path = create(two_workloads(tmp_path), tmp_path / "reports")
+    path = create(workloads_in_turn(tmp_path, "dirs", "more"), tmp_path / "reports")
     with monkeypatch.context() as patched:
         patched.setattr(ToyKernels, "variant", once)
         (row,) = gone_on(path, kernels).rows
     assert (row.status, row.why) == (Status.UNDECIDED, "no room left to build")
     (row,) = gone_on(path, kernels).rows
     assert row.status is Status.MISSED
+
+
+def test_what_the_unmodified_kernel_shows_stays_where_the_run_that_goes_on_is_stopped(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page told nothing of it."""
+    kernels.plant(fault("forgetful"))
+    monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
+    path = create(workloads_in_turn(tmp_path, "dirs", "more", "third"), tmp_path / "reports")
+    gone_on(path, kernels, Progress("[baseline-ext4-ordered/dirs]"))
+
+    def stopped(plan: Plan, store: RunStore, progress: Told, ended: OnDone) -> Summary:
+        def by_hand(case: CaseId) -> None:
+            raise KeyboardInterrupt
+
+        return execute(plan, store, progress, by_hand)
+
+    series = FaultSeries(load_plan(path), path, kernels)
+    assert carry_out(series, Progress(), run=stopped) is End.INTERRUPTED
+    campaign = series.campaign
+    assert [row.status for row in campaign.rows] == [Status.NOT_TRIED]
+    assert campaign.baseline.cases == ("ext4-ordered/dirs",)
+    assert len(campaign.baseline.detections) == 1
 
 
 def test_a_kernel_that_dies_or_does_not_build_is_undecided(tmp_path: Path, kernels: ToyKernels) -> None:
