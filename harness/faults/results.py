@@ -236,7 +236,9 @@ def _not_found(fault: PlantedFault, trial: Trial, baseline: Trial) -> tuple[Stat
     for case in dict.fromkeys(d.case for d in trial.detections if d.case not in baseline.cases):
         why = baseline.undecided.get(case) or baseline.failed
         asked = f"the unmodified kernel's case is undecided: {why}"
-        undecided[case] = asked if why else "the unmodified kernel is asked next"
+        was_asked = baseline.runs and (not baseline.asked or case in baseline.asked)
+        left = "did not run it" if was_asked else "is asked next"
+        undecided[case] = asked if why else f"the unmodified kernel {left}"
     if undecided:
         case, why = next(iter(undecided.items()))
         more = f" (and {len(undecided) - 1} more cases)" if len(undecided) > 1 else ""
@@ -310,6 +312,7 @@ def joined(name: str, trials: Iterable[Trial]) -> Trial:
     return Trial(
         item=name,
         key=" ".join(t.key for t in all_of),
+        asked=tuple(c for t in all_of for c in t.asked),
         cases=tuple(c for t in all_of for c in t.cases),
         detections=tuple(s for t in all_of for s in t.detections),
         undecided={c: why for t in all_of for c, why in t.undecided.items()},

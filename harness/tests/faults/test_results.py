@@ -249,3 +249,15 @@ def test_a_baseline_that_failed_in_some_cases_was_run_in_the_others() -> None:
     assert baseline_words(replace(campaign, baseline=both)) == (
         "the unmodified kernel: 2 cases, 0 states, 1 unexpected finding, not run in some cases: no room left"
     )
+
+
+def test_a_case_that_the_unmodified_kernel_has_left_out_is_not_asked_next() -> None:
+    """It stood so on a finished page."""
+    alone = Trial(item=f"baseline-{OTHER}", asked=(OTHER,), cases=(OTHER,), run="trials/a/runs/b")
+    row = row_of(FAULT, trial(seen()), joined("baseline", [alone]))
+    assert (row.status, row.why) == (Status.UNDECIDED, f"{CASE}: the unmodified kernel is asked next")
+    left_out = Trial(item=f"baseline-{CASE}", asked=(CASE,), run="trials/c/runs/d")
+    row = row_of(FAULT, trial(seen()), joined("baseline", [alone, left_out]))
+    assert (row.status, row.why) == (Status.UNDECIDED, f"{CASE}: the unmodified kernel did not run it")
+    every = msgspec.structs.replace(left_out, asked=(), cases=(OTHER,))
+    assert row_of(FAULT, trial(seen()), joined("baseline", [every])).why.endswith("did not run it")
