@@ -311,6 +311,11 @@ def test_a_torn_superblock_is_known_by_its_symptom(
         ("ext4-nobarrier@loop", "durability", "names undone after 3", True),
         ("ext4-ordered@loop", "durability", "names undone after 3", False),
         ("f2fs-nobarrier", "program", "check 0: exit code 1", True),
+        ("reiserfs-nobarrier", "program", "check 0: exit code 1", True),
+        ("reiserfs-ordered", "program", "check 0: exit code 1", False),
+        ("hfsplus-nobarrier", "program", "check 0: exit code 1", True),
+        ("hfsplus-default", "program", "check 0: exit code 1", False),
+        ("udf-default", "program", "check 0: exit code 1", False),
         ("f2fs-posix", "program", "check 0: exit code 1", False),
         ("ext4-ordered@nfs3", "atomicity", "f: should not be there, without permissions", True),
         ("ext4-ordered@nfs3", "atomicity", "f: should not be there", False),
@@ -369,6 +374,24 @@ def test_what_reiserfsck_finds_is_known_by_the_damage_and_not_by_its_banner(mode
         "fsck: vpf-10640: The on-disk and the correct bitmaps differs.",
     ):
         assert first_match(expectations, case, symptom_of("fsck", other, ["f"])) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "workload", "oracle", "signature"),
+    [
+        ("udf-default", "fio-randwrite", "program", "check 0: exit code 1"),
+        ("reiserfs-writeback", "direct-append", "size", "f: size too small, write"),
+    ],
+)
+def test_a_known_cause_that_one_workload_meets_is_known_there(
+    mode: str, workload: str, oracle: str, signature: str
+) -> None:
+    """They are in the default set, and each run of it was red."""
+    expectations = read_expectations(resource("vms", "filesystems", "natural-faults.expected"))
+    filesystem, _, name = mode.partition("-")
+    symptom = symptom_of(oracle, signature, ["f"])
+    assert first_match(expectations, CaseId(filesystem, name, workload), symptom)
+    assert first_match(expectations, CaseId(filesystem, name, "append-fsync"), symptom) is None
 
 
 def test_what_xfs_loses_after_sync_is_known_where_it_was_seen() -> None:
