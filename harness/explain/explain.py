@@ -333,6 +333,7 @@ def explain(explainer: Explainer, finding: Finding, source: str) -> Explanation:
         keeps=minimal.control is not None and explainer.keeps_all(minimal.control),
         needed=minimal.needed,
         commits_data=explainer.recording.profile.contract.commits_data,
+        leaves_names="fsync-leaves-names" in explainer.recording.profile.contract.rules,
     )
     diagnosis = mechanism_of(
         facts,
@@ -488,6 +489,8 @@ def _cause(
 def _not_named(explainer: Explainer, facts: Facts, control: CrashState | None) -> str:
     told = "the control tells which writes decide, and not how"
     said = f"not named: {told if control else 'no state tells which write or call it was'}"
+    if facts.may_want_names:
+        said += "; fsync of a file promises nothing of its name here, unless the directory is synced, too"
     if facts.program is None:
         return said
     # In any/linux, names of a directory keep their order.

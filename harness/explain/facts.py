@@ -37,8 +37,9 @@ class Facts:
     entries on its platter without any one of which it does not fail (see `Minimal`). `without`: those on its
     platter that are not on that of the control. `keeps`: whether the control keeps every promise. `commits`:
     whether the file system makes changes durable by a commit; `commits_data`: with the data of every file
-    (see `Contract`). `synced`: the program's sync in which the first
-    lost write was sent and which had returned, where none of its calls explains the loss.
+    (see `Contract`); `leaves_names`: whether fsync of a file promises nothing of its name (see `RULES`).
+    `synced`: the program's sync in which the first lost write was sent and which had returned, where none of
+    its calls explains the loss.
     """
 
     state: CrashState
@@ -59,6 +60,17 @@ class Facts:
     keeps: bool = False
     needed: tuple[int, ...] = ()
     commits_data: bool = False
+    leaves_names: bool = False
+
+    @property
+    def may_want_names(self) -> bool:
+        """Whether a program made the promise, and fsync of a file promises nothing of its name: the program
+        may want one whose directory it has not synced.
+        """
+        steps = self.history.steps
+        if not self.leaves_names or self.promise is None or self.promise >= len(steps):
+            return False
+        return steps[self.promise].operation.kind is OperationKind.RUN
 
     @property
     def brings_back(self) -> tuple[int, ...]:

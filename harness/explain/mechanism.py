@@ -504,10 +504,11 @@ def _base(path: str) -> str:
 
 def _dropped(facts: Facts) -> str:
     """Not of what was never sent: then recovery had nothing to drop. Not where an earlier cut does not fail,
-    or only a later record brings it back: that may be another cause.
+    or only a later record brings it back: that may be another cause. Nor where a name that nobody was
+    promised may be what is missing.
     """
     ack, data = facts.promised_at, facts.data_of_subject()
-    if ack is None or facts.without or _later_records(facts):
+    if ack is None or facts.without or _later_records(facts) or facts.may_want_names:
         return ""
     if not all(facts.on_platter(w.entry) for w in data) or not facts.was_asked_for(ack):
         return ""

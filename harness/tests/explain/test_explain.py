@@ -856,6 +856,29 @@ def test_recovery_dropped_it_made_it_up_or_it_was_not_sent() -> None:
     assert told(facts_of(late, {data: DATA}, (), 1, at="cut")) is Mechanism.NOT_SENT
 
 
+@pytest.mark.parametrize(
+    ("kind", "leaves_names", "named"),
+    [
+        (OperationKind.RUN, True, None),
+        (OperationKind.RUN, False, Mechanism.DROPPED),
+        (OperationKind.FSYNC, True, Mechanism.DROPPED),
+    ],
+)
+def test_recovery_did_not_drop_what_a_program_was_not_promised(
+    kind: OperationKind, leaves_names: bool, named: Mechanism | None
+) -> None:
+    """On UDF fsync of a new file writes nothing of its name, and fio, which syncs no directory, rejects what
+    is left: "recovery dropped it".
+    """
+    made = Recorder()
+    data = made.write(1)
+    made.complete(made.flush())
+    made.mark("ack 1")
+    facts = facts_of(made, {data: DATA}, (), 1)
+    steps = (facts.history.steps[0], HistoryStep(1, Operation(kind, "f"), 0, 0))
+    assert told(replace(facts, history=History(steps), leaves_names=leaves_names)) is named
+
+
 def names_are_back(made: Recorder, names: dict[int, tuple[BlockName, ...]]) -> Facts:
     """`create f` and `fsync .`, after which the names are not back; the power fails at the mark `cut`."""
     facts = facts_of(made, names, (), 1, at="cut")
@@ -2555,10 +2578,15 @@ def test_of_a_program_that_forgot_an_fsync_no_bug_of_the_kernel_is_told() -> Non
 
 def test_where_a_control_tells_the_writes_no_line_says_that_nothing_does() -> None:
     """ "No state tells which write" stood two lines above a state that does."""
-    none = cast(Any, SimpleNamespace(program=None))
+    none = cast(Any, SimpleNamespace(program=None, may_want_names=False))
     assert "no state tells" in _not_named(none, none, None)
     assert "no state tells" not in _not_named(none, none, CrashState(4))
     assert "the control tells" in _not_named(none, none, CrashState(4))
+
+
+def test_where_fsync_leaves_names_the_cause_says_so() -> None:
+    names = cast(Any, SimpleNamespace(program=None, may_want_names=True))
+    assert "promises nothing of its name" in _not_named(names, names, None)
 
 
 @pytest.mark.parametrize(("broken_from", "promise"), [(0, None), (1, 0), (98, 97), (100, 99)])
