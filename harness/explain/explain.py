@@ -28,7 +28,7 @@ from harness.guests.made_trees import MadeTrees
 from harness.guests.session import Session, Target
 from harness.guests.threads import told as threads_told
 from harness.host.text import first_few
-from harness.known.base import KnownBug, with_bugs
+from harness.known.base import NOT_NAMED, KnownBug, with_bugs
 from harness.known.match import possible
 from harness.known.words import perhaps
 from harness.model import (
@@ -488,7 +488,7 @@ def _cause(
 
 def _not_named(explainer: Explainer, facts: Facts, control: CrashState | None) -> str:
     told = "the control tells which writes decide, and not how"
-    said = f"not named: {told if control else 'no state tells which write or call it was'}"
+    said = f"{NOT_NAMED}: {told if control else 'no state tells which write or call it was'}"
     if facts.may_want_names:
         said += "; fsync of a file promises nothing of its name here, unless the directory is synced, too"
     if facts.program is None:

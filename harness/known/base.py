@@ -37,6 +37,8 @@ from harness.host.text import near_or
 
 T = TypeVar("T", bound=msgspec.Struct)
 Version = tuple[int, ...]
+NOT_NAMED = "not named"
+"""Among causes: that of a finding whose cause `powercut show` could not tell."""
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 
 
@@ -86,7 +88,7 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     and false refuses one only if the finding was explained by a lost write. `whole`: whether the disk may
     have had all that it was sent, which is never said of a prefix of the log. `causes`: the causes that
     `powercut show` names for it, in its words (`record ahead of its blocks`). A finding that was explained
-    has to have one of these: one whose cause could not be told is new.
+    has to have one of these; one whose cause could not be told is new without `not named` among them.
     `during`: what went wrong: power-cut alone, cut-recovery (of which alone confluence judges) or faulty-disk
     (of which honesty does, and no other oracle).
     """

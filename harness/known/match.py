@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from harness.expectations import Expectation, covers
-from harness.known.base import During, KnownBug, Severity, Sighting, version_of
+from harness.known.base import NOT_NAMED, During, KnownBug, Severity, Sighting, version_of
 from harness.known.seen import as_seen
 from harness.model import CaseId, CrashState, Violation
 from harness.symptoms import Symptom
@@ -181,10 +181,9 @@ def _agrees(sighting: Sighting, seen: Observed) -> bool:
 
 
 def _has_cause(sighting: Sighting, cause: str | None) -> bool:
-    """Whether a cause is one of a sighting's. Any may be that of a finding which was not explained. None of
-    them is that of one which was: they are causes that can be told.
-    """
-    return cause is not None and cause.lower() in ("", *map(str.lower, sighting.causes))
+    """Whether a cause is one of a sighting's. Any may be that of a finding which was not explained."""
+    told = NOT_NAMED if cause is None else cause.lower()
+    return told in ("", *map(str.lower, sighting.causes))
 
 
 def _same_operations(sighting: Sighting, seen: Observed) -> bool:
@@ -241,7 +240,7 @@ def _compared(sighting: Sighting, seen: Observed) -> tuple[str, ...]:
     also = ["operations"] * bool(sighting.operations or sighting.later) + ["flushes"] * sighting.quiet
     stated = sighting.loses is not None or not sighting.whole
     also += ["lost writes"] * (stated and not _says_nothing(seen.lacking))
-    if sighting.causes and seen.cause():
+    if sighting.causes and seen.cause() != "":
         also += ["cause"]
     return ("symptom", "mode", "kernel version", *also)
 

@@ -12,13 +12,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import harness
 from harness.expectations import first_match, known_losses, parse_expectations
 from harness.explain import mechanism
 from harness.explain.mechanism import Mechanism
 from harness.filesystems.profiles import profiles, select_profiles
-from harness.known.base import During, KnownBug, Record, Severity, Sighting, installed
+from harness.known.base import NOT_NAMED, During, KnownBug, Record, Severity, Sighting, installed
 from harness.known.match import LoggedOperation, Match, Observed, known_of, match, possible
 from harness.model import (
     CaseId,
@@ -112,6 +113,10 @@ def test_another_cause_than_the_bugs_is_new_once_the_finding_was_explained() -> 
     assert match([bug], observed(cause="No flush at all")) == Match(bug, (*compared, "cause"))
     assert match([bug], observed(cause="Torn write")) is None
     assert match([bug], observed(cause=None)) is None, "explained, and none of the causes that are told"
+    shows = (structs.replace(bug.record.shows[0], causes=(NOT_NAMED,)),)
+    untold = structs.replace(bug, record=structs.replace(bug.record, shows=shows))
+    assert match([untold], observed(cause=None)) == Match(untold, (*compared, "cause"))
+    assert match([untold], observed(cause="No flush at all")) is None
 
 
 def stale_in(mode: str) -> Observed:
@@ -493,7 +498,7 @@ def test_a_file_of_several_names_is_lost_by_any_of_them(subject: str) -> None:
 def test_every_cause_of_a_record_is_one_that_show_names() -> None:
     named = {c for bug in installed().values() for s in bug.record.shows for c in s.causes}
     assert named
-    assert named <= {m.value for m in Mechanism}
+    assert named <= {NOT_NAMED, *(m.value for m in Mechanism)}
 
 
 @pytest.mark.parametrize(
@@ -738,6 +743,12 @@ NO_FLUSH, LOST = Mechanism.NO_FLUSH.value, "@t200-190"
         _foreign("ext4/ordered@cache", Symptom("mountable", "mount: EUCLEAN"), ("create f", "fsync f"),
                  state=LOST, cause=""),
         _foreign("ext4/ordered@cache", GONE, ("create f", "fsync f"), state=LOST, cause=NO_FLUSH),
+        _foreign("ext4/no-metadata_csum@cache", Symptom("mountable", "mount: EUCLEAN"),
+                 ("run /workload/sqlite/run delete extra",), state=LOST, cause=""),
+        _foreign("ext4/no-metadata_csum@cache", Symptom("mountable", "mount: EUCLEAN"), ("create f",),
+                 state=LOST, cause=Mechanism.RECORD_AHEAD.value),
+        _foreign("ext4/ordered@cache", Symptom("untouched", "NAME: changed though untouched"), OPERATIONS,
+                 state=LOST, cause=Mechanism.RECORD_AHEAD.value),
         _foreign("ntfs3g/default", GONE, ("create f", "fsync f"), state=LOST, cause=NO_FLUSH),
     ],
     ids=lambda seen: f"{seen.case.configuration}: {seen.symptom.what}",

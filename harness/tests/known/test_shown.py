@@ -15,8 +15,8 @@ from harness.symptoms import Symptom
 
 
 class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A finding of a run, and the bug that it is. `cause`: as `powercut show` named it, if it was asked.
-    `ran`: operations with their marks, and whether the log has a flush between these.
+    """A finding of a run, and the bug that it is. `cause`: as `powercut show` named it, empty if it was not
+    asked. `ran`: operations with their marks, and whether the log has a flush between these.
     """
 
     bug: str
@@ -26,7 +26,7 @@ class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     symptom: str
     state: str
     spared: str
-    cause: str
+    cause: str | None
     subject: str
     summary: str
     found: str
