@@ -15,6 +15,7 @@ import pytest
 
 from harness.cli.faults import exit_code
 from harness.errors import ExitCode, KernelError, UsageError
+from harness.expectations import Expectation
 from harness.faults import campaign as campaign_module
 from harness.faults.campaign import FaultSeries, create, load_plan
 from harness.faults.catalogue import PlantedFault
@@ -311,6 +312,21 @@ def test_what_the_unmodified_kernel_shows_stays_where_the_run_that_goes_on_is_st
     assert [row.status for row in campaign.rows] == [Status.NOT_TRIED]
     assert campaign.baseline.cases == ("ext4-ordered/dirs",)
     assert len(campaign.baseline.detections) == 1
+
+
+def test_what_unmodified_kernels_are_known_to_show_does_not_stop_a_run(
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they show it in most cases, each meant a stop, a run of the unmodified kernel and a resumption."""
+    known = Expectation("*", "*", "*", "a toy forgets")
+    monkeypatch.setattr(campaign_module, "known_losses", lambda: (known,))
+    monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
+    kernels.plant(fault("forgetful"))
+    path = create(workloads_in_turn(tmp_path, "dirs", "more"), tmp_path / "reports")
+    campaign = gone_on(path, kernels)
+    assert [row.status for row in campaign.rows] == [Status.MISSED]
+    assert len(campaign.baseline.cases) == 2, "each is asked after the run"
+    assert kernels.variants == ["forgetful"]
 
 
 def test_a_kernel_that_dies_or_does_not_build_is_undecided(tmp_path: Path, kernels: ToyKernels) -> None:
