@@ -798,6 +798,29 @@ def test_a_relapse_of_a_mend_is_new(kernel: str, name: str, cause: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cause", "known"),
+    [("", {"fio", "other"}), (NO_FLUSH, {"fio"}), (None, {"other"}), (Mechanism.NO_COMMIT.value, set())],
+)
+def test_what_any_loss_shows_is_known_by_its_cause_once_that_was_looked_for(
+    cause: str | None, known: set[str]
+) -> None:
+    """What fio did not find again was a missing flush, also if no commit had been sent; and a name that came
+    back without earlier ones was that of a directory that cannot be read.
+    """
+    section = ("run fio --section=magic-fsync /etc/fio-magic.fio",)
+    fio = _foreign("ext4/external-journal", Symptom("program", "check N: exit code N"), section, state="@27",
+                   cause="")  # fmt: skip
+    rejected = "exit code 1: fio: got pattern '43', wanted 'c0'. Bad bits 3"
+    fio = replace(fio, violation=Violation("program", "operation 0", "rejects", "", rejected, ""))
+    made = ("mkdir d", "create d/a", "create other", "fsync other")
+    other = _foreign("ext4/ordered@gocryptfs", Symptom("atomicity", "NAME: should not be there"), made,
+                     state="@46", cause="")  # fmt: skip
+    other = replace(other, violation=replace(other.violation, subject="other"))
+    both = {"fio": fio, "other": other}
+    assert {name for name, seen in both.items() if name_of(replace(seen, cause=lambda: cause))} == known
+
+
+@pytest.mark.parametrize(
     ("mode", "fault", "then", "name"),
     [
         ("f2fs/posix", "read fails, inode", "f: existence: there, now not there",
