@@ -697,7 +697,7 @@ def _missing(facts: Facts, mechanism: Mechanism | None) -> str:
         return ""  # a flush would be the kernel's to send, and it is not known that the kernel is at fault
     if facts.torn is not None and facts.promise is None:
         return f"the rest of entry {facts.torn}: no flush, but a disk that writes a block whole or not at all"
-    entry = facts.lost[0]
+    entry = _told_of(facts, mechanism)
     write, flush, ack = facts.writes[entry], facts.flush_over(entry), facts.promised_at
     until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
     in_flight = write.completed >= facts.at
@@ -708,6 +708,14 @@ def _missing(facts: Facts, mechanism: Mechanism | None) -> str:
     if flush is None:
         return f"{wanted}; there is none"
     return f"{wanted}; the next is entry {flush.entry}, sent at {flush.submitted}, done at {flush.completed}"
+
+
+def _told_of(facts: Facts, mechanism: Mechanism | None) -> int:
+    """The lost write of which it is told what is missing: the one that the cause names, or the first."""
+    ack = facts.promised_at
+    if mechanism is Mechanism.NOT_WAITED and ack is not None:
+        return next(e for e in facts.lost if facts.writes[e].submitted < ack < facts.writes[e].completed)
+    return facts.lost[0]
 
 
 def _too_late(facts: Facts, write: TimedWrite, until: str) -> str:

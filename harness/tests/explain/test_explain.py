@@ -686,6 +686,25 @@ def test_a_write_that_nobody_waited_for_is_missing_a_wait(flushes: bool, fua: bo
     assert _missing(facts, found.mechanism) == f"{wanted}, before event {ack}"
 
 
+@given(st.lists(st.booleans(), min_size=1, max_size=6).filter(any))
+def test_what_is_missing_is_a_wait_for_the_write_that_the_cause_names(flying: list[bool]) -> None:
+    """ "missing: a flush sent after event 3, done before event 4" of another lost write than the cause."""
+    made = Recorder()
+    made.mark("begin 1")
+    writes = {made.submit(n): late for n, late in enumerate(flying, 1)}
+    for entry in (e for e, late in writes.items() if not late):
+        made.complete(entry)
+    made.mark("ack 1")
+    made.mark("cut")
+    for entry in (e for e, late in writes.items() if late):
+        made.complete(entry)
+    facts = facts_of(made, dict.fromkeys(writes, DATA), tuple(writes), 1, at="cut")
+    found = there(mechanism_of(facts, made_up=False))
+    named = next(entry for entry, late in writes.items() if late)
+    assert f"while entry {named} was still in flight" in found.sentence
+    assert _missing(facts, found.mechanism).startswith(f"a wait for entry {named}, ")
+
+
 def test_a_fua_write_is_missing_no_flush() -> None:
     """ "missing: a flush sent after event 3, done before what depends on it was sent; there is none"."""
     made = Recorder()
