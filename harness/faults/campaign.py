@@ -204,7 +204,7 @@ class FaultSeries(Series[Trial]):
         asked: set[str] = set()
         for fault in self._chosen:
             yield (trial := self._trials[fault.name])
-            while new := [i for i in self._baseline_items(fault) if i.name not in asked]:
+            while new := [i for i in self._left_of_baseline(fault) if i.name not in asked]:
                 asked.update(i.name for i in new)
                 yield from new
                 if self.whole(trial):
@@ -275,7 +275,9 @@ class FaultSeries(Series[Trial]):
         return plan
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> Trial:
-        return msgspec.structs.replace(trial_of(item, store, summary), build_seconds=self._build_s[item.name])
+        before = self.known.done.get(item.name)  # whose seconds count, too
+        build_s = round(self._build_s[item.name] + (before.build_seconds if before else 0), 1)
+        return msgspec.structs.replace(trial_of(item, store, summary), build_seconds=build_s)
 
     def words(self, done: Trial) -> str:
         fault = next((f for f in self._chosen if f.name == done.item), None)
@@ -311,6 +313,10 @@ class FaultSeries(Series[Trial]):
         shown = done.detections if done and done.key == item.key else ()
         cases = dict.fromkeys(d.case for d in shown)
         return [self._one_case(fault, case) for case in cases]
+
+    def _left_of_baseline(self, fault: PlantedFault) -> list[Item]:
+        items = self._baseline_items(fault)
+        return [i for i in items if not ((theirs := self.whole(i)) and theirs.decided)]
 
     def _joined(self, items: Iterable[Item]) -> Trial:
         return joined(BASELINE, [t for item in items if (t := self.whole(item))])

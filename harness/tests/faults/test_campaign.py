@@ -35,7 +35,7 @@ from harness.series.journal import End
 from harness.series.work import OnDone, carry_out
 from harness.store import RunStore
 from harness.store.directory import read_info, read_plan
-from harness.summary import Summary
+from harness.summary import Summary, summarise
 from harness.tests.guests.toy import TOML
 from harness.tests.needs import need_program, needed
 from harness.tests.said import Said
@@ -317,7 +317,7 @@ def test_what_the_unmodified_kernel_shows_stays_where_the_run_that_goes_on_is_st
 def test_what_unmodified_kernels_are_known_to_show_does_not_stop_a_run(
     tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where they show it in most cases, each meant a stop, a run of the unmodified kernel and a resumption."""
+    """Where most cases show it, each meant a stop, a run of the unmodified kernel and a resumption."""
     known = Expectation("*", "*", "*", "a toy forgets")
     monkeypatch.setattr(campaign_module, "known_losses", lambda: (known,))
     monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
@@ -327,6 +327,22 @@ def test_what_unmodified_kernels_are_known_to_show_does_not_stop_a_run(
     assert [row.status for row in campaign.rows] == [Status.MISSED]
     assert len(campaign.baseline.cases) == 2, "each is asked after the run"
     assert kernels.variants == ["forgetful"]
+    again = Progress()
+    gone_on(path, kernels, again)
+    assert not again.lines, "nothing was left to do"
+
+
+def test_the_builds_of_a_run_that_goes_on_add_up(kernels: ToyKernels, tmp_path: Path) -> None:
+    """The second found the kernel built: its time stood for both, and the fault's own work seemed longer."""
+    kernels.plant(fault("forgetful"))
+    path = begin(tmp_path)
+    gone_on(path, kernels)
+    series = FaultSeries(load_plan(path), path, kernels)
+    item, kept = series._trials["forgetful"], series.known.done["forgetful"]
+    series.known.add(msgspec.structs.replace(kept, build_seconds=90))
+    series._build_s["forgetful"] = 0.5
+    with RunStore.open(path / kept.run) as store:
+        assert series.keep(item, store, summarise(store)).build_seconds == 90.5
 
 
 def test_a_kernel_that_dies_or_does_not_build_is_undecided(tmp_path: Path, kernels: ToyKernels) -> None:
